@@ -1,0 +1,8 @@
+"""What can be acted in: Gymnasium ids, factories of one's own, Atari; in batches, with frames stacked."""
+
+from headrace.environments.batch import EnvironmentBatch, Episode, Replay, episode_seed
+from headrace.environments.catalogue import make
+from headrace.environments.spaces import describe
+from headrace.environments.stack import FrameStack
+
+__all__ = ["EnvironmentBatch", "Episode", "FrameStack", "Replay", "describe", "episode_seed", "make"]

@@ -1,0 +1,232 @@
+"""Several environments of one id, stepped together in one thread."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.environments.catalogue import make
+from headrace.environments.spaces import read_spaces
+from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
+from headrace.types import Array, EnvironmentStep
+
+__all__ = ["EnvironmentBatch", "Episode", "Replay", "episode_seed"]
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+class Episode(NamedTuple):
+    """A finished episode of environment number `environment`; `return_` is of unclipped rewards."""
+
+    environment: int  # counted from the batch's first_index
+    return_: float
+    length: int
+    terminated: bool
+
+
+class Replay(NamedTuple):
+    """The open episode of one environment, T steps in: `frames[t + 1]` is what `action[t]` led to."""
+
+    frames: Array  # [T+1, *O]
+    action: NDArray[np.int64]  # [T]
+    reward: NDArray[np.float32]  # [T]
+
+
+def episode_seed(seed: int, index: int, episode: int) -> int:
+    """Seed, of 31 bits, of one episode of one environment: any episode can be played again by itself."""
+    return int(np.random.SeedSequence([seed, index, episode]).generate_state(1)[0] >> 1)
+
+
+class EnvironmentBatch:
+    """E environments of one id. One that ends is reset at once, so no step is ever spent on a reset.
+
+    Actions are 0..A-1, whatever number the environment's own first action has. Every observation and reward is
+    checked; EnvironmentFault names environment, episode, step and field. An exception that the environment itself
+    raises passes through, with a note that says where it was. Arrays are new at each call: the caller may keep
+    them. One thread.
+    """
+
+    def __init__(
+        self, environment_id: str, count: int, *, seed: int, first_index: int = 0, clip_rewards: bool = False
+    ) -> None:
+        if count < 1:
+            raise ConfigError(f"count of environments is {count}; at least 1 is required")
+        self._id = environment_id
+        self._seed = seed
+        self._first_index = first_index
+        self._clip_rewards = clip_rewards
+        self._environments = [make(environment_id)]
+        try:
+            self.spec, self._first_action = read_spaces(self._environments[0], environment_id)
+            while len(self._environments) < count:
+                self._environments.append(make(environment_id))
+        except BaseException:
+            self.close()
+            raise
+        self._shape = self.spec.observation_shape
+        self._dtype = np.dtype(self.spec.observation_dtype)
+        self._step_functions = [environment.step for environment in self._environments]
+        self._finished: list[Episode] = []
+        self._episode = [0] * count
+        self._actions: list[list[int]] = [[] for _ in range(count)]
+        self._return = [0.0] * count
+
+    def __len__(self) -> int:
+        return len(self._environments)
+
+    @property
+    def episodes(self) -> int:
+        """Episodes finished so far, by all environments together, those before a `restore` included."""
+        return sum(self._episode)
+
+    def start(self) -> Array:
+        """Resets every environment -> first observations [E, *O]."""
+        observation = self._new_frames(len(self))
+        for index in range(len(self)):
+            self._reset(index, observation, index)
+        return observation
+
+    def step(self, actions: Array) -> EnvironmentStep:
+        """Takes one action [E] in each environment; `terminated` wins where an environment says both."""
+        observation = self._new_frames(len(self))
+        reward = np.empty(len(self), np.float32)
+        terminated = np.zeros(len(self), np.bool_)
+        truncated = np.zeros(len(self), np.bool_)
+        ended = []
+        for index, action in enumerate(np.asarray(actions).tolist()):
+            reward[index], over, cut = self._advance(index, action, observation, index)
+            if over or cut:
+                terminated[index], truncated[index] = over, cut and not over
+                ended.append(index)
+        self._check_finite(observation)
+        if not ended:
+            return EnvironmentStep(observation, reward, terminated, truncated, observation)
+        next_start = observation.copy()
+        for index in ended:
+            length = len(self._actions[index])
+            number = self._first_index + index
+            self._finished.append(Episode(number, self._return[index], length, bool(terminated[index])))
+            self._episode[index] += 1
+            self._reset(index, next_start, index)
+        return EnvironmentStep(observation, reward, terminated, truncated, next_start)
+
+    def take_episodes(self) -> list[Episode]:
+        """Hands over the episodes that finished since the last call, oldest first."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs, fit for JSON: episode numbers, and the actions of each open episode."""
+        return {
+            "environment": self._id,
+            "seed": self._seed,
+            "first_index": self._first_index,
+            "episode": list(self._episode),
+            "actions": [list(actions) for actions in self._actions],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> list[Replay]:
+        """Plays every open episode again, from its seed and actions -> one Replay per environment; no `start` needed.
+
+        A deterministic environment is then where it was. One that ends on the way is not deterministic: it begins
+        its next episode, and its Replay has no steps. Raises CheckpointError for a state of another batch.
+        """
+        expected = {"environment": self._id, "seed": self._seed, "first_index": self._first_index}
+        for field, value in expected.items():
+            if state[field] != value:
+                raise CheckpointError(
+                    f"environments: {field} is {state[field]!r} in the checkpoint; {value!r} is required"
+                )
+        if len(state["episode"]) != len(self):
+            raise CheckpointError(
+                f"environments: the checkpoint holds {len(state['episode'])} environments; {len(self)} are required"
+            )
+        self._episode = list(state["episode"])
+        self._finished = []
+        return [self._replay(index, actions) for index, actions in enumerate(state["actions"])]
+
+    def close(self) -> None:
+        """Closes every environment."""
+        for environment in self._environments:
+            environment.close()
+
+    def _replay(self, index: int, actions: list[int]) -> Replay:
+        frames = self._new_frames(len(actions) + 1)
+        reward = np.empty(len(actions), np.float32)
+        self._reset(index, frames, 0)
+        for t, action in enumerate(actions):
+            reward[t], terminated, truncated = self._advance(index, action, frames, t + 1)
+            if terminated or truncated:
+                self._episode[index] += 1
+                return self._replay(index, [])
+        return Replay(frames, np.asarray(actions, np.int64), reward)
+
+    def _new_frames(self, count: int) -> Array:
+        return np.empty((count, *self._shape), self._dtype)
+
+    def _reset(self, index: int, out: Array, row: int) -> None:
+        """Begins the environment's next episode; its first observation goes to `out[row]`."""
+        self._actions[index] = []
+        self._return[index] = 0.0
+        seed = episode_seed(self._seed, self._first_index + index, self._episode[index])
+        try:
+            observation, _ = self._environments[index].reset(seed=seed)
+        except Exception as error:
+            error.add_note(f"raised by {self._place(index)}")
+            raise
+        self._store(index, observation, out, row)
+        self._check_finite_row(index, out[row])
+
+    def _advance(self, index: int, action: int, out: Array, row: int) -> tuple[float, bool, bool]:
+        """One step of one environment -> reward (clipped if so asked), terminated, truncated."""
+        self._actions[index].append(action)
+        try:
+            observation, reward, terminated, truncated, _ = self._step_functions[index](action + self._first_action)
+        except Exception as error:
+            error.add_note(f"raised by {self._place(index)}")
+            raise
+        self._store(index, observation, out, row)
+        try:
+            value = float(reward)
+        except (TypeError, ValueError):
+            self._fault(index, f"reward is {reward!r:.60}; a number is required")
+        if not -_FLOAT32_MAX <= value <= _FLOAT32_MAX:  # false for NaN as well
+            self._fault(index, f"reward is {value}; a finite float32 is required")
+        self._return[index] += value
+        if self._clip_rewards:
+            value = min(1.0, max(-1.0, value))
+        return value, bool(terminated), bool(truncated)
+
+    def _store(self, index: int, observation: Any, out: Array, row: int) -> None:
+        if type(observation) is not np.ndarray or observation.dtype != self._dtype:
+            observation = np.asarray(observation)
+            if not np.can_cast(observation.dtype, self._dtype, "same_kind"):
+                self._fault(
+                    index, f"observation has dtype {observation.dtype.name}; its space declares {self._dtype.name}"
+                )
+        if observation.shape != self._shape:
+            self._fault(index, f"observation has shape {observation.shape}; its space declares {self._shape}")
+        out[row] = observation
+
+    def _check_finite(self, observation: Array) -> None:
+        if self._dtype.kind == "f" and not np.isfinite(observation).all():
+            for index, row in enumerate(observation):
+                self._check_finite_row(index, row)
+
+    def _check_finite_row(self, index: int, row: Array) -> None:
+        if self._dtype.kind != "f" or np.isfinite(row).all():
+            return
+        where = tuple(np.argwhere(~np.isfinite(row))[0].tolist())
+        name = f"observation{list(where)}" if where else "observation"
+        self._fault(index, f"{name} is {row[where]}; every value must be finite")
+
+    def _fault(self, index: int, problem: str) -> NoReturn:
+        raise EnvironmentFault(f"{self._place(index)}: {problem}")
+
+    def _place(self, index: int) -> str:
+        number = self._first_index + index
+        return (
+            f'environment "{self._id}", index {number}, episode {self._episode[index]}, '
+            f"step {len(self._actions[index])}"
+        )

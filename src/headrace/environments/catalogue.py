@@ -1,0 +1,148 @@
+"""From an environment's id to the environment: Gymnasium's registry, factories of one's own, Atari."""
+
+import contextlib
+import difflib
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from headrace.environments import atari
+from headrace.errors import EnvironmentFault
+
+__all__ = ["make"]
+
+
+def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """Makes one environment.
+
+    The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), an Atari game ("ALE/Breakout-v5", see
+    `headrace.environments.atari`), or "package.module:factory": a callable that returns a gymnasium.Env, found in the
+    current directory too. What follows the colon is a factory where the module has an attribute of that name.
+
+    Raises EnvironmentFault, in one line, where nothing can be made of it.
+    """
+    module_name, colon, name = environment_id.rpartition(":")
+    module = _import(environment_id, module_name) if colon else None
+    if module is not None and hasattr(module, name):
+        return _call_factory(environment_id, getattr(module, name), render_mode)
+    if atari.is_atari(name):
+        atari.register(environment_id)
+        return atari.preprocess(_make_registered(environment_id, name, module, render_mode, atari.BASE_OPTIONS))
+    return _make_registered(environment_id, name, module, render_mode, {})
+
+
+def _import(environment_id: str, module_name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:  # an installed command does not start with it, unlike `python -m`
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module_name)
+    except Exception as error:  # whatever the module does while it is imported
+        raise EnvironmentFault(
+            f'environment "{environment_id}": module "{module_name}" can\'t be imported: {_one_line(error)}'
+        ) from error
+
+
+def _call_factory(environment_id: str, factory: Any, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    if not callable(factory):
+        raise EnvironmentFault(
+            f'environment "{environment_id}" is {type(factory).__name__} {factory!r:.60}; '
+            "a callable that returns a gymnasium.Env is required"
+        )
+    options = {} if render_mode is None else {"render_mode": render_mode}
+    if options and not _takes_render_mode(factory):
+        raise EnvironmentFault(
+            f'environment "{environment_id}": its factory takes no render_mode; '
+            f'it must take render_mode="{render_mode}" to be drawn'
+        )
+    try:
+        environment = factory(**options)
+    except EnvironmentFault:
+        raise
+    except Exception as error:  # the factory is the user's: any error of it is theirs to read
+        raise EnvironmentFault(f'environment "{environment_id}": its factory raised {_one_line(error)}') from error
+    if not isinstance(environment, gymnasium.Env):
+        raise EnvironmentFault(
+            f'environment "{environment_id}": its factory returned {type(environment).__name__}; '
+            "a gymnasium.Env is required"
+        )
+    return environment
+
+
+def _takes_render_mode(factory: Any) -> bool:
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # built in: no signature to read
+        return True
+    return "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _make_registered(
+    environment_id: str, name: str, module: ModuleType | None, render_mode: str | None, options: dict[str, Any]
+) -> gymnasium.Env[Any, Any]:
+    spec = _find(name)
+    if spec is None:
+        raise EnvironmentFault(_unknown(environment_id, name, module))
+    if render_mode is not None:
+        options = {**options, "render_mode": render_mode}
+    try:
+        # What Gymnasium's checker looks at, EnvironmentBatch checks at every step, and faster.
+        return gymnasium.make(spec.id, disable_env_checker=True, **options)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise EnvironmentFault(_missing_dependency(environment_id, spec, error)) from error
+    except Exception as error:  # the constructor may be anybody's
+        raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {_one_line(error)}') from error
+
+
+def _find(name: str) -> EnvSpec | None:
+    """Gives the registered environment of that name, the newest version where none is named."""
+    if name in gymnasium.registry:
+        return gymnasium.registry[name]
+    versions = [spec for spec in gymnasium.registry.values() if spec.id.rpartition("-v")[0] == name]
+    return max(versions, key=lambda spec: spec.version or 0, default=None)
+
+
+def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:
+    if module is not None and name.isidentifier():
+        near = _close(name, [key for key, value in vars(module).items() if callable(value)])
+        found = f'module "{module.__name__}" has no "{name}"' + (f"; did you mean {near}?" if near else "")
+        return f'environment "{environment_id}": {found}'
+    near = _close(name, _known_ids())
+    hint = f"did you mean {near}?" if near else "environments of your own are named package.module:factory"
+    return f'environment "{environment_id}" is unknown: {hint}'
+
+
+def _known_ids() -> list[str]:
+    with contextlib.suppress(EnvironmentFault):  # without the extra, no game is suggested
+        atari.register("")
+    # Games under their old ids are known only once ale-py was imported, which nothing but "ALE/" does.
+    return [
+        spec.id
+        for spec in gymnasium.registry.values()
+        if atari.is_atari(spec.id) or not str(spec.entry_point).startswith("ale_py")
+    ]
+
+
+def _close(name: str, candidates: list[str]) -> str:
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    return " or ".join(by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3))
+
+
+def _missing_dependency(environment_id: str, spec: EnvSpec, error: Exception) -> str:
+    if str(spec.entry_point).startswith("gymnasium.envs.box2d"):
+        return (
+            f'environment "{environment_id}" needs Box2D and pygame, which are not both installed: '
+            'pip install "headrace[box2d]"'
+        )
+    return f'environment "{environment_id}" needs a package that is not installed: {" ".join(str(error).split())}'
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(traceback.format_exception_only(error)[-1].split())

@@ -1,0 +1,155 @@
+"""Small environments for tests: one that is learnt in seconds, one whose frames tell their place, and faulty ones.
+
+Each is named by "headrace.environments.toy:Corridor" and the like.
+"""
+
+import os
+import threading
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from headrace.types import Array
+
+__all__ = ["Corridor", "Crashing", "Exiting", "Frames", "Hanging", "InfReward", "NanObservation"]
+
+_Result = tuple[Array, float, bool, bool, dict[str, Any]]
+
+
+class Corridor(gymnasium.Env[Array, np.int64]):
+    """A row of cells, the agent in the leftmost: action 1 goes right, 0 left; +1 and the end in the rightmost cell.
+
+    The observation is float32 [cells], one where the agent is. Truncated after `limit` steps.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (as Gymnasium declares it)
+
+    def __init__(self, render_mode: str | None = None, cells: int = 8, limit: int = 40) -> None:
+        self.render_mode = render_mode
+        self.observation_space = spaces.Box(0.0, 1.0, (cells,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self._cells = cells
+        self._limit = limit
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Puts the agent into the leftmost cell."""
+        super().reset(seed=seed, options=options)
+        self._cell = self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action: np.int64) -> _Result:
+        """Moves one cell; walls hold."""
+        self._steps += 1
+        self._cell = min(self._cells - 1, max(0, self._cell + (1 if action == 1 else -1)))
+        arrived = self._cell == self._cells - 1
+        return self._observe(), float(arrived), arrived, not arrived and self._steps >= self._limit, {}
+
+    def render(self) -> Array:
+        """Draws the corridor, 16 pixels a cell: uint8 [16, 16 cells, 3]."""
+        cells = np.repeat(self._observe()[None, :, None], 3, axis=2) * 255
+        return cells.astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
+
+    def _observe(self) -> Array:
+        observation = np.zeros(self._cells, np.float32)
+        observation[self._cell] = 1.0
+        return observation
+
+
+class Frames(gymnasium.Env[Array, np.int64]):
+    """Frames uint8 [84, 84] that tell where they are from: row 0 holds the episode's number, the rest the step's.
+
+    Both count modulo 256, from 0. An episode has `length` steps of reward 1; those of even number terminate, those of
+    odd number are truncated.
+    """
+
+    def __init__(self, length: int = 6) -> None:
+        self.observation_space = spaces.Box(0, 255, (84, 84), np.uint8)
+        self.action_space = spaces.Discrete(2)
+        self._length = length
+        self._episode = -1
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Begins the next episode."""
+        super().reset(seed=seed, options=options)
+        self._episode += 1
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action: np.int64) -> _Result:
+        """Goes on to the next frame, whatever the action."""
+        self._steps += 1
+        ended = self._steps >= self._length
+        return self._observe(), 1.0, ended and self._episode % 2 == 0, ended and self._episode % 2 == 1, {}
+
+    def _observe(self) -> Array:
+        frame = np.full((84, 84), self._steps % 256, np.uint8)
+        frame[0] = self._episode % 256
+        return frame
+
+
+class _Faulty(gymnasium.Env[Array, np.int64]):
+    """Behaves, with observations float32 [4] of zeros and endless episodes, until step `fault_step` of an episode."""
+
+    fault_step = 7
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self._steps = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: np.int64) -> _Result:
+        self._steps += 1
+        observation = np.zeros(4, np.float32)
+        reward = self.misbehave(observation) if self._steps == self.fault_step else 0.0
+        return observation, reward, False, False, {}
+
+    def misbehave(self, observation: Array) -> float:
+        raise NotImplementedError
+
+
+class NanObservation(_Faulty):
+    """Returns NaN in observation[3] at step 7."""
+
+    def misbehave(self, observation: Array) -> float:
+        """Spoils the observation."""
+        observation[3] = np.nan
+        return 0.0
+
+
+class InfReward(_Faulty):
+    """Returns an infinite reward at step 7."""
+
+    def misbehave(self, observation: Array) -> float:
+        """Gives the reward."""
+        return float("inf")
+
+
+class Hanging(_Faulty):
+    """Never returns from step 7."""
+
+    def misbehave(self, observation: Array) -> float:
+        """Waits for what nobody sets."""
+        threading.Event().wait()
+        return 0.0
+
+
+class Crashing(_Faulty):
+    """Raises RuntimeError at step 7."""
+
+    def misbehave(self, observation: Array) -> float:
+        """Raises."""
+        raise RuntimeError("the environment crashed, as it was made to")
+
+
+class Exiting(_Faulty):
+    """Ends the whole process with exit code 3 at step 7, without a word."""
+
+    def misbehave(self, observation: Array) -> float:
+        """Ends the process."""
+        os._exit(3)

@@ -1,0 +1,76 @@
+"""The one tree of errors.
+
+HeadraceError
+├── ConfigError            a setting or argument that can never work
+├── EnvironmentFault       an environment that is unknown, unsupported or misbehaves
+├── ReplayError            experience that can't be stored, sampled or read
+│   ├── ChunkRefused       a chunk that does not fit its table
+│   ├── CorruptFile        a file whose bytes do not add up
+│   └── ClosedError        the table, server or connection is closed
+├── StorageError           the operating system refused: no space, no permission
+├── CheckpointError        a run directory or checkpoint that can't be used
+└── LaunchError            a process of the run that failed
+
+A message names the field, the value, what is required, and what happens otherwise. The command line prints it as one
+line and exits with 2.
+"""
+
+__all__ = [
+    "CheckpointError",
+    "ChunkRefused",
+    "ClosedError",
+    "ConfigError",
+    "CorruptFile",
+    "EnvironmentFault",
+    "HeadraceError",
+    "LaunchError",
+    "ReplayError",
+    "StorageError",
+    "require",
+]
+
+
+class HeadraceError(Exception):
+    """Any error that Headrace raises on purpose."""
+
+
+class ConfigError(HeadraceError):
+    """A setting or an argument that can never work."""
+
+
+class EnvironmentFault(HeadraceError):
+    """An environment that is unknown, unsupported, or that returns what it must not."""
+
+
+class ReplayError(HeadraceError):
+    """Experience that can't be stored, sampled or read."""
+
+
+class ChunkRefused(ReplayError):
+    """A chunk that does not fit the table it was sent to."""
+
+
+class CorruptFile(ReplayError):
+    """A file or frame whose bytes do not add up."""
+
+
+class ClosedError(ReplayError):
+    """The table, server or connection is closed."""
+
+
+class StorageError(HeadraceError):
+    """The operating system refused: no space, no permission, no such file."""
+
+
+class CheckpointError(HeadraceError):
+    """A run directory or checkpoint that can't be used as asked."""
+
+
+class LaunchError(HeadraceError):
+    """A process of the run that failed."""
+
+
+def require(field: str, value: object, holds: bool, required: str) -> None:
+    """Raises ConfigError in the one form that all settings use, unless `holds`."""
+    if not holds:
+        raise ConfigError(f"{field} is {value}; it must be {required}")

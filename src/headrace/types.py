@@ -1,0 +1,69 @@
+"""Shapes and names that every room shares.
+
+Dimension letters, used in every docstring: B batch, T steps, K stack, A actions, Z atoms, E environments; *O is the
+shape of one observation frame.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Array", "Batch", "EnvironmentSpec", "EnvironmentStep"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """What an agent must know of an environment: one frame, the stack of frames, and the actions.
+
+    `observation_shape` is *O, one frame without the stack axis; what a policy sees is [K, *O], or [*O] where
+    `stack` is 1. `actions` is A, the number of discrete actions.
+    """
+
+    observation_shape: tuple[int, ...]
+    observation_dtype: str
+    actions: int
+    stack: int = 1
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of what the policy sees, without the batch axis."""
+        return self.observation_shape if self.stack == 1 else (self.stack, *self.observation_shape)
+
+
+class EnvironmentStep(NamedTuple):
+    """What E environments gave back for E actions. An environment that ended has been reset already.
+
+    `observation` [E, *O] is what the actions led to, `final` observations of ended episodes included;
+    `next_start` [E, *O] is what to act on next: equal to `observation`, but the first observation of the new episode
+    where one ended. They are the same array where none ended.
+    """
+
+    observation: Array
+    reward: NDArray[np.float32]  # [E]
+    terminated: NDArray[np.bool_]  # [E]
+    truncated: NDArray[np.bool_]  # [E]
+    next_start: Array
+
+
+class Batch(NamedTuple):
+    """B transitions drawn from a table: NumPy arrays, each of which speaks DLPack.
+
+    `observation` is s_t, `next_observation` s_{t+n}; `reward` the n-step return; `discount` gamma^n, or 0 where the
+    episode terminated. `weight` is the importance weight (N P)^-beta over the batch's largest (Schaul et al. 2016,
+    section 3.4). `key` names the transitions for update_priorities; `policy_version` is the version of the
+    parameters that chose the action.
+    """
+
+    observation: Array  # [B, K, *O], or [B, *O] where K is 1
+    next_observation: Array  # [B, K, *O], or [B, *O] where K is 1
+    action: Array  # [B, *A]
+    reward: NDArray[np.float32]  # [B]
+    discount: NDArray[np.float32]  # [B]
+    weight: NDArray[np.float32]  # [B]
+    probability: NDArray[np.float32]  # [B]
+    key: NDArray[np.uint64]  # [B]
+    policy_version: NDArray[np.uint64]  # [B]

@@ -1,0 +1,88 @@
+"""The toy environments do what they say."""
+
+import subprocess
+import sys
+
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from headrace.environments import toy
+
+
+def test_corridor_passes_gymnasiums_own_check():
+    check_env(toy.Corridor(), skip_render_check=True)
+
+
+def test_corridor_is_worth_one_and_ends_at_the_right():
+    environment = toy.Corridor(cells=3, limit=5)
+    assert environment.reset(seed=0)[0].tolist() == [1, 0, 0]
+    assert environment.step(0)[0].tolist() == [1, 0, 0]
+    observation, reward, terminated, truncated, _ = environment.step(1)
+    assert (observation.tolist(), reward, terminated, truncated) == ([0, 1, 0], 0.0, False, False)
+    observation, reward, terminated, truncated, _ = environment.step(1)
+    assert (observation.tolist(), reward, terminated, truncated) == ([0, 0, 1], 1.0, True, False)
+
+
+def test_corridor_is_truncated_at_its_limit():
+    environment = toy.Corridor(cells=3, limit=2)
+    environment.reset(seed=0)
+    assert environment.step(0)[2:4] == (False, False)
+    assert environment.step(0)[2:4] == (False, True)
+
+
+def test_corridor_that_arrives_at_its_limit_terminates():
+    environment = toy.Corridor(cells=2, limit=1)
+    environment.reset(seed=0)
+    assert environment.step(1)[2:4] == (True, False)
+
+
+def test_corridor_draws_itself():
+    environment = toy.Corridor(render_mode="rgb_array", cells=3)
+    environment.reset(seed=0)
+    environment.step(1)
+    image = environment.render()
+    assert (image.shape, image.dtype) == ((16, 48, 3), np.uint8)
+    assert image[:, 16:32].min() == 255
+    assert image.sum() == 16 * 16 * 3 * 255
+
+
+def test_frames_tell_episode_and_step():
+    environment = toy.Frames(length=2)
+    assert environment.reset()[0][:2, 0].tolist() == [0, 0]
+    assert environment.step(0)[0][:2, 0].tolist() == [0, 1]
+    observation, _, terminated, truncated, _ = environment.step(0)
+    assert (observation[:2, 83].tolist(), terminated, truncated) == ([0, 2], True, False)
+    assert environment.reset()[0][:2, 0].tolist() == [1, 0]
+    environment.step(0)
+    assert environment.step(0)[2:4] == (False, True)
+
+
+def test_exiting_ends_its_process():
+    program = """
+from headrace.environments.toy import Exiting
+environment = Exiting()
+environment.reset()
+for step in range(1, 8):
+    print(step, flush=True)
+    environment.step(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stdout.split() == list("1234567")
+
+
+def test_hanging_waits_without_end_at_step_seven(monkeypatch):
+    waits = []
+
+    class Event:
+        def wait(self, timeout=None):
+            waits.append(timeout)
+
+    monkeypatch.setattr(toy.threading, "Event", Event)
+    environment = toy.Hanging()
+    environment.reset()
+    for _ in range(6):
+        environment.step(0)
+    assert waits == []
+    environment.step(0)
+    assert waits == [None]
