@@ -1,0 +1,14 @@
+// The parts of the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace headrace::bindings {
+
+void bind_signature(nanobind::module_& module);
+void bind_writer(nanobind::module_& module);
+void bind_table(nanobind::module_& module);
+void bind_server(nanobind::module_& module);
+void bind_client(nanobind::module_& module);
+
+}  // namespace headrace::bindings

@@ -1,0 +1,66 @@
+#include "bindings/calls.h"
+
+#include <array>
+#include <cstring>
+#include <exception>
+
+namespace headrace::bindings {
+namespace {
+
+constexpr std::size_t kLongCopyBytes = 256 << 10;
+
+// The classes of headrace.errors, held for the life of the process.
+struct ErrorClasses {
+  std::array<PyObject*, 7> of_kind = {};  // by ErrorKind
+  PyObject* chunk_refused = nullptr;
+};
+ErrorClasses classes;
+
+void translate(const std::exception_ptr& raised, void*) {
+  try {
+    std::rethrow_exception(raised);
+  } catch (const Error& error) {
+    PyErr_SetString(classes.of_kind.at(static_cast<std::size_t>(error.kind())), error.what());
+  } catch (const ChunkError& error) {
+    PyErr_SetString(classes.chunk_refused, error.what());
+  }
+}
+
+}  // namespace
+
+void bind_errors(nb::module_&) {
+  const auto errors = nb::module_::import_("headrace.errors");
+  const auto named = [&](const char* name) { return nb::object(errors.attr(name)).release().ptr(); };
+  const auto set = [&](ErrorKind kind, const char* name) {
+    classes.of_kind[static_cast<std::size_t>(kind)] = named(name);
+  };
+  set(ErrorKind::kInvalid, "ConfigError");
+  set(ErrorKind::kRefused, "ReplayError");
+  set(ErrorKind::kNotFound, "ReplayError");
+  set(ErrorKind::kClosed, "ClosedError");
+  set(ErrorKind::kCorrupt, "CorruptFile");
+  set(ErrorKind::kSystem, "StorageError");
+  classes.chunk_refused = named("ChunkRefused");
+  nb::register_exception_translator(translate);
+}
+
+nb::bytes to_bytes(std::span<const std::byte> bytes) {
+  auto result = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size())));
+  if (!result.is_valid()) throw nb::python_error();
+  char* to = PyBytes_AsString(result.ptr());
+  if (bytes.size() >= kLongCopyBytes) {
+    const nb::gil_scoped_release release;
+    std::memcpy(to, bytes.data(), bytes.size());
+  } else if (!bytes.empty()) {
+    std::memcpy(to, bytes.data(), bytes.size());
+  }
+  return result;
+}
+
+nb::list to_list(std::span<const std::vector<std::byte>> messages) {
+  nb::list result;
+  for (const auto& message : messages) result.append(to_bytes(message));
+  return result;
+}
+
+}  // namespace headrace::bindings

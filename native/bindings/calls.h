@@ -1,0 +1,68 @@
+// What every binding shares: waits that let signals through, bytes out, errors across.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "core/error.h"
+#include "core/table.h"
+
+namespace headrace::bindings {
+
+namespace nb = nanobind;
+
+inline constexpr auto kSlice = std::chrono::milliseconds(100);  // of a wait, between two looks for signals
+
+// kRefused of a chunk: ChunkRefused in Python, where another kRefused is a ReplayError.
+struct ChunkError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+void bind_errors(nb::module_& module);
+
+inline Deadline deadline_after(std::optional<double> timeout_seconds) {
+  constexpr double kForever = 1e9;  // seconds; 32 years
+  if (!timeout_seconds || *timeout_seconds >= kForever) return never();
+  const auto wait = std::chrono::duration<double>(std::max(*timeout_seconds, 0.0));
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<Deadline::duration>(wait);
+}
+
+// Throws where a signal's handler raised (Ctrl-C). Called without the GIL.
+inline void check_signals() {
+  const nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+// Runs `attempt(slice deadline)` without the GIL until it gives something or the time is up.
+template <typename Attempt>
+auto wait_in_slices(std::optional<double> timeout_seconds, Attempt attempt) {
+  const Deadline deadline = deadline_after(timeout_seconds);
+  const nb::gil_scoped_release release;
+  for (;;) {
+    const auto result = attempt(std::min(deadline, std::chrono::steady_clock::now() + kSlice));
+    if (result || std::chrono::steady_clock::now() >= deadline) return result;
+    check_signals();
+  }
+}
+
+// Runs `insert` and turns its kRefused into ChunkError.
+template <typename Insert>
+auto refusing_chunks(Insert insert) {
+  try {
+    return insert();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kRefused) throw ChunkError(error.what());
+    throw;
+  }
+}
+
+nb::bytes to_bytes(std::span<const std::byte> bytes);  // one copy, without the GIL where it is long
+nb::list to_list(std::span<const std::vector<std::byte>> messages);
+
+}  // namespace headrace::bindings

@@ -1,0 +1,15 @@
+// headrace._native: conversion only. src/headrace/_native.pyi is its contract.
+#include <nanobind/nanobind.h>
+
+#include "bindings/bind.h"
+#include "bindings/calls.h"
+
+NB_MODULE(_native, module) {
+  nanobind::set_leak_warnings(false);  // of objects that a user's globals hold at exit
+  headrace::bindings::bind_errors(module);
+  headrace::bindings::bind_signature(module);
+  headrace::bindings::bind_writer(module);
+  headrace::bindings::bind_table(module);
+  headrace::bindings::bind_server(module);
+  headrace::bindings::bind_client(module);
+}

@@ -1,0 +1,79 @@
+// A ring of bytes that holds chunks first in, first out: on the heap or in a memory-mapped file.
+//
+// A file outlives its process: a server that is killed finds its chunks again. Chunks carry lengths and checksums;
+// at open the ring is walked from the oldest chunk, whose place the file's header names, as long as keys follow one
+// another; a torn tail is dropped. A chunk that does not fit before the end of the ring lies at its beginning.
+//
+// Threading: none of its own. The owner (Table) guards it; bytes of stored chunks may be read by other threads
+// for as long as the owner keeps them from being released.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/huge_array.h"
+#include "core/signature.h"
+
+namespace headrace {
+
+class ArenaFile;
+
+class Arena {
+ public:
+  // `path` empty: heap (huge pages advised). Otherwise a file of `capacity_bytes` (rounded up to kAlignment) plus one
+  // page of header is created, or opened if it is there: kRefused if its signature or size differs, kCorrupt if it is
+  // no arena, kSystem if it can't be had (no space is found out now, by allocating the file's blocks, and not later
+  // by SIGBUS; a file that another process has open is refused).
+  Arena(const Signature& signature, std::size_t capacity_bytes, const std::string& path);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Chunks start at multiples of a cache line, so that a header is one line.
+  static constexpr std::size_t kAlignment = 64;
+
+  std::size_t capacity_bytes() const { return capacity_; }
+  std::size_t used_bytes() const { return used_; }
+  bool persistent() const { return file_ != nullptr; }
+
+  // Room for a chunk of `bytes` (<= capacity) if there is a contiguous place free now, else nullopt: the owner
+  // releases the oldest chunk and asks again. Nothing is stored until commit().
+  std::optional<std::size_t> reserve(std::size_t bytes);
+  void commit(std::size_t offset, std::size_t bytes);
+  void release_oldest();  // the oldest chunk's bytes become free; its size is read from its header
+
+  std::byte* at(std::size_t offset) { return base_ + offset; }
+  const std::byte* at(std::size_t offset) const { return base_ + offset; }
+
+  // Where the next chunk goes if it fits there. start_at() sets it while the arena is empty, so that a restored arena
+  // wraps where the saved one would have.
+  std::size_t head() const { return head_; }
+  void start_at(std::size_t offset);
+
+  // Offsets of the chunks that a file held when it was opened, oldest first; all checksums hold.
+  const std::vector<std::size_t>& recovered() const { return recovered_; }
+
+ private:
+  void recover(const Signature& signature);
+  std::optional<std::size_t> fitting(std::size_t stride) const;
+
+  std::size_t capacity_;
+  std::optional<HugeArray<std::byte>> heap_;
+  std::unique_ptr<ArenaFile> file_;
+  std::byte* base_ = nullptr;
+  std::vector<std::size_t> recovered_;
+
+  // Stored chunks fill [tail_, head_), or [tail_, end_) and [0, head_) where the ring has wrapped.
+  std::size_t head_ = 0;
+  std::size_t tail_ = 0;
+  std::size_t end_ = 0;
+  bool wrapped_ = false;
+  std::size_t count_ = 0;
+  std::size_t used_ = 0;
+};
+
+}  // namespace headrace

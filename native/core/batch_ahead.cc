@@ -1,0 +1,113 @@
+#include "core/batch_ahead.h"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+
+namespace headrace {
+
+struct BatchAhead::Impl {
+  Impl(Table& table, std::vector<BatchView> buffers, double importance_exponent)
+      : table(table), buffers(std::move(buffers)), importance_exponent(importance_exponent) {
+    for (std::size_t i = 0; i < this->buffers.size(); ++i) free.push_back(i);
+  }
+
+  void run();
+  bool fill(std::size_t index, double exponent);
+
+  Table& table;
+  const std::vector<BatchView> buffers;
+
+  std::mutex mutex;  // guards everything below but the thread
+  std::condition_variable changed;
+  std::deque<std::size_t> free, full;
+  double importance_exponent;
+  bool stopping = false;
+  std::exception_ptr error;
+
+  std::thread thread;
+};
+
+void BatchAhead::Impl::run() {
+  std::unique_lock lock(mutex);
+  try {
+    for (;;) {
+      changed.wait(lock, [&] { return stopping || !free.empty(); });
+      if (stopping) return;
+      const std::size_t index = free.front();
+      const double exponent = importance_exponent;
+      lock.unlock();
+      const bool filled = fill(index, exponent);
+      lock.lock();
+      if (!filled) continue;
+      free.pop_front();  // release() only appends, so it is still this one
+      full.push_back(index);
+      changed.notify_all();
+    }
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    error = std::current_exception();
+    changed.notify_all();
+  }
+}
+
+// Waits in short turns, so that stopping takes no longer than one of them although the table knows nothing of it.
+bool BatchAhead::Impl::fill(std::size_t index, double exponent) {
+  constexpr auto kTurn = std::chrono::milliseconds(20);
+  return table.sample(buffers[index], exponent, std::chrono::steady_clock::now() + kTurn);
+}
+
+BatchAhead::BatchAhead(Table& table, std::vector<BatchView> buffers, double importance_exponent) {
+  if (buffers.size() < 2) {
+    throw Error(ErrorKind::kInvalid, "buffers: " + std::to_string(buffers.size()) +
+                                         ", but there must be at least 2: one that is read and one that is filled");
+  }
+  impl_ = std::make_unique<Impl>(table, std::move(buffers), importance_exponent);
+  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+}
+
+BatchAhead::~BatchAhead() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stopping = true;
+  }
+  impl_->changed.notify_all();
+  impl_->thread.join();
+}
+
+std::optional<std::size_t> BatchAhead::next(Deadline deadline) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait_until(lock, deadline, [&] { return !impl_->full.empty() || impl_->error; });
+  if (impl_->full.empty()) {
+    if (impl_->error) std::rethrow_exception(impl_->error);
+    return std::nullopt;
+  }
+  const std::size_t index = impl_->full.front();
+  impl_->full.pop_front();
+  return index;
+}
+
+void BatchAhead::release(std::size_t index) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (index >= impl_->buffers.size()) {
+      throw Error(ErrorKind::kInvalid, "buffer index is " + std::to_string(index) + ", but there are " +
+                                           std::to_string(impl_->buffers.size()));
+    }
+    impl_->free.push_back(index);
+  }
+  impl_->changed.notify_all();
+}
+
+void BatchAhead::set_importance_exponent(double importance_exponent) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->importance_exponent = importance_exponent;
+}
+
+}  // namespace headrace

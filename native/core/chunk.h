@@ -1,0 +1,76 @@
+// A chunk: a run of steps of one episode of one environment. The unit that actors send, the server stores and
+// the file keeps; the bytes are the same in all three places.
+//
+//   ChunkHeader (64 bytes)
+//   observation [M, *O]   each frame once, with the history that the first stack and the lookahead that the last
+//                         n-step target need
+//   action      [T, *A]
+//   first       [T] u32   row of the newest frame of s_t
+//   last        [T] u32   row of the newest frame of s_{t+n}
+//   reward      [T] f32   n-step return  R = sum_{i<n} gamma^i r_{t+i}
+//   discount    [T] f32   gamma^n, or 0 where the episode terminated inside the n steps; truncation bootstraps
+//   priority    [T] f32   |TD error|, or kUnknownPriority: takes the largest priority the table has seen
+//
+// Sections start at multiples of 8 bytes, little-endian. The stack of row r is rows r-K+1 .. r, where rows before
+// row 0 read as row 0: an episode's first frame repeats, and a later chunk carries its history, so nothing but
+// the first rows of an episode is ever clamped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/signature.h"
+
+namespace headrace {
+
+inline constexpr float kUnknownPriority = -1.0f;
+inline constexpr std::uint32_t kChunkMagic = 0x4b435248;  // "HRCK"
+inline constexpr std::uint32_t kMaxSteps = 1u << 20;
+
+struct ChunkHeader {
+  std::uint32_t magic = kChunkMagic;
+  std::uint32_t checksum = 0;  // CRC-32C of header and sections but `checksum` itself and the priority section; 0 on the way, set when stored in a file
+  std::uint64_t bytes = 0;     // whole chunk, header included; a multiple of 8
+  std::uint32_t steps = 0;     // T
+  std::uint32_t rows = 0;      // M
+  std::uint64_t policy_version = 0;
+  std::uint64_t first_key = 0; // key of the first transition; set when stored
+  std::uint32_t actor = 0;
+  std::uint32_t reserved[5] = {};
+};
+static_assert(sizeof(ChunkHeader) == 64);
+
+// Byte offsets of a chunk's sections, from its header and the signature, or from the bytes of one row and one action.
+struct ChunkLayout {
+  std::size_t observation, action, first, last, reward, discount, priority, bytes;
+
+  static ChunkLayout of(const Signature& signature, std::uint32_t steps, std::uint32_t rows) {
+    return of(signature.observation.bytes(), signature.action.bytes(), steps, rows);
+  }
+  static constexpr ChunkLayout of(std::size_t row_bytes, std::size_t action_bytes, std::uint32_t steps,
+                                  std::uint32_t rows) {
+    const auto round8 = [](std::size_t value) { return (value + 7) & ~std::size_t{7}; };
+    const std::size_t column = round8(std::size_t{steps} * 4);
+    ChunkLayout layout{};
+    layout.observation = sizeof(ChunkHeader);
+    layout.action = layout.observation + round8(std::size_t{rows} * row_bytes);
+    layout.first = layout.action + round8(std::size_t{steps} * action_bytes);
+    layout.last = layout.first + column;
+    layout.reward = layout.last + column;
+    layout.discount = layout.reward + column;
+    layout.priority = layout.discount + column;
+    layout.bytes = layout.priority + column;
+    return layout;
+  }
+};
+
+// Checks an untrusted chunk against a signature: magic, sizes (with no overflow), 1 <= T <= kMaxSteps, first and
+// last within M, finite reward, discount in [0, 1], priority finite and >= 0 or kUnknownPriority.
+// Throws kRefused naming the field, the value and what is required. `bytes` needs no alignment.
+ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> bytes);
+
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0);  // SSE4.2 where there is, else a table
+std::uint32_t chunk_checksum(const Signature& signature, std::span<const std::byte> chunk);
+
+}  // namespace headrace

@@ -1,0 +1,50 @@
+#include "core/huge_array.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "core/error.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kPage = 4096;
+
+std::size_t round_up(std::size_t value, std::size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Arrays below one huge page stay on small pages: rounding them up would cost more than it saves.
+std::size_t mapped_bytes(std::size_t bytes) {
+  return bytes < kHugePage ? round_up(bytes + (bytes == 0), kPage) : round_up(bytes, kHugePage);
+}
+
+}  // namespace
+
+std::byte* map_huge(std::size_t bytes) {
+  const std::size_t wanted = mapped_bytes(bytes);
+  const std::size_t slack = wanted >= kHugePage ? kHugePage : 0;
+  void* memory = bytes > SIZE_MAX / 2 ? MAP_FAILED
+                                      : mmap(nullptr, wanted + slack, PROT_READ | PROT_WRITE,
+                                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(ErrorKind::kSystem, "memory: " + std::to_string(bytes) + " bytes can't be had: " +
+                                        std::strerror(bytes > SIZE_MAX / 2 ? ENOMEM : errno) +
+                                        "; choose a smaller capacity");
+  }
+  auto* begin = static_cast<std::byte*>(memory);
+  if (slack == 0) return begin;
+  const std::size_t before = round_up(reinterpret_cast<std::uintptr_t>(begin), kHugePage) -
+                             reinterpret_cast<std::uintptr_t>(begin);
+  if (before > 0) munmap(begin, before);
+  if (slack > before) munmap(begin + before + wanted, slack - before);
+  madvise(begin + before, wanted, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve
+  return begin + before;
+}
+
+void unmap_huge(std::byte* memory, std::size_t bytes) noexcept { munmap(memory, mapped_bytes(bytes)); }
+
+}  // namespace headrace

@@ -1,0 +1,272 @@
+#include "core/table.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "core/table_impl.h"
+
+namespace headrace {
+namespace {
+
+constexpr double kMaxPriorityExponent = 4;   // beyond, weights of float priorities overflow their sums
+constexpr float kSmallestPriority = 1e-6f;   // so that priority 0 stays samplable
+constexpr std::uint64_t kMaxCapacity = std::uint64_t{1} << 40;
+
+void require(bool holds, const char* name, const std::string& value, const std::string& required) {
+  if (holds) return;
+  throw Error(ErrorKind::kInvalid,
+              std::string(name) + " is " + value + ", but it must be " + required + "; no table can be made of it");
+}
+
+// Bytes for `capacity` transitions. Frames dominate large chunks, where 50 steps are the rule and memory is dear.
+// Small ones get room for short episodes, whose chunks carry a larger share of history and lookahead.
+std::uint64_t default_bytes(const TableOptions& options) {
+  const Signature& signature = options.signature;
+  constexpr std::size_t kSmallRow = 1024;
+  constexpr std::uint32_t kLookahead = 5;
+  const std::uint32_t steps = signature.observation.bytes() <= kSmallRow ? 8 : 50;
+  const auto bytes_of = [&](std::uint32_t length) {
+    return ChunkLayout::of(signature, length, length + kLookahead + signature.stack - 1).bytes + Arena::kAlignment;
+  };
+  return (options.capacity + steps - 1) / steps * bytes_of(steps) + 2 * bytes_of(50);
+}
+
+TableOptions checked(TableOptions options) {
+  options.signature.check();
+  require(options.capacity >= 1 && options.capacity <= kMaxCapacity, "capacity", std::to_string(options.capacity),
+          "from 1 to " + std::to_string(kMaxCapacity) + " transitions");
+  if (options.capacity_bytes == 0) options.capacity_bytes = default_bytes(options);
+  const std::size_t smallest = ChunkLayout::of(options.signature, 1, 2).bytes;
+  require(options.capacity_bytes >= smallest, "capacity_bytes", std::to_string(options.capacity_bytes),
+          "at least " + std::to_string(smallest) + ", the smallest chunk of " + options.signature.encode());
+  require(options.priority_exponent >= 0 && options.priority_exponent <= kMaxPriorityExponent, "priority_exponent",
+          std::to_string(options.priority_exponent), "in [0, 4]");
+  require(options.limiter.min_size <= options.capacity, "min_size", std::to_string(options.limiter.min_size),
+          "at most capacity = " + std::to_string(options.capacity));
+  return options;
+}
+
+}  // namespace
+
+Table::Impl::Impl(TableOptions checked_options)
+    : options(std::move(checked_options)),
+      transitions(options.signature, options.capacity, options.capacity_bytes, options.path),
+      limiter(options.limiter),
+      random(options.seed),
+      recovered(transitions.size()) {
+  if (options.sampler == Sampler::kPrioritized) tree.emplace(options.capacity);
+  for (std::uint64_t key = transitions.oldest_key(); key < transitions.next_key();) {
+    const ChunkHeader& header = transitions.chunk_at(transitions.slot_of(key));
+    weigh(transitions.priorities_of(header), header.steps);
+    index(key);
+    key += header.steps;
+  }
+  if (recovered > 0) limiter.inserted(recovered);
+}
+
+bool Table::Impl::may_insert() const {
+  if (closed) throw Error(ErrorKind::kClosed, "the table is closed");
+  return !paused && limiter.can_insert();
+}
+
+bool Table::Impl::may_sample(std::uint64_t batch) const {
+  if (closed) throw Error(ErrorKind::kClosed, "the table is closed");
+  return limiter.can_sample(batch, transitions.size());
+}
+
+bool Table::Impl::settle() {
+  if (closed) return false;
+  bool wake = false;
+  if (insert_held.holding() && may_insert()) {
+    insert_held.allow();
+    insert_allowed.notify_all();
+    wake = true;
+  }
+  if (sample_held.holding() && may_sample(held_batch)) {
+    sample_held.allow();
+    sample_allowed.notify_all();
+    wake = true;
+  }
+  return wake;
+}
+
+void Table::Impl::check_fits(const ChunkHeader& header) const {
+  if (header.steps > options.capacity) {
+    throw Error(ErrorKind::kRefused, "chunk.steps: " + std::to_string(header.steps) + ", but the table's capacity is " +
+                                         std::to_string(options.capacity) + " transitions; the chunk is not stored");
+  }
+  const std::size_t capacity_bytes = transitions.arena().capacity_bytes();
+  if (header.bytes > capacity_bytes) {
+    throw Error(ErrorKind::kRefused, "chunk.bytes: " + std::to_string(header.bytes) +
+                                         ", but the table's capacity_bytes is " + std::to_string(capacity_bytes) +
+                                         "; the chunk is not stored");
+  }
+}
+
+double Table::Impl::leaf_weight(float priority) const {
+  return std::pow(static_cast<double>(std::max(priority, kSmallestPriority)), options.priority_exponent);
+}
+
+void Table::Impl::weigh(const float* priorities, std::uint32_t steps) {
+  if (!tree) return;
+  weights.resize(steps);
+  for (std::uint32_t i = 0; i < steps; ++i) {
+    weights[i] = i > 0 && priorities[i] == priorities[i - 1] ? weights[i - 1] : leaf_weight(priorities[i]);
+  }
+}
+
+void Table::Impl::index(std::uint64_t first_key) {
+  const ChunkHeader& header = transitions.chunk_at(transitions.slot_of(first_key));
+  const float* priorities = transitions.priorities_of(header);
+  max_priority = std::max(max_priority, *std::max_element(priorities, priorities + header.steps));
+  if (!tree) return;
+  const std::uint64_t slot = transitions.slot_of(first_key);
+  const std::size_t before_wrap = std::min<std::uint64_t>(header.steps, options.capacity - slot);
+  tree->set_range(slot, std::span(weights).first(before_wrap));
+  tree->set_range(0, std::span(weights).subspan(before_wrap));
+}
+
+void Table::Impl::evict_oldest() {
+  const std::uint64_t slot = transitions.slot_of(transitions.oldest_key());
+  const std::uint32_t steps = transitions.forget_oldest();
+  counters.evicted += steps;
+  if (!tree) return;
+  const std::size_t before_wrap = std::min<std::uint64_t>(steps, options.capacity - slot);
+  tree->clear_range(slot, before_wrap);
+  tree->clear_range(0, steps - before_wrap);
+}
+
+std::size_t Table::Impl::make_room(const ChunkHeader& header, Lock& lock) {
+  while (transitions.size() + header.steps > options.capacity) evict_oldest();
+  for (;;) {
+    unpinned.wait(lock, [&] { return pins.oldest() >= transitions.oldest_key(); });
+    transitions.release_forgotten();
+    if (const auto offset = transitions.reserve(header.bytes)) return *offset;
+    evict_oldest();
+  }
+}
+
+std::uint64_t Table::Impl::store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock) {
+  const std::size_t offset = make_room(header, lock);
+  const float unknown_priority = max_priority;
+  lock.unlock();  // the copy needs insert_mutex alone: nobody else reads or reserves these bytes
+  const ChunkHeader& stored = transitions.write(offset, chunk, unknown_priority);
+  weigh(transitions.priorities_of(stored), stored.steps);
+  lock.lock();
+  const std::uint64_t key = transitions.publish(offset);
+  index(key);
+  return key;
+}
+
+std::optional<std::uint64_t> Table::Impl::insert(std::span<const std::byte> chunk, std::optional<Deadline> deadline) {
+  const ChunkHeader header = check_chunk(options.signature, chunk);
+  check_fits(header);
+  for (;;) {
+    std::optional<std::uint64_t> key;
+    bool wake = false;
+    {
+      const std::lock_guard one(insert_mutex);
+      Lock lock(mutex);
+      if (may_insert()) {
+        key = store(chunk, header, lock);
+        limiter.inserted(header.steps);
+        counters.inserts += header.steps;
+        wake = settle();
+      }
+    }
+    if (wake) wakers.wake_all();
+    if (key) return key;
+    Lock lock(mutex);
+    while (!may_insert()) {
+      insert_held.hold();
+      if (!deadline) return std::nullopt;
+      if (insert_allowed.wait_until(lock, *deadline) == std::cv_status::timeout && !may_insert()) return std::nullopt;
+    }
+  }
+}
+
+Table::Table(TableOptions options) : impl_(std::make_unique<Impl>(checked(std::move(options)))) {}
+Table::~Table() = default;
+
+const TableOptions& Table::options() const { return impl_->options; }
+
+std::uint64_t Table::size() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->transitions.size();
+}
+
+std::optional<std::uint64_t> Table::try_insert(std::span<const std::byte> chunk) {
+  return impl_->insert(chunk, std::nullopt);
+}
+
+std::optional<std::uint64_t> Table::insert(std::span<const std::byte> chunk, Deadline deadline) {
+  return impl_->insert(chunk, deadline);
+}
+
+bool Table::try_sample(const BatchView& batch, double importance_exponent) {
+  return impl_->sample(batch, importance_exponent, std::nullopt);
+}
+
+bool Table::sample(const BatchView& batch, double importance_exponent, Deadline deadline) {
+  return impl_->sample(batch, importance_exponent, deadline);
+}
+
+std::uint64_t Table::update_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities) {
+  return impl_->update(keys, priorities);
+}
+
+void Table::set_paused(bool paused) {
+  bool wake = false;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->paused = paused;
+    wake = impl_->settle();
+  }
+  if (wake) impl_->wakers.wake_all();
+}
+
+void Table::close() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->closed = true;
+    impl_->insert_allowed.notify_all();
+    impl_->sample_allowed.notify_all();
+  }
+  impl_->wakers.wake_all();
+}
+
+std::uint64_t Table::add_waker(Wake wake) { return impl_->wakers.add(std::move(wake)); }
+void Table::remove_waker(std::uint64_t id) { impl_->wakers.remove(id); }
+
+void Table::save(const std::string& path) const { impl_->save(path); }
+void Table::restore(const std::string& path) { impl_->restore(path); }
+
+TableStats Table::stats() const {
+  const std::lock_guard lock(impl_->mutex);
+  const Impl& table = *impl_;
+  const TableCounters& counters = table.counters;
+  const RateLimiter::State& flow = table.limiter.state();
+  return {
+      .size = table.transitions.size(),
+      .capacity = table.options.capacity,
+      .inserts = counters.inserts,
+      .samples = counters.samples,
+      .updates = counters.updates,
+      .dropped_updates = counters.dropped_updates,
+      .evicted = counters.evicted,
+      .chunks = table.transitions.chunks(),
+      .used_bytes = table.transitions.arena().used_bytes(),
+      .capacity_bytes = table.transitions.arena().capacity_bytes(),
+      .samples_per_insert =
+          flow.inserts > 0 ? static_cast<double>(flow.samples) / static_cast<double>(flow.inserts) : 0.0,
+      .insert_blocked_seconds = table.insert_held.seconds(),
+      .sample_blocked_seconds = table.sample_held.seconds(),
+      .max_priority = table.max_priority,
+      .total_weight = table.tree ? table.tree->total() : static_cast<double>(table.transitions.size()),
+      .recovered = table.recovered,
+  };
+}
+
+}  // namespace headrace

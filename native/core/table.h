@@ -1,0 +1,118 @@
+// A table of experience: chunks in an arena, one leaf of a sum tree per transition, a rate limiter.
+//
+// A transition's key is its number since the table began. key % capacity is its slot, key / capacity the slot's
+// generation, so an update for an overwritten transition is recognised and dropped, never applied to its successor.
+//
+// Threading: every method may be called from any thread. `mutex_` guards tree, limiter, ring of chunk records,
+// counters and random state, and is held for microseconds. Copies run outside it: an insert copies into reserved
+// bytes under `insert_mutex_` (one insert at a time) and publishes afterwards; a sample draws its keys under
+// `mutex_`, pins the oldest chunk that it will read, gathers, and unpins. An insert that has to overwrite a pinned
+// chunk waits for the gather to finish.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/rate_limiter.h"
+#include "core/signature.h"
+
+namespace headrace {
+
+enum class Sampler : std::uint8_t { kPrioritized, kUniform };
+
+struct TableOptions {
+  Signature signature = {};
+  std::uint64_t capacity = 1'000'000;   // transitions
+  // Arena budget. 0: room for `capacity` transitions in chunks of 50 steps (of 8 where a frame is at most 1 KiB, so that
+  // short episodes cost no capacity either), and two chunks more.
+  std::uint64_t capacity_bytes = 0;
+  Sampler sampler = Sampler::kPrioritized;
+  double priority_exponent = 0.6;       // alpha, applied when a priority is written
+  LimiterOptions limiter = {};
+  std::uint64_t seed = 0;
+  std::string path = {};                // empty: heap
+};
+
+// Caller's memory for one batch of B transitions. Null pointers are skipped.
+struct BatchView {
+  std::uint32_t size = 0;                  // B
+  std::byte* observation = nullptr;        // [B, K, *O]
+  std::byte* next_observation = nullptr;   // [B, K, *O]
+  std::byte* action = nullptr;             // [B, *A]
+  float* reward = nullptr;                 // [B]
+  float* discount = nullptr;               // [B]
+  float* weight = nullptr;                 // [B] (N P)^-beta over the batch's largest (Schaul et al. 2016, section 3.4)
+  float* probability = nullptr;            // [B]
+  std::uint64_t* key = nullptr;            // [B]
+  std::uint64_t* policy_version = nullptr; // [B]
+};
+
+struct TableStats {
+  std::uint64_t size, capacity, inserts, samples, updates, dropped_updates, evicted, chunks;
+  std::uint64_t used_bytes, capacity_bytes;
+  double samples_per_insert;  // of transitions, since the table reached min_size
+  double insert_blocked_seconds, sample_blocked_seconds;  // each from a refusal until the limiter allowed it again
+  double max_priority, total_weight;
+  std::uint64_t recovered;    // transitions found in the file at open
+};
+
+using Deadline = std::chrono::steady_clock::time_point;
+inline Deadline never() { return Deadline::max(); }
+
+class Table {
+ public:
+  explicit Table(TableOptions options);  // throws kInvalid naming the setting
+  ~Table();
+
+  const TableOptions& options() const;
+  std::uint64_t size() const;
+
+  // Stores a chunk after check_chunk(). Oldest chunks go when slots or bytes run out. Returns the key of the first
+  // transition; nullopt where the limiter holds inserts (try_insert) or held them to the deadline (insert).
+  // Throws kRefused (does not fit signature, arena or capacity), kClosed.
+  std::optional<std::uint64_t> try_insert(std::span<const std::byte> chunk);
+  std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, Deadline deadline);
+
+  // Draws B transitions, stratified: one from each B-th of the total weight (prioritized) or of the stored
+  // transitions (uniform). `importance_exponent` is beta, finite and >= 0. False where there are too few or the limiter
+  // holds.
+  bool try_sample(const BatchView& batch, double importance_exponent);
+  bool sample(const BatchView& batch, double importance_exponent, Deadline deadline);
+
+  // Sets priorities (finite, >= 0; throws kInvalid otherwise, and then none is applied). Keys that are no longer stored
+  // are dropped. Returns how many were applied. The priority is also written into the chunk, so that a snapshot or a
+  // file carries it. A leaf weighs max(priority, 1e-6)^alpha: priority 0 stays samplable, barely.
+  std::uint64_t update_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities);
+
+  // Holds back inserts (and only these) while training is paused.
+  void set_paused(bool paused);
+  // Wakes everyone who waits; every later insert, sample and update throws kClosed. What is stored can still be saved.
+  void close();
+  // Called, without any lock held, whenever a refused insert or sample may succeed now, and at close(). For I/O loops.
+  // Once remove_waker() has returned it is not running and never will be; it must not throw, nor remove itself.
+  using Wake = std::function<void()>;
+  std::uint64_t add_waker(Wake wake);
+  void remove_waker(std::uint64_t id);
+
+  // A snapshot: chunks with their current priorities, counters, random state. restore() needs a table that is empty and
+  // always was (kInvalid), of the same signature and capacity (kRefused); where capacity_bytes and the settings agree
+  // too, both tables then give the same answers to the same calls. kCorrupt and kSystem name the file, and leave the
+  // table empty. save() writes `path` directly (the caller makes it atomic) and fsyncs; inserts go on meanwhile, but
+  // wait before they overwrite what is not written yet.
+  void save(const std::string& path) const;
+  void restore(const std::string& path);
+
+  TableStats stats() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace headrace

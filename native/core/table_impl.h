@@ -1,0 +1,119 @@
+// The inside of Table, shared by the files that implement it.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/chunk.h"
+#include "core/random.h"
+#include "core/rate_limiter.h"
+#include "core/sum_tree.h"
+#include "core/table.h"
+#include "core/transitions.h"
+#include "core/wakers.h"
+
+namespace headrace {
+
+// Seconds for which one side was held: from a refusal until it was allowed again.
+class HeldClock {
+ public:
+  bool holding() const { return since_.has_value(); }
+  void hold() {
+    if (!since_) since_ = std::chrono::steady_clock::now();
+  }
+  void allow() {
+    seconds_ = seconds();
+    since_.reset();
+  }
+  double seconds() const {
+    if (!since_) return seconds_;
+    return seconds_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - *since_).count();
+  }
+
+ private:
+  std::optional<std::chrono::steady_clock::time_point> since_;
+  double seconds_ = 0;
+};
+
+// Keys from which readers read: nothing at or after the oldest of them is released.
+class Pins {
+ public:
+  static constexpr std::uint64_t kFree = std::numeric_limits<std::uint64_t>::max();
+
+  std::size_t add(std::uint64_t key) {
+    const auto free = std::find(keys_.begin(), keys_.end(), kFree);
+    if (free == keys_.end()) {
+      keys_.push_back(key);
+      return keys_.size() - 1;
+    }
+    *free = key;
+    return static_cast<std::size_t>(free - keys_.begin());
+  }
+  void move(std::size_t pin, std::uint64_t key) { keys_[pin] = key; }
+  void remove(std::size_t pin) { keys_[pin] = kFree; }
+  std::uint64_t oldest() const { return keys_.empty() ? kFree : *std::min_element(keys_.begin(), keys_.end()); }
+
+ private:
+  std::vector<std::uint64_t> keys_;
+};
+
+struct TableCounters {
+  std::uint64_t inserts = 0, samples = 0, updates = 0, dropped_updates = 0, evicted = 0;
+};
+
+struct Table::Impl {
+  explicit Impl(TableOptions checked_options);
+
+  using Lock = std::unique_lock<std::mutex>;
+
+  // table.cc: each takes `lock` on `mutex`, and store() insert_mutex too.
+  bool may_insert() const;  // throws kClosed
+  bool may_sample(std::uint64_t batch) const;
+  bool settle();  // after a change: ends holds that are over; true if wakers must be called
+  void check_fits(const ChunkHeader& header) const;  // kRefused where the chunk can never be stored
+  std::uint64_t store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock);
+  std::size_t make_room(const ChunkHeader& header, Lock& lock);
+  void evict_oldest();
+  void weigh(const float* priorities, std::uint32_t steps);  // fills `weights`, needs insert_mutex alone
+  void index(std::uint64_t first_key);                       // puts `weights` into the tree
+  std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, std::optional<Deadline> deadline);
+  double leaf_weight(float priority) const;
+
+  // table_sampling.cc
+  bool sample(const BatchView& batch, double importance_exponent, std::optional<Deadline> deadline);
+  std::uint64_t update(std::span<const std::uint64_t> keys, std::span<const float> priorities);
+
+  // table_snapshot.cc
+  void save(const std::string& path);
+  void restore(const std::string& path);
+
+  const TableOptions options;
+
+  std::mutex insert_mutex;      // one insert at a time; taken before `mutex`
+  std::vector<double> weights;  // leaf weights of the chunk being inserted; guarded by insert_mutex
+
+  std::mutex mutex;  // guards everything below but wakers
+  std::condition_variable insert_allowed, sample_allowed, unpinned;
+  Transitions transitions;
+  std::optional<SumTree> tree;  // prioritized only
+  RateLimiter limiter;
+  Random random;
+  Pins pins;
+  float max_priority = 1.0f;  // the largest ever written
+  bool paused = false;
+  bool closed = false;
+  HeldClock insert_held, sample_held;
+  std::uint64_t held_batch = 0;  // the smallest batch refused, while sample_held holds
+  TableCounters counters;
+  std::uint64_t recovered = 0;
+
+  Wakers wakers;
+};
+
+}  // namespace headrace

@@ -1,0 +1,145 @@
+// Table: snapshots. A preamble, the signature's text, then every chunk from the oldest, each a block of its own.
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "core/error.h"
+#include "core/snapshot_file.h"
+#include "core/table_impl.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x31544f4853445248;  // "HRDSHOT1"
+constexpr std::uint64_t kVersion = 1;
+
+struct Preamble {
+  std::uint64_t magic = kMagic;
+  std::uint64_t version = kVersion;
+  std::uint64_t capacity = 0;
+  std::uint64_t capacity_bytes = 0;
+  std::uint64_t oldest_key = 0;
+  std::uint64_t next_key = 0;
+  std::uint64_t place_of_oldest = 0;
+  TableCounters counters;
+  RateLimiter::State limiter;
+  Random::State random{};
+  double max_priority = 0;
+};
+static_assert(std::is_trivially_copyable_v<Preamble>);
+
+[[noreturn]] void differ(const std::string& path, const std::string& field, const std::string& held,
+                         const std::string& wanted) {
+  throw Error(ErrorKind::kRefused, "snapshot " + path + ": " + field + " is " + held + ", but the table's is " + wanted +
+                                       "; nothing was restored");
+}
+
+Preamble read_preamble(SnapshotReader& reader, const std::string& path, const TableOptions& options) {
+  const std::span<const std::byte> block = reader.get();
+  Preamble preamble;
+  if (block.size() != sizeof(preamble)) reader.corrupt("its first block is not a preamble");
+  std::memcpy(&preamble, block.data(), sizeof(preamble));
+  if (preamble.magic != kMagic || preamble.version != kVersion) reader.corrupt("it is not a snapshot of version 1");
+  const std::span<const std::byte> text = reader.get();
+  const std::string signature(reinterpret_cast<const char*>(text.data()), text.size());
+  if (signature != options.signature.encode()) differ(path, "signature", signature, options.signature.encode());
+  if (preamble.capacity != options.capacity) {
+    differ(path, "capacity", std::to_string(preamble.capacity), std::to_string(options.capacity));
+  }
+  return preamble;
+}
+
+ChunkHeader read_chunk(SnapshotReader& reader, const Signature& signature, std::uint64_t key,
+                       std::span<const std::byte>& chunk) {
+  chunk = reader.get();
+  try {
+    const ChunkHeader header = check_chunk(signature, chunk);
+    if (header.first_key == key) return header;
+  } catch (const Error& error) {
+    reader.corrupt(error.what());
+  }
+  reader.corrupt("its chunks do not follow one another");
+}
+
+}  // namespace
+
+void Table::Impl::save(const std::string& path) {
+  Preamble preamble;
+  Lock lock(mutex);
+  preamble.capacity = options.capacity;
+  preamble.capacity_bytes = transitions.arena().capacity_bytes();
+  preamble.oldest_key = transitions.oldest_key();
+  preamble.next_key = transitions.next_key();
+  preamble.place_of_oldest = transitions.place_of_oldest();
+  preamble.counters = counters;
+  preamble.limiter = limiter.state();
+  preamble.random = random.state();
+  preamble.max_priority = max_priority;
+  const std::size_t pin = pins.add(preamble.oldest_key);
+  lock.unlock();
+
+  // The pin follows what is written, so that inserts may overwrite chunks that are safe.
+  const auto move_pin = [&](std::uint64_t key) {
+    const std::lock_guard moving(mutex);
+    pins.move(pin, key);
+    unpinned.notify_one();
+  };
+  try {
+    SnapshotWriter writer(path);
+    writer.put(std::as_bytes(std::span(&preamble, 1)));
+    const std::string signature = options.signature.encode();
+    writer.put(std::as_bytes(std::span(signature)));
+    std::vector<std::byte> copy;
+    for (std::uint64_t key = preamble.oldest_key; key < preamble.next_key; move_pin(key)) {
+      const ChunkHeader& chunk = transitions.chunk_at(transitions.slot_of(key));
+      const auto* bytes = reinterpret_cast<const std::byte*>(&chunk);
+      const std::size_t before_priorities = transitions.layout_of(chunk).priority;
+      copy.assign(bytes, bytes + before_priorities);
+      lock.lock();  // priorities alone may change
+      copy.insert(copy.end(), bytes + before_priorities, bytes + chunk.bytes);
+      lock.unlock();
+      writer.put(copy);
+      key += chunk.steps;
+    }
+    writer.finish();
+  } catch (...) {
+    move_pin(Pins::kFree);
+    throw;
+  }
+  move_pin(Pins::kFree);
+}
+
+void Table::Impl::restore(const std::string& path) {
+  const std::lock_guard one(insert_mutex);
+  Lock lock(mutex);
+  if (transitions.next_key() != 0) {
+    throw Error(ErrorKind::kInvalid, "restore() from " + path + " needs a table that is empty and always was, but " +
+                                         std::to_string(transitions.next_key()) + " transitions were inserted");
+  }
+  SnapshotReader reader(path);
+  const Preamble preamble = read_preamble(reader, path, options);
+  const bool same_ring = preamble.capacity_bytes == transitions.arena().capacity_bytes();
+  transitions.start_at(preamble.oldest_key, same_ring ? preamble.place_of_oldest : 0);
+  try {
+    while (transitions.next_key() < preamble.next_key) {
+      std::span<const std::byte> chunk;
+      const ChunkHeader header = read_chunk(reader, options.signature, transitions.next_key(), chunk);
+      check_fits(header);
+      store(chunk, header, lock);
+    }
+    reader.finish();
+  } catch (...) {
+    while (transitions.size() > 0) evict_oldest();
+    transitions.release_forgotten();
+    transitions.start_at(0, 0);
+    max_priority = 1.0f;
+    counters = {};
+    throw;
+  }
+  counters = preamble.counters;
+  limiter.restore(preamble.limiter);
+  random.restore(preamble.random);
+  max_priority = static_cast<float>(preamble.max_priority);
+}
+
+}  // namespace headrace

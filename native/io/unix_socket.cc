@@ -1,0 +1,142 @@
+#include "io/unix_socket.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace headrace {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr int kSocketBufferBytes = 4 << 20;  // asked for; the system may give less
+constexpr int kNameAttempts = 8;
+
+[[noreturn]] void throw_system(const Address& address, const std::string& what) {
+  throw Error(ErrorKind::kSystem, "address '" + address.text() + "': " + what);
+}
+
+struct SocketAddress {
+  sockaddr_un value = {};
+  socklen_t size = 0;
+  const sockaddr* pointer() const { return reinterpret_cast<const sockaddr*>(&value); }
+};
+
+SocketAddress socket_address(const Address& address) {
+  SocketAddress result;
+  result.value.sun_family = AF_UNIX;
+  const bool abstract = address.kind == Address::Kind::kUnixAbstract;
+  std::memcpy(result.value.sun_path + (abstract ? 1 : 0), address.name.data(), address.name.size());
+  result.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + address.name.size());
+  return result;
+}
+
+FileDescriptor make_socket(const Address& address) {
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) throw_system(address, std::strerror(errno));
+  return socket;
+}
+
+void enlarge_buffers(int descriptor) {
+  ::setsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &kSocketBufferBytes, sizeof(kSocketBufferBytes));
+  ::setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &kSocketBufferBytes, sizeof(kSocketBufferBytes));
+}
+
+bool same_user(int descriptor) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+}
+
+bool connects(const Address& address) {
+  const auto socket = make_socket(address);
+  const auto target = socket_address(address);
+  return ::connect(socket.get(), target.pointer(), target.size) == 0 || errno == EAGAIN;
+}
+
+void remove_stale_file(const Address& address) {
+  struct stat file;
+  if (::lstat(address.name.c_str(), &file) != 0) return;
+  if (!S_ISSOCK(file.st_mode)) throw_system(address, "the path is there and is not a socket; it is left as it is");
+  if (connects(address)) throw_system(address, "a server listens there already");
+  ::unlink(address.name.c_str());
+}
+
+std::string random_name() {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof(number), 0) != sizeof(number)) {
+    throw Error(ErrorKind::kSystem, std::string("random name for a socket: ") + std::strerror(errno));
+  }
+  return "headrace-" + std::to_string(number);
+}
+
+bool bind_to(const FileDescriptor& socket, const Address& address) {
+  const auto target = socket_address(address);
+  return ::bind(socket.get(), target.pointer(), target.size) == 0;
+}
+
+}  // namespace
+
+UnixListener::UnixListener(Address address) : address_(std::move(address)), socket_(make_socket(address_)) {
+  const bool file = address_.kind == Address::Kind::kUnixPath;
+  const bool pick_name = !file && address_.name.empty();
+  if (file) {
+    remove_stale_file(address_);
+    ::fchmod(socket_.get(), 0600);  // before bind: the file is never there with wider rights
+  }
+  int attempts = pick_name ? kNameAttempts : 1;
+  bool bound = false;
+  while (!bound && attempts-- > 0) {
+    if (pick_name) address_.name = random_name();
+    bound = bind_to(socket_, address_);
+  }
+  if (!bound) throw_system(address_, std::strerror(errno));
+  if (file) ::lstat(address_.name.c_str(), &file_);
+  if (::listen(socket_.get(), kBacklog) != 0) throw_system(address_, std::strerror(errno));
+}
+
+UnixListener::~UnixListener() {
+  if (address_.kind != Address::Kind::kUnixPath) return;
+  struct stat now;
+  if (::lstat(address_.name.c_str(), &now) == 0 && now.st_ino == file_.st_ino && now.st_dev == file_.st_dev) {
+    ::unlink(address_.name.c_str());
+  }
+}
+
+FileDescriptor UnixListener::accept() {
+  FileDescriptor connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!connection) return connection;
+  if (address_.kind == Address::Kind::kUnixAbstract && !same_user(connection.get())) {
+    errno = EACCES;
+    return {};
+  }
+  enlarge_buffers(connection.get());
+  return connection;
+}
+
+FileDescriptor connect_unix(const Address& address) {
+  auto socket = make_socket(address);
+  const auto target = socket_address(address);
+  if (::connect(socket.get(), target.pointer(), target.size) != 0) {
+    const int error = errno;
+    if (error != ENOENT && error != ECONNREFUSED && error != EAGAIN) throw_system(address, std::strerror(error));
+    socket = {};
+    errno = error;
+    return socket;
+  }
+  if (address.kind == Address::Kind::kUnixAbstract && !same_user(socket.get())) {
+    throw Error(ErrorKind::kRefused, "address '" + address.text() + "': its server belongs to another user");
+  }
+  enlarge_buffers(socket.get());
+  return socket;
+}
+
+}  // namespace headrace

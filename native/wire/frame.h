@@ -1,0 +1,116 @@
+// Framing: a header of 24 bytes, then a body. All integers are little-endian; nothing is padded.
+//
+//   magic u16 "HR" | version u8 | type u8 | status u8 | reserved u8[3] | request u64 | length u64 | body
+//
+// A request's body is its name (u16 length, bytes) and then its payload; a response carries the request's number,
+// its type with the high bit set, and a status. Replies come in the order of the requests.
+//
+//   request            payload                                      reply (status kOk)
+//   kSignature         -                                            text of Signature::encode()
+//   kInsert            chunk                                        u64 key of the first transition
+//   kSample            u32 B, f64 beta, i64 wait in ms (< 0: no     observation, next_observation, action, reward,
+//                      deadline)                                    discount, weight, probability, key, policy_version
+//   kUpdatePriorities  u64 key [n], f32 priority [n]                u64 applied
+//   kPublish           u64 version, bytes                           u64 version
+//   kFetch             u64 newer_than                               u64 version, bytes
+//   kPut               message                                      -
+//   kDrain             -                                            (u32 length, message) *
+//   kStats             - (and the name is empty)                    JSON text
+//
+// kNothing, with no body, answers a sample held to its deadline and a fetch with nothing newer. Other statuses are an
+// ErrorKind, and the body is the message.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "wire/limits.h"
+
+namespace headrace {
+
+static_assert(std::endian::native == std::endian::little, "frames are little-endian and written as they lie");
+
+inline constexpr std::uint16_t kFrameMagic = 0x5248;  // "HR"
+inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::size_t kFrameHeaderBytes = 24;
+inline constexpr std::uint8_t kReplyBit = 0x80;
+
+enum class MessageType : std::uint8_t {
+  kSignature = 1,
+  kInsert = 2,
+  kSample = 3,
+  kUpdatePriorities = 4,
+  kPublish = 5,
+  kFetch = 6,
+  kPut = 7,
+  kDrain = 8,
+  kStats = 9,
+};
+
+// Of a reply; ErrorKind's values stand between these two.
+inline constexpr std::uint8_t kOk = 0;
+inline constexpr std::uint8_t kNothing = 255;
+
+struct FrameHeader {
+  std::uint8_t type = 0;
+  std::uint8_t status = 0;
+  std::uint64_t request = 0;
+  std::uint64_t length = 0;  // of the body
+};
+
+std::array<std::byte, kFrameHeaderBytes> encode_header(const FrameHeader& header);
+// Throws kCorrupt (magic, version, reserved bytes) and kRefused (length above the limit).
+FrameHeader decode_header(std::span<const std::byte, kFrameHeaderBytes> bytes, const Limits& limits);
+
+// Reads a body from front to back. Every method throws kCorrupt, naming the field, where the body is too short.
+class BodyReader {
+ public:
+  explicit BodyReader(std::span<const std::byte> body) : rest_(body) {}
+
+  template <typename T>
+  T number(const char* field) {
+    static_assert(std::is_arithmetic_v<T>);
+    T value;
+    std::memcpy(&value, bytes(sizeof(T), field).data(), sizeof(T));
+    return value;
+  }
+  std::span<const std::byte> bytes(std::size_t count, const char* field);
+  // Also throws kRefused for a name that is too long or not printable ASCII.
+  std::string name(const Limits& limits);
+  bool empty() const { return rest_.empty(); }
+  std::span<const std::byte> rest() { return std::exchange(rest_, {}); }
+  void end() const;  // throws kCorrupt if bytes are left over
+
+ private:
+  std::span<const std::byte> rest_;
+};
+
+template <typename T>
+void append_number(std::vector<std::byte>& bytes, T value) {
+  static_assert(std::is_arithmetic_v<T>);
+  const auto* begin = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), begin, begin + sizeof(T));
+}
+
+inline std::span<const std::byte> as_bytes(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Header, name and the fixed part of the payload of a request; `trailing_bytes` more follow from the caller's memory.
+std::vector<std::byte> encode_request(MessageType type, std::uint64_t request, std::string_view name,
+                                      std::span<const std::byte> payload, std::uint64_t trailing_bytes);
+
+}  // namespace headrace

@@ -1,0 +1,25 @@
+"""Headrace: distributed deep reinforcement learning.
+
+import headrace
+result = headrace.train("LunarLander-v3", topology=headrace.Apex(actors=4), until_score=200)
+result.evaluate(episodes=100)
+"""
+
+from typing import Any
+
+from headrace import errors, replay
+from headrace.algorithms.dqn.config import DQN
+from headrace.errors import HeadraceError
+from headrace.replay import connect
+from headrace.topologies.config import Apex, Serial
+
+__all__ = ["DQN", "Apex", "HeadraceError", "Serial", "connect", "errors", "replay", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports `train` at first use: it brings torch, which actors do without."""
+    if name == "train":
+        from headrace.api import train
+
+        return train
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Algorithms: one folder each, and the update rules that they share in `targets`."""

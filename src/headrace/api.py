@@ -1,0 +1,65 @@
+"""Training from Python."""
+
+from datetime import datetime
+from pathlib import Path
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.report.display import Heading, open_display
+from headrace.report.run_directory import RunDirectory, default_run_directory
+from headrace.settings import ALGORITHMS, TOPOLOGIES, RunConfig, preset
+from headrace.topologies.config import Topology
+from headrace.training import Result
+from headrace.training import train as train_run
+
+__all__ = ["train"]
+
+
+def train(
+    environment: str,
+    *,
+    algorithm: DQN | None = None,
+    topology: Topology | None = None,
+    steps: int | None = None,
+    time_limit_seconds: float | None = None,
+    until_score: float | None = None,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    quiet: bool = False,
+    evaluation_period_seconds: float = 30.0,
+    evaluation_period_steps: int = 10_000,
+    evaluation_episodes: int = 10,
+    final_evaluation_episodes: int = 100,
+    checkpoint_period_seconds: float = 300.0,
+    device: str = "auto",
+) -> Result:
+    """Trains a policy and returns what came of it; blocks until a stopping rule holds.
+
+    Algorithm and topology not given are the environment's preset, Ape-X; with no stopping rule given, the preset's
+    number of steps is one. The other settings are `RunConfig`'s. Raises HeadraceError.
+    """
+    known = preset(environment)
+    if steps is None and time_limit_seconds is None and until_score is None:
+        steps = known.steps
+    config = RunConfig(
+        environment=environment,
+        algorithm=algorithm or known.algorithm,
+        topology=topology or known.apex,
+        steps=steps,
+        time_limit_seconds=time_limit_seconds,
+        until_score=until_score,
+        seed=seed,
+        evaluation_period_seconds=evaluation_period_seconds,
+        evaluation_period_steps=evaluation_period_steps,
+        evaluation_episodes=evaluation_episodes,
+        final_evaluation_episodes=final_evaluation_episodes,
+        checkpoint_period_seconds=checkpoint_period_seconds,
+        device=device,
+    )
+    names = [
+        next(name for name, kind in kinds.items() if isinstance(part, kind))
+        for kinds, part in ((ALGORITHMS, config.algorithm), (TOPOLOGIES, config.topology))
+    ]
+    path = Path(run_dir) if run_dir else default_run_directory(environment, names[0], datetime.now())
+    heading = Heading(environment, names[0], names[1], str(path))
+    with RunDirectory.create(path, config.to_json()) as run, open_display(heading, quiet=quiet) as display:
+        return train_run(config, run, display)

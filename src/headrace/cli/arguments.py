@@ -1,0 +1,145 @@
+"""A dataclass filled from the words of a command line, by tyro; every mistake is one ConfigError."""
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import tyro
+from tyro.conf import FlagCreatePairsOff, Positional
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from headrace.cli.values import parse_count, parse_duration
+from headrace.errors import ConfigError
+
+__all__ = [
+    "Environment",
+    "Positional",
+    "Run",
+    "Switch",
+    "TimeLimit",
+    "find_environment",
+    "flag_types",
+    "parse",
+    "require_known",
+]
+
+T = TypeVar("T")
+
+_FLAG_NAMES = {"time_limit_seconds": "time-limit", "algorithm_name": "algorithm", "topology_name": "topology"}
+"""Fields whose flags are called otherwise."""
+
+
+def _word(convert: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
+    """A value written as one word; None, where nothing is given, shows as "none"."""
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda words: convert(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, int | float | Path),
+        str_from_instance=lambda value: ["none" if value is None else str(value)],
+    )
+
+
+Environment = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
+"""The environment that a command is about, its first word."""
+Run = Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+"""The run directory that a command is about, its first word."""
+TimeLimit = Annotated[float | None, _word(parse_duration, "TIME"), tyro.conf.arg(name="time-limit")]
+"""Seconds, written 90, 90s, 10m or 2h."""
+Switch = FlagCreatePairsOff[bool]
+"""False unless its flag is there."""
+
+_REGISTRY = ConstructorRegistry()
+
+
+@_REGISTRY.primitive_rule
+def _words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """What is written as one word; whole numbers may be 200k or 1e6, wherever they stand."""
+    if info.type in (int, int | None):
+        return _word(parse_count, "N")
+    if info.type in (float, float | None):
+        return _word(float, "X")
+    return _word(Path, "PATH") if info.type == Path | None else None
+
+
+def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: str, default: T | None = None) -> T:
+    """Fills `kind` from the arguments; --help prints and exits 0. Raises ConfigError for whatever does not fit."""
+    require_known(arguments, flag_types(kind), prog)
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(
+                kind,
+                prog=prog,
+                args=list(arguments),
+                description=description,
+                default=tyro.MISSING_NONPROP if default is None else default,
+                registry=_REGISTRY,
+            )
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise ConfigError(f"{_first_paragraph(complaint.getvalue())} (see {prog} --help)") from None
+
+
+def flag_types(kind: type) -> dict[str, Any]:
+    """The flags of a dataclass and their types, "--n-step": int; fields that are dataclasses add theirs."""
+    flags: dict[str, Any] = {}
+    hints = get_type_hints(kind, include_extras=True)
+    for name, plain in get_type_hints(kind).items():
+        if isinstance(plain, type) and dataclasses.is_dataclass(plain):
+            flags |= flag_types(plain)
+        elif hints[name] not in (Environment, Run):
+            flags["--" + _FLAG_NAMES.get(name, name.replace("_", "-"))] = plain
+    return flags
+
+
+def require_known(arguments: Sequence[str], flags: dict[str, Any], prog: str) -> None:
+    """Raises ConfigError for the first flag that there is not, with the one that was probably meant."""
+    for word in arguments:
+        flag, equals, value = word.partition("=")
+        flag = flag.replace("_", "-")
+        if flags.get(re.sub("^--no-", "--", flag)) is bool:
+            if equals:
+                raise ConfigError(f"{flag} takes no value, and {value} is given; write {flag} alone")
+            continue
+        if flag in flags or flag in ("-h", "--help") or not re.match(r"-[^\d.]", word):
+            continue
+        close = difflib.get_close_matches(flag, flags, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"{prog} --help lists what there is"
+        raise ConfigError(f"{flag} is not an option of {prog}; {hint}")
+
+
+def find_environment(arguments: Sequence[str], flags: dict[str, Any]) -> int | None:
+    """Where the environment stands among the arguments: the first word that is neither a flag nor a flag's value."""
+    index = 0
+    while index < len(arguments):
+        word = arguments[index]
+        if not word.startswith("-"):
+            return index
+        kind = flags.get(word.replace("_", "-"))  # None for "--flag=value", too, which takes no further word
+        index += 1
+        if kind == tuple[int, ...]:
+            while index < len(arguments) and arguments[index][:1].isdigit():
+                index += 1
+        elif kind not in (None, bool):
+            index += 1
+    return None
+
+
+def _first_paragraph(box: str) -> str:
+    """What a box of tyro's says, in one line: its text up to the rule below which it only repeats the help."""
+    lines = []
+    for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines():
+        text = line.strip("│ ")
+        if text.startswith("──"):
+            break
+        if not text.startswith(("╭", "╰")):
+            lines.append(text)
+    text = re.sub(r"^Missing from .*?: (\S+) .*\(required\)", r"\1 is missing", " ".join(lines))
+    return text.removeprefix("Error parsing ").rstrip(". ")

@@ -1,0 +1,76 @@
+"""`headrace evaluate`: greedy episodes of a run's policy, as text or JSON, and a video of it."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.cli.arguments import Run, Switch, parse
+from headrace.errors import require
+from headrace.report import RunDirectory
+from headrace.report.formats import count, number
+from headrace.report.video import require_video, write_video
+
+__all__ = ["MAX_VIDEO_STEPS", "run"]
+
+MAX_VIDEO_STEPS = 3_000
+"""Environment steps after which a video ends, whatever the episode."""
+
+
+@dataclass(frozen=True)
+class _Options:
+    run: Run
+    """Run directory."""
+    episodes: int = 100
+    """Greedy episodes to play."""
+    seed: int | None = None
+    """Seed of the environments; if not set, that of the run's own evaluations."""
+    json: Switch = False
+    """Print one JSON object."""
+    video: Path | None = None
+    """Record an episode as well: a file that ends in .mp4 or .gif."""
+
+    def __post_init__(self) -> None:
+        require("episodes", self.episodes, self.episodes > 0, "above 0")
+        require("seed", self.seed, self.seed is None or self.seed >= 0, "0 or more")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Evaluates; returns the exit code."""
+    options = parse(
+        _Options, arguments, prog="headrace evaluate", description="Play greedy episodes with a run's policy."
+    )
+    if options.video is not None:
+        require_video(options.video)  # before all those episodes, not after
+    directory = RunDirectory.open(options.run)
+    from headrace import training
+
+    result = training.evaluate(directory, episodes=options.episodes, seed=options.seed)
+    if options.json:
+        record = {
+            "run": str(options.run),
+            "episodes": len(result.returns),
+            "mean_return": result.mean,
+            "std_return": result.std,
+            "min_return": result.minimum,
+            "max_return": result.maximum,
+            "version": result.moment.version,
+            "environment_steps": result.moment.environment_steps,
+            "returns": result.returns,
+            "lengths": result.lengths,
+        }
+        print(json.dumps(record))
+    else:
+        print(
+            f"{len(result.returns)} greedy episodes after {count(result.moment.environment_steps)} steps of training\n"
+            f"  return    {number(result.mean)} ± {number(result.std)} "
+            f"(least {number(result.minimum)}, greatest {number(result.maximum)})\n"
+            f"  length    {number(statistics.fmean(result.lengths))} steps"
+        )
+    if options.video is not None:
+        frames, fps = training.record_frames(directory, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
+        frame_count = write_video(frames, options.video, fps)
+        if not options.json:
+            print(f"  video     {options.video}, {frame_count} frames")
+    return 0

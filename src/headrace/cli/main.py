@@ -1,0 +1,75 @@
+"""The command `headrace`: finds the subcommand, and turns errors into one line and an exit code."""
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+
+from headrace.errors import ConfigError, HeadraceError, LaunchError
+
+__all__ = ["main"]
+
+_COMMANDS = {
+    "train": "train a policy in an environment",
+    "resume": "go on with a run from its last checkpoint",
+    "evaluate": "play greedy episodes with a run's policy",
+    "report": "write a run's report, one HTML page",
+    "export": "write a run's policy as an ONNX file",
+    "presets": "show the settings that each environment starts from",
+}
+
+_HELP = f"""usage: headrace COMMAND [...]
+
+Distributed deep reinforcement learning, from one command.
+
+commands:
+{chr(10).join(f"  {name:<10} {text}" for name, text in _COMMANDS.items())}
+
+options:
+  -h, --help     show this help, or with a command the help of that command
+  --version      show the version
+
+examples:
+  headrace train LunarLander-v3 --until-score 200
+  headrace train CartPole-v1 --topology serial --steps 50k --seed 1
+  headrace train LunarLander-v3 --help          every setting, with its default for LunarLander-v3
+  headrace evaluate RUN --episodes 100 --video landing.mp4
+  headrace report RUN
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. Exit codes: 0 done, 1 a process of the run failed, 2 a mistake, 130 interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except HeadraceError as error:
+        print(f"headrace: error: {error}", file=sys.stderr)
+        return 1 if isinstance(error, LaunchError) else 2
+    except KeyboardInterrupt:
+        print("headrace: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(_HELP, end="")
+        return 0
+    if words[0] == "--version":
+        print(f"headrace {metadata.version('headrace')}")
+        return 0
+    name, rest = words[0], words[1:]
+    if name not in _COMMANDS:
+        close = difflib.get_close_matches(name, _COMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_COMMANDS)}"
+        raise ConfigError(f"{name} is not a command; {hint}")
+    try:
+        return int(import_module(f"headrace.cli.{name}").run(rest))
+    except SystemExit as end:  # after --help
+        return int(end.code or 0)

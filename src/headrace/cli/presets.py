@@ -1,0 +1,96 @@
+"""`headrace presets`: the settings that each environment starts from."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.cli.arguments import Positional, parse
+from headrace.settings import PRESETS, Preset, preset
+from headrace.topologies.config import Apex, Serial
+
+__all__ = ["run"]
+
+_PIPE_COLUMNS = 120  # where there is no terminal whose width could be asked
+
+
+@dataclass(frozen=True)
+class _Options:
+    environment: Annotated[Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
+    """Show every setting of this environment's preset."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Prints the table; returns the exit code."""
+    options = parse(
+        _Options, arguments, prog="headrace presets", description="Show the settings that each environment starts from."
+    )
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
+    console.print(_compare() if options.environment is None else _one(options.environment, preset(options.environment)))
+    return 0
+
+
+def _compare() -> Table:
+    """All presets side by side, the settings in which any of them leaves the defaults."""
+    table = Table(title="Presets", title_justify="left", caption=_notes(), caption_justify="left", pad_edge=False)
+    table.add_column("setting", no_wrap=True)
+    table.add_column("default", justify="right", style="dim")
+    for name in PRESETS:
+        table.add_column(name, justify="right")
+    table.add_row("steps", "", *(f"{each.steps:,}" for each in PRESETS.values()), end_section=True)
+    for part, default in _PARTS.items():
+        for field in fields(default):
+            usual = getattr(default, field.name)
+            values = [getattr(getattr(each, part), field.name) for each in PRESETS.values()]
+            if any(value != usual for value in values):
+                shown = [_show(value) if value != usual else "[dim]·[/dim]" for value in values]
+                table.add_row(_label(part, field.name), _show(usual), *shown)
+    return table
+
+
+def _one(environment: str, chosen: Preset) -> Table:
+    """One preset in full; what leaves the defaults stands out."""
+    table = Table(
+        title=f"{environment}: {chosen.note}",
+        title_justify="left",
+        caption=f"headrace train {environment} --help says what each one means; each is a flag of it",
+        caption_justify="left",
+        pad_edge=False,
+    )
+    table.add_column("setting", no_wrap=True)
+    table.add_column("value", justify="right")
+    table.add_column("default", justify="right", style="dim")
+    table.add_row("steps", f"[bold]{chosen.steps:,}[/bold]", "", end_section=True)
+    for part, default in _PARTS.items():
+        for field in fields(default):
+            value, usual = getattr(getattr(chosen, part), field.name), getattr(default, field.name)
+            shown = _show(value) if value == usual else f"[bold]{_show(value)}[/bold]"
+            table.add_row(_label(part, field.name), shown, _show(usual))
+        table.add_section()
+    return table
+
+
+_PARTS: dict[str, Any] = {"algorithm": DQN(), "apex": Apex(), "serial": Serial()}
+
+
+def _label(part: str, name: str) -> str:
+    flag = "--" + name.replace("_", "-")
+    return flag if part == "algorithm" else f"{flag} ({part})"
+
+
+def _notes() -> str:
+    lines = [f"{name}: {each.note}" for name, each in PRESETS.items()]
+    return "\n".join(["· as the default; headrace presets ENV shows one in full", *lines])
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:,}" if isinstance(value, int) else "auto" if value is None else str(value)

@@ -1,0 +1,54 @@
+"""`headrace resume`: goes on with a run, under other stopping rules if they are given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.cli.arguments import Run, Switch, TimeLimit, parse
+from headrace.cli.ending import conclude
+from headrace.report import Heading, RunDirectory, open_display
+from headrace.settings import ALGORITHMS, TOPOLOGIES, RunConfig
+
+__all__ = ["run"]
+
+
+@dataclass(frozen=True)
+class _Options:
+    run: Run
+    """Run directory."""
+    steps: int | None = None
+    """Stop after so many environment steps, those already done included."""
+    time_limit_seconds: TimeLimit = None
+    """Stop after so much training time, what has passed included: 90, 90s, 10m or 2h."""
+    until_score: float | None = None
+    """Stop once 100 greedy episodes average at least this."""
+    quiet: Switch = False
+    """Show nothing while training."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Resumes; returns the exit code."""
+    options = parse(
+        _Options,
+        arguments,
+        prog="headrace resume",
+        description="Go on with a run from its last checkpoint. A stop that is not given stays as it was.",
+    )
+    with RunDirectory.open(options.run, writing=True) as directory:
+        config = RunConfig.from_json(directory.read_config())
+        from headrace import training
+
+        heading = Heading(
+            config.environment,
+            next(name for name, kind in ALGORITHMS.items() if type(config.algorithm) is kind),
+            next(name for name, kind in TOPOLOGIES.items() if type(config.topology) is kind),
+            str(options.run),
+        )
+        with open_display(heading, quiet=options.quiet) as display:
+            result = training.resume(
+                directory,
+                display,
+                steps=options.steps,
+                time_limit_seconds=options.time_limit_seconds,
+                until_score=options.until_score,
+            )
+    return conclude(result)

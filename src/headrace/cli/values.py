@@ -1,0 +1,29 @@
+"""Counts and durations as people write them: 200k, 1e6, 1_000_000; 90, 90s, 10m, 2h."""
+
+import re
+
+__all__ = ["parse_count", "parse_duration"]
+
+_MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_count(text: str) -> int:
+    """A whole number: "200k" -> 200000, "1e6" -> 1000000, "-3" -> -3. Raises ValueError."""
+    match = re.fullmatch(r"([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:e\+?[0-9]{1,2})?)([kmg]?)", text.strip().lower())
+    if match is not None:
+        digits, unit = match.groups()
+        if re.fullmatch(r"[+-]?[0-9_]+", digits):
+            return int(digits.rstrip("_").replace("_", "")) * _MULTIPLES[unit]
+        value = float(digits.replace("_", "")) * _MULTIPLES[unit]
+        if value.is_integer():
+            return int(value)
+    raise ValueError(f"{text} is not a count; write a whole number such as 200000, 200k or 1e6")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds: "90" and "90s" -> 90.0, "10m" -> 600.0, "1.5h" -> 5400.0. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*([smhd]?)", text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text} is not a duration; write seconds or a unit: 90, 90s, 10m or 2h")
+    return float(match[1]) * _SECONDS[match[2]]

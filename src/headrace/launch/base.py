@@ -1,0 +1,32 @@
+"""The contract of every launcher."""
+
+from typing import NamedTuple, Protocol
+
+from headrace.roles.base import Role
+
+__all__ = ["Exit", "Launcher"]
+
+
+class Exit(NamedTuple):
+    """A role that ended by itself."""
+
+    role: Role
+    reason: str  # "exit 1", "killed by signal 9"
+    fault: bool  # a user's mistake, reported in `message`; starting it again would meet it again
+    message: str  # its own error: the last line, or lines, that it wrote
+
+
+class Launcher(Protocol):
+    """Starts roles and watches them. One thread uses it."""
+
+    def start(self, role: Role) -> None:
+        """Starts a role; one of that name must not be running."""
+
+    def poll(self) -> list[Exit]:
+        """Roles that ended by themselves since the last call."""
+
+    def kill(self, role: Role) -> None:
+        """Ends a role at once; poll() does not report it."""
+
+    def stop(self) -> None:
+        """Asks every role to end, and ends those that do not. Afterwards nothing runs."""

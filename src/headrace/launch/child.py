@@ -1,0 +1,46 @@
+"""The process of one role; the launcher gives it kind, index, generation, address and its own process id."""
+
+import ctypes
+import os
+import signal
+import sys
+from types import FrameType
+
+from headrace.errors import ClosedError, HeadraceError
+from headrace.launch.processes import FAULT_STATUS
+from headrace.launch.run_role import run_role
+from headrace.roles.base import Role, Stop
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with(parent: int) -> None:
+    """Has the kernel kill this process when its parent dies (Linux)."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def main() -> None:
+    """Runs the role until SIGTERM, or until the server is gone."""
+    kind, index, generation, address, parent = sys.argv[1:]
+    _die_with(int(parent))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    stop = Stop()
+
+    def finish(_signal: int, _frame: FrameType | None) -> None:
+        stop.set()
+        sys.exit(0)  # out of any wait; what is unsent is sent on the way
+
+    signal.signal(signal.SIGTERM, finish)
+    try:
+        run_role(Role(kind, int(index), sys.stdin.read(), int(generation)), address, stop)
+    except ClosedError:
+        pass
+    except HeadraceError as error:
+        print(error, file=sys.stderr)
+        sys.exit(FAULT_STATUS)
+
+
+if __name__ == "__main__":
+    main()

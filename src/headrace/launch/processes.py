@@ -1,0 +1,90 @@
+"""Roles as processes of this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.launch.base import Exit
+from headrace.roles.base import Role
+
+__all__ = ["FAULT_STATUS", "SINGLE_THREAD", "ProcessLauncher"]
+
+FAULT_STATUS = 2
+"""Exit status of a role that met a user's mistake."""
+SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Set before a role imports anything: more threads than cores is what caps most published speedups."""
+_GRACE_SECONDS = 5.0
+_TAIL_BYTES = 8192
+
+
+class _Running(NamedTuple):
+    role: Role
+    process: subprocess.Popen[bytes]
+    log: Path
+    log_start: int  # where this process's own output begins
+
+
+class ProcessLauncher:
+    """Implements `Launcher`: one fresh interpreter for each role, started from nothing (never forked).
+
+    A role's output goes to `logs/<kind>-<index>.log`. A role dies with this process, however that ends.
+    """
+
+    def __init__(self, address: str, logs: Path) -> None:
+        self._address = address
+        self._logs = logs
+        self._running: dict[str, _Running] = {}
+
+    def start(self, role: Role) -> None:
+        """Starts a role in a process of its own."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        log = self._logs / f"{role.kind}-{role.index}.log"
+        arguments = [role.kind, str(role.index), str(role.generation), self._address, str(os.getpid())]
+        command = [sys.executable, "-m", "headrace.launch.child", *arguments]
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=os.environ | SINGLE_THREAD
+            )
+            start = output.tell()
+        assert process.stdin is not None
+        process.stdin.write(role.settings.encode())
+        process.stdin.close()
+        self._running[role.name] = _Running(role, process, log, start)
+
+    def poll(self) -> list[Exit]:
+        """Processes that ended by themselves since the last call."""
+        ended = [running for running in self._running.values() if running.process.poll() is not None]
+        for running in ended:
+            del self._running[running.role.name]
+        return [self._exit(running) for running in ended]
+
+    def kill(self, role: Role) -> None:
+        """Ends a process by SIGKILL."""
+        process = self._running.pop(role.name).process
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """SIGTERM to all, SIGKILL to those still there after 5 seconds."""
+        for running in self._running.values():
+            running.process.terminate()
+        deadline = time.monotonic() + _GRACE_SECONDS
+        for running in self._running.values():
+            try:
+                running.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                running.process.kill()
+                running.process.wait()
+        self._running.clear()
+
+    def _exit(self, running: _Running) -> Exit:
+        status = running.process.returncode
+        reason = f"exit {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+        with running.log.open("rb") as log:
+            log.seek(max(running.log_start, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        return Exit(running.role, reason, status == FAULT_STATUS, lines[-1] if lines else "it wrote nothing")

@@ -1,0 +1,59 @@
+"""Roles as threads of this process: for tests, where everything can be seen and nothing needs starting."""
+
+import threading
+import traceback
+
+from headrace.errors import ClosedError, HeadraceError
+from headrace.launch.base import Exit
+from headrace.launch.run_role import run_role
+from headrace.roles.base import Role, Stop
+
+__all__ = ["ThreadLauncher"]
+
+_JOIN_SECONDS = 10.0
+
+
+class ThreadLauncher:
+    """Implements `Launcher`. A thread can't be killed: a role that hangs is left behind as a daemon."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._running: dict[str, tuple[threading.Thread, Stop]] = {}
+        self._exits: list[Exit] = []  # appended by role threads
+
+    def start(self, role: Role) -> None:
+        """Starts a role in a thread."""
+        stop = Stop()
+        thread = threading.Thread(target=self._run, args=(role, stop), name=role.name, daemon=True)
+        self._running[role.name] = (thread, stop)
+        thread.start()
+
+    def poll(self) -> list[Exit]:
+        """Roles that raised since the last call."""
+        exits, self._exits = self._exits, []
+        for ended in exits:
+            del self._running[ended.role.name]
+        return exits
+
+    def kill(self, role: Role) -> None:
+        """Asks a role to stop, and forgets it."""
+        self._running.pop(role.name)[1].set()
+
+    def stop(self) -> None:
+        """Asks every role to stop and joins it."""
+        for _, stop in self._running.values():
+            stop.set()
+        for thread, _ in self._running.values():
+            thread.join(_JOIN_SECONDS)
+        self._running.clear()
+
+    def _run(self, role: Role, stop: Stop) -> None:
+        try:
+            run_role(role, self._address, stop)
+        except ClosedError:
+            return
+        except HeadraceError as error:
+            self._exits.append(Exit(role, "error", fault=True, message=str(error)))
+        except Exception as error:
+            message = "".join(traceback.format_exception_only(error)).strip()
+            self._exits.append(Exit(role, "error", fault=False, message=message))

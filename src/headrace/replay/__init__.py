@@ -1,0 +1,23 @@
+"""Replay: tables of experience, in this process or behind a server, under one contract."""
+
+from headrace._native import BatchAhead, BatchView, ChunkWriter, Signature
+from headrace.replay.base import Replay
+from headrace.replay.batches import BatchBuffer, BatchesAhead
+from headrace.replay.remote import Connection, RemoteTable, connect
+from headrace.replay.table import Table
+from headrace.replay.writer import Writer
+
+__all__ = [
+    "BatchAhead",
+    "BatchBuffer",
+    "BatchView",
+    "BatchesAhead",
+    "ChunkWriter",
+    "Connection",
+    "RemoteTable",
+    "Replay",
+    "Signature",
+    "Table",
+    "Writer",
+    "connect",
+]

@@ -1,0 +1,64 @@
+"""Memory for batches, and batches that are ready before they are asked for."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from headrace._native import BatchAhead, BatchView, Signature
+from headrace._native import Table as NativeTable
+from headrace.types import Array, Batch
+
+__all__ = ["BatchBuffer", "BatchesAhead"]
+
+Allocate = Callable[[tuple[int, ...], str], Array]
+
+
+class BatchBuffer:
+    """The arrays of one batch of B transitions, allocated once; `arrays` is what a sample fills.
+
+    `allocate(shape, dtype)` may give pinned memory; None takes NumPy's own.
+    """
+
+    def __init__(self, signature: Signature, batch_size: int, allocate: Allocate | None = None) -> None:
+        new = allocate or np.empty
+        stack = () if signature.stack == 1 else (signature.stack,)
+        observation = (batch_size, *stack, *signature.observation_shape)
+        self.arrays = Batch(
+            observation=new(observation, signature.observation_dtype),
+            next_observation=new(observation, signature.observation_dtype),
+            action=new((batch_size, *signature.action_shape), signature.action_dtype),
+            reward=new((batch_size,), "float32"),
+            discount=new((batch_size,), "float32"),
+            weight=new((batch_size,), "float32"),
+            probability=new((batch_size,), "float32"),
+            key=np.empty(batch_size, np.uint64),
+            policy_version=np.empty(batch_size, np.uint64),
+        )
+        self.view = BatchView(signature, *self.arrays)
+
+
+class BatchesAhead:
+    """A native thread that keeps `count` batches ready in reused buffers. One consumer thread."""
+
+    def __init__(
+        self,
+        table: NativeTable,
+        batch_size: int,
+        importance_exponent: float,
+        count: int,
+        allocate: Allocate | None = None,
+    ) -> None:
+        self._buffers = [BatchBuffer(table.signature, batch_size, allocate) for _ in range(count)]
+        self._ahead = BatchAhead(table, [buffer.view for buffer in self._buffers], importance_exponent)
+        self._taken: int | None = None
+
+    def next(self, timeout_seconds: float | None = None) -> Batch | None:
+        """The next batch, valid until the next call; None at the deadline."""
+        if self._taken is not None:
+            self._ahead.release(self._taken)
+        self._taken = self._ahead.next(timeout_seconds)
+        return None if self._taken is None else self._buffers[self._taken].arrays
+
+    def close(self) -> None:
+        """Stops the thread."""
+        self._ahead.close()

@@ -1,0 +1,44 @@
+"""Steps of one environment in, chunks into a table."""
+
+from typing import Any, Protocol
+
+from headrace._native import ChunkWriter, Signature
+from headrace.types import Array
+
+__all__ = ["Writer"]
+
+
+class _Sink(Protocol):
+    @property
+    def signature(self) -> Signature: ...
+
+    def insert(self, chunk: bytes, timeout_seconds: float | None = None) -> int | None: ...
+
+
+class Writer:
+    """Writes one environment's steps into a table as n-step transitions; each frame is stored once. One thread."""
+
+    def __init__(self, table: _Sink, *, n_step: int, discount: float, chunk_steps: int, actor: int) -> None:
+        self._table = table
+        self._chunks = ChunkWriter(
+            table.signature, n_step=n_step, discount=discount, chunk_steps=chunk_steps, actor=actor
+        )
+
+    def start(self, observation: Array) -> None:
+        """Begins an episode with the observation [*O] that reset() returned."""
+        self._chunks.start(observation)
+
+    def append(self, action: Any, reward: float, observation: Array, terminated: bool, truncated: bool) -> None:
+        """One step: the action, and the reward and observation [*O] that it led to. May wait for the rate limiter."""
+        self._chunks.append(action, reward, observation, terminated, truncated)
+        if self._chunks.finished:
+            self._insert()
+
+    def flush(self) -> None:
+        """Sends the open chunk's complete transitions now."""
+        self._chunks.flush()
+        self._insert()
+
+    def _insert(self) -> None:
+        for chunk in self._chunks.take():
+            self._table.insert(chunk)

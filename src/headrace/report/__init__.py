@@ -1,0 +1,16 @@
+"""What a run leaves and shows: its directory, its display, its report."""
+
+from headrace.report.display import Display, Heading, PlainDisplay, QuietDisplay, open_display
+from headrace.report.progress import Progress
+from headrace.report.run_directory import RunDirectory, default_run_directory
+
+__all__ = [
+    "Display",
+    "Heading",
+    "PlainDisplay",
+    "Progress",
+    "QuietDisplay",
+    "RunDirectory",
+    "default_run_directory",
+    "open_display",
+]

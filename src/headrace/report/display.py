@@ -1,0 +1,141 @@
+"""What a run shows while it trains: one contract, a live board for terminals and plain lines for everything else."""
+
+import os
+import sys
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self, TextIO
+
+from headrace.report.formats import count, duration, number
+from headrace.report.progress import Progress
+
+__all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "open_display"]
+
+
+class Heading(NamedTuple):
+    """What a display shows of a run's settings."""
+
+    environment: str
+    algorithm: str
+    topology: str
+    run_directory: str
+
+
+class Display(Protocol):
+    """Shows a run. One thread at a time may call it; update() never waits for the terminal's reader for long."""
+
+    def update(self, progress: Progress) -> None:
+        """Shows a newer snapshot."""
+
+    def message(self, text: str) -> None:
+        """Shows a line that stays: an actor's death, a checkpoint, the reason for stopping."""
+
+    def close(self) -> None:
+        """Leaves the terminal as it was found; a second call does nothing."""
+
+    def __enter__(self) -> Self:
+        """The display itself."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the display."""
+
+
+class QuietDisplay:
+    """Shows nothing."""
+
+    def update(self, progress: Progress) -> None:
+        """Does nothing."""
+
+    def message(self, text: str) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class PlainDisplay:
+    """A line of plain text for every `period_seconds` of the training clock, and one for the last snapshot."""
+
+    def __init__(self, heading: Heading, stream: TextIO, period_seconds: float = 10.0) -> None:
+        self._stream = stream
+        self._period_seconds = period_seconds
+        self._due_seconds = float("-inf")
+        self._unshown: Progress | None = None
+        self.message(" ".join(heading[:3]) + f" in {heading.run_directory}")
+
+    def update(self, progress: Progress) -> None:
+        """Prints the snapshot if it is time."""
+        if progress.seconds < self._due_seconds:
+            self._unshown = progress
+            return
+        self._due_seconds = progress.seconds + self._period_seconds
+        self._unshown = None
+        self.message(line(progress))
+
+    def message(self, text: str) -> None:
+        """Prints the text."""
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Prints the last snapshot if it was not printed yet."""
+        if self._unshown is not None:
+            self.message(line(self._unshown))
+            self._unshown = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_display(heading: Heading, *, quiet: bool = False, stream: TextIO | None = None) -> Display:
+    """The display that suits the stream (standard output if none is given): live on a terminal, else plain lines."""
+    if quiet:
+        return QuietDisplay()
+    out = stream or sys.stdout
+    utf8 = (out.encoding or "").lower().replace("-", "") == "utf8"
+    if out.isatty() and utf8 and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
+        from rich.console import Console
+
+        from headrace.report.live import LiveDisplay
+
+        return LiveDisplay(heading, Console(file=out))
+    return PlainDisplay(heading, out)
+
+
+def line(progress: Progress) -> str:
+    """The snapshot in one line of ASCII."""
+    p = progress
+    parts = [
+        f"[{duration(p.seconds)}]",
+        f"{count(p.environment_steps)} steps" + (f" of {count(p.steps_target)}" if p.steps_target else ""),
+        f"{count(p.episodes)} episodes",
+        f"return {_ascii(p.mean_return)}",
+        f"evaluated {_ascii(p.evaluation_return)}",
+        f"{count(p.steps_per_second)} steps/s",
+        f"{count(p.learner_steps_per_second)} updates/s",
+        f"{_ascii(p.samples_per_insert)} samples/insert",
+        f"staleness {_ascii(p.staleness)}",
+        f"bottleneck {p.bottleneck}",
+    ]
+    if p.actors_alive < p.actors_total:
+        parts.append(f"{p.actors_alive} of {p.actors_total} actors alive")
+    if p.paused:
+        parts.append("evaluating")
+    return parts[0] + " " + ", ".join(parts[1:])
+
+
+def _ascii(value: float | None) -> str:
+    return "-" if value is None else number(value)

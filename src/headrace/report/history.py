@@ -1,0 +1,63 @@
+"""A run's records, sorted by kind and cleared of what a resume undid."""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["History", "collect", "column"]
+
+Record = Mapping[str, Any]
+
+
+class History(NamedTuple):
+    """What happened in a run, each list in the order in which it happened."""
+
+    progress: list[Record]
+    evaluations: list[Record]
+    resumes: list[Record]
+    actor_exits: list[Record]
+
+
+def collect(records: Iterable[Record]) -> History:
+    """Sorts the records of metrics.jsonl by kind.
+
+    A run resumed from a checkpoint repeats what came after that checkpoint: the first telling of it is left out.
+    """
+    history = History([], [], [], [])
+    places = {
+        "progress": history.progress,
+        "evaluation": history.evaluations,
+        "resume": history.resumes,
+        "actor_exit": history.actor_exits,
+    }
+    for record in records:
+        kind = record.get("kind")
+        if kind == "resume":
+            for told in (history.progress, history.evaluations):
+                told[:] = [old for old in told if old["seconds"] <= record["seconds"]]
+        if kind in places:
+            places[kind].append(record)
+    return history
+
+
+def column(records: Iterable[Record], *keys: str, points: int = 400) -> tuple[NDArray[np.float64], ...]:
+    """The keys' values as arrays of equal length, records that lack one left out, averaged to at most `points`.
+
+    A key with a dot reaches into a mapping: "actor_times.push".
+    """
+    rows = [[_reach(record, key) for key in keys] for record in records]
+    table = np.array([row for row in rows if None not in row], dtype=np.float64).reshape(-1, len(keys))
+    if len(table) > points:
+        edges = np.linspace(0, len(table), points + 1).astype(int)
+        table = np.array([table[start:end].mean(axis=0) for start, end in itertools.pairwise(edges)])
+    return tuple(table.T)
+
+
+def _reach(record: Record, key: str) -> float | None:
+    value: Any = record
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value if value is None else float(value)

@@ -1,0 +1,187 @@
+"""The report of a run: one HTML page that needs nothing but itself, light or dark as its reader's system is."""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import CheckpointError, StorageError
+from headrace.report import figures
+from headrace.report.formats import count, duration, number, size
+from headrace.report.history import History, Record, collect
+from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
+from headrace.report.run_directory import RunDirectory
+
+__all__ = ["write_report"]
+
+
+def write_report(run: RunDirectory, path: Path, video: bytes | None = None, video_note: str = "") -> None:
+    """Writes the page of the run to `path`; `video` is an MP4 of its policy, `video_note` says why there is none.
+
+    Raises CheckpointError where the run has recorded nothing yet, StorageError where `path` can't be written.
+    """
+    history = collect(run.read_metrics())
+    if not history.progress and not history.evaluations:
+        raise CheckpointError(f"{run.path} has no records yet; there is nothing to report")
+    try:
+        config = json.loads(run.read_config())
+        text = _page(run, config, history, run.read_summary() or {}, _video(video, video_note))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{run.path} holds records that no run writes ({error!r})") from error
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: Record, video: str) -> str:
+    style = (files("headrace.report") / "page.css").read_text(encoding="utf-8")
+    algorithm, topology = config["algorithm"], config["topology"]
+    title = f"{config['environment']} · {algorithm['name']} · {topology['name']}"
+    target = config.get("until_score")
+    curves = [figures.learning_curve(history, x, target) for x in ("environment_steps", "seconds")]
+    flow = [
+        figures.over_time(
+            history.progress, "samples_per_insert", "samples per insert", target=algorithm.get("samples_per_step")
+        ),
+        figures.over_time(history.progress, "staleness", "staleness (versions)"),
+    ]
+    speed = [
+        figures.over_time(history.progress, "steps_per_second", "environment steps per second"),
+        figures.over_time(history.progress, "learner_steps_per_second", "learner updates per second"),
+    ]
+    sections = (
+        ("Learning curve", _plots(curves)),
+        ("The policy", video),
+        ("Where the time goes", _times(history, summary)),
+        ("Replay ratio and staleness", _plots(flow)),
+        ("Throughput", _plots(speed)),
+        ("Interruptions", _interruptions(history)),
+        ("Settings", _settings(config)),
+    )
+    body = "\n".join(f"<section><h2>{name}</h2>{html}</section>" for name, html in sections if html)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n<body><header><h1>{escape(title)}</h1>"
+        f'<p class="soft"><code>{escape(str(run.path))}</code>{_machine(summary)}</p></header>\n'
+        f"{_tiles(history, summary)}\n{body}\n</body></html>\n"
+    )
+
+
+def _tiles(history: History, summary: Record) -> str:
+    """The numbers that one looks for first; from the last records where the run has no summary yet."""
+    last: Record = {**(history.progress[-1] if history.progress else {}), **summary}
+    evaluation: Record = history.evaluations[-1] if history.evaluations else {}
+    mean = summary.get("mean_return", evaluation.get("mean_return"))
+    spread = summary.get("std_return", evaluation.get("std_return"))
+    episodes = summary.get("evaluation_episodes", evaluation.get("episodes"))
+    tiles = []
+    solved = summary.get("solved")
+    if mean is not None:
+        note = "mean greedy return" + (f" (± {number(spread)})" if spread is not None else "")
+        tiles.append((number(mean), note + (f" of {episodes} episodes" if episodes else ""), bool(solved)))
+    if solved is not None:
+        tiles.append(("yes" if solved else "no", "target score reached", bool(solved)))
+    if summary.get("seconds_to_score") is not None:
+        tiles.append((duration(summary["seconds_to_score"]), "time to the target score", False))
+    tiles += [
+        (count(last["environment_steps"]), "environment steps", False),
+        (count(last["learner_steps"]), "learner updates", False),
+        (count(last["episodes"]), "training episodes", False),
+        (duration(last.get("wall_seconds", last.get("seconds", 0.0))), "training time", False),
+    ]
+    if last.get("samples_per_insert") is not None:
+        tiles.append((number(last["samples_per_insert"]), "samples per insert", False))
+    if last.get("staleness") is not None:
+        tiles.append((number(last["staleness"]), "versions stale, on average", False))
+    if last.get("replay_size") is not None:
+        held = f", {size(last['replay_bytes'])}" if last.get("replay_bytes") else ""
+        tiles.append((count(last["replay_size"]), f"transitions in replay{held}", False))
+    stopped = str(summary.get("stopped_by", "–"))
+    tiles.append((stopped, "stopped by" if summary else "no summary: still running, or killed", False))
+    return '<div class="tiles">' + "".join(
+        f'<div class="tile{" good" if good else ""}"><b>{escape(value)}</b><span>{escape(note)}</span></div>'
+        for value, note, good in tiles
+    ) + "</div>"  # fmt: skip
+
+
+def _times(history: History, summary: Record) -> str:
+    parts = []
+    for key, title, names in (("actor_times", "Actors", ACTOR_TIMES), ("learner_times", "Learner", LEARNER_TIMES)):
+        spent: Mapping[str, float] = summary.get(key) or _mean_shares(history.progress, key, names)
+        total = sum(spent.values()) or 1.0
+        shares = [
+            (name, colour, spent.get(name, 0.0) / total)
+            for name, colour in zip(names, figures.TIME_COLOURS, strict=True)
+        ]
+        bar = "".join(
+            f'<div style="flex:{share:.5f} 0 0;background:var(--{colour})" title="{name} {share:.1%}"></div>'
+            for name, colour, share in shares
+        )
+        legend = "".join(
+            f'<li><i style="background:var(--{colour})"></i>{name} <b>{share:.1%}</b></li>'
+            for name, colour, share in shares
+        )
+        plot = figures.time_shares(history.progress, key, names) if len(history.progress) > 1 else ""
+        parts.append(
+            f'<figure><h3>{title}</h3><div class="bar">{bar}</div><ul class="legend">{legend}</ul>{plot}</figure>'
+        )
+    return f'<div class="plots">{"".join(parts)}</div>'
+
+
+def _mean_shares(progress: Sequence[Record], key: str, names: Sequence[str]) -> dict[str, float]:
+    held = [record[key] for record in progress if record.get(key)]
+    return {name: sum(shares.get(name) or 0.0 for shares in held) / max(len(held), 1) for name in names}
+
+
+def _interruptions(history: History) -> str:
+    lines = [
+        f"<li>{duration(record['seconds'])}: actor {escape(str(record.get('actor')))} ended "
+        f"({escape(str(record.get('reason')))}) and was started again</li>"
+        for record in history.actor_exits
+    ]
+    lines += [f"<li>{duration(record['seconds'])}: resumed from a checkpoint</li>" for record in history.resumes]
+    return f"<ul>{''.join(lines)}</ul>" if lines else ""
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    run = {key: value for key, value in config.items() if not isinstance(value, Mapping)}
+    tables = []
+    for name, settings in (("run", run), ("topology", config["topology"]), ("algorithm", config["algorithm"])):
+        rows = "".join(
+            f"<tr><th>{escape(key)}</th><td>{escape(_value(value))}</td></tr>" for key, value in settings.items()
+        )
+        tables.append(f"<table><caption>{escape(name)}</caption>{rows}</table>")
+    return f'<div class="settings">{"".join(tables)}</div>'
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list):
+        return " ".join(_value(part) for part in value) or "none"
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+
+
+def _machine(summary: Record) -> str:
+    machine = summary.get("machine") or {}
+    parts = [f"{machine['cores']} cores"] if machine.get("cores") else []
+    parts += [str(machine[key]) for key in ("cpu", "gpu") if machine.get(key)]
+    return escape("".join(f" · {part}" for part in parts))
+
+
+def _video(video: bytes | None, note: str) -> str:
+    if video is None:
+        return f'<p class="soft">{escape(note)}</p>' if note else ""
+    data = base64.b64encode(video).decode("ascii")
+    return f'<video controls muted loop playsinline src="data:video/mp4;base64,{data}"></video>'
+
+
+def _plots(svgs: Sequence[str]) -> str:
+    return '<div class="plots">' + "".join(f"<figure>{svg}</figure>" for svg in svgs) + "</div>"

@@ -1,0 +1,277 @@
+"""The directory that holds a run: settings, records, checkpoints, logs and, at the end, the summary."""
+
+import fcntl
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from headrace.errors import CheckpointError, StorageError
+from headrace.report.events import EventFile
+
+__all__ = ["RunDirectory", "default_run_directory"]
+
+_LOCK = ".lock"
+_FOLDERS = ("checkpoints", "logs", "tensorboard")
+
+
+def default_run_directory(environment: str, algorithm: str, now: datetime) -> Path:
+    """A free path for a new run: runs/LunarLander-v3-dqn-20260102-030405, with -2 and so on behind it if taken."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", environment)
+    path = Path("runs") / f"{name}-{algorithm}-{now:%Y%m%d-%H%M%S}"
+    free, again = path, 2
+    while free.exists():
+        free, again = path.with_name(f"{path.name}-{again}"), again + 1
+    return free
+
+
+class RunDirectory:
+    """A run's directory, made by create() or found by open().
+
+    Whoever writes holds the directory's lock, which the kernel drops with the process; any number may read meanwhile.
+    Not for several threads at once. Raises StorageError, naming the path, where the system refuses to write.
+    """
+
+    def __init__(self, path: Path, lock: int | None) -> None:
+        self.path = path
+        self._lock = lock
+        self._metrics: int | None = None
+        self._events: EventFile | None = None
+
+    @classmethod
+    def create(cls, path: Path, config_json: str) -> Self:
+        """Makes the directory of a new run and locks it; CheckpointError where the path holds anything already."""
+        _require_vacant(path)
+        with _writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+        run = cls(path, _acquire_lock(path))
+        try:
+            _require_vacant(path)  # another process may have been first, and be done
+            with _writing(path):
+                for folder in _FOLDERS:
+                    (path / folder).mkdir(exist_ok=True)
+            _write_atomically(run.config_path, config_json)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    @classmethod
+    def open(cls, path: Path, *, writing: bool = False) -> Self:
+        """Opens the directory of an existing run; with `writing` locks it and cuts what a crash left half written."""
+        if not path.is_dir():
+            raise CheckpointError(f"{path} is not a run directory: there is no such directory")
+        if not (path / "config.json").is_file():
+            raise CheckpointError(f"{path} is not a run directory: it holds no config.json")
+        run = cls(path, _acquire_lock(path) if writing else None)
+        if writing:
+            with _writing(run.metrics_path):
+                _cut_torn_line(run.metrics_path)
+        return run
+
+    @property
+    def config_path(self) -> Path:
+        """Settings of the run, written once."""
+        return self.path / "config.json"
+
+    @property
+    def metrics_path(self) -> Path:
+        """One JSON record a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def summary_path(self) -> Path:
+        """What the run came to; there once it has stopped."""
+        return self.path / "summary.json"
+
+    @property
+    def checkpoints_path(self) -> Path:
+        """Folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def logs_path(self) -> Path:
+        """Folder of what the run's processes print."""
+        return self.path / "logs"
+
+    @property
+    def tensorboard_path(self) -> Path:
+        """Folder of TensorBoard events."""
+        return self.path / "tensorboard"
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Adds a record, which has a "kind", to metrics.jsonl and its numbers to TensorBoard's events."""
+        self._require_lock()
+        plain = _plain(record)
+        with _writing(self.metrics_path):
+            if self._metrics is None:
+                self._metrics = os.open(self.metrics_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            line = json.dumps(plain, allow_nan=False).encode() + b"\n"
+            while line:
+                line = line[os.write(self._metrics, line) :]
+        with _writing(self.tensorboard_path):
+            self._events = self._events or EventFile(self.tensorboard_path)
+            self._events.append(plain)
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Replaces summary.json: whatever happens, the file is the old one or the new one, whole."""
+        self._require_lock()
+        _write_atomically(self.summary_path, json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
+
+    def read_config(self) -> str:
+        """The settings, as create() got them."""
+        return _read(self.config_path)
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """The summary, or None where the run has not stopped properly yet."""
+        if not self.summary_path.exists():
+            return None
+        try:
+            return dict(json.loads(_read(self.summary_path)))
+        except (ValueError, TypeError) as error:
+            raise CheckpointError(f"{self.summary_path} is not a summary: {error}") from error
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All records, in the order written; a last line still being written is left out."""
+        if not self.metrics_path.exists():
+            return []
+        lines = _read(self.metrics_path).split("\n")[:-1]
+        records = []
+        for index, line in enumerate(lines, start=1):
+            try:
+                records.append(dict(json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise CheckpointError(f"{self.metrics_path}, line {index}, is not a record: {error}") from error
+        return records
+
+    def discard_unused(self) -> None:
+        """Removes a directory in which nothing has happened yet: no record, no checkpoint, no log."""
+        self._require_lock()
+        held = [self.metrics_path, self.summary_path]
+        if any(path.exists() for path in held) or any(any((self.path / name).iterdir()) for name in _FOLDERS):
+            return
+        with _writing(self.path):
+            for name in _FOLDERS:
+                (self.path / name).rmdir()
+            self.config_path.unlink()
+            (self.path / _LOCK).unlink()
+            self.path.rmdir()
+
+    def close(self) -> None:
+        """Closes the files and lets go of the lock; a second call does nothing."""
+        for descriptor in (self._metrics, self._lock):
+            if descriptor is not None:
+                os.close(descriptor)
+        if self._events is not None:
+            self._events.close()
+        self._metrics = self._lock = self._events = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _require_lock(self) -> None:
+        if self._lock is None:
+            raise CheckpointError(f"{self.path} is open for reading only; open it with writing=True")
+
+
+def _require_vacant(path: Path) -> None:
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise CheckpointError(f"run directory {path} is a file; choose another --run-dir")
+    names = sorted(entry.name for entry in path.iterdir() if entry.name != _LOCK)
+    if "config.json" in names:
+        raise CheckpointError(
+            f"run directory {path} holds another run; choose another --run-dir, or go on with that one by "
+            f"headrace resume {path}"
+        )
+    if names:
+        some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        raise CheckpointError(f"run directory {path} holds other files ({some}); choose another --run-dir")
+
+
+def _acquire_lock(path: Path) -> int:
+    """Locks the directory for this process and writes its id into the lock; returns the descriptor that holds it."""
+    with _writing(path / _LOCK):
+        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(lock, 32).decode(errors="replace").strip()
+        os.close(lock)
+        raise CheckpointError(
+            f"run directory {path} is in use by process {holder or '?'}, which trains into it; wait until it ends, "
+            "or choose another --run-dir"
+        ) from None
+    with _writing(path / _LOCK):
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _cut_torn_line(path: Path) -> None:
+    if path.exists():
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            os.truncate(path, whole)
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    draft = path.with_name(path.name + ".tmp")
+    with _writing(path):
+        try:
+            with open(draft, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)  # the new name, too, must survive a power cut
+        finally:
+            os.close(folder)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"can't read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is not text: {error}") from error
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON can hold it: NumPy's scalars as Python's, numbers that are not finite as null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,114 @@
+"""Frames to a file that plays: MP4 (H.264) for browsers, GIF where asked for."""
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError, EnvironmentFault, StorageError
+
+__all__ = ["require_video", "write_video"]
+
+_SUFFIXES = (".mp4", ".gif")
+Frame = NDArray[np.uint8]
+
+
+def require_video(path: Path) -> None:
+    """Raises ConfigError where `path` can't become a video: its suffix, its directory, or an extra not installed."""
+    if path.suffix not in _SUFFIXES:
+        raise ConfigError(f"video is {path}; it must end in .mp4 or .gif")
+    if not path.parent.is_dir():
+        raise ConfigError(f"video is {path}; it must be in a directory that exists")
+    if path.suffix == ".mp4":
+        _ffmpeg()
+
+
+def write_video(frames: Iterable[Frame], path: Path, fps: float) -> int:
+    """Writes frames [H, W, 3] of one size to `path`, .mp4 or .gif, as they come; returns how many there were.
+
+    The file appears once it is whole. Raises ConfigError as require_video(), EnvironmentFault where there is no frame.
+    """
+    require_video(path)
+    counted = _Counted(frames)
+    first = next(counted, None)
+    if first is None:
+        raise EnvironmentFault("the environment rendered no frame; a video needs at least one")
+    write = _write_mp4 if path.suffix == ".mp4" else _write_gif
+    with _finished(path) as draft:
+        write(itertools.chain([first], counted), draft, fps)
+    return counted.count
+
+
+class _Counted(Iterator[Frame]):
+    """Counts the frames that pass, and holds them to one shape."""
+
+    def __init__(self, frames: Iterable[Frame]) -> None:
+        self._frames = iter(frames)
+        self._shape: tuple[int, ...] | None = None
+        self.count = 0
+
+    def __next__(self) -> Frame:
+        frame = np.asarray(next(self._frames))
+        self._shape = self._shape or frame.shape
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or frame.shape != self._shape:
+            raise EnvironmentFault(
+                f"frame {self.count} is {frame.dtype} {list(frame.shape)}; a video needs uint8 [H, W, 3] of one size"
+            )
+        self.count += 1
+        return frame
+
+
+def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
+    first = next(frames)
+    height, width = first.shape[:2]
+    odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 with 4:2:0 colour takes even sides only
+    writer = _ffmpeg().write_frames(
+        str(path),
+        (width + width % 2, height + height % 2),
+        fps=fps,
+        codec="libx264",
+        pix_fmt_out="yuv420p",
+        macro_block_size=2,
+        quality=None,
+        output_params=["-crf", "23", "-movflags", "+faststart", "-threads", "1"],
+    )
+    writer.send(None)
+    try:
+        for frame in itertools.chain([first], frames):
+            writer.send(np.ascontiguousarray(np.pad(frame, odd, mode="edge")))
+    finally:
+        writer.close()
+
+
+def _write_gif(frames: Iterator[Frame], path: Path, fps: float) -> None:
+    from PIL import Image
+
+    images = (Image.fromarray(frame) for frame in frames)
+    next(images).save(path, save_all=True, append_images=images, duration=round(1000 / fps), loop=0)
+
+
+def _ffmpeg() -> Any:
+    try:
+        return import_module("imageio_ffmpeg")
+    except ImportError:
+        raise ConfigError('writing an .mp4 needs an extra: pip install "headrace[video]" (or name a .gif)') from None
+
+
+@contextmanager
+def _finished(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to, which takes its name at the end, or goes if anything fails."""
+    draft = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    try:
+        try:
+            yield draft
+            os.replace(draft, path)
+        except OSError as error:
+            raise StorageError(f"can't write {path}: {error.strerror or error}") from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,73 @@
+"""Turns batches into gradient steps, priorities and published policies."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.algorithms.base import Updater
+from headrace.parameters.base import ParameterStore
+from headrace.roles.base import POLICY
+from headrace.roles.clock import PhaseClock
+from headrace.types import Batch
+
+__all__ = ["LEARNER_PHASES", "Learner"]
+
+LEARNER_PHASES = ("wait", "transfer", "train", "priorities", "publish", "other")
+
+
+class Learner:
+    """One updater fed by `next_batch`; one thread.
+
+    `next_batch(timeout_seconds)` gives a batch that stays valid until the next call, or None at the deadline;
+    `update_priorities(key, priority)` is None with uniform sampling. The policy's version is the number of updates
+    plus one.
+    """
+
+    def __init__(
+        self,
+        updater: Updater,
+        next_batch: Callable[[float], Batch | None],
+        update_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], int] | None,
+        store: ParameterStore,
+        publish_period: int,
+        steps: int = 0,
+    ) -> None:
+        self.clock = PhaseClock(LEARNER_PHASES)
+        self.steps = steps
+        self.version = 0
+        self.loss = float("nan")
+        self.staleness = 0.0
+        self._updater = updater
+        self._next_batch = next_batch
+        self._update_priorities = update_priorities
+        self._store = store
+        self._publish_period = publish_period
+
+    def publish(self) -> None:
+        """Publishes the present policy under version steps + 1."""
+        self.clock.enter("publish")
+        self.version = self._store.publish(POLICY, self._updater.policy(), self.steps + 1)
+        self.clock.enter("other")
+
+    def step(self, timeout_seconds: float) -> bool:
+        """One update, if there is a batch before the deadline."""
+        self.clock.enter("wait")
+        batch = self._next_batch(timeout_seconds)
+        if batch is None:
+            self.clock.enter("other")
+            return False
+        self.clock.enter("transfer")
+        tensors = self._updater.transfer(batch)
+        self.clock.enter("train")
+        update = self._updater.update(tensors)
+        self.clock.enter("priorities")
+        if self._update_priorities is not None:
+            self._update_priorities(batch.key, update.priority)
+        self.loss = update.loss
+        self.staleness = self.steps + 1 - float(batch.policy_version.mean())
+        self.steps += 1
+        if self.steps % self._publish_period == 0:
+            self.publish()
+        self.clock.enter("other")
+        return True

@@ -1,0 +1,85 @@
+"""What a run is: environment, algorithm, topology, and when it stops."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.errors import CheckpointError, require
+from headrace.topologies.config import Apex, Serial, Topology
+
+__all__ = ["ALGORITHMS", "TOPOLOGIES", "RunConfig"]
+
+ALGORITHMS: dict[str, type[DQN]] = {"dqn": DQN}
+TOPOLOGIES: dict[str, type[Topology]] = {"apex": Apex, "serial": Serial}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides a run; `config.json` of a run directory holds exactly this."""
+
+    environment: str
+    """Gymnasium id, package.module:factory, or ALE/... for Atari."""
+    algorithm: DQN = field(default_factory=DQN)
+    topology: Topology = field(default_factory=Apex)
+    steps: int | None = None
+    """Environment steps of all actors after which the run stops."""
+    time_limit_seconds: float | None = None
+    """Training seconds (evaluations excluded) after which the run stops."""
+    until_score: float | None = None
+    """Stop once 100 greedy episodes average at least this."""
+    seed: int = 0
+    evaluation_period_seconds: float = 30.0
+    """Training time between evaluations (Ape-X)."""
+    evaluation_period_steps: int = 10_000
+    """Environment steps between evaluations (serial, where time must not decide anything)."""
+    evaluation_episodes: int = 10
+    """Greedy episodes of a periodic evaluation; one that reaches until_score is confirmed by 100."""
+    final_evaluation_episodes: int = 100
+    """Greedy episodes at the end; 0 leaves the evaluation out."""
+    checkpoint_period_seconds: float = 300.0
+    device: str = "auto"
+    """Learner's torch device; auto is CUDA where there is a GPU."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "time_limit_seconds"):
+            value = getattr(self, name)
+            require(name, value, value is None or value > 0, "above 0")
+        for name in (
+            "evaluation_period_seconds",
+            "evaluation_period_steps",
+            "evaluation_episodes",
+            "checkpoint_period_seconds",
+        ):
+            require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+        final = self.final_evaluation_episodes
+        require("final_evaluation_episodes", final, final >= 0, "0 or more")
+        require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
+
+    def to_json(self) -> str:
+        """The configuration as JSON; from_json() reads it back."""
+        record: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for name, kinds in (("algorithm", ALGORITHMS), ("topology", TOPOLOGIES)):
+            part = record[name]
+            kind = next(key for key, value in kinds.items() if value is type(part))
+            record[name] = {"name": kind, **dataclasses.asdict(part)}
+        return json.dumps(record, indent=2) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> "RunConfig":
+        """Reads what to_json() wrote; raises CheckpointError where it is not that."""
+        try:
+            record = json.loads(text)
+            algorithm = dict(record.pop("algorithm"))
+            topology = dict(record.pop("topology"))
+            algorithm["hidden"] = tuple(algorithm["hidden"])
+            return RunConfig(
+                algorithm=ALGORITHMS[algorithm.pop("name")](**algorithm),
+                topology=TOPOLOGIES[topology.pop("name")](**topology),
+                **record,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(
+                f"config.json is not a run's configuration ({error}); use the file the run wrote"
+            ) from error

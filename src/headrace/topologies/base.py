@@ -1,0 +1,49 @@
+"""The contract of every topology: the roles that it has, and one step of what runs in the training process."""
+
+from typing import Any, NamedTuple, Protocol
+
+from headrace._native import Server, Table
+from headrace.algorithms.base import Updater
+from headrace.algorithms.dqn.config import DQN
+from headrace.roles.base import Role
+from headrace.roles.learner import Learner
+from headrace.types import EnvironmentSpec
+
+__all__ = ["Program", "Workshop"]
+
+
+class Workshop(NamedTuple):
+    """What a topology builds its program from."""
+
+    environment: str
+    spec: EnvironmentSpec
+    seed: int
+    algorithm: DQN
+    updater: Updater
+    server: Server
+
+
+class Program(Protocol):
+    """A run's roles and wiring. One thread uses it."""
+
+    roles: list[Role]
+    """To be started by a launcher, which role of the program runs where being no concern of this one."""
+    learner: Learner
+    table: Table
+    deterministic: bool
+    """Whether the same seed gives the same run: then nothing may be decided by time."""
+
+    def step(self, timeout_seconds: float) -> None:
+        """A little progress, or none at the deadline."""
+
+    def take_reports(self) -> list[dict[str, Any]]:
+        """Reports of actors that run inside this program, in the form of those that arrive by mail."""
+
+    def state(self) -> dict[str, Any]:
+        """What resumes the program beside learner and table, JSON-able."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes back what state() gave, before the first step."""
+
+    def close(self) -> None:
+        """Ends threads and environments."""

@@ -1,0 +1,101 @@
+"""Acting and learning in turn, in one thread."""
+
+from typing import Any
+
+from headrace.algorithms.dqn.exploration import linear_epsilon
+from headrace.replay import BatchBuffer
+from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
+from headrace.roles.base import Role
+from headrace.roles.clock import PhaseClock
+from headrace.roles.learner import Learner
+from headrace.topologies.base import Workshop
+from headrace.topologies.config import Serial
+from headrace.topologies.experience import add_table
+from headrace.types import Batch
+
+__all__ = ["SerialProgram"]
+
+
+class SerialProgram:
+    """One actor and one learner that take turns; implements `Program`.
+
+    Each turn is one step of every environment, then as many updates as the replay ratio allows. New transitions take
+    the table's largest priority (Schaul et al. 2016), and exploration decays linearly (Mnih et al. 2015).
+    """
+
+    def __init__(self, config: Serial, workshop: Workshop) -> None:
+        algorithm = workshop.algorithm
+        self.roles: list[Role] = []
+        self.deterministic = True
+        self.table = add_table(
+            workshop.server, workshop.spec, algorithm, workshop.seed, config.envs_per_actor, config.chunk_steps
+        )
+        self._algorithm = algorithm
+        self._clock = PhaseClock(ACTOR_PHASES)
+        settings = ActorSettings(
+            environment=workshop.environment,
+            seed=workshop.seed,
+            index=0,
+            first_environment=0,
+            epsilon=(1.0,) * config.envs_per_actor,
+            n_step=algorithm.n_step,
+            discount=algorithm.discount,
+            chunk_steps=config.chunk_steps,
+            clip_rewards=algorithm.clip_rewards,
+            values=False,
+            pull_period=1,
+        )
+        self._actor = Actor(settings, workshop.updater.act, self.table.insert, self._clock)
+        self._steps = 0
+        self._reported = 0
+        self._buffer = BatchBuffer(self.table.signature, algorithm.batch_size)
+        self.learner = Learner(
+            workshop.updater,
+            self._next_batch,
+            self.table.update_priorities if algorithm.prioritized else None,
+            workshop.server,
+            algorithm.publish_period,
+        )
+
+    def step(self, timeout_seconds: float) -> None:
+        """One turn; it never waits."""
+        epsilon = linear_epsilon(self._steps, self._algorithm.epsilon_decay_steps, self._algorithm.epsilon_final)
+        self._actor.exploration.epsilon[:] = epsilon
+        self._actor.set_policy_version(self.learner.steps + 1)
+        self._actor.step()
+        self._steps += self._actor.count
+        while self.learner.step(0.0):
+            pass
+
+    def take_reports(self) -> list[dict[str, Any]]:
+        """The actor's counts since the last call."""
+        episodes = self._actor.environments.take_episodes()
+        report = {
+            "role": "actor",
+            "index": 0,
+            "steps": self._steps - self._reported,
+            "episodes": [[episode.return_, episode.length, 1.0] for episode in episodes],
+            "version": self.learner.steps + 1,
+            "seconds": self._clock.seconds,
+            "phase": "other",
+            "phase_seconds": 0.0,
+        }
+        self._reported = self._steps
+        return [report]
+
+    def state(self) -> dict[str, Any]:
+        """The actor's place."""
+        return {"actor": self._actor.state(), "steps": self._steps}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes back to it."""
+        self._actor.restore(state["actor"])
+        self._steps = self._reported = state["steps"]
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._actor.close()
+
+    def _next_batch(self, timeout_seconds: float) -> Batch | None:
+        exponent = self._algorithm.importance_exponent
+        return self._buffer.arrays if self.table.sample_into(self._buffer.view, exponent, timeout_seconds) else None

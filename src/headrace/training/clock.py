@@ -1,0 +1,31 @@
+"""The training clock."""
+
+from time import perf_counter
+
+__all__ = ["TrainingClock"]
+
+
+class TrainingClock:
+    """Seconds of training; it stands still while paused, for evaluations are off the clock."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._before = seconds
+        self._since: float | None = perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Training seconds so far."""
+        return self._before + (perf_counter() - self._since if self._since is not None else 0.0)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the clock stands still."""
+        return self._since is None
+
+    def pause(self) -> None:
+        """Stops the clock."""
+        self._before, self._since = self.seconds, None
+
+    def resume(self) -> None:
+        """Lets the clock go on."""
+        self._since = perf_counter()

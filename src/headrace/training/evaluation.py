@@ -1,0 +1,128 @@
+"""When the policy is evaluated, by how many episodes, and what came of it."""
+
+import json
+import statistics
+from typing import Any, NamedTuple
+
+from headrace._native import Server
+from headrace.roles.base import EVALUATION, EVALUATION_POLICY
+
+__all__ = ["CONFIRMATION_EPISODES", "Evaluation", "Evaluations", "Moment"]
+
+CONFIRMATION_EPISODES = 100
+
+
+class Moment(NamedTuple):
+    """A place in training."""
+
+    environment_steps: int
+    learner_steps: int
+    seconds: float  # of the training clock
+
+    @property
+    def version(self) -> int:
+        """The policy's."""
+        return self.learner_steps + 1
+
+
+class Evaluation(NamedTuple):
+    """Undiscounted returns of greedy episodes, and where in training the policy was."""
+
+    returns: list[float]
+    lengths: list[int]
+    moment: Moment
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return statistics.fmean(self.returns)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns; 0 for a single one."""
+        return statistics.stdev(self.returns) if len(self.returns) > 1 else 0.0
+
+    @property
+    def minimum(self) -> float:
+        """The worst return."""
+        return min(self.returns)
+
+    @property
+    def maximum(self) -> float:
+        """The best return."""
+        return max(self.returns)
+
+    def record(self) -> dict[str, Any]:
+        """A record of metrics.jsonl."""
+        return {
+            "kind": "evaluation",
+            **self.moment._asdict(),
+            "version": self.moment.version,
+            "episodes": len(self.returns),
+            "mean_return": self.mean,
+            "std_return": self.std,
+            "min_return": self.minimum,
+            "max_return": self.maximum,
+            "mean_length": statistics.fmean(self.lengths),
+        }
+
+
+class _Request(NamedTuple):
+    number: int
+    policy: bytes
+    moment: Moment
+    episodes: int
+
+
+class Evaluations:
+    """Requests to the evaluator and its answers, one at a time.
+
+    An evaluation of fewer episodes that reaches the target score is followed by one of 100 with the same policy:
+    only that decides.
+    """
+
+    def __init__(self, server: Server, environment: str, seed: int, target: float | None) -> None:
+        self._server = server
+        self._environment = environment
+        self._seed = seed
+        self._target = target
+        self._pending: _Request | None = None
+        self.last: Evaluation | None = None
+        self.best: float | None = None
+        self.solved_at: Evaluation | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether an answer is awaited."""
+        return self._pending is not None
+
+    def request(self, policy: bytes, moment: Moment, episodes: int) -> None:
+        """Asks for greedy episodes with the policy of that moment."""
+        self._send(_Request(0, policy, moment, episodes))
+
+    def repeat(self) -> None:
+        """Asks again, where the evaluator died over the request."""
+        if self._pending is not None:
+            self._send(self._pending)
+
+    def answer(self, report: dict[str, Any]) -> Evaluation | None:
+        """The evaluation that a report completes; None where it answers a request that was given up."""
+        request = self._pending
+        if request is None or report["request"] != request.number:
+            return None
+        evaluation = Evaluation(report["returns"], report["lengths"], request.moment)
+        self._pending = None
+        self.last = evaluation
+        self.best = max(evaluation.mean, self.best if self.best is not None else evaluation.mean)
+        if self._target is not None and evaluation.mean >= self._target:
+            if request.episodes >= CONFIRMATION_EPISODES:
+                self.solved_at = self.solved_at or evaluation
+            else:
+                self._send(request._replace(episodes=CONFIRMATION_EPISODES))
+        return evaluation
+
+    def _send(self, request: _Request) -> None:
+        self._server.publish(EVALUATION_POLICY, request.policy)
+        body = {"environment": self._environment, "episodes": request.episodes, "seed": self._seed}
+        number = self._server.publish(EVALUATION, json.dumps(body).encode())
+        self._pending = request._replace(number=number)

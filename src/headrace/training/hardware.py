@@ -1,0 +1,41 @@
+"""What this machine offers to a run."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headrace.errors import ConfigError
+
+__all__ = ["available_cores", "choose_device", "describe_machine"]
+
+
+def available_cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def choose_device(name: str) -> torch.device:
+    """The torch device of that name; "auto" is CUDA where there is a GPU. Raises ConfigError where it can't be had."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device is {name}; it must be auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device is {name}; torch finds no GPU here: use cpu or auto")
+    return device
+
+
+def describe_machine() -> dict[str, Any]:
+    """Cores, processor and GPU, for the records."""
+    processor = platform.processor() or platform.machine()
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        names = [line.split(":", 1)[1].strip() for line in information.read_text().splitlines() if "model name" in line]
+        processor = names[0] if names else processor
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {"cores": available_cores(), "processor": processor, "gpu": gpu, "torch": torch.__version__}

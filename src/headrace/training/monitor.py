@@ -1,0 +1,130 @@
+"""Adds up what the roles report, and turns it into snapshots."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from headrace._native import Table
+from headrace.report.progress import Progress
+from headrace.roles.actor import ACTOR_PHASES
+from headrace.roles.learner import LEARNER_PHASES, Learner
+from headrace.settings import RunConfig
+from headrace.training.evaluation import Evaluations
+
+__all__ = ["Monitor", "Sign"]
+
+_NEAR_GREEDY = 0.02
+_WAITS = 0.25  # share of a side's time in waiting above which the other side holds the run
+
+
+class Sign(NamedTuple):
+    """An actor's last sign of life."""
+
+    phase: str
+    phase_seconds: float
+    heard: float  # time.monotonic()
+
+
+class Monitor:
+    """Counts of all actors together, and the times of all roles. One thread."""
+
+    def __init__(self, config: RunConfig, actors: int, environment_steps: int, episodes: int) -> None:
+        self.environment_steps = environment_steps
+        self.episodes = episodes
+        self.actor_seconds = dict.fromkeys(ACTOR_PHASES, 0.0)
+        self._config = config
+        self._actors = actors
+        self._returns: deque[float] = deque(maxlen=100)
+        self._greedy: deque[float] = deque(maxlen=20)
+        self._times: dict[int, dict[str, float]] = {}  # last seen of each living actor
+        self._last: dict[str, Any] = {"seconds": 0.0, "environment_steps": environment_steps, "learner_steps": 0}
+        self._last_actor = dict(self.actor_seconds)
+        self._last_learner = dict.fromkeys(LEARNER_PHASES, 0.0)
+        self.signs: dict[int, Sign] = {}
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Takes one actor's report."""
+        self.environment_steps += report["steps"]
+        self.episodes += len(report["episodes"])
+        for return_, _, epsilon in report["episodes"]:
+            self._returns.append(return_)
+            if epsilon <= _NEAR_GREEDY:
+                self._greedy.append(return_)
+        index = report["index"]
+        before = self._times.get(index, {})
+        for phase, seconds in report["seconds"].items():
+            self.actor_seconds[phase] += seconds - before.get(phase, 0.0)
+        self._times[index] = report["seconds"]
+        self.signs[index] = Sign(report["phase"], report["phase_seconds"], time.monotonic())
+
+    def forget(self, index: int) -> None:
+        """An actor ended; the next of this index begins to count at 0."""
+        self._times.pop(index, None)
+        self.signs.pop(index, None)
+
+    @property
+    def near_greedy_return(self) -> float | None:
+        """Mean of the last episodes of environments that hardly explore; None before there are 20."""
+        return fmean(self._greedy) if len(self._greedy) == self._greedy.maxlen else None
+
+    def clear_near_greedy(self) -> None:
+        """Begins to gather those episodes anew."""
+        self._greedy.clear()
+
+    def snapshot(self, seconds: float, learner: Learner, table: Table, evaluations: Evaluations) -> Progress:
+        """The run at this moment; rates and shares since the snapshot before."""
+        stats = table.stats()
+        elapsed = max(seconds - self._last["seconds"], 1e-9)
+        actor_times = _shares(self.actor_seconds, self._last_actor)
+        learner_times = _shares(learner.clock.seconds, self._last_learner)
+        progress = Progress(
+            seconds=seconds,
+            environment_steps=self.environment_steps,
+            learner_steps=learner.steps,
+            episodes=self.episodes,
+            mean_return=fmean(self._returns) if self._returns else None,
+            near_greedy_return=self.near_greedy_return,
+            evaluation_return=evaluations.last.mean if evaluations.last else None,
+            best_evaluation=evaluations.best,
+            steps_per_second=(self.environment_steps - self._last["environment_steps"]) / elapsed,
+            learner_steps_per_second=(learner.steps - self._last["learner_steps"]) / elapsed,
+            samples_per_insert=stats["samples_per_insert"] if learner.steps else None,
+            staleness=learner.staleness if learner.steps else None,
+            loss=learner.loss if learner.steps else None,
+            replay_size=int(stats["size"]),
+            replay_capacity=int(stats["capacity"]),
+            replay_bytes=int(stats["used_bytes"]),
+            policy_version=learner.version,
+            bottleneck=_bottleneck(actor_times, learner_times, learner.steps),
+            actor_times=actor_times,
+            learner_times=learner_times,
+            actors_alive=len(self._times),
+            actors_total=self._actors,
+            paused=evaluations.pending,
+            steps_target=self._config.steps,
+            time_target=self._config.time_limit_seconds,
+            score_target=self._config.until_score,
+        )
+        self._last = {
+            "seconds": seconds,
+            "environment_steps": self.environment_steps,
+            "learner_steps": learner.steps,
+        }
+        self._last_actor = dict(self.actor_seconds)
+        self._last_learner = dict(learner.clock.seconds)
+        return progress
+
+
+def _shares(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    differences = {phase: seconds - before[phase] for phase, seconds in now.items()}
+    total = sum(differences.values())
+    return {phase: difference / total if total > 0 else 0.0 for phase, difference in differences.items()}
+
+
+def _bottleneck(actor_times: Mapping[str, float], learner_times: Mapping[str, float], learner_steps: int) -> str:
+    """Who holds the run: the learner if actors wait to push, the actors if the learner waits for batches."""
+    if not learner_steps or learner_times["wait"] > max(_WAITS, actor_times["push"]):
+        return "actors"
+    return "learner" if actor_times["push"] > _WAITS else "balanced"

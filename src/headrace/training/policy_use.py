@@ -1,0 +1,87 @@
+"""What is done with a trained policy besides evaluating it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.environments import describe, episode_seed, make
+from headrace.environments.spaces import read_spaces
+from headrace.environments.stack import FrameStack
+from headrace.errors import CheckpointError, EnvironmentFault, StorageError
+from headrace.parameters import Policy
+from headrace.report.run_directory import RunDirectory
+from headrace.roles.evaluator import EVALUATION_STREAM
+from headrace.settings import RunConfig
+from headrace.training.checkpoint import newest_checkpoint
+from headrace.types import Array
+
+__all__ = ["export", "record_frames"]
+
+_DEFAULT_FPS = 30
+_TOLERANCE = 1e-4  # relative to the largest |Q|
+_CHECKED = 64
+
+
+def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int = 2000) -> tuple[Iterator[Array], int]:
+    """Frames [H, W, 3] uint8 of one greedy episode, and how many belong to a second."""
+    config = RunConfig.from_json(run.read_config())
+    checkpoint = newest_checkpoint(run.checkpoints_path)
+    policy = Policy(checkpoint.policy(), checkpoint.moment.version)
+    environment = make(config.environment, render_mode="rgb_array")
+    fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
+    first = episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0)
+
+    def frames() -> Iterator[Array]:
+        spec, first_action = read_spaces(environment, config.environment)
+        stack = FrameStack(1, spec)
+        try:
+            inputs = stack.start(environment.reset(seed=first)[0][None])
+            for _ in range(max_steps):
+                yield _frame(environment.render(), config.environment)
+                action = int(policy.q(np.ascontiguousarray(inputs))[0].argmax())
+                observation, _, terminated, truncated, _ = environment.step(action + first_action)
+                inputs = stack.push(observation[None], np.zeros(1, np.bool_))
+                if terminated or truncated:
+                    yield _frame(environment.render(), config.environment)
+                    return
+        finally:
+            environment.close()
+
+    return frames(), fps
+
+
+def export(run: RunDirectory, path: Path) -> float:
+    """Writes the policy as an ONNX graph, and returns its largest difference from the network, both on 64 inputs.
+
+    Raises CheckpointError, and writes nothing, where the two disagree.
+    """
+    config = RunConfig.from_json(run.read_config())
+    checkpoint = newest_checkpoint(run.checkpoints_path)
+    spec = describe(config.environment)
+    updater = DQNUpdater(config.algorithm, spec, torch.device("cpu"), config.seed)
+    updater.load(checkpoint.tensors())
+    graph = checkpoint.policy()
+    random = np.random.default_rng(0)
+    shape = (_CHECKED, *spec.input_shape)
+    if spec.observation_dtype == "uint8":
+        inputs: Array = random.integers(0, 256, shape, np.uint8)
+    else:
+        inputs = random.standard_normal(shape).astype(spec.observation_dtype)
+    expected = updater.act(inputs)
+    difference = float(np.abs(Policy(graph, 1).q(inputs) - expected).max())
+    if difference > _TOLERANCE * max(1.0, float(np.abs(expected).max())):
+        raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
+    try:
+        path.write_bytes(graph)
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
+    return difference
+
+
+def _frame(frame: object, environment: str) -> Array:
+    if not isinstance(frame, np.ndarray) or frame.ndim != 3:
+        raise EnvironmentFault(f"environment {environment} draws no frames: render() gave {type(frame).__name__}")
+    return frame

@@ -1,0 +1,49 @@
+"""What a finished run offers."""
+
+from pathlib import Path
+from typing import Any
+
+from headrace.parameters import Policy
+from headrace.report.run_directory import RunDirectory
+from headrace.roles.evaluator import play
+from headrace.settings import RunConfig
+from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.evaluation import Evaluation
+
+__all__ = ["Result", "evaluate"]
+
+
+class Result:
+    """A run that has stopped: its directory, its summary, and its policy."""
+
+    def __init__(self, run: RunDirectory, summary: dict[str, Any]) -> None:
+        self.run = run
+        self.summary = summary
+
+    @property
+    def path(self) -> Path:
+        """The run directory."""
+        return self.run.path
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean of the last evaluation."""
+        mean: float | None = self.summary["mean_return"]
+        return mean
+
+    def evaluate(self, episodes: int = 100, seed: int | None = None) -> Evaluation:
+        """Plays greedy episodes with the last policy."""
+        return evaluate(self.run, episodes=episodes, seed=seed)
+
+    def __repr__(self) -> str:
+        return f"Result(path={str(self.path)!r}, mean_return={self.mean_return})"
+
+
+def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None) -> Evaluation:
+    """Plays greedy episodes with a run's newest checkpoint; None takes the run's own seed."""
+    config = RunConfig.from_json(run.read_config())
+    checkpoint = newest_checkpoint(run.checkpoints_path)
+    moment = checkpoint.moment
+    policy = Policy(checkpoint.policy(), moment.version)
+    score = play(config.environment, policy.q, episodes, config.seed if seed is None else seed)
+    return Evaluation(score.returns, score.lengths, moment)

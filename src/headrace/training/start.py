@@ -1,0 +1,46 @@
+"""Starting runs and going on with them."""
+
+import dataclasses
+
+from headrace.errors import CheckpointError
+from headrace.report.display import Display
+from headrace.report.run_directory import RunDirectory
+from headrace.settings import RunConfig
+from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.result import Result
+from headrace.training.trainer import Trainer
+
+__all__ = ["resume", "train"]
+
+
+def train(config: RunConfig, run: RunDirectory, display: Display) -> Result:
+    """Trains from scratch into a new run directory."""
+    return Result(run, Trainer(config, run, display).run())
+
+
+def resume(
+    run: RunDirectory,
+    display: Display,
+    *,
+    steps: int | None = None,
+    time_limit_seconds: float | None = None,
+    until_score: float | None = None,
+) -> Result:
+    """Goes on from the newest checkpoint. The run's own stopping rules hold, except those that are given anew."""
+    config = RunConfig.from_json(run.read_config())
+    config = dataclasses.replace(
+        config,
+        steps=config.steps if steps is None else steps,
+        time_limit_seconds=config.time_limit_seconds if time_limit_seconds is None else time_limit_seconds,
+        until_score=config.until_score if until_score is None else until_score,
+    )
+    checkpoint = newest_checkpoint(run.checkpoints_path)
+    done = checkpoint.state["environment_steps"]
+    if config.steps is not None and done >= config.steps:
+        raise CheckpointError(f"the run has done {done:,} of its {config.steps:,} steps; give more with --steps")
+    seconds = checkpoint.state["seconds"]
+    if config.time_limit_seconds is not None and seconds >= config.time_limit_seconds:
+        raise CheckpointError(
+            f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"
+        )
+    return Result(run, Trainer(config, run, display, checkpoint=checkpoint).run())

@@ -1,0 +1,56 @@
+"""The summary of a run."""
+
+from importlib.metadata import version
+from typing import Any
+
+from headrace._native import Table
+from headrace.roles.learner import Learner
+from headrace.settings import ALGORITHMS, TOPOLOGIES, RunConfig
+from headrace.training.evaluation import Evaluations
+from headrace.training.hardware import describe_machine
+from headrace.training.monitor import Monitor
+
+__all__ = ["summarize"]
+
+
+def summarize(
+    config: RunConfig,
+    monitor: Monitor,
+    learner: Learner,
+    table: Table,
+    evaluations: Evaluations,
+    *,
+    wall_seconds: float,
+    total_seconds: float,
+    stopped_by: str,
+) -> dict[str, Any]:
+    """What summary.json holds: `wall_seconds` is the training clock, `total_seconds` counts evaluations too."""
+    stats = table.stats()
+    last, solved = evaluations.last, evaluations.solved_at
+    return {
+        "environment": config.environment,
+        "algorithm": next(name for name, kind in ALGORITHMS.items() if isinstance(config.algorithm, kind)),
+        "topology": next(name for name, kind in TOPOLOGIES.items() if isinstance(config.topology, kind)),
+        "seed": config.seed,
+        "environment_steps": monitor.environment_steps,
+        "learner_steps": learner.steps,
+        "episodes": monitor.episodes,
+        "wall_seconds": wall_seconds,
+        "total_seconds": total_seconds,
+        "mean_return": last.mean if last else None,
+        "std_return": last.std if last else None,
+        "evaluation_episodes": len(last.returns) if last else 0,
+        "until_score": config.until_score,
+        "solved": solved is not None if config.until_score is not None else None,
+        "seconds_to_score": solved.moment.seconds if solved else None,
+        "steps_to_score": solved.moment.environment_steps if solved else None,
+        "stopped_by": stopped_by,
+        "samples_per_insert": stats["samples_per_insert"],
+        "staleness": learner.staleness,
+        "replay_size": int(stats["size"]),
+        "replay_bytes": int(stats["used_bytes"]),
+        "actor_times": monitor.actor_seconds,
+        "learner_times": dict(learner.clock.seconds),
+        "machine": describe_machine(),
+        "headrace": version("headrace"),
+    }

@@ -1,0 +1,43 @@
+"""Settings that can never work are refused by name."""
+
+from typing import Any
+
+import pytest
+
+from headrace import DQN, Apex, Serial
+from headrace.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_step": 0}, "n_step is 0; it must be above 0"),
+        ({"priority_exponent": -0.1}, "priority_exponent is -0.1; it must be 0 or more"),
+        ({"discount": 1.5}, "discount is 1.5; it must be between 0 and 1"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"replay_capacity": 100, "learning_starts": 50}, "replay_capacity is 100; it must be at least the batch size"),
+        ({"target_update_rate": 0.0}, "target_update_rate is 0.0"),
+        ({"hidden": (64, 0)}, "hidden is (64, 0)"),
+        ({"loss": "cubic"}, "loss is cubic; it must be huber or squared"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan"),
+    ],
+)
+def test_dqn(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        DQN(**settings)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (Apex, {"actors": 0}, "actors is 0; it must be above 0"),
+        (Apex, {"envs_per_actor": -1}, "envs_per_actor is -1"),
+        (Apex, {"batches_ahead": 1}, "batches_ahead is 1; it must be 2 or more"),
+        (Serial, {"chunk_steps": 0}, "chunk_steps is 0"),
+    ],
+)
+def test_topologies(kind: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        kind(**settings)
+    assert message in str(caught.value)

@@ -1,0 +1,103 @@
+"""DQN's gradient step: targets by hand, one batch overfitted, state carried over."""
+
+import numpy as np
+import pytest
+import torch
+
+from headrace import DQN
+from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.errors import CheckpointError
+from headrace.types import Batch, EnvironmentSpec
+
+SPEC = EnvironmentSpec((3,), "float32", 4)
+CPU = torch.device("cpu")
+
+
+def make_batch(size: int = 32, seed: int = 0) -> Batch:
+    random = np.random.default_rng(seed)
+    return Batch(
+        observation=random.standard_normal((size, 3)).astype(np.float32),
+        next_observation=random.standard_normal((size, 3)).astype(np.float32),
+        action=random.integers(0, 4, size),
+        reward=random.standard_normal(size).astype(np.float32),
+        discount=np.where(random.random(size) < 0.2, 0, 0.9).astype(np.float32),
+        weight=random.uniform(0.1, 1, size).astype(np.float32),
+        probability=np.full(size, 1 / size, np.float32),
+        key=np.arange(size, dtype=np.uint64),
+        policy_version=np.ones(size, np.uint64),
+    )
+
+
+def make_updater(seed: int = 0, **settings: object) -> DQNUpdater:
+    return DQNUpdater(DQN(hidden=(32,), batch_size=32, **settings), SPEC, CPU, seed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_priorities_and_loss_equal_a_numpy_twin(double: bool) -> None:
+    updater = make_updater(double=double, max_gradient_norm=0.0, target_update_period=10**9)
+    for seed in range(3):  # now online and target differ
+        updater.update(updater.transfer(make_batch(seed=seed)))
+    batch = make_batch(seed=9)
+    rows = np.arange(32)
+    online_next = updater.act(batch.next_observation)
+    with torch.no_grad():
+        target_next = make_updater().network(torch.from_numpy(batch.next_observation)).numpy()  # never moved
+    chosen = online_next.argmax(1) if double else target_next.argmax(1)
+    target = batch.reward + batch.discount * target_next[rows, chosen]
+    error = target - updater.act(batch.observation)[rows, batch.action]
+    huber = np.where(np.abs(error) <= 1, error**2 / 2, np.abs(error) - 0.5)
+    update = updater.update(updater.transfer(batch))
+    np.testing.assert_allclose(update.priority, np.abs(error), atol=1e-5)
+    assert update.loss == pytest.approx((batch.weight * huber).mean(), rel=1e-4)
+
+
+def test_overfits_one_batch() -> None:
+    updater = make_updater(learning_rate=3e-3, target_update_period=10**9)
+    tensors = updater.transfer(make_batch())
+    first = updater.update(tensors).loss
+    for _ in range(500):
+        last = updater.update(tensors)
+    assert last.loss < first / 100
+
+
+def test_target_is_copied_every_period() -> None:
+    updater = make_updater(target_update_period=3)
+    tensors = updater.transfer(make_batch())
+
+    def target_lags() -> bool:
+        state = updater.state()
+        return any(not torch.equal(state[f"online.{n}"], state[f"target.{n}"]) for n in ("q.weight", "q.bias"))
+
+    lags = []
+    for _ in range(6):
+        updater.update(tensors)
+        lags.append(target_lags())
+    assert lags == [True, True, False, True, True, False]
+
+
+def test_polyak_average() -> None:
+    updater = make_updater(target_update_period=1, target_update_rate=0.25)
+    before = {name: value.clone() for name, value in updater.state().items()}
+    updater.update(updater.transfer(make_batch()))
+    after = updater.state()
+    expected = 0.75 * before["target.q.weight"] + 0.25 * after["online.q.weight"]
+    torch.testing.assert_close(after["target.q.weight"], expected)
+
+
+def test_state_goes_on_bit_for_bit() -> None:
+    first = make_updater(seed=0, target_update_period=4)
+    for seed in range(5):
+        first.update(first.transfer(make_batch(seed=seed)))
+    second = make_updater(seed=1, target_update_period=4)
+    second.load({name: value.clone() for name, value in first.state().items()})
+    for seed in range(5, 10):
+        first.update(first.transfer(make_batch(seed=seed)))
+        second.update(second.transfer(make_batch(seed=seed)))
+    ours, theirs = first.state(), second.state()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_state_of_another_network_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="does not fit these settings"):
+        make_updater().load(DQNUpdater(DQN(hidden=(16,)), SPEC, CPU, 0).state())

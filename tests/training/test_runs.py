@@ -1,0 +1,127 @@
+"""Whole small runs of every topology, the roles as threads."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.errors import EnvironmentFault
+from headrace.report.display import QuietDisplay
+from headrace.training import resume
+from headrace.training.checkpoint import newest_checkpoint
+
+TOPOLOGIES = ("serial", "apex")
+SOLVED = 1.0
+
+
+def tensors(result: Any) -> dict[str, np.ndarray]:
+    checkpoint = newest_checkpoint(result.run.checkpoints_path)
+    return {name: value.numpy() for name, value in checkpoint.tensors().items()}
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_learns_the_corridor_and_stops_at_the_score(train: Any, topology: str) -> None:
+    result = train(
+        topology, until_score=SOLVED, steps=40_000, evaluation_period_seconds=1, evaluation_period_steps=1000
+    )
+    assert result.summary["solved"]
+    assert result.summary["stopped_by"] == "score"
+    assert result.summary["evaluation_episodes"] == 100
+    assert result.summary["mean_return"] == SOLVED
+    assert 0 < result.summary["seconds_to_score"] <= result.summary["wall_seconds"]
+    assert result.evaluate(episodes=3).returns == [SOLVED] * 3
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_run_directory_and_summary(train: Any, topology: str) -> None:
+    result = train(topology, steps=2_000, evaluation_period_seconds=0.5, evaluation_period_steps=1_000)
+    summary = result.run.read_summary()
+    assert summary == json.loads(json.dumps(result.summary))
+    assert summary["environment_steps"] >= 2_000
+    assert summary["learner_steps"] > 0
+    assert summary["episodes"] > 0
+    assert summary["stopped_by"] == "steps"
+    assert set(summary["actor_times"]) == {"environment", "inference", "pull", "load", "push", "other"}
+    assert set(summary["learner_times"]) == {"wait", "transfer", "train", "priorities", "publish", "other"}
+    assert summary["actor_times"]["environment"] > 0
+    assert summary["learner_times"]["train"] > 0
+    kinds = [record["kind"] for record in result.run.read_metrics()]
+    assert kinds.count("evaluation") >= 1
+    assert list(result.run.tensorboard_path.iterdir())
+    assert list(result.run.checkpoints_path.glob("updates-*/manifest.json"))
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_replay_ratio_is_the_same_in_every_topology(train: Any, topology: str) -> None:
+    result = train(topology, steps=6_000, final_evaluation_episodes=0, evaluation_period_steps=10**6)
+    # 8 samples per step, but for the 200 steps before learning starts and the limiter's tolerance.
+    sampled = result.summary["learner_steps"] * 32
+    inserted = result.summary["environment_steps"] - 200
+    tolerance = 32 + 2 * 8 * 10 * 4
+    assert abs(sampled - 8 * inserted) <= 8 * 4 * (10 + 3) + 2 * tolerance
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {"double": False, "duelling": False, "n_step": 1, "prioritized": False, "loss": "squared"},
+        {"duelling": True, "target_update_period": 1, "target_update_rate": 0.01, "max_gradient_norm": 0.0},
+    ],
+)
+def test_switches(train: Any, switches: dict[str, Any]) -> None:
+    result = train("serial", algorithm=switches, steps=1_000, final_evaluation_episodes=2)
+    assert result.summary["learner_steps"] > 50
+
+
+def test_serial_is_the_same_bit_for_bit(train: Any) -> None:
+    settings = {"steps": 1_500, "final_evaluation_episodes": 5, "evaluation_period_steps": 500}
+    first, second = (train("serial", name=name, **settings) for name in ("first", "second"))
+    other = train("serial", name="other", seed=1, **settings)
+    ours, theirs, others = tensors(first), tensors(second), tensors(other)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    assert any(not np.array_equal(ours[name], others[name]) for name in ours)
+    assert first.summary["mean_return"] == second.summary["mean_return"]
+
+
+@pytest.mark.parametrize("environment", ["headrace.environments.toy:Corridor", "CartPole-v1"])
+def test_resume_equals_never_having_stopped(train: Any, environment: str) -> None:
+    settings: dict[str, Any] = {"environment": environment, "final_evaluation_episodes": 3}
+    whole = train("serial", name="whole", steps=2_001, **settings)
+    half = train("serial", name="half", steps=1_001, **settings)
+    with half.run.open(half.path, writing=True) as run:
+        resumed = resume(run, QuietDisplay(), steps=2_001)
+        ours, theirs = tensors(whole), tensors(resumed)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    for field in ("environment_steps", "learner_steps", "episodes", "mean_return", "samples_per_insert"):
+        assert resumed.summary[field] == whole.summary[field]
+
+
+def test_apex_resumes_with_its_replay(train: Any) -> None:
+    half = train("apex", steps=1_000, final_evaluation_episodes=0)
+    with half.run.open(half.path, writing=True) as run:
+        resumed = resume(run, QuietDisplay(), steps=2_000)
+    assert resumed.summary["environment_steps"] >= 2_000
+    assert resumed.summary["learner_steps"] > half.summary["learner_steps"]
+    assert resumed.summary["replay_size"] > half.summary["replay_size"]
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_atari_sized_frames_are_stored_once(train: Any, topology: str) -> None:
+    result = train(
+        topology,
+        environment="ALE/Breakout-v5",
+        algorithm={"network": "nature", "learning_starts": 200, "samples_per_step": 0.5, "replay_capacity": 1_000},
+        steps=600,
+        final_evaluation_episodes=0,
+    )
+    assert result.summary["learner_steps"] > 0
+    # chunks of 10 transitions, not 50: (10 + 3 + 3) frames of 7,056 bytes for 10, at most
+    assert result.summary["replay_bytes"] / result.summary["replay_size"] < 7_056 * 1.6 + 100
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize(("toy", "field"), [("NanObservation", "observation"), ("InfReward", "reward")])
+def test_values_that_are_not_finite_stop_the_run(train: Any, topology: str, toy: str, field: str) -> None:
+    with pytest.raises(EnvironmentFault, match=rf"step 7: {field}"):
+        train(topology, environment=f"headrace.environments.toy:{toy}", steps=10_000)
