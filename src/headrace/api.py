@@ -30,6 +30,7 @@ def train(
     evaluation_episodes: int = 10,
     final_evaluation_episodes: int = 100,
     checkpoint_period_seconds: float = 300.0,
+    hang_seconds: float = 60.0,
     device: str = "auto",
 ) -> Result:
     """Trains a policy and returns what came of it; blocks until a stopping rule holds.
@@ -53,6 +54,7 @@ def train(
         evaluation_episodes=evaluation_episodes,
         final_evaluation_episodes=final_evaluation_episodes,
         checkpoint_period_seconds=checkpoint_period_seconds,
+        hang_seconds=hang_seconds,
         device=device,
     )
     names = [

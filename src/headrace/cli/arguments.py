@@ -133,13 +133,19 @@ def find_environment(arguments: Sequence[str], flags: dict[str, Any]) -> int | N
 
 
 def _first_paragraph(box: str) -> str:
-    """What a box of tyro's says, in one line: its text up to the rule below which it only repeats the help."""
-    lines = []
+    """What a box of tyro's says, in one line: what stands between its title and the rule before the help's repetition.
+
+    The title stands in the frame, or, where the output is not UTF-8, above a rule of hyphens.
+    """
+    lines: list[str] = []
+    inside = False
     for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines():
         text = line.strip("│ ")
-        if text.startswith("──"):
-            break
-        if not text.startswith(("╭", "╰")):
+        if re.fullmatch(r"[─-]{3,}|[╭╰].*", text):
+            if inside:
+                break
+            inside = True
+        elif inside:
             lines.append(text)
     text = re.sub(r"^Missing from .*?: (\S+) .*\(required\)", r"\1 is missing", " ".join(lines))
     return text.removeprefix("Error parsing ").rstrip(". ")

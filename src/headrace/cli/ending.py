@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["conclude"]
 
 _STOPS = {
-    "score": "reached the target score",
-    "steps": "all steps done",
-    "time": "time is up",
-    "interrupt": "interrupted, and saved",
+    "score": ("reached the target score", " --until-score X"),
+    "steps": ("all steps done", " --steps N"),
+    "time": ("time is up", " --time-limit TIME"),
+    "interrupt": ("interrupted, and saved", ""),
 }
+"""What ended a run, and what to add so that a resumed one goes further."""
 
 
 def conclude(result: "Result") -> int:
@@ -23,7 +24,8 @@ def conclude(result: "Result") -> int:
     summary = result.summary
     path = shlex.quote(str(result.run.path))
     stopped_by = str(summary["stopped_by"])
-    print(f"\n{summary['environment']}: {_STOPS.get(stopped_by, stopped_by)}")
+    reason, further = _STOPS.get(stopped_by, (stopped_by, ""))
+    print(f"\n{summary['environment']}: {reason}")
     if summary.get("mean_return") is not None:
         spread = f" ± {number(summary['std_return'])}" if summary.get("std_return") is not None else ""
         mean, episodes = number(summary["mean_return"]), summary["evaluation_episodes"]
@@ -38,5 +40,5 @@ def conclude(result: "Result") -> int:
     print("\nnext:")
     print(f"  headrace evaluate {path}")
     print(f"  headrace report {path}")
-    print(f"  headrace resume {path}" + ("" if stopped_by == "interrupt" else " --steps N"))
+    print(f"  headrace resume {path}{further}")
     return 130 if stopped_by == "interrupt" else 0

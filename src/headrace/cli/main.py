@@ -40,7 +40,10 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command. Exit codes: 0 done, 1 a process of the run failed, 2 a mistake, 130 interrupted."""
+    """Runs one command and returns its exit code.
+
+    0: done; 1: a process of the run, or the reader of the output, ended early; 2: a mistake; 130: interrupted.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words)
@@ -54,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader of our output, `head` perhaps, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 1
 
 
 def _run(words: list[str]) -> int:

@@ -31,13 +31,22 @@ def run(arguments: Sequence[str]) -> int:
         _Options, arguments, prog="headrace presets", description="Show the settings that each environment starts from."
     )
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
-    console.print(_compare() if options.environment is None else _one(options.environment, preset(options.environment)))
+    if options.environment is None:
+        console.print(_compare())
+        console.print("· as the default; `headrace presets ENV` shows one in full")
+        for name, each in PRESETS.items():
+            console.print(f"{name}: {each.note}")
+    else:
+        chosen = preset(options.environment)
+        console.print(f"{options.environment}: {chosen.note}")
+        console.print(_one(chosen))
+        console.print(f"each is a flag; `headrace train {options.environment} --help` says what it means")
     return 0
 
 
 def _compare() -> Table:
     """All presets side by side, the settings in which any of them leaves the defaults."""
-    table = Table(title="Presets", title_justify="left", caption=_notes(), caption_justify="left", pad_edge=False)
+    table = Table(pad_edge=False)
     table.add_column("setting", no_wrap=True)
     table.add_column("default", justify="right", style="dim")
     for name in PRESETS:
@@ -53,15 +62,9 @@ def _compare() -> Table:
     return table
 
 
-def _one(environment: str, chosen: Preset) -> Table:
+def _one(chosen: Preset) -> Table:
     """One preset in full; what leaves the defaults stands out."""
-    table = Table(
-        title=f"{environment}: {chosen.note}",
-        title_justify="left",
-        caption=f"headrace train {environment} --help says what each one means; each is a flag of it",
-        caption_justify="left",
-        pad_edge=False,
-    )
+    table = Table(pad_edge=False)
     table.add_column("setting", no_wrap=True)
     table.add_column("value", justify="right")
     table.add_column("default", justify="right", style="dim")
@@ -81,11 +84,6 @@ _PARTS: dict[str, Any] = {"algorithm": DQN(), "apex": Apex(), "serial": Serial()
 def _label(part: str, name: str) -> str:
     flag = "--" + name.replace("_", "-")
     return flag if part == "algorithm" else f"{flag} ({part})"
-
-
-def _notes() -> str:
-    lines = [f"{name}: {each.note}" for name, each in PRESETS.items()]
-    return "\n".join(["· as the default; headrace presets ENV shows one in full", *lines])
 
 
 def _show(value: Any) -> str:

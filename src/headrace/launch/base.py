@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 from headrace.roles.base import Role
 
-__all__ = ["Exit", "Launcher"]
+__all__ = ["Exit", "Launcher", "last_words"]
 
 
 class Exit(NamedTuple):
@@ -30,3 +30,9 @@ class Launcher(Protocol):
 
     def stop(self) -> None:
         """Asks every role to end, and ends those that do not. Afterwards nothing runs."""
+
+
+def last_words(error: Exception) -> str:
+    """An unexpected exception in one line, with the notes that say where it was raised."""
+    notes = "; ".join(getattr(error, "__notes__", []))
+    return f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")

@@ -4,9 +4,11 @@ import ctypes
 import os
 import signal
 import sys
+import traceback
 from types import FrameType
 
 from headrace.errors import ClosedError, HeadraceError
+from headrace.launch.base import last_words
 from headrace.launch.processes import FAULT_STATUS
 from headrace.launch.run_role import run_role
 from headrace.roles.base import Role, Stop
@@ -40,6 +42,10 @@ def main() -> None:
     except HeadraceError as error:
         print(error, file=sys.stderr)
         sys.exit(FAULT_STATUS)
+    except Exception as error:
+        traceback.print_exc()
+        print(last_words(error), file=sys.stderr)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

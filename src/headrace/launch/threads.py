@@ -1,10 +1,9 @@
 """Roles as threads of this process: for tests, where everything can be seen and nothing needs starting."""
 
 import threading
-import traceback
 
 from headrace.errors import ClosedError, HeadraceError
-from headrace.launch.base import Exit
+from headrace.launch.base import Exit, last_words
 from headrace.launch.run_role import run_role
 from headrace.roles.base import Role, Stop
 
@@ -55,5 +54,4 @@ class ThreadLauncher:
         except HeadraceError as error:
             self._exits.append(Exit(role, "error", fault=True, message=str(error)))
         except Exception as error:
-            message = "".join(traceback.format_exception_only(error)).strip()
-            self._exits.append(Exit(role, "error", fault=False, message=message))
+            self._exits.append(Exit(role, "error", fault=False, message=last_words(error)))

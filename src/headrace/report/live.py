@@ -18,6 +18,7 @@ __all__ = ["Board", "LiveDisplay", "sparkline"]
 
 _LABEL_CELLS = 9
 _WIDEST_CELLS = 110
+_WIDEST_SPARKLINE = 40
 _COLOURS = ("blue", "yellow", "green", "cyan", "magenta", "bright_black")
 _SHADES = "█▓▒░╳·"  # one for each colour, for terminals that show none
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -77,7 +78,7 @@ class Board:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draws the board in a frame; narrow consoles cut its lines."""
-        width = min(options.max_width, _WIDEST_CELLS)
+        width = min(options.max_width - 2, _WIDEST_CELLS)  # room for the "^C" of a terminal: wrapped, it would scroll
         inner = width - 4
         shades = _SHADES if console.no_color else "━" * len(_COLOURS)
         heading = self._heading
@@ -113,12 +114,10 @@ class Board:
 
     def _figures(self, cells: int) -> Iterator[Text]:
         p = self._progress
-        returns = _row("return", (number(p.mean_return), "training"), (number(p.near_greedy_return), "near-greedy"))
-        returns.append_text(_row("", (number(p.evaluation_return), "evaluated"), (number(p.best_evaluation), "best")))
-        room = cells - returns.cell_len - 2
-        if room >= 4:
-            returns.append("  " + sparkline(self._evaluations, min(room, 40)), style="green")
-        yield returns
+        yield _row("return", (number(p.mean_return), "training"), (number(p.near_greedy_return), "near-greedy"))
+        greedy = _row("greedy", (number(p.evaluation_return), "evaluated"), (number(p.best_evaluation), "best"))
+        room = min(cells - greedy.cell_len - 2, _WIDEST_SPARKLINE)
+        yield greedy.append("  " + sparkline(self._evaluations, max(room, 1)), style="green")
         yield _row(
             "speed",
             (count(p.steps_per_second), "steps/s"),
@@ -180,8 +179,7 @@ def sparkline(values: Sequence[float], cells: int) -> str:
 
 
 def _row(label: str, *pairs: tuple[str, str]) -> Text:
-    text = Text(label.ljust(_LABEL_CELLS) if label else "  ", style="dim")
-    row = Text.assemble(text)
+    row = Text.assemble((label.ljust(_LABEL_CELLS), "dim"))
     for index, (value, unit) in enumerate(pairs):
         row.append("  " if index else "").append(value, style="bold").append(f" {unit}" if unit else "", style="dim")
     return row

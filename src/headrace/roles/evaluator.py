@@ -1,6 +1,7 @@
 """Plays greedy episodes with a published policy, in a process of its own."""
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ EVALUATION_STREAM = 2**32 - 1
 """Stands where an environment's number would in the seeds of evaluation episodes, so that no actor shares them."""
 _TOGETHER = 20
 _POLL_SECONDS = 0.02
+_HEARTBEAT_SECONDS = 1.0
 
 
 class Score(NamedTuple):
@@ -34,11 +36,12 @@ def play(
     q_values: Callable[[Array], NDArray[np.float32]],
     episodes: int,
     seed: int,
-    stop: Stop | None = None,
+    before_step: Callable[[], bool] = lambda: True,
 ) -> Score:
     """Plays episodes 0 .. episodes-1 of `seed` to their ends, up to 20 environments at a time.
 
     Every episode that is begun counts, however long it takes: counting the first that end would favour short ones.
+    `before_step` is asked before each step whether to go on.
     """
     count = min(_TOGETHER, episodes)
     environments = [make(environment_id) for _ in range(count)]
@@ -52,7 +55,7 @@ def play(
         frames[index] = environment.reset(seed=episode_seed(seed, EVALUATION_STREAM, index))[0]
     inputs = stack.start(frames)
     active = list(range(count))
-    while active and not (stop and stop.is_set()):
+    while active and before_step():
         actions = q_values(np.ascontiguousarray(inputs[active])).argmax(1)
         ended = np.zeros(count, np.bool_)
         frames = frames.copy()
@@ -75,6 +78,23 @@ def play(
     return score
 
 
+class _Heartbeat:
+    """Says about once a second that the evaluator goes on; silence means that an environment hangs."""
+
+    def __init__(self, server: RoleServer, stop: Stop) -> None:
+        self._server = server
+        self._stop = stop
+        self._next = 0.0
+
+    def __call__(self) -> bool:
+        """Whether the evaluator is to go on."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _HEARTBEAT_SECONDS
+            self._server.put(REPORTS, json.dumps({"role": "evaluator", "index": 0}).encode())
+        return not self._stop.is_set()
+
+
 def run_evaluator(server: RoleServer, stop: Stop) -> None:
     """Answers evaluation requests until stopped.
 
@@ -82,18 +102,17 @@ def run_evaluator(server: RoleServer, stop: Stop) -> None:
     REPORTS.
     """
     answered = 0
-    while not stop.is_set():
+    alive = _Heartbeat(server, stop)
+    while alive():
         request = server.fetch(EVALUATION, answered)
-        if request is None:
+        graph = server.fetch(EVALUATION_POLICY) if request else None
+        if request is None or graph is None:
             stop.wait(_POLL_SECONDS)
             continue
         answered, body = request
         wanted: dict[str, Any] = json.loads(body)
-        graph = server.fetch(EVALUATION_POLICY)
-        if graph is None:
-            continue
         policy = Policy(graph[1], graph[0])
-        score = play(wanted["environment"], policy.q, wanted["episodes"], wanted["seed"], stop)
+        score = play(wanted["environment"], policy.q, wanted["episodes"], wanted["seed"], alive)
         if not stop.is_set():
-            answer = {"role": "evaluator", "request": answered, "returns": score.returns, "lengths": score.lengths}
+            answer = {"role": "evaluator", "index": 0, "request": answered, **score._asdict()}
             server.put(REPORTS, json.dumps(answer).encode())

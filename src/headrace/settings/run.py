@@ -39,6 +39,8 @@ class RunConfig:
     final_evaluation_episodes: int = 100
     """Greedy episodes at the end; 0 leaves the evaluation out."""
     checkpoint_period_seconds: float = 300.0
+    hang_seconds: float = 60.0
+    """A process whose environment does not return for so long is killed and started again."""
     device: str = "auto"
     """Learner's torch device; auto is CUDA where there is a GPU."""
 
@@ -51,6 +53,7 @@ class RunConfig:
             "evaluation_period_steps",
             "evaluation_episodes",
             "checkpoint_period_seconds",
+            "hang_seconds",
         ):
             require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
         final = self.final_evaluation_episodes

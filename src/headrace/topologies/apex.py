@@ -9,6 +9,7 @@ from headrace.algorithms.dqn.exploration import epsilon_ladder
 from headrace.replay import BatchesAhead
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Role
+from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
 from headrace.topologies.base import Workshop
 from headrace.topologies.config import Apex
@@ -33,6 +34,7 @@ class ApexProgram:
         algorithm = workshop.algorithm
         actors = actor_count(config)
         environments = actors * config.envs_per_actor
+        self.acting: PhaseClock | None = None
         self.deterministic = False
         self.table = add_table(
             workshop.server, workshop.spec, algorithm, workshop.seed, environments, config.chunk_steps

@@ -6,6 +6,7 @@ from headrace._native import Server, Table
 from headrace.algorithms.base import Updater
 from headrace.algorithms.dqn.config import DQN
 from headrace.roles.base import Role
+from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
 from headrace.types import EnvironmentSpec
 
@@ -30,6 +31,8 @@ class Program(Protocol):
     """To be started by a launcher, which role of the program runs where being no concern of this one."""
     learner: Learner
     table: Table
+    acting: PhaseClock | None
+    """The clock of an actor that runs inside this program, for whoever watches that it does not hang."""
     deterministic: bool
     """Whether the same seed gives the same run: then nothing may be decided by time."""
 

@@ -45,11 +45,9 @@ class Apex:
     epsilon_exponent: float = 7.0
     batches_ahead: int = 4
     """Batches that a native thread keeps ready for the learner."""
-    hang_seconds: float = 60.0
-    """An actor whose environment does not return for so long is killed and started anew."""
 
     def __post_init__(self) -> None:
-        _require_positive(self, "envs_per_actor", "chunk_steps", "pull_period", "hang_seconds")
+        _require_positive(self, "envs_per_actor", "chunk_steps", "pull_period")
         if self.actors is not None:
             _require_positive(self, "actors")
         require("batches_ahead", self.batches_ahead, self.batches_ahead >= 2, "2 or more")

@@ -32,6 +32,7 @@ class SerialProgram:
         )
         self._algorithm = algorithm
         self._clock = PhaseClock(ACTOR_PHASES)
+        self.acting: PhaseClock | None = self._clock
         settings = ActorSettings(
             environment=workshop.environment,
             seed=workshop.seed,

@@ -1,10 +1,9 @@
 """Adds up what the roles report, and turns it into snapshots."""
 
-import time
 from collections import deque
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace._native import Table
 from headrace.report.progress import Progress
@@ -13,18 +12,10 @@ from headrace.roles.learner import LEARNER_PHASES, Learner
 from headrace.settings import RunConfig
 from headrace.training.evaluation import Evaluations
 
-__all__ = ["Monitor", "Sign"]
+__all__ = ["Monitor"]
 
 _NEAR_GREEDY = 0.02
 _WAITS = 0.25  # share of a side's time in waiting above which the other side holds the run
-
-
-class Sign(NamedTuple):
-    """An actor's last sign of life."""
-
-    phase: str
-    phase_seconds: float
-    heard: float  # time.monotonic()
 
 
 class Monitor:
@@ -42,7 +33,6 @@ class Monitor:
         self._last: dict[str, Any] = {"seconds": 0.0, "environment_steps": environment_steps, "learner_steps": 0}
         self._last_actor = dict(self.actor_seconds)
         self._last_learner = dict.fromkeys(LEARNER_PHASES, 0.0)
-        self.signs: dict[int, Sign] = {}
 
     def add(self, report: Mapping[str, Any]) -> None:
         """Takes one actor's report."""
@@ -57,12 +47,10 @@ class Monitor:
         for phase, seconds in report["seconds"].items():
             self.actor_seconds[phase] += seconds - before.get(phase, 0.0)
         self._times[index] = report["seconds"]
-        self.signs[index] = Sign(report["phase"], report["phase_seconds"], time.monotonic())
 
     def forget(self, index: int) -> None:
         """An actor ended; the next of this index begins to count at 0."""
         self._times.pop(index, None)
-        self.signs.pop(index, None)
 
     @property
     def near_greedy_return(self) -> float | None:

@@ -19,10 +19,10 @@ from headrace.roles.base import REPORTS, Role
 from headrace.settings import RunConfig
 from headrace.topologies.base import Workshop
 from headrace.topologies.build import build_program
-from headrace.topologies.config import Apex
 from headrace.training.checkpoint import Checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import Evaluation, Evaluations, Moment
+from headrace.training.hang_watch import HangWatch
 from headrace.training.hardware import available_cores, choose_device
 from headrace.training.interrupts import Interrupts
 from headrace.training.monitor import Monitor
@@ -82,10 +82,9 @@ class Trainer:
             self._restore(checkpoint)
         self._clock = TrainingClock(self._state.get("seconds", 0.0))
         address = self._server.listen("unix:@")
-        hang_seconds = config.topology.hang_seconds if isinstance(config.topology, Apex) else float("inf")
         self._launcher = launcher(address, run.logs_path)
         roles = [*self._program.roles, Role("evaluator", 0, "{}")]
-        self._supervisor = Supervisor(self._launcher, roles, hang_seconds, self._on_exit)
+        self._supervisor = Supervisor(self._launcher, roles, config.hang_seconds, self._on_exit)
         self._next_evaluation = self._state.get("next_evaluation", self._evaluation_period())
         self._last_hint = 0.0
         self._next_tick = self._next_record = 0.0
@@ -95,7 +94,7 @@ class Trainer:
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule holds, and returns the summary; afterwards nothing of the run is running."""
         try:
-            with Interrupts() as interrupts:
+            with Interrupts() as interrupts, HangWatch(self._program.acting, self._config.hang_seconds):
                 self._learner.publish()
                 self._supervisor.start()
                 try:
@@ -134,7 +133,7 @@ class Trainer:
         if now < self._next_tick:
             return
         self._next_tick = now + _TICK_SECONDS
-        self._supervisor.check(self._monitor.signs)
+        self._supervisor.check()
         if now >= self._next_record or self._clock.paused:
             self._next_record = now + _RECORD_SECONDS
             self._record()
@@ -154,9 +153,10 @@ class Trainer:
             self._monitor.add(report)
         for message in self._server.drain(REPORTS):
             report = json.loads(message)
+            self._supervisor.hear(report)
             if report["role"] == "actor":
                 self._monitor.add(report)
-            else:
+            elif "request" in report:
                 evaluation = self._evaluations.answer(report)
                 if evaluation:
                     self._on_evaluation(evaluation)

@@ -1,0 +1,202 @@
+"""The commands, with training faked: what they call, print, leave and return."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.cli.main import main
+from headrace.errors import EnvironmentFault, LaunchError
+from headrace.report import PlainDisplay, QuietDisplay, RunDirectory
+from headrace.settings import RunConfig, preset
+from headrace.topologies.config import Apex, Serial
+
+
+@pytest.fixture
+def run(tmp_path):
+    path = tmp_path / "a run"
+    RunDirectory.create(path, RunConfig("CartPole-v1", topology=Serial(), steps=1_000).to_json()).close()
+    return path
+
+
+def test_train(training, tmp_path, capsys):
+    assert main(["train", "CartPole-v1", "--until-score", "475", "--run-dir", "a run"]) == 0
+    [(name, (config, run, display), _)] = training.calls
+    assert name == "train"
+    assert config == RunConfig(
+        "CartPole-v1", preset("CartPole-v1").algorithm, preset("CartPole-v1").apex, until_score=475.0
+    )
+    assert run.path == Path("a run")
+    assert type(display) is PlainDisplay
+    assert RunConfig.from_json((tmp_path / "a run" / "config.json").read_text()) == config
+    out = capsys.readouterr().out
+    for shown in (
+        "CartPole-v1 dqn apex in a run",
+        "CartPole-v1: reached the target score",
+        "487.2 ± 3.0 over 100 greedy episodes",
+        "after 0:42",
+        "12,345 steps, 90 episodes, 678 updates in 1:05",
+        "headrace evaluate 'a run'",
+        "headrace report 'a run'",
+        "headrace resume 'a run' --until-score X",
+    ):
+        assert shown in out, shown
+
+
+def test_without_a_stop_the_presets_steps_hold(training, capsys):
+    assert main(["train", "CartPole-v1"]) == 0
+    config, run, _ = training.calls[0][1]
+    assert config.steps == preset("CartPole-v1").steps
+    assert run.path.parent == Path("runs")
+    assert run.path.name.startswith("CartPole-v1-dqn-2")
+    assert f"no stop is set: {config.steps:,} steps, as the preset has it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("stop", [["--steps", "10"], ["--time-limit", "1m"], ["--until-score", "5"]])
+def test_any_stop_replaces_the_presets_steps(training, stop, capsys):
+    assert main(["train", "CartPole-v1", *stop]) == 0
+    config = training.calls[0][1][0]
+    assert config.steps == (10 if stop[0] == "--steps" else None)
+    assert "no stop is set" not in capsys.readouterr().out
+
+
+def test_quiet_training(training, capsys):
+    main(["train", "CartPole-v1", "--quiet"])
+    assert type(training.calls[0][1][2]) is QuietDisplay
+
+
+def test_an_interrupt_exits_with_130_and_says_how_to_go_on(training, capsys):
+    training.summary |= {"stopped_by": "interrupt", "mean_return": None, "seconds_to_score": None}
+    assert main(["train", "CartPole-v1", "--run-dir", "run"]) == 130
+    out = capsys.readouterr().out
+    assert "interrupted, and saved" in out
+    assert out.endswith("headrace resume run\n")
+
+
+def test_a_mistake_leaves_no_directory_but_a_failed_process_does(training, tmp_path, capsys):
+    training.error = EnvironmentFault("environment Foo-v0 is unknown")
+    assert main(["train", "Foo-v0", "--run-dir", "run"]) == 2
+    assert capsys.readouterr().err == "headrace: error: environment Foo-v0 is unknown\n"
+    assert not (tmp_path / "run").exists()
+    training.error = LaunchError("actor 0 died three times")
+    assert main(["train", "Foo-v0", "--run-dir", "run"]) == 1
+    assert (tmp_path / "run" / "config.json").exists()
+
+
+def test_train_refuses_a_directory_with_another_run(training, run, capsys):
+    assert main(["train", "CartPole-v1", "--run-dir", str(run)]) == 2
+    assert "holds another run" in capsys.readouterr().err
+    assert training.calls == []
+
+
+def test_resume(training, run, capsys):
+    assert main(["resume", str(run), "--steps", "2k", "--time-limit", "5m", "--until-score", "-3"]) == 0
+    [(name, (directory, _), options)] = training.calls
+    assert (name, directory.path) == ("resume", run)
+    assert options == {"steps": 2_000, "time_limit_seconds": 300.0, "until_score": -3.0}
+    assert f"CartPole-v1 dqn serial in {run}" in capsys.readouterr().out
+
+
+def test_resume_keeps_the_stops_that_are_not_given(training, run):
+    assert main(["resume", str(run)]) == 0
+    assert training.calls[0][2] == {"steps": None, "time_limit_seconds": None, "until_score": None}
+
+
+def test_resume_of_a_run_in_training_is_refused(training, run, capsys):
+    with RunDirectory.open(run, writing=True):
+        assert main(["resume", str(run)]) == 2
+    assert "is in use by process" in capsys.readouterr().err
+
+
+def test_evaluate_as_text(training, run, capsys):
+    assert main(["evaluate", str(run)]) == 0
+    assert training.calls[0][2] == {"episodes": 100, "seed": None}
+    assert capsys.readouterr().out == (
+        "2 greedy episodes after 12,345 steps of training\n"
+        "  return    2.0 ± 1.5 (least 1.0, greatest 3.0)\n"
+        "  length    15.0 steps\n"
+    )
+
+
+def test_evaluate_as_json_with_a_video(training, run, tmp_path, capsys):
+    training.frames = [np.zeros((16, 16, 3), np.uint8)] * 5
+    video = tmp_path / "video.gif"
+    assert main(["evaluate", str(run), "--episodes", "7", "--seed", "3", "--json", "--video", str(video)]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "run": str(run),
+        "episodes": 2,
+        "mean_return": 2.0,
+        "std_return": 1.5,
+        "min_return": 1.0,
+        "max_return": 3.0,
+        "version": 9,
+        "environment_steps": 12_345,
+        "returns": [1.0, 3.0],
+        "lengths": [10, 20],
+    }
+    assert [call[2] for call in training.calls] == [{"episodes": 7, "seed": 3}, {"seed": 3, "max_steps": 3_000}]
+    assert video.stat().st_size > 0
+
+
+def test_a_video_that_cannot_be_is_refused_before_the_episodes(training, run, capsys):
+    assert main(["evaluate", str(run), "--video", "video.avi"]) == 2
+    assert "must end in .mp4 or .gif" in capsys.readouterr().err
+    assert training.calls == []
+
+
+def test_report_without_a_video_still_comes(training, run, progress_record, capsys):
+    with RunDirectory.open(run, writing=True) as directory:
+        directory.append(progress_record)
+    training.error = EnvironmentFault("the environment draws nothing")
+    assert main(["report", str(run)]) == 0
+    assert "No video:" in (run / "report.html").read_text()
+    assert f"wrote {run / 'report.html'}" in capsys.readouterr().out
+
+
+def test_report_without_asking_for_a_video(training, run, progress_record, tmp_path):
+    with RunDirectory.open(run, writing=True) as directory:
+        directory.append(progress_record)
+    assert main(["report", str(run), "--no-video", "--output", str(tmp_path / "page.html")]) == 0
+    assert training.calls == []
+    assert "<svg" in (tmp_path / "page.html").read_text()
+
+
+@pytest.fixture
+def progress_record():
+    return {
+        "kind": "progress",
+        "seconds": 1.0,
+        "environment_steps": 10,
+        "learner_steps": 1,
+        "episodes": 1,
+        "mean_return": 1.0,
+        "samples_per_insert": 1.0,
+        "staleness": 1.0,
+        "steps_per_second": 1.0,
+        "learner_steps_per_second": 1.0,
+    }
+
+
+def test_export(training, run, capsys):
+    assert main(["export", str(run), "policy.onnx"]) == 0
+    assert training.calls[0][1][1] == Path("policy.onnx")
+    assert capsys.readouterr().out == "wrote policy.onnx; its values differ from the network's by at most 2.5e-07\n"
+
+
+def test_presets_side_by_side(capsys):
+    assert main(["presets"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "LunarLander-v3", "ALE"))
+    row = next(line for line in out.splitlines() if "--replay-capacity" in line)
+    assert [cell.strip() for cell in row.strip("│").split("│")][1:3] == ["100,000", "50,000"]
+
+
+def test_one_preset_in_full(capsys):
+    assert main(["presets", "CartPole-v1"]) == 0
+    out = capsys.readouterr().out
+    rows = {line.strip("│").split("│")[0].strip(): line for line in out.splitlines() if "│" in line}
+    assert "50,000" in rows["--replay-capacity"]
+    assert "off" in rows["--duelling"]
+    assert str(Apex().pull_period) in rows["--pull-period (apex)"]
+    assert preset("CartPole-v1").note in out

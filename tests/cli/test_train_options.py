@@ -1,0 +1,153 @@
+"""Every flag of `headrace train`, its default, and what is said of mistakes."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.cli.arguments import find_environment, flag_types
+from headrace.cli.train import TrainOptions, read_options
+from headrace.errors import ConfigError
+from headrace.settings import PRESETS, RunConfig, preset
+from headrace.topologies.config import Apex, Serial
+
+
+def words(text):
+    return text.split()
+
+
+@pytest.mark.parametrize("environment", [*PRESETS, "ALE/Pong-v5", "Unknown-v0"])
+@pytest.mark.parametrize("topology", ["apex", "serial"])
+def test_an_environment_alone_gives_its_preset(environment, topology):
+    options = read_options([environment, "--topology", topology])
+    known = preset(environment)
+    assert options.environment == environment
+    assert options.algorithm == known.algorithm
+    assert options.topology == getattr(known, topology)
+    usual = RunConfig(environment)
+    for field in dataclasses.fields(RunConfig):
+        if field.name not in ("algorithm", "topology"):
+            assert getattr(options, field.name) == getattr(usual, field.name), field.name
+
+
+def other(value, kind):
+    """A value other than this one, and how it is written."""
+    if kind is bool:
+        return not value, []
+    if kind in (int, int | None):
+        changed = (value or 0) * 2 + 2
+        return changed, [str(changed)]
+    if kind in (float, float | None):
+        changed = (value or 1.0) / 2
+        return changed, [repr(changed)]
+    if kind == tuple[int, ...]:
+        return (7, 8, 9), ["7", "8", "9"]
+    changed = next(choice for choice in kind.__args__ if choice != value)
+    return changed, [changed]
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [(part, field.name) for part in (DQN, Apex, Serial) for field in dataclasses.fields(part)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_every_setting_has_a_flag_that_changes_it_alone(part, field):
+    topology = "serial" if part is Serial else "apex"
+    start = read_options(["X", "--topology", topology])
+    place = "algorithm" if part is DQN else "topology"
+    before = getattr(start, place)
+    value, written = other(getattr(before, field), flag_types(part)["--" + field.replace("_", "-")])
+    flag = "--" + ("no-" if value is False else "") + field.replace("_", "-")
+    options = read_options(["X", "--topology", topology, flag, *written])
+    assert getattr(options, place) == dataclasses.replace(before, **{field: value})
+    assert dataclasses.replace(options, **{place: before}) == start
+
+
+def test_the_flags_of_a_run():
+    options = read_options(
+        words(
+            "--steps 200k LunarLander-v3 --time-limit 10m --until-score -85.5 --seed 3 --run-dir runs/a --device cpu "
+            "--evaluation-period-seconds 5 --evaluation-period-steps 1e3 --evaluation-episodes 4 --quiet "
+            "--checkpoint-period-seconds 60"
+        )
+    )
+    assert options.environment == "LunarLander-v3"
+    assert (options.steps, options.time_limit_seconds, options.until_score, options.seed) == (200_000, 600.0, -85.5, 3)
+    assert (options.run_dir, options.device, options.quiet) == (Path("runs/a"), "cpu", True)
+    assert (options.evaluation_period_seconds, options.evaluation_period_steps) == (5.0, 1_000)
+    assert (options.evaluation_episodes, options.checkpoint_period_seconds) == (4, 60.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CartPole-v1 --hidden 7 8 --no-double",
+        "--hidden 7 8 CartPole-v1 --no-double",
+        "--no-double CartPole-v1 --hidden 7 8",
+        "--no-double --hidden 7 8 --seed=0 CartPole-v1",
+        "--no_double --topology apex --hidden 7 8 CartPole-v1",
+    ],
+)
+def test_the_environment_may_stand_anywhere(text):
+    options = read_options(words(text))
+    expected = dataclasses.replace(preset("CartPole-v1").algorithm, hidden=(7, 8), double=False)
+    assert (options.environment, options.algorithm) == ("CartPole-v1", expected)
+
+
+def test_no_environment():
+    assert find_environment(["--seed", "3", "--double"], flag_types(TrainOptions)) is None
+    for text in ("", "--seed 3", "--topology", "--seed"):
+        with pytest.raises(ConfigError, match="train needs an environment"):
+            read_options(words(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("X --stepz 3", r"^--stepz is not an option of headrace train; did you mean --steps\?$"),
+        ("X --no-dueling", r"^--no-dueling is not an option of headrace train; did you mean --duelling\?$"),
+        ("X --qqq", r"^--qqq is not an option of headrace train; headrace train --help lists what there is$"),
+        ("X -n 3", r"^-n is not an option of headrace train"),
+        ("X Y", r"^Unrecognized options: Y \(see headrace train --help\)$"),
+        ("X --double=3", r"^--double takes no value, and 3 is given; write --double alone$"),
+        (
+            "X --topology serial --actors 3",
+            r"^--actors is a setting of --topology apex, and this run's is serial; leave",
+        ),
+        ("X --topology=serial --pull-period=3", r"^--pull-period is a setting of --topology apex"),
+        ("X --topology ring", r"'ring'.*'apex', 'serial'"),
+        ("X --algorithm sarsa", r"'sarsa'.*'dqn'"),
+        ("X --steps abc", r"^--steps: abc is not a count; write a whole number such as 200000, 200k or 1e6 \(see"),
+        ("X --steps 1.5", r"^--steps: 1.5 is not a count"),
+        ("X --time-limit soon", r"^--time-limit: soon is not a duration; write seconds or a unit"),
+        ("X --learning-rate fast", r"^--learning-rate: .*'fast'"),
+        ("X --loss l2", r"'l2' for argument '--loss'.*'huber', 'squared'"),
+        ("X --n-step", r"Missing value for argument '--n-step'"),
+        ("X --n-step 0", r"^n_step is 0; it must be above 0$"),
+        ("X --priority-exponent -0.5", r"^priority_exponent is -0.5; it must be 0 or more$"),
+        ("X --actors 0", r"^actors is 0; it must be above 0$"),
+        ("X --replay-capacity 10", r"^replay_capacity is 10; it must be at least the batch size \(256\)"),
+        ("X --steps 0", r"^steps is 0; it must be above 0$"),
+        ("X --seed -1", r"^seed is -1; it must be between 0 and"),
+    ],
+)
+def test_mistakes_are_one_line(text, complaint):
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        read_options(words(text))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["--help", "LunarLander-v3 -h", "--topology serial --help CartPole-v1"])
+def test_help_shows_the_defaults_of_the_environment(text, capsys):
+    with pytest.raises(SystemExit) as end:
+        read_options(words(text))
+    assert end.value.code == 0
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    environment = find_environment(words(text), flag_types(TrainOptions))
+    known = preset(words(text)[environment] if environment is not None else "")
+    assert f"Updates between changes of the target network. (default: {known.algorithm.target_update_period})" in shown
+    envs = known.serial.envs_per_actor if "serial" in text else known.apex.envs_per_actor
+    assert f"with one batched inference (E). (default: {envs})" in shown
+    assert ("--actors" in shown) == ("serial" not in text)
+    assert "(van Hasselt et al. 2016)" in shown

@@ -1,0 +1,45 @@
+"""Counts and durations."""
+
+import pytest
+
+from headrace.cli.values import parse_count, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("200000", 200_000),
+        ("200k", 200_000),
+        ("1e6", 1_000_000),
+        ("1E+6", 1_000_000),
+        ("1_000_000", 1_000_000),
+        ("2.5k", 2_500),
+        ("1.5e3", 1_500),
+        ("3M", 3_000_000),
+        ("-4", -4),
+        ("9223372036854775807", 2**63 - 1),
+    ],
+)
+def test_counts(text, value):
+    assert parse_count(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "k", "abc", "1.5", "0x10", "1e-3", "10 m s", "ten", "1e999", "nan", "inf", "_1"])
+def test_no_counts(text):
+    with pytest.raises(ValueError, match="is not a count; write a whole number such as 200000, 200k or 1e6"):
+        parse_count(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90.0), ("90s", 90.0), ("10m", 600.0), ("2h", 7200.0), ("1.5h", 5400.0), ("1d", 86400.0)],
+)
+def test_durations(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "-5", "10 min", "1h30m", "nan", "inf"])
+def test_no_durations(text):
+    with pytest.raises(ValueError, match="is not a duration; write seconds or a unit: 90, 90s, 10m or 2h"):
+        parse_duration(text)

@@ -1,0 +1,188 @@
+"""The report: whole, self-contained, and with the numbers given."""
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from headrace.errors import CheckpointError, StorageError
+from headrace.report.page import write_report
+from headrace.report.run_directory import RunDirectory
+
+CONFIG = {
+    "environment": "Lander<3>",
+    "until_score": 200.0,
+    "seed": 7,
+    "algorithm": {"name": "dqn", "n_step": 3, "double": True, "hidden": [256, 64], "samples_per_step": 16.0},
+    "topology": {"name": "apex", "actors": None, "envs_per_actor": 16},
+}
+SUMMARY = {
+    "environment_steps": 204_000,
+    "learner_steps": 13_200,
+    "episodes": 1_080,
+    "wall_seconds": 120.0,
+    "mean_return": 231.44,
+    "std_return": 28.2,
+    "solved": True,
+    "seconds_to_score": 118.0,
+    "evaluation_episodes": 100,
+    "stopped_by": "score",
+    "actor_times": {"environment": 60.0, "inference": 30.0, "push": 10.0},
+    "learner_times": {"train": 3.0, "wait": 1.0},
+    "samples_per_insert": 15.9,
+    "staleness": 2.31,
+    "replay_size": 98_765,
+    "machine": {"cores": 2, "cpu": "Fast & Co"},
+}
+VOID = {"meta", "br", "img", "path", "use", "rect", "line", "input"}
+
+
+class Checker(HTMLParser):
+    """Holds that every element is closed in order and every id is there once."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.references, self.words = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        named = dict(attributes)
+        self.ids += [named["id"]] if "id" in named else []
+        self.references += [value for key, value in attributes if key in ("src", "href", "xlink:href")]
+        self.references += re.findall(r"url\(([^)]*)\)", named.get("style") or "")
+        self.references += re.findall(r"url\(([^)]*)\)", named.get("clip-path") or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def check(page):
+    checker = Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    return checker
+
+
+@pytest.fixture
+def run(tmp_path, progress):
+    with RunDirectory.create(tmp_path / "run", json.dumps(CONFIG)) as directory:
+        for step in range(1, 21):
+            record = progress(seconds=6.0 * step, environment_steps=10_000 * step, mean_return=10.0 * step).to_record()
+            directory.append(record)
+        for step in (10, 20):
+            directory.append(
+                {
+                    "kind": "evaluation",
+                    "seconds": 6.0 * step,
+                    "environment_steps": 10_000 * step,
+                    "learner_steps": step,
+                    "version": step,
+                    "episodes": 10,
+                    "mean_return": 11.0 * step,
+                    "std_return": 5.0,
+                    "min_return": 0.0,
+                    "max_return": 300.0,
+                    "mean_length": 90.0,
+                }
+            )
+        yield directory
+
+
+def test_the_page_is_whole_and_needs_nothing_else(run, tmp_path):
+    run.write_summary(SUMMARY)
+    write_report(run, tmp_path / "report.html", b"mp4 bytes")
+    page = (tmp_path / "report.html").read_text()
+    checker = check(page)
+    assert not re.search(r"https?:|//[a-z]|@import|<script|<link", page)
+    assert len(checker.ids) == len(set(checker.ids))
+    for reference in checker.references:
+        assert reference.startswith("data:") or reference.lstrip("'\"#").rstrip("'\"") in checker.ids
+    assert f"data:video/mp4;base64,{base64.b64encode(b'mp4 bytes').decode()}" in page
+    assert "prefers-color-scheme: dark" in page
+    assert page.count("<svg") == 8
+
+
+def test_the_page_holds_the_numbers(run, tmp_path):
+    run.write_summary(SUMMARY)
+    run.append({"kind": "actor_exit", "actor": 1, "reason": "exit code <3>", "seconds": 61.0})
+    write_report(run, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    words = " ".join(check(page).words)
+    for shown in (
+        "Lander<3> · dqn · apex",
+        "231.4",
+        "mean greedy return (± 28.2) of 100 episodes",
+        "1:58",
+        "204,000",
+        "13,200",
+        "1,080",
+        "2:00",
+        "15.9",
+        "98,765",
+        "2 cores · Fast & Co",
+        "1:01: actor 1 ended (exit code <3>)",
+        "n_step",
+        "256 64",
+        "environment steps",
+        "training time (h:mm:ss)",
+        "samples per insert",
+        "staleness (versions)",
+        "set: 16",
+        "environment steps per second",
+        "learner updates per second",
+        "share of time",
+        "target 200",
+    ):
+        assert shown in words, shown
+    assert "environment <b>60.0%</b>" in page  # 60 of 100 seconds
+    assert "wait <b>25.0%</b>" in page  # 1 of 4 seconds
+    assert "<video" not in page
+
+
+def test_a_run_without_summary_shows_its_last_records(run, tmp_path):
+    write_report(run, tmp_path / "report.html", video_note="No video: <nothing> draws")
+    page = (tmp_path / "report.html").read_text()
+    words = " ".join(check(page).words)
+    for shown in ("200,000", "220.0", "still running, or killed", "No video: <nothing> draws"):
+        assert shown in words
+    assert "environment <b>60.0%</b>" in page  # the mean of the snapshots
+
+
+def test_a_run_with_one_record_is_reported(tmp_path, progress):
+    with RunDirectory.create(tmp_path / "run", json.dumps(CONFIG)) as run:
+        run.append(progress(samples_per_insert=None, staleness=None, actor_times={}, learner_times={}).to_record())
+        write_report(run, tmp_path / "report.html")
+    check((tmp_path / "report.html").read_text())
+
+
+def test_a_run_without_records_is_refused(tmp_path):
+    with (
+        RunDirectory.create(tmp_path / "run", json.dumps(CONFIG)) as run,
+        pytest.raises(CheckpointError, match="no records yet"),
+    ):
+        write_report(run, tmp_path / "report.html")
+
+
+def test_a_page_that_cannot_be_written_is_named(run, tmp_path):
+    with pytest.raises(StorageError, match=r"can't write .*missing/report.html"):
+        write_report(run, tmp_path / "missing" / "report.html")
+
+
+def test_settings_of_something_else_are_refused(tmp_path, progress):
+    with RunDirectory.create(tmp_path / "run", '{"environment": "X"}') as run:
+        run.append(progress().to_record())
+        with pytest.raises(CheckpointError, match="records that no run writes"):
+            write_report(run, tmp_path / "report.html")

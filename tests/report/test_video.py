@@ -1,0 +1,69 @@
+"""Videos, read back."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from headrace.errors import ConfigError, EnvironmentFault
+from headrace.report.video import require_video, write_video
+
+
+def frames(count, height=64, width=96):
+    """Grey frames, each brighter than the one before."""
+    return (np.full((height, width, 3), 10 + 4 * index, np.uint8) for index in range(count))
+
+
+@pytest.mark.parametrize(("height", "width"), [(64, 96), (63, 97)])
+def test_mp4_round_trip(tmp_path, height, width):
+    ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    path = tmp_path / "video.mp4"
+    assert write_video(frames(25, height, width), path, fps=30) == 25
+    reader = ffmpeg.read_frames(str(path))
+    meta = next(reader)
+    assert meta["codec"] == "h264"
+    assert meta["pix_fmt"].startswith("yuv420p")  # what browsers play
+    assert meta["fps"] == 30
+    assert meta["source_size"] == (width + width % 2, height + height % 2)
+    means = [np.frombuffer(frame, np.uint8).mean() for frame in reader]
+    assert len(means) == 25
+    np.testing.assert_allclose(means, [10 + 4 * index for index in range(25)], atol=4)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_gif_round_trip(tmp_path):
+    from PIL import Image
+
+    path = tmp_path / "video.gif"
+    assert write_video(frames(7), path, fps=25) == 7
+    with Image.open(path) as image:
+        assert image.n_frames == 7
+        assert image.size == (96, 64)
+        assert image.info["duration"] == 40
+
+
+def test_no_frames(tmp_path):
+    with pytest.raises(EnvironmentFault, match="no frame"):
+        write_video([], tmp_path / "video.gif", fps=30)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("bad", [np.zeros((64, 96), np.uint8), np.zeros((64, 96, 3)), np.zeros((32, 96, 3), np.uint8)])
+def test_frames_that_do_not_fit_are_named_and_no_file_is_left(tmp_path, bad):
+    with pytest.raises(EnvironmentFault, match=r"frame 1 is .*a video needs uint8 \[H, W, 3\]"):
+        write_video([np.zeros((64, 96, 3), np.uint8), bad], tmp_path / "video.gif", fps=30)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_suffix_or_directory_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"must end in \.mp4 or \.gif"):
+        require_video(tmp_path / "video.avi")
+    with pytest.raises(ConfigError, match="a directory that exists"):
+        require_video(tmp_path / "nowhere" / "video.gif")
+
+
+def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(ConfigError, match=r'pip install "headrace\[video\]"'):
+        require_video(tmp_path / "video.mp4")
+    require_video(tmp_path / "video.gif")

@@ -1,0 +1,31 @@
+"""The examples run as their users run them, and do what they are there to show."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_own_loop_learns_to_balance() -> None:
+    """Random play gives CartPole about 22 steps, and no mean of 20 episodes near 60; 12,000 steps give 200 and more."""
+    command = [sys.executable, str(ROOT / "examples/own_loop.py"), "--steps", "12000", "--seed", "0"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    found = re.fullmatch(r"(\d+) episodes; mean return of the last 20: ([\d.]+) of 500\n", output)
+    assert found, output
+    assert int(found[1]) > 20
+    assert float(found[2]) > 120
+
+
+def test_readme_shows_lines_of_own_loop() -> None:
+    """Every statement about the table that README prints is in the example word for word."""
+    readme = (ROOT / "README.md").read_text()
+    example = {line.split("  #")[0].strip() for line in (ROOT / "examples/own_loop.py").read_text().splitlines()}
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "table.writer(" in block]
+    assert len(blocks) == 1
+    shown = {line.split("  #")[0].strip() for line in blocks[0].splitlines()} - {"", "..."}
+    assert len(shown) >= 8
+    assert shown - example == set()

@@ -1,0 +1,444 @@
+"""The bindings: what they accept, what they refuse and how, and what they keep alive."""
+
+import gc
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace import errors
+from headrace._native import BatchAhead, BatchView, ChunkWriter, Client, Server, Signature, Table
+
+SIGNATURE = Signature((2,), "float32")
+STEPS = 8
+
+
+def chunk(steps: int = STEPS, signature: Signature = SIGNATURE) -> bytes:
+    """One episode that terminates: observations filled with 0 .. T, actions 0 .. T-1, rewards i + 0.5."""
+    writer = ChunkWriter(signature, discount=0.9, chunk_steps=steps)
+
+    def frame(value: int) -> np.ndarray[Any, Any]:
+        return np.full(signature.observation_shape, value, signature.observation_dtype)
+
+    writer.start(frame(0))
+    for i in range(steps):
+        writer.append(i, i + 0.5, frame(i + 1), i + 1 == steps, False)
+    (result,) = writer.take()
+    return result
+
+
+def arrays(batch: int = 4, signature: Signature = SIGNATURE) -> dict[str, np.ndarray[Any, Any]]:
+    stack = () if signature.stack == 1 else (signature.stack,)
+    observation = (batch, *stack, *signature.observation_shape)
+    return {
+        "observation": np.zeros(observation, signature.observation_dtype),
+        "next_observation": np.zeros(observation, signature.observation_dtype),
+        "action": np.zeros((batch, *signature.action_shape), signature.action_dtype),
+        **{name: np.zeros(batch, np.float32) for name in ("reward", "discount", "weight", "probability")},
+        **{name: np.zeros(batch, np.uint64) for name in ("key", "policy_version")},
+    }
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+class TestSignature:
+    def test_reads_back_what_it_was_given(self) -> None:
+        signature = Signature((84, 84), "uint8", (3,), "float32", stack=4)
+        assert signature.observation_shape == (84, 84)
+        assert signature.observation_dtype == "uint8"
+        assert signature.action_shape == (3,)
+        assert signature.action_dtype == "float32"
+        assert signature.stack == 4
+        assert Signature.decode(signature.encode()) == signature
+        assert signature != SIGNATURE
+        assert len({signature, Signature.decode(signature.encode())}) == 1
+
+    @pytest.mark.parametrize("arguments", [((2,), "string"), ((2,), "float32", (), "int64", 0)])
+    def test_refuses_what_no_table_can_hold(self, arguments: tuple[Any, ...]) -> None:
+        with pytest.raises(errors.ConfigError):
+            Signature(*arguments)
+
+
+class TestChunkWriter:
+    @pytest.fixture
+    def writer(self) -> ChunkWriter:
+        writer = ChunkWriter(SIGNATURE, chunk_steps=4)
+        writer.start(np.zeros(2, np.float32))
+        return writer
+
+    @pytest.mark.parametrize("action", [3, np.int64(3), np.int32(3), np.uint8(3), np.array(3, np.int64)])
+    def test_takes_integers_of_any_kind(self, server: Server, writer: ChunkWriter, action: object) -> None:
+        writer.append(action, np.float32(1), np.ones(2, np.float32), np.True_, np.False_)
+        assert writer.finished == 1
+        table = server.add_table("replay", SIGNATURE)
+        table.insert(writer.take()[0])
+        assert writer.finished == 0
+        batch = arrays()
+        table.sample_into(BatchView(SIGNATURE, **batch), 0.4)
+        assert batch["action"].tolist() == [3] * 4
+
+    def test_takes_arrays_as_actions(self) -> None:
+        signature = Signature((2,), "float32", (2,), "float32")
+        writer = ChunkWriter(signature)
+        writer.start(np.zeros(2, np.float32))
+        writer.append(np.array([0.25, -1], np.float32), 1.0, np.ones(2, np.float32), True, False)
+        table = Table(signature)
+        table.insert(writer.take()[0])
+        batch = arrays(signature=signature)
+        table.sample_into(BatchView(signature, **batch), 0.4)
+        assert batch["action"].tolist() == [[0.25, -1]] * 4
+
+    @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+    def test_integers_keep_their_value_or_are_refused(self, dtype: str) -> None:
+        signature = Signature((1,), "float32", (), dtype)
+        table = Table(signature)
+        info = np.iinfo(dtype)
+        frame = np.zeros(1, np.float32)
+        writer = ChunkWriter(signature)
+        for value in (info.min, info.max):
+            writer.start(frame)
+            writer.append(int(value), 0.0, frame, True, False)
+        for one in writer.take():
+            table.insert(one)
+        batch = arrays(64, signature)
+        table.sample_into(BatchView(signature, **batch), 0.4)
+        assert set(batch["action"].tolist()) == {info.min, info.max}
+        writer.start(frame)
+        for value in (int(info.min) - 1, int(info.max) + 1):
+            with pytest.raises(errors.ConfigError, match=f"action: {value} given, a value of {dtype} required"):
+                writer.append(value, 0.0, frame, True, False)
+
+    @pytest.mark.parametrize(
+        ("observation", "names"),
+        [
+            (np.zeros(2), r"observation: float64 of shape \(2,\) given, float32 of shape \(2,\) required"),
+            (np.zeros((1, 2), np.float32), r"shape \(1, 2\) given"),
+            (np.zeros((2, 2), np.float32)[:, 0], "strided"),
+            (np.zeros(2, ">f4"), "'>f' of shape"),
+            ([0.0, 0.0], "a list given"),
+        ],
+    )
+    def test_refuses_other_observations(self, writer: ChunkWriter, observation: Any, names: str) -> None:
+        with pytest.raises(errors.ConfigError, match=names):
+            writer.append(0, 0.0, observation, False, False)
+        with pytest.raises(errors.ConfigError, match=names):
+            writer.start(observation)
+
+    @pytest.mark.parametrize("action", [1.0, np.float64(1), np.zeros(2, np.int64), np.zeros((), np.int32), "1"])
+    def test_refuses_other_actions(self, writer: ChunkWriter, action: object) -> None:
+        with pytest.raises(errors.ConfigError, match="action: "):
+            writer.append(action, 0.0, np.zeros(2, np.float32), False, False)
+
+    def test_read_only_observations_will_do(self, writer: ChunkWriter) -> None:
+        frame = np.zeros(2, np.float32)
+        frame.flags.writeable = False
+        writer.append(0, 0.0, frame, True, False)
+        assert writer.finished == 1
+
+
+class TestBatchView:
+    @pytest.mark.parametrize("name", list(arrays()))
+    def test_names_the_array_that_does_not_fit(self, name: str) -> None:
+        good = arrays()
+        read_only = good[name].copy()
+        read_only.flags.writeable = False
+        wrong_type = good[name].astype(np.float16)
+        strided = np.repeat(good[name], 2, axis=0)[::2]
+        for bad, what in ((read_only, "read-only"), (wrong_type, "float16"), (strided, "strided")):
+            with pytest.raises(errors.ConfigError, match=f"^{name}: .*{what}"):
+                BatchView(SIGNATURE, **{**good, name: bad})
+        if name != "reward":  # whose length is B
+            with pytest.raises(errors.ConfigError, match=rf"^{name}: .*shape \(3,"):
+                BatchView(SIGNATURE, **{**good, name: good[name][:3]})
+
+    def test_stacks_have_an_axis_of_their_own(self) -> None:
+        signature = Signature((2,), "float32", stack=3)
+        assert arrays(4, signature)["observation"].shape == (4, 3, 2)
+        BatchView(signature, **arrays(4, signature))
+        with pytest.raises(errors.ConfigError, match="observation"):
+            BatchView(signature, **arrays(4))
+
+    def test_keeps_its_arrays_where_they_are(self) -> None:
+        table = Table(SIGNATURE)
+        table.insert(chunk())
+        memory = arrays()
+        view = BatchView(SIGNATURE, **memory)
+        with pytest.raises(ValueError, match="resize"):
+            memory["reward"].resize(1000)
+        del memory
+        gc.collect()
+        assert table.sample_into(view, 0.4)
+
+
+class TestTable:
+    def test_gives_back_what_was_inserted(self) -> None:
+        table = Table(SIGNATURE, capacity=100)
+        assert table.insert(chunk()) == 0
+        assert table.insert(memoryview(bytearray(chunk()))) == STEPS
+        assert table.size == 2 * STEPS
+        assert table.capacity == 100
+        assert table.signature == SIGNATURE
+        batch = arrays(16)
+        assert table.sample_into(BatchView(SIGNATURE, **batch), 0.4)
+        step = batch["key"].astype(np.int64) % STEPS
+        assert batch["observation"].tolist() == [[i, i] for i in step]
+        assert batch["next_observation"].tolist() == [[i + 1, i + 1] for i in step]
+        assert batch["action"].tolist() == step.tolist()
+        assert batch["reward"].tolist() == (step + 0.5).tolist()
+        np.testing.assert_allclose(batch["discount"], np.where(step == STEPS - 1, 0, 0.9), rtol=1e-6)
+
+    def test_waits_end_at_their_deadline(self) -> None:
+        table = Table(SIGNATURE, samples_per_insert=1, limiter_tolerance=STEPS)
+        view = BatchView(SIGNATURE, **arrays())
+        assert table.sample_into(view, 0.4, 0.01) is False
+        inserted = [table.insert(chunk(), 0.01) for _ in range(6)]
+        assert inserted[0] == 0
+        assert inserted[-1] is None
+
+    def test_a_wait_ends_when_the_other_side_moves(self) -> None:
+        table = Table(SIGNATURE)
+        view = BatchView(SIGNATURE, **arrays())
+        thread = threading.Thread(target=lambda: table.insert(chunk()))
+        thread.start()
+        assert table.sample_into(view, 0.4)  # without the GIL, or the thread would never come to its insert
+        thread.join()
+
+    def test_updates_priorities(self) -> None:
+        table = Table(SIGNATURE)
+        table.insert(chunk())
+        key = np.array([0, 1, 999], np.uint64)
+        assert table.update_priorities(key, np.array([1, 2, 3], np.float32)) == 2
+        with pytest.raises(errors.ConfigError, match="key: int64"):
+            table.update_priorities(key.astype(np.int64), np.ones(3, np.float32))
+        with pytest.raises(errors.ConfigError, match="priority: float64"):
+            table.update_priorities(key, np.ones(3))
+        with pytest.raises(errors.ConfigError):
+            table.update_priorities(key, np.array([1, np.nan, 1], np.float32))
+        with pytest.raises(errors.ConfigError):
+            table.update_priorities(key, np.ones(2, np.float32))
+
+    def test_a_bad_chunk_is_refused_by_name(self) -> None:
+        table = Table(SIGNATURE)
+        other = chunk(signature=Signature((3,), "float32"))
+        for bad in (b"", b"nonsense", other, chunk()[:-8]):
+            with pytest.raises(errors.ChunkRefused):
+                table.insert(bad)
+        with pytest.raises(errors.ConfigError, match="chunk: a str given"):
+            table.insert("text")  # type: ignore[arg-type]
+        assert table.size == 0
+
+    def test_refuses_batches_of_another_signature(self) -> None:
+        table = Table(SIGNATURE)
+        other = Signature((3,), "float32")
+        with pytest.raises(errors.ConfigError, match=r"float32\[3\].*float32\[2\]"):
+            table.sample_into(BatchView(other, **arrays(4, other)), 0.4)
+
+    @pytest.mark.parametrize("options", [{"sampler": "best"}, {"capacity": 0}, {"priority_exponent": -1.0}])
+    def test_refuses_impossible_settings(self, options: dict[str, Any]) -> None:
+        with pytest.raises(errors.ConfigError, match=next(iter(options))):
+            Table(SIGNATURE, **options)
+
+    def test_everything_is_closed_after_close(self) -> None:
+        table = Table(SIGNATURE)
+        view = BatchView(SIGNATURE, **arrays())
+        closer = threading.Timer(0.05, table.close)
+        closer.start()
+        with pytest.raises(errors.ClosedError):
+            table.sample_into(view, 0.4)
+        with pytest.raises(errors.ClosedError):
+            table.insert(chunk())
+
+    def test_system_errors_are_storage_errors(self) -> None:
+        with pytest.raises(errors.StorageError, match="/nowhere"):
+            Table(SIGNATURE).save("/nowhere/file")
+
+    def test_stats_are_numbers(self) -> None:
+        table = Table(SIGNATURE, capacity=10)
+        table.insert(chunk())
+        stats = table.stats()
+        assert stats["inserts"] == STEPS
+        assert stats["capacity"] == 10
+        assert all(isinstance(value, float) for value in stats.values())
+
+
+class TestBatchAhead:
+    def test_fills_its_buffers_in_turn(self) -> None:
+        table = Table(SIGNATURE)
+        memory = [arrays() for _ in range(3)]
+        ahead = BatchAhead(table, [BatchView(SIGNATURE, **each) for each in memory], 0.4)
+        assert ahead.next(0.0) is None
+        table.insert(chunk())
+        for _ in range(20):
+            index = ahead.next()
+            assert index is not None
+            assert np.all(memory[index]["probability"] > 0)
+            ahead.release(index)
+        ahead.close()
+        with pytest.raises(errors.ClosedError):
+            ahead.next()
+
+    def test_keeps_table_and_buffers_alive(self) -> None:
+        def make() -> BatchAhead:
+            table = Table(SIGNATURE)
+            table.insert(chunk())
+            return BatchAhead(table, [BatchView(SIGNATURE, **arrays()) for _ in range(2)], 0.4)
+
+        ahead = make()
+        gc.collect()
+        for _ in range(10):
+            index = ahead.next(5.0)
+            assert index is not None
+            ahead.release(index)
+
+    def test_a_closed_table_ends_it(self) -> None:
+        table = Table(SIGNATURE)
+        ahead = BatchAhead(table, [BatchView(SIGNATURE, **arrays()) for _ in range(2)], 0.4)
+        table.close()
+        with pytest.raises(errors.ClosedError):
+            ahead.next(5.0)
+
+    def test_refuses_buffers_of_another_signature(self) -> None:
+        other = Signature((3,), "float32")
+        with pytest.raises(errors.ConfigError):
+            BatchAhead(Table(SIGNATURE), [BatchView(other, **arrays(4, other)) for _ in range(2)], 0.4)
+
+
+class TestServer:
+    def test_holds_tables_by_name(self, server: Server) -> None:
+        table = server.add_table("replay", SIGNATURE, capacity=50)
+        assert server.table("replay") is table
+        assert table.capacity == 50
+        with pytest.raises(errors.ReplayError, match="replay"):
+            server.table("other")
+        with pytest.raises(errors.ConfigError, match="replay"):
+            server.add_table("replay", SIGNATURE)
+        with pytest.raises(TypeError):
+            server.add_table("third", SIGNATURE, capcity=50)
+
+    def test_a_table_outlives_its_server(self) -> None:
+        table = Server().add_table("replay", SIGNATURE)
+        gc.collect()
+        assert table.capacity == 1_000_000
+
+    def test_parameters_are_fetched_if_newer(self, server: Server) -> None:
+        assert server.fetch("policy") is None
+        assert server.publish("policy", b"one") == 1
+        assert server.publish("policy", bytearray(b"five"), 5) == 5
+        assert server.fetch("policy", 4) == (5, b"five")
+        assert server.fetch("policy", 5) is None
+        with pytest.raises(errors.ReplayError) as raised:
+            server.publish("policy", b"old", 5)
+        assert not isinstance(raised.value, errors.ChunkRefused)
+
+    def test_mailboxes(self, server: Server) -> None:
+        server.put("episodes", b"one")
+        server.put("episodes", b"")
+        assert server.drain("episodes") == [b"one", b""]
+        assert server.drain("episodes") == []
+
+
+class TestClient:
+    def test_does_what_the_server_does(self, server: Server) -> None:
+        table = server.add_table("replay", SIGNATURE)
+        client = Client(server.listen("unix:@"))
+        assert client.signature("replay") == SIGNATURE
+        assert client.insert("replay", chunk()) == 0
+        batch = arrays()
+        assert client.sample_into("replay", BatchView(SIGNATURE, **batch), 0.4)
+        assert batch["action"].tolist() == (batch["key"] % STEPS).tolist()
+        assert client.update_priorities("replay", batch["key"], np.ones(4, np.float32)) == 4
+        assert table.stats()["updates"] == 4
+        assert client.publish("policy", b"weights") == 1
+        assert client.fetch("policy") == (1, b"weights")
+        assert client.fetch("policy", 1) is None
+        client.put("episodes", b"one")
+        assert client.drain("episodes") == [b"one"]
+        stats = client.stats()
+        assert stats["tables"]["replay"]["inserts"] == STEPS
+        assert stats["parameters"] == {"policy": {"version": 1, "bytes": 7}}
+        assert server.connections() == 1
+
+    def test_errors_keep_their_class(self, server: Server) -> None:
+        server.add_table("replay", SIGNATURE)
+        client = Client(server.listen("unix:@"))
+        with pytest.raises(errors.ChunkRefused):
+            client.insert("replay", b"nonsense")
+        with pytest.raises(errors.ReplayError, match="other"):
+            client.insert("other", chunk())
+        other = Signature((3,), "float32")
+        with pytest.raises(errors.ConfigError):
+            client.sample_into("replay", BatchView(other, **arrays(4, other)), 0.4)
+        assert client.sample_into("replay", BatchView(SIGNATURE, **arrays()), 0.4, 0.0) is False
+
+    def test_closed_by_either_side(self, server: Server) -> None:
+        server.add_table("replay", SIGNATURE)
+        address = server.listen("unix:@")
+        clients = [Client(address), Client(address)]
+        clients[0].close()
+        with pytest.raises(errors.ClosedError):
+            clients[0].stats()
+        server.close()
+        with pytest.raises(errors.ClosedError):
+            clients[1].stats()
+        with pytest.raises(errors.StorageError, match=address):
+            Client(address, timeout_seconds=0.0)
+
+    @pytest.mark.parametrize("address", ["tcp://host:7447", "unix:", "somewhere"])
+    def test_addresses_it_cannot_serve(self, server: Server, address: str) -> None:
+        with pytest.raises(errors.ConfigError, match="required"):
+            server.listen(address)
+        with pytest.raises(errors.ConfigError):
+            Client(address)
+
+
+class Interrupted(Exception):
+    """What a signal's handler raises here, as Ctrl-C's would KeyboardInterrupt."""
+
+
+@pytest.mark.parametrize("where", ["table", "ahead", "client"])
+def test_a_signal_ends_a_wait_without_deadline(server: Server, where: str) -> None:
+    table = server.add_table("replay", SIGNATURE)
+    client = Client(server.listen("unix:@"))
+    view = BatchView(SIGNATURE, **arrays())
+    ahead = BatchAhead(table, [BatchView(SIGNATURE, **arrays()) for _ in range(2)], 0.4)
+    waits: dict[str, Callable[[], object]] = {
+        "table": lambda: table.sample_into(view, 0.4),
+        "ahead": ahead.next,
+        "client": lambda: client.sample_into("replay", view, 0.4),
+    }
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(Interrupted):
+            waits[where]()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_other_threads_run_during_a_remote_wait(server: Server) -> None:
+    server.add_table("replay", SIGNATURE)
+    address = server.listen("unix:@")
+    learner, actor = Client(address), Client(address)
+
+    def act() -> None:
+        time.sleep(0.02)
+        actor.insert("replay", chunk())
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    assert learner.sample_into("replay", BatchView(SIGNATURE, **arrays()), 0.4)
+    thread.join()

@@ -1,0 +1,195 @@
+"""What goes wrong in real processes, and what a user then sees."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TOY = "headrace.environments.toy:"
+SMALL = ["--actors", "1", "--envs-per-actor", "2", "--chunk-steps", "10", "--batch-size", "32", "--hidden", "32"]
+SMALL += ["--learning-starts", "100", "--replay-capacity", "5000", "--samples-per-step", "4"]
+
+
+def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Starts `headrace train` in a process group of its own, as a shell would."""
+    command = [sys.executable, "-m", "headrace", "train", *arguments, "--run-dir", str(tmp_path / "run")]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, process_group=0
+    )
+
+
+def train(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    process = start(tmp_path, *arguments)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def wait_for(condition: "object", seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def actors(pid: int) -> list[int]:
+    found = []
+    for child in children(pid):
+        words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        if b"headrace.launch.child" in words and b"actor" in words:
+            found.append(child)
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def learning(tmp_path: Path) -> bool:
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    return metrics.exists() and any(
+        json.loads(line).get("learner_steps", 0) > 0 for line in metrics.read_text().splitlines()
+    )
+
+
+def test_values_that_are_not_finite_are_one_clear_line(tmp_path: Path) -> None:
+    ended = train(tmp_path, f"{TOY}NanObservation", *SMALL, "--steps", "5000")
+    assert ended.returncode == 2
+    assert re.search(r"headrace: error: .*step 7: observation.* is nan", ended.stderr)
+    assert "Traceback" not in ended.stderr + ended.stdout
+
+
+@pytest.mark.parametrize(("toy", "said"), [("Crashing", "RuntimeError"), ("Exiting", "exit 3")])
+def test_three_deaths_stop_the_run_with_the_actors_own_error(tmp_path: Path, toy: str, said: str) -> None:
+    ended = train(tmp_path, f"{TOY}{toy}", *SMALL, "--steps", "5000")
+    assert ended.returncode == 1
+    assert re.search(rf"headrace: error: actor 0 died 3 times within a minute.*{said}", ended.stderr)
+    assert (ended.stdout + ended.stderr).count("started again") == 2
+    assert "Traceback" not in ended.stderr + ended.stdout
+
+
+@pytest.mark.parametrize("topology", ["apex", "serial"])
+def test_an_environment_that_hangs_is_noticed(tmp_path: Path, topology: str) -> None:
+    small = SMALL if topology == "apex" else SMALL[2:]
+    ended = train(tmp_path, f"{TOY}Hanging", "--topology", topology, *small, "--steps", "5000", "--hang-seconds", "3")
+    assert ended.returncode in (1, 2)
+    assert re.search(r"environment has not returned for", ended.stderr)
+
+
+def test_a_killed_actor_is_started_again(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "20000", "--final-evaluation-episodes", "1")
+    wait_for(lambda: learning(tmp_path))
+    os.kill(actors(process.pid)[0], signal.SIGKILL)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "actor 0 died (killed by SIGKILL)" in out
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [record["actor"] for record in records if record["kind"] == "actor_exit"] == [0]
+
+
+def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
+    wait_for(lambda: learning(tmp_path))
+    family = children(process.pid)
+    assert len(family) == 2  # actor and evaluator
+    process.kill()
+    process.communicate(timeout=20)
+    wait_for(lambda: not any(alive(child) for child in family), 10)
+    assert "headrace" not in Path("/proc/net/unix").read_text()
+
+
+def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
+    wait_for(lambda: learning(tmp_path))
+    family = children(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert not any(alive(child) for child in family)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["stopped_by"] == "interrupt"
+    more = str(summary["environment_steps"] + 2000)
+    resumed = subprocess.run(
+        [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", more],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    after = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert after["environment_steps"] >= int(more)
+    assert after["replay_size"] >= min(5000, summary["replay_size"])
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Hanging", "--topology", "serial", *SMALL[2:], "--steps", "5000")
+    wait_for(lambda: (tmp_path / "run" / "config.json").exists() and len(children(process.pid)) == 1)
+    time.sleep(3)  # the environment hangs from its 7th step on; there is nothing to see from outside
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_a_run_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:
+    arguments = [f"{TOY}Corridor", *SMALL, "--steps", "500", "--final-evaluation-episodes", "0"]
+    assert train(tmp_path, *arguments).returncode == 0
+    before = (tmp_path / "run" / "summary.json").read_bytes()
+    again = train(tmp_path, *arguments)
+    assert again.returncode == 2
+    assert "holds another run" in again.stderr
+    assert (tmp_path / "run" / "summary.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("broken", ["learner.safetensors", "replay.headrace", "state.json", "manifest.json"])
+def test_a_broken_checkpoint_is_refused(tmp_path: Path, broken: str) -> None:
+    arguments = [f"{TOY}Corridor", *SMALL, "--steps", "500", "--final-evaluation-episodes", "0"]
+    assert train(tmp_path, *arguments).returncode == 0
+    [file] = (tmp_path / "run" / "checkpoints").glob(f"*/{broken}")
+    file.write_bytes(file.read_bytes()[:-7])
+    resumed = subprocess.run(
+        [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "900"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert resumed.returncode == 2
+    assert re.fullmatch(r"headrace: error: .*broken.*\n", resumed.stderr)
+
+
+def test_no_disk_space_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True, check=False
+    ).returncode:
+        limit_file_size = "ulimit -f 200; "  # without the right to mount: the same refusal from a limit, in KiB
+    else:
+        limit_file_size = ""
+    try:
+        command = f"{limit_file_size} exec {sys.executable} -m headrace train CartPole-v1 " + " ".join(
+            [*SMALL, "--steps", "30000", "--replay-capacity", "30000", "--run-dir", str(disk / "run")]
+        )
+        ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    finally:
+        subprocess.run(["umount", disk], capture_output=True, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert re.search(r"headrace: error: .*(No space left|File too large)", ended.stderr)
+    assert "Traceback" not in ended.stderr
