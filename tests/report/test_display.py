@@ -60,7 +60,7 @@ def test_the_board_shows_every_number_on_80_columns(progress):
         "98,000 / 100,000 (12.3 MB)",
         "16.0 samples/insert",
         "v400",
-        "2.3 versions stale",
+        "2.3 updates stale",
         "0.0123 loss",
         "bottleneck learner",
         "2 of 2 actors alive",

@@ -6,7 +6,7 @@ from headrace.report.history import collect, column
 
 
 def test_records_are_sorted_by_kind():
-    records = [{"kind": kind, "seconds": 1.0} for kind in ("progress", "evaluation", "actor_exit", "progress", "other")]
+    records = [{"kind": kind, "seconds": 1.0} for kind in ("progress", "evaluation", "exit", "progress", "other")]
     history = collect(records)
     assert [len(part) for part in history] == [2, 1, 0, 1]
 

@@ -117,7 +117,7 @@ def test_the_page_is_whole_and_needs_nothing_else(run, tmp_path):
 
 def test_the_page_holds_the_numbers(run, tmp_path):
     run.write_summary(SUMMARY)
-    run.append({"kind": "actor_exit", "actor": 1, "reason": "exit code <3>", "seconds": 61.0})
+    run.append({"kind": "exit", "role": "actor 1", "reason": "exit code <3>", "seconds": 61.0})
     write_report(run, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     words = " ".join(check(page).words)
@@ -139,7 +139,7 @@ def test_the_page_holds_the_numbers(run, tmp_path):
         "environment steps",
         "training time (h:mm:ss)",
         "samples per insert",
-        "staleness (versions)",
+        "staleness (updates)",
         "set: 16",
         "environment steps per second",
         "learner updates per second",

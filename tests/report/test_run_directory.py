@@ -43,13 +43,13 @@ def test_created_directory_can_be_opened_and_read(tmp_path):
     path = tmp_path / "deep" / "run"
     with RunDirectory.create(path, '{"environment": "X"}\n') as run:
         run.append({"kind": "progress", "environment_steps": 7, "loss": 0.5})
-        run.append({"kind": "actor_exit", "actor": 1, "reason": "exit code 3", "seconds": 2.0})
+        run.append({"kind": "exit", "role": "actor 1", "reason": "exit code 3", "seconds": 2.0})
         run.write_summary({"solved": True})
     reader = RunDirectory.open(path)
     assert reader.read_config() == '{"environment": "X"}\n'
     assert reader.read_metrics() == [
         {"kind": "progress", "environment_steps": 7, "loss": 0.5},
-        {"kind": "actor_exit", "actor": 1, "reason": "exit code 3", "seconds": 2.0},
+        {"kind": "exit", "role": "actor 1", "reason": "exit code 3", "seconds": 2.0},
     ]
     assert reader.read_summary() == {"solved": True}
     assert all(folder.is_dir() for folder in (reader.checkpoints_path, reader.logs_path, reader.tensorboard_path))
@@ -204,7 +204,7 @@ def test_records_reach_tensorboard(tmp_path):
                     "actor_times": {"push": 0.125},
                 }
             )
-        run.append({"kind": "actor_exit", "actor": 0, "reason": "", "seconds": 1.0})
+        run.append({"kind": "exit", "role": "actor 0", "reason": "", "seconds": 1.0})
         events = EventAccumulator(str(run.tensorboard_path)).Reload()
     assert sorted(events.Tags()["scalars"]) == ["actor_times/push", "progress/loss"]
     assert [(event.step, event.value) for event in events.Scalars("progress/loss")] == [(100, 0.5), (200, 0.25)]

@@ -96,7 +96,7 @@ def test_a_killed_actor_is_started_again(tmp_path: Path) -> None:
     assert process.returncode == 0, err
     assert "actor 0 died (killed by SIGKILL)" in out
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert [record["actor"] for record in records if record["kind"] == "actor_exit"] == [0]
+    assert [record["role"] for record in records if record["kind"] == "exit"] == ["actor 0"]
 
 
 def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.En
 
     Raises EnvironmentFault, in one line, where nothing can be made of it.
     """
+    if render_mode == "rgb_array":  # pygame draws into memory: it needs neither screen nor loudspeaker
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     module_name, colon, name = environment_id.rpartition(":")
     module = _import(environment_id, module_name) if colon else None
     if module is not None and hasattr(module, name):

@@ -18,7 +18,7 @@ class History(NamedTuple):
     progress: list[Record]
     evaluations: list[Record]
     resumes: list[Record]
-    actor_exits: list[Record]
+    exits: list[Record]
 
 
 def collect(records: Iterable[Record]) -> History:
@@ -31,7 +31,7 @@ def collect(records: Iterable[Record]) -> History:
         "progress": history.progress,
         "evaluation": history.evaluations,
         "resume": history.resumes,
-        "actor_exit": history.actor_exits,
+        "exit": history.exits,
     }
     for record in records:
         kind = record.get("kind")

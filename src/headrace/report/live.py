@@ -133,7 +133,7 @@ class Board:
         yield _row(
             "policy",
             (f"v{p.policy_version}", ""),
-            (number(p.staleness), "versions stale"),
+            (number(p.staleness), "updates stale"),
             (number(p.loss, 4), "loss"),
         )
 

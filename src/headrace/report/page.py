@@ -47,7 +47,7 @@ def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: 
         figures.over_time(
             history.progress, "samples_per_insert", "samples per insert", target=algorithm.get("samples_per_step")
         ),
-        figures.over_time(history.progress, "staleness", "staleness (versions)"),
+        figures.over_time(history.progress, "staleness", "staleness (updates)"),
     ]
     speed = [
         figures.over_time(history.progress, "steps_per_second", "environment steps per second"),
@@ -97,7 +97,7 @@ def _tiles(history: History, summary: Record) -> str:
     if last.get("samples_per_insert") is not None:
         tiles.append((number(last["samples_per_insert"]), "samples per insert", False))
     if last.get("staleness") is not None:
-        tiles.append((number(last["staleness"]), "versions stale, on average", False))
+        tiles.append((number(last["staleness"]), "updates stale, on average", False))
     if last.get("replay_size") is not None:
         held = f", {size(last['replay_bytes'])}" if last.get("replay_bytes") else ""
         tiles.append((count(last["replay_size"]), f"transitions in replay{held}", False))
@@ -140,9 +140,9 @@ def _mean_shares(progress: Sequence[Record], key: str, names: Sequence[str]) -> 
 
 def _interruptions(history: History) -> str:
     lines = [
-        f"<li>{duration(record['seconds'])}: actor {escape(str(record.get('actor')))} ended "
-        f"({escape(str(record.get('reason')))}) and was started again</li>"
-        for record in history.actor_exits
+        f"<li>{duration(record['seconds'])}: {escape(str(record.get('role')))} ended "
+        f"({escape(str(record.get('reason')))})</li>"
+        for record in history.exits
     ]
     lines += [f"<li>{duration(record['seconds'])}: resumed from a checkpoint</li>" for record in history.resumes]
     return f"<ul>{''.join(lines)}</ul>" if lines else ""

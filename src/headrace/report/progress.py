@@ -32,7 +32,7 @@ class Progress:
     learner_steps_per_second: float
     samples_per_insert: float | None
     staleness: float | None
-    """Mean number of versions by which the policy that acted is behind the one that learns."""
+    """Mean number of updates by which the policy that acted is behind the one that learns."""
     loss: float | None
     replay_size: int
     replay_capacity: int

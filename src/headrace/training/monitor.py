@@ -15,6 +15,7 @@ from headrace.training.evaluation import Evaluations
 __all__ = ["Monitor"]
 
 _NEAR_GREEDY = 0.02
+_SHORTEST_SECONDS = 0.1  # of training, for a rate to mean something
 _WAITS = 0.25  # share of a side's time in waiting above which the other side holds the run
 
 
@@ -31,6 +32,7 @@ class Monitor:
         self._greedy: deque[float] = deque(maxlen=20)
         self._times: dict[int, dict[str, float]] = {}  # last seen of each living actor
         self._last: dict[str, Any] = {"seconds": 0.0, "environment_steps": environment_steps, "learner_steps": 0}
+        self._rates = (0.0, 0.0)
         self._last_actor = dict(self.actor_seconds)
         self._last_learner = dict.fromkeys(LEARNER_PHASES, 0.0)
 
@@ -64,7 +66,12 @@ class Monitor:
     def snapshot(self, seconds: float, learner: Learner, table: Table, evaluations: Evaluations) -> Progress:
         """The run at this moment; rates and shares since the snapshot before."""
         stats = table.stats()
-        elapsed = max(seconds - self._last["seconds"], 1e-9)
+        elapsed = seconds - self._last["seconds"]
+        if elapsed > _SHORTEST_SECONDS:
+            self._rates = (
+                (self.environment_steps - self._last["environment_steps"]) / elapsed,
+                (learner.steps - self._last["learner_steps"]) / elapsed,
+            )
         actor_times = _shares(self.actor_seconds, self._last_actor)
         learner_times = _shares(learner.clock.seconds, self._last_learner)
         progress = Progress(
@@ -76,8 +83,8 @@ class Monitor:
             near_greedy_return=self.near_greedy_return,
             evaluation_return=evaluations.last.mean if evaluations.last else None,
             best_evaluation=evaluations.best,
-            steps_per_second=(self.environment_steps - self._last["environment_steps"]) / elapsed,
-            learner_steps_per_second=(learner.steps - self._last["learner_steps"]) / elapsed,
+            steps_per_second=self._rates[0],
+            learner_steps_per_second=self._rates[1],
             samples_per_insert=stats["samples_per_insert"] if learner.steps else None,
             staleness=learner.staleness if learner.steps else None,
             loss=learner.loss if learner.steps else None,

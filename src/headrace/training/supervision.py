@@ -25,10 +25,14 @@ class _Sign(NamedTuple):
 
 
 class Supervisor:
-    """One thread. `on_exit` hears of every death; `hang_seconds` bounds a role's silence and its stay in step()."""
+    """Starts roles and looks after them. One thread.
+
+    `on_exit` hears of every death, and whether the role is started again; `hang_seconds` bounds a role's silence and
+    its stay in one step of an environment.
+    """
 
     def __init__(
-        self, launcher: Launcher, roles: list[Role], hang_seconds: float, on_exit: Callable[[Exit], None]
+        self, launcher: Launcher, roles: list[Role], hang_seconds: float, on_exit: Callable[[Exit, bool], None]
     ) -> None:
         self._launcher = launcher
         self._roles = {role.name: role for role in roles}
@@ -79,10 +83,11 @@ class Supervisor:
         role = ended.role
         if ended.fault:
             raise EnvironmentFault(ended.message)
-        self._on_exit(ended)
         deaths = self._deaths[role.name]
         deaths.append(time.monotonic() - self._hung_seconds[role.name])  # hanging takes longer than that minute
-        if len(deaths) == DEATHS and deaths[-1] - deaths[0] <= DEATHS_SECONDS:
+        again = len(deaths) < DEATHS or deaths[-1] - deaths[0] > DEATHS_SECONDS
+        self._on_exit(ended, again)
+        if not again:
             raise LaunchError(
                 f"{role.name} died {DEATHS} times within a minute; its last end: {ended.reason}: {ended.message}"
             )

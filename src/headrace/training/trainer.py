@@ -87,7 +87,8 @@ class Trainer:
         self._supervisor = Supervisor(self._launcher, roles, config.hang_seconds, self._on_exit)
         self._next_evaluation = self._state.get("next_evaluation", self._evaluation_period())
         self._last_hint = 0.0
-        self._next_tick = self._next_record = 0.0
+        self._next_tick = 0.0
+        self._next_record = time.perf_counter() + _RECORD_SECONDS
         self._next_checkpoint = self._clock.seconds + config.checkpoint_period_seconds
         self._started = time.perf_counter()
 
@@ -213,17 +214,19 @@ class Trainer:
             self._program.table.set_paused(False)
             self._clock.resume()
 
-    def _on_exit(self, ended: Exit) -> None:
+    def _on_exit(self, ended: Exit, again: bool) -> None:
         role = ended.role
         if role.kind == "actor":
             self._monitor.forget(role.index)
         else:
             self._evaluations.repeat()
-        self._display.message(f"{role.name} died ({ended.reason}): {ended.message}; it is started again")
+        self._display.message(
+            f"{role.name} died ({ended.reason}): {ended.message}" + ("; it is started again" if again else "")
+        )
         self._run.append(
             {
-                "kind": "actor_exit" if role.kind == "actor" else "evaluator_exit",
-                "actor": role.index,
+                "kind": "exit",
+                "role": role.name,
                 "reason": f"{ended.reason}: {ended.message}",
                 "seconds": self._clock.seconds,
             }
