@@ -1,12 +1,21 @@
 """The table that a topology's experience goes through."""
 
+from math import ceil, prod
+
+import numpy as np
+
 from headrace._native import Server, Table
 from headrace.algorithms.dqn.config import DQN
+from headrace.errors import require
 from headrace.roles.actor import table_signature
 from headrace.roles.base import TABLE
 from headrace.types import EnvironmentSpec
 
 __all__ = ["add_table"]
+
+_HEADER_BYTES = 64
+_STEP_BYTES = 8 + 5 * 4  # action, first, last, reward, discount, priority
+_SLACK = 1.25  # for chunks that episodes' ends cut short
 
 
 def add_table(
@@ -16,17 +25,43 @@ def add_table(
 
     Actors finish their chunks in bursts, one of each environment at nearly the same time; the limiter's tolerance is
     two bursts, so that the learner works on one while the actors gather the next and neither waits.
+
+    Raises ConfigError where the table could not hold what the first batch waits for; the oldest transitions go by
+    whole chunks.
     """
     burst = algorithm.samples_per_step * chunk_steps * environments
+    start = max(algorithm.learning_starts, algorithm.batch_size)
+    capacity = algorithm.replay_capacity
+    require(
+        "replay_capacity",
+        capacity,
+        capacity >= start + chunk_steps,
+        f"at least {start + chunk_steps}: the {start} transitions that learning starts with, and a chunk",
+    )
+    enough = _bytes_for(start, spec, algorithm.n_step, chunk_steps)
+    require(
+        "replay_bytes",
+        algorithm.replay_bytes,
+        algorithm.replay_bytes == 0 or algorithm.replay_bytes >= enough,
+        f"at least {enough}, for the {start} transitions in chunks of {chunk_steps} that learning starts with",
+    )
     return server.add_table(
         TABLE,
         table_signature(spec),
-        capacity=algorithm.replay_capacity,
-        capacity_bytes=algorithm.replay_bytes,
+        capacity=capacity,
+        capacity_bytes=algorithm.replay_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps),
         sampler="prioritized" if algorithm.prioritized else "uniform",
         priority_exponent=algorithm.priority_exponent,
         samples_per_insert=algorithm.samples_per_step,
         limiter_tolerance=algorithm.batch_size + 2 * burst,
-        min_size=max(algorithm.learning_starts, algorithm.batch_size),
+        min_size=start,
         seed=seed,
     )
+
+
+def _bytes_for(transitions: int, spec: EnvironmentSpec, n_step: int, chunk_steps: int) -> int:
+    """Memory for so many transitions, and two chunks more."""
+    rows = chunk_steps + n_step + spec.stack - 1
+    row_bytes = prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
+    chunk = _HEADER_BYTES + rows * row_bytes + chunk_steps * _STEP_BYTES
+    return int(_SLACK * chunk * (ceil(transitions / chunk_steps) + 2))

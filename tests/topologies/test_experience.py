@@ -1,0 +1,34 @@
+"""The table that a topology adds, and what it refuses."""
+
+from typing import Any
+
+import pytest
+
+from headrace import DQN
+from headrace._native import Server
+from headrace.errors import ConfigError
+from headrace.topologies.experience import add_table
+from headrace.types import EnvironmentSpec
+
+SPEC = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
+
+
+def add(**settings: Any) -> dict[str, float]:
+    algorithm = DQN(**{"batch_size": 32, "learning_starts": 100, "replay_capacity": 1_000, **settings})
+    return add_table(Server(), SPEC, algorithm, seed=0, environments=2, chunk_steps=50).stats()
+
+
+def test_memory_follows_from_the_capacity() -> None:
+    # 56 frames of 7,056 bytes for 50 transitions, a quarter more for chunks that are cut short
+    per_transition = add()["capacity_bytes"] / 1_000
+    assert 7_056 * 56 / 50 * 1.25 < per_transition < 7_056 * 56 / 50 * 1.25 * 1.2
+
+
+def test_a_budget_that_learning_could_never_start_with_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"replay_bytes is 100000; it must be at least \d+, for the 100 transitions"):
+        add(replay_bytes=100_000)
+
+
+def test_a_capacity_that_learning_could_never_start_with_is_refused() -> None:
+    with pytest.raises(ConfigError, match="replay_capacity is 120; it must be at least 150"):
+        add(replay_capacity=120)
