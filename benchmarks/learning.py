@@ -2,9 +2,9 @@
 
     python -m benchmarks.learning [--seeds 3] [--only CartPole-v1]
 
-A run stops at the first 100 greedy episodes that average the score (at most at its time limit). A figure that decides
-when to stop flatters, so the policy is then judged by 100 further episodes with seeds that the run never used: the
-column `fresh_mean`.
+A run stops at the first 100 greedy episodes that average `stop_at` (at most at its time limit). A figure that decides
+when to stop flatters, so the policy is then judged by 100 further episodes with seeds that the run never used: their
+mean, `fresh_mean`, must reach `required`. `stop_at` is set a little above, for that reason.
 """
 
 import argparse
@@ -18,24 +18,24 @@ from benchmarks.measure import write_csv
 from headrace.settings import preset
 
 TARGETS = (
-    ("CartPole-v1", "serial", 500.0),
-    ("CartPole-v1", "apex", 500.0),
-    ("Acrobot-v1", "apex", -85.0),
-    ("MountainCar-v0", "apex", -110.0),
-    ("LunarLander-v3", "apex", 200.0),
-    ("LunarLander-v3", "serial", 200.0),
+    ("CartPole-v1", "serial", 500.0, 500.0),
+    ("CartPole-v1", "apex", 500.0, 500.0),
+    ("Acrobot-v1", "apex", -85.0, -80.0),
+    ("MountainCar-v0", "apex", -110.0, -105.0),
+    ("LunarLander-v3", "apex", 200.0, 220.0),
+    ("LunarLander-v3", "serial", 200.0, 220.0),
 )
 TIME_LIMIT_SECONDS = 300.0
 FRESH_SEED = 1_000_003
 
 
-def measure(environment: str, topology: str, score: float, seed: int) -> dict[str, object]:
+def measure(environment: str, topology: str, required: float, stop_at: float, seed: int) -> dict[str, object]:
     """One run and its two evaluations."""
     with tempfile.TemporaryDirectory() as folder:
         result = headrace.train(
             environment,
             topology=getattr(preset(environment), topology),
-            until_score=score,
+            until_score=stop_at,
             time_limit_seconds=TIME_LIMIT_SECONDS,
             seed=seed,
             evaluation_period_seconds=5,
@@ -48,9 +48,10 @@ def measure(environment: str, topology: str, score: float, seed: int) -> dict[st
     return {
         "environment": environment,
         "topology": topology,
-        "score": score,
+        "required": required,
+        "stop_at": stop_at,
         "seed": seed,
-        "solved": summary["solved"],
+        "holds": fresh.mean >= required,
         "seconds_to_score": summary["seconds_to_score"],
         "steps_to_score": summary["steps_to_score"],
         "learner_steps": summary["learner_steps"],
@@ -68,13 +69,13 @@ def main() -> None:
     parser.add_argument("--only", help="one environment")
     options = parser.parse_args()
     rows = []
-    for environment, topology, score in TARGETS:
+    for environment, topology, required, stop_at in TARGETS:
         if options.only in (None, environment):
             for seed in range(options.seeds):
-                rows.append(measure(environment, topology, score, seed))
+                rows.append(measure(environment, topology, required, stop_at, seed))
                 print(json.dumps(rows[-1]), flush=True)
                 write_csv("learning" if options.only is None else f"learning-{options.only}", rows)
-    sys.exit(0 if all(row["solved"] for row in rows) else 1)
+    sys.exit(0 if all(row["holds"] for row in rows) else 1)
 
 
 if __name__ == "__main__":

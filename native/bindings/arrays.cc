@@ -15,7 +15,8 @@ namespace {
 
 std::string shape_text(auto begin, auto end) {
   std::string text = "(";
-  for (auto at = begin; at != end; ++at) text += std::to_string(*at) + (end - begin == 1 ? "," : at + 1 == end ? "" : ", ");
+  for (auto at = begin; at != end; ++at)
+    text += std::to_string(*at) + (end - begin == 1 ? "," : at + 1 == end ? "" : ", ");
   return text + ")";
 }
 
@@ -80,8 +81,9 @@ std::string ArrayType::text() const { return dtype + " of shape " + shape_text(s
 
 Buffer::Buffer(PyObject* object, const ArrayType& type, Access access) {
   acquire(object, view_, type.name, "an array of " + type.text());
-  const bool same_shape = std::equal(view_.shape, view_.shape + view_.ndim, type.shape.begin(), type.shape.end(),
-                                     [](auto given, auto required) { return static_cast<std::size_t>(given) == required; });
+  const bool same_shape =
+      std::equal(view_.shape, view_.shape + view_.ndim, type.shape.begin(), type.shape.end(),
+                 [](auto given, auto required) { return static_cast<std::size_t>(given) == required; });
   const bool fits = same_shape && ElementType::of(view_) == type.element;
   const bool contiguous = PyBuffer_IsContiguous(&view_, 'C');
   const bool writable = access == Access::kRead || !view_.readonly;

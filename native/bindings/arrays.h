@@ -18,8 +18,8 @@ struct ElementType {
   char kind = 0;
   std::size_t size = 0;
 
-  static ElementType of(const std::string& dtype);   // of a dtype that Field::item_bytes() accepts
-  static ElementType of(const Py_buffer& view);      // kind 0: none of these
+  static ElementType of(const std::string& dtype);  // of a dtype that Field::item_bytes() accepts
+  static ElementType of(const Py_buffer& view);     // kind 0: none of these
   bool operator==(const ElementType&) const = default;
 };
 

@@ -15,7 +15,8 @@ std::size_t batch_size(PyObject* reward) {
   const auto length = PyObject_Size(reward);
   if (length < 0) PyErr_Clear();
   if (length < 1 || length > std::numeric_limits<std::int32_t>::max()) {
-    throw Error(ErrorKind::kInvalid, "reward: an array of float32 with one dimension and at least one element required");
+    throw Error(ErrorKind::kInvalid,
+                "reward: an array of float32 with one dimension and at least one element required");
   }
   return static_cast<std::size_t>(length);
 }
@@ -25,7 +26,8 @@ std::size_t batch_size(PyObject* reward) {
 BatchArrays::BatchArrays(const Signature& signature, const Objects& arrays) : signature_(signature) {
   signature.check();
   const std::size_t B = batch_size(arrays[3]);
-  const auto stacked = signature.stack == 1 ? std::vector<std::size_t>{B} : std::vector<std::size_t>{B, signature.stack};
+  const auto stacked =
+      signature.stack == 1 ? std::vector<std::size_t>{B} : std::vector<std::size_t>{B, signature.stack};
   const Field real{"float32", {}};
   const Field number{"uint64", {}};
   const std::array<ArrayType, 9> types = {

@@ -77,7 +77,8 @@ class EmbeddedServer {
 // A session under test: what it does not take while a request is held waits here.
 class TestedSession {
  public:
-  TestedSession(EmbeddedServer& server, std::uint64_t max_frame_bytes) : session_(server.core(), limits(max_frame_bytes)) {}
+  TestedSession(EmbeddedServer& server, std::uint64_t max_frame_bytes)
+      : session_(server.core(), limits(max_frame_bytes)) {}
 
   nb::bytes receive(nb::handle data) {
     const Buffer bytes(data.ptr(), "data");
@@ -125,18 +126,22 @@ class TestedSession {
 void bind_server(nb::module_& module) {
   nb::class_<EmbeddedServer> server(module, "Server");
   server.def(nb::init<>());
-  with_table_arguments([&](const auto&... arguments) {
-    server.def("add_table", &EmbeddedServer::add_table, "name"_a, arguments...);
-  });
-  server.def("table", [](EmbeddedServer& self, const std::string& name) { return self.core().table(name); }, "name"_a)
+  with_table_arguments(
+      [&](const auto&... arguments) { server.def("add_table", &EmbeddedServer::add_table, "name"_a, arguments...); });
+  server.def(
+            "table", [](EmbeddedServer& self, const std::string& name) { return self.core().table(name); }, "name"_a)
       .def("publish", &EmbeddedServer::publish, "name"_a, "data"_a, "version"_a = 0)
       .def("fetch", &EmbeddedServer::fetch, "name"_a, "newer_than"_a = 0)
       .def("put", &EmbeddedServer::put, "mailbox"_a, "message"_a)
-      .def("drain",
-           [](EmbeddedServer& self, const std::string& mailbox) { return to_list(self.core().mailbox(mailbox)->drain()); },
-           "mailbox"_a)
-      .def("listen", [](EmbeddedServer& self, const std::string& address) { return self.loop().listen(address); },
-           "address"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "drain",
+          [](EmbeddedServer& self, const std::string& mailbox) {
+            return to_list(self.core().mailbox(mailbox)->drain());
+          },
+          "mailbox"_a)
+      .def(
+          "listen", [](EmbeddedServer& self, const std::string& address) { return self.loop().listen(address); },
+          "address"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("connections", [](EmbeddedServer& self) { return self.loop().connections(); })
       .def("close", &EmbeddedServer::close);
 

@@ -35,9 +35,8 @@ std::optional<std::uint64_t> insert(Table& table, nb::handle chunk, Timeout time
 
 bool sample_into(Table& table, const BatchArrays& batch, double importance_exponent, Timeout timeout_seconds) {
   batch.check(table.options().signature);
-  return wait_in_slices(timeout_seconds, [&](Deadline deadline) {
-    return table.sample(batch.view(), importance_exponent, deadline);
-  });
+  return wait_in_slices(timeout_seconds,
+                        [&](Deadline deadline) { return table.sample(batch.view(), importance_exponent, deadline); });
 }
 
 std::uint64_t update_priorities(Table& table, nb::handle key, nb::handle priority) {

@@ -83,8 +83,9 @@ void bind_writer(nb::module_& module) {
       .def("append", &Writer::append, "action"_a, "reward"_a, "observation"_a, "terminated"_a, "truncated"_a,
            "chosen_value"_a = kUnknown, "greedy_value"_a = kUnknown, "final_greedy_value"_a = kUnknown)
       .def("flush", [](Writer& self) { self.writer().flush(); })
-      .def("set_policy_version", [](Writer& self, std::uint64_t version) { self.writer().set_policy_version(version); },
-           "version"_a)
+      .def(
+          "set_policy_version", [](Writer& self, std::uint64_t version) { self.writer().set_policy_version(version); },
+          "version"_a)
       .def("take", [](Writer& self) { return to_list(self.writer().take()); })
       .def_prop_ro("finished", [](Writer& self) { return self.writer().finished(); });
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -41,7 +42,10 @@ std::byte* ArenaFile::ring() { return memory_ + kPage; }
 
 std::uint64_t ArenaFile::oldest() const { return header().oldest; }
 
-void ArenaFile::set_oldest(std::uint64_t offset) { header().oldest = offset; }
+void ArenaFile::set_oldest(std::uint64_t offset) {
+  // In order with the chunks' bytes on either side: a killed process must leave what recovery expects.
+  std::atomic_ref(header().oldest).store(offset, std::memory_order_seq_cst);
+}
 
 void ArenaFile::fail(const std::string& action, int error) const {
   throw Error(ErrorKind::kSystem, "arena file " + path_ + ": " + action + ": " + std::strerror(error) +

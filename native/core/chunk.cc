@@ -16,8 +16,8 @@ namespace headrace {
 namespace {
 
 [[noreturn]] void refuse(const std::string& field, const std::string& value, const std::string& required) {
-  throw Error(ErrorKind::kRefused, "chunk." + field + ": " + value + ", but it must be " + required +
-                                       "; the chunk is not stored");
+  throw Error(ErrorKind::kRefused,
+              "chunk." + field + ": " + value + ", but it must be " + required + "; the chunk is not stored");
 }
 
 template <class T>

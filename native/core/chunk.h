@@ -30,12 +30,13 @@ inline constexpr std::uint32_t kMaxSteps = 1u << 20;
 
 struct ChunkHeader {
   std::uint32_t magic = kChunkMagic;
-  std::uint32_t checksum = 0;  // CRC-32C of header and sections but `checksum` itself and the priority section; 0 on the way, set when stored in a file
-  std::uint64_t bytes = 0;     // whole chunk, header included; a multiple of 8
-  std::uint32_t steps = 0;     // T
-  std::uint32_t rows = 0;      // M
+  // CRC-32C of header and sections, but for `checksum` itself and the priorities; 0 on the way, set in a file
+  std::uint32_t checksum = 0;
+  std::uint64_t bytes = 0;  // whole chunk, header included; a multiple of 8
+  std::uint32_t steps = 0;  // T
+  std::uint32_t rows = 0;   // M
   std::uint64_t policy_version = 0;
-  std::uint64_t first_key = 0; // key of the first transition; set when stored
+  std::uint64_t first_key = 0;  // key of the first transition; set when stored
   std::uint32_t actor = 0;
   std::uint32_t reserved[5] = {};
 };

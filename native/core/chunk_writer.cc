@@ -17,8 +17,8 @@ constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 void require(bool holds, const char* name, const std::string& value, const char* required) {
   if (holds) return;
-  throw Error(ErrorKind::kInvalid, std::string(name) + " is " + value + ", but it must be " + required +
-                                       "; no chunk can be written");
+  throw Error(ErrorKind::kInvalid,
+              std::string(name) + " is " + value + ", but it must be " + required + "; no chunk can be written");
 }
 
 const WriterOptions& checked(const WriterOptions& options) {
@@ -63,7 +63,8 @@ void ChunkWriter::start(const void* observation) {
 
 void ChunkWriter::append(const void* action, float reward, const void* observation, bool terminated, bool truncated,
                          Values values, double final_greedy) {
-  if (!running_) throw Error(ErrorKind::kInvalid, "append() outside an episode: call start() with its first observation");
+  if (!running_)
+    throw Error(ErrorKind::kInvalid, "append() outside an episode: call start() with its first observation");
   require(std::isfinite(reward), "reward", std::to_string(reward), "finite");
   const std::uint32_t n = options_.n_step;
   // This step's greedy value is what the transition n steps back has been waiting for.

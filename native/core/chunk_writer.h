@@ -14,9 +14,9 @@ namespace headrace {
 
 struct WriterOptions {
   Signature signature = {};
-  std::uint32_t n_step = 1;         // >= 1
-  double discount = 0.99;           // gamma in [0, 1]
-  std::uint32_t chunk_steps = 50;   // T of a full chunk, >= 1
+  std::uint32_t n_step = 1;        // >= 1
+  double discount = 0.99;          // gamma in [0, 1]
+  std::uint32_t chunk_steps = 50;  // T of a full chunk, >= 1
   std::uint32_t actor = 0;
 };
 
@@ -66,16 +66,16 @@ class ChunkWriter {
   bool running_ = false;  // between start() and an episode's end
 
   // The open chunk and the steps after it, all counted from the chunk's first transition. Nothing here grows.
-  std::vector<std::byte> rows_;      // [T + n + K - 1, *O]
-  std::vector<std::byte> actions_;   // [T + n + 1, *A]
-  std::vector<float> rewards_;       // [T + n + 1] one-step
-  std::vector<double> chosen_;       // [T + n + 1]
-  std::uint32_t history_ = 0;        // rows before the first transition's frame
+  std::vector<std::byte> rows_;     // [T + n + K - 1, *O]
+  std::vector<std::byte> actions_;  // [T + n + 1, *A]
+  std::vector<float> rewards_;      // [T + n + 1] one-step
+  std::vector<double> chosen_;      // [T + n + 1]
+  std::uint32_t history_ = 0;       // rows before the first transition's frame
   std::uint32_t row_count_ = 0;
-  std::uint32_t step_count_ = 0;     // steps appended since the chunk's first transition
-  std::uint32_t length_ = 0;         // transitions complete
-  std::vector<std::uint32_t> first_, last_;               // [T]
-  std::vector<float> returns_, discounts_, priorities_;   // [T]
+  std::uint32_t step_count_ = 0;                         // steps appended since the chunk's first transition
+  std::uint32_t length_ = 0;                             // transitions complete
+  std::vector<std::uint32_t> first_, last_;              // [T]
+  std::vector<float> returns_, discounts_, priorities_;  // [T]
 
   std::vector<std::vector<std::byte>> chunks_;
 };

@@ -37,12 +37,23 @@ Place locate(const Transitions& transitions, const ChunkHeader& chunk, std::uint
 // memcpy whose commonest small sizes are compiled in: a call costs more than such a copy.
 void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   switch (bytes) {
-    case 4: std::memcpy(to, from, 4); return;
-    case 8: std::memcpy(to, from, 8); return;
-    case 16: std::memcpy(to, from, 16); return;
-    case 32: std::memcpy(to, from, 32); return;
-    case 64: std::memcpy(to, from, 64); return;
-    default: std::memcpy(to, from, bytes);
+    case 4:
+      std::memcpy(to, from, 4);
+      return;
+    case 8:
+      std::memcpy(to, from, 8);
+      return;
+    case 16:
+      std::memcpy(to, from, 16);
+      return;
+    case 32:
+      std::memcpy(to, from, 32);
+      return;
+    case 64:
+      std::memcpy(to, from, 64);
+      return;
+    default:
+      std::memcpy(to, from, bytes);
   }
 }
 

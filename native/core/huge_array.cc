@@ -31,14 +31,14 @@ std::byte* map_huge(std::size_t bytes) {
                                       : mmap(nullptr, wanted + slack, PROT_READ | PROT_WRITE,
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    throw Error(ErrorKind::kSystem, "memory: " + std::to_string(bytes) + " bytes can't be had: " +
-                                        std::strerror(bytes > SIZE_MAX / 2 ? ENOMEM : errno) +
+    throw Error(ErrorKind::kSystem, "memory: " + std::to_string(bytes) +
+                                        " bytes can't be had: " + std::strerror(bytes > SIZE_MAX / 2 ? ENOMEM : errno) +
                                         "; choose a smaller capacity");
   }
   auto* begin = static_cast<std::byte*>(memory);
   if (slack == 0) return begin;
-  const std::size_t before = round_up(reinterpret_cast<std::uintptr_t>(begin), kHugePage) -
-                             reinterpret_cast<std::uintptr_t>(begin);
+  const std::size_t before =
+      round_up(reinterpret_cast<std::uintptr_t>(begin), kHugePage) - reinterpret_cast<std::uintptr_t>(begin);
   if (before > 0) munmap(begin, before);
   if (slack > before) munmap(begin + before + wanted, slack - before);
   madvise(begin + before, wanted, MADV_HUGEPAGE);  // advice: where it is refused, small pages serve

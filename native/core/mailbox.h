@@ -1,4 +1,5 @@
-// A bounded first-in-first-out queue of small messages: how roles report to the learner (episodes, timings, evaluations).
+// A bounded first-in-first-out queue of small messages: how roles report to the learner (episodes, timings,
+// evaluations).
 //
 // Threading: every method may be called from any thread.
 #pragma once

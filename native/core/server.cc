@@ -9,7 +9,8 @@ namespace headrace {
 std::shared_ptr<Table> Server::add_table(const std::string& name, TableOptions options) {
   const std::lock_guard lock(mutex_);
   if (tables_.contains(name)) {
-    throw Error(ErrorKind::kInvalid, "table \"" + name + "\" exists already; names must differ, and the first one stays");
+    throw Error(ErrorKind::kInvalid,
+                "table \"" + name + "\" exists already; names must differ, and the first one stays");
   }
   return tables_.emplace(name, std::make_shared<Table>(std::move(options))).first->second;
 }

@@ -24,7 +24,7 @@ class Server {
   std::vector<std::string> table_names() const;
   Parameters& parameters() { return parameters_; }
   std::shared_ptr<Mailbox> mailbox(const std::string& name);  // made at first use
-  void close();  // closes every table
+  void close();                                               // closes every table
 
  private:
   mutable std::mutex mutex_;  // guards tables_ and mailboxes_

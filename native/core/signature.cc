@@ -52,7 +52,8 @@ std::uint32_t decode_number(std::string_view name, std::string_view text) {
 
 Field decode_field(std::string_view name, std::string_view text) {
   const std::size_t open = text.find('[');
-  if (open == std::string_view::npos || text.back() != ']') reject(name, text, "a dtype and a shape such as float32[8]");
+  if (open == std::string_view::npos || text.back() != ']')
+    reject(name, text, "a dtype and a shape such as float32[8]");
   Field field{std::string(text.substr(0, open)), {}};
   std::string_view shape = text.substr(open + 1, text.size() - open - 2);
   while (!shape.empty()) {

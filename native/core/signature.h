@@ -20,7 +20,7 @@ struct Field {
 };
 
 struct Signature {
-  Field observation;        // one frame, without the stack axis
+  Field observation;  // one frame, without the stack axis
   Field action;
   std::uint32_t stack = 1;  // K: frames per observation
 

@@ -15,9 +15,7 @@ std::size_t nodes_over(std::size_t entries) { return (entries + SumTree::kFanOut
 
 double group_sum(const double* w) { return (w[0] + w[1]) + (w[2] + w[3]); }
 
-double node_sum(const double* w) {
-  return (group_sum(w) + group_sum(w + 4)) + (group_sum(w + 8) + group_sum(w + 12));
-}
+double node_sum(const double* w) { return (group_sum(w) + group_sum(w + 4)) + (group_sum(w + 8) + group_sum(w + 12)); }
 
 void prefetch_node(const double* node) {
   __builtin_prefetch(node);
@@ -38,7 +36,8 @@ std::size_t descend(const double* node, double& mass) {
   const std::size_t group = step(group_sum(node), group_sum(node + 4), group_sum(node + 8), mass);
   const double* w = node + group * kGroup;
   std::size_t child = group * kGroup + step(w[0], w[1], w[2], mass);
-  if (node[child] > 0) [[likely]] return child;
+  if (node[child] > 0) [[likely]]
+    return child;
   // Rounding carried the mass beyond the last weight above zero: that one takes it, at its very end.
   child = SumTree::kFanOut - 1;
   while (child > 0 && !(node[child] > 0)) --child;

@@ -10,8 +10,8 @@
 namespace headrace {
 namespace {
 
-constexpr double kMaxPriorityExponent = 4;   // beyond, weights of float priorities overflow their sums
-constexpr float kSmallestPriority = 1e-6f;   // so that priority 0 stays samplable
+constexpr double kMaxPriorityExponent = 4;  // beyond, weights of float priorities overflow their sums
+constexpr float kSmallestPriority = 1e-6f;  // so that priority 0 stays samplable
 constexpr std::uint64_t kMaxCapacity = std::uint64_t{1} << 40;
 
 void require(bool holds, const char* name, const std::string& value, const std::string& required) {
@@ -63,7 +63,7 @@ Table::Impl::Impl(TableOptions checked_options)
     index(key);
     key += header.steps;
   }
-  if (recovered > 0) limiter.inserted(recovered);
+  limiter.restore({.total = recovered});
 }
 
 bool Table::Impl::may_insert() const {

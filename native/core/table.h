@@ -3,11 +3,11 @@
 // A transition's key is its number since the table began. key % capacity is its slot, key / capacity the slot's
 // generation, so an update for an overwritten transition is recognised and dropped, never applied to its successor.
 //
-// Threading: every method may be called from any thread. `mutex_` guards tree, limiter, ring of chunk records,
-// counters and random state, and is held for microseconds. Copies run outside it: an insert copies into reserved
-// bytes under `insert_mutex_` (one insert at a time) and publishes afterwards; a sample draws its keys under
-// `mutex_`, pins the oldest chunk that it will read, gathers, and unpins. An insert that has to overwrite a pinned
-// chunk waits for the gather to finish.
+// Threading: every method may be called from any thread. One mutex guards tree, limiter, slots, counters and random
+// state, and is held for microseconds. Copies run outside it: an insert copies into reserved bytes (one insert at a
+// time, which a second mutex sees to) and publishes afterwards; a sample draws its keys under the mutex, pins the
+// oldest of them, gathers, and unpins. An insert that has to overwrite what is pinned takes it out of the draw at
+// once, and waits for the gather to finish.
 #pragma once
 
 #include <chrono>
@@ -28,38 +28,38 @@ enum class Sampler : std::uint8_t { kPrioritized, kUniform };
 
 struct TableOptions {
   Signature signature = {};
-  std::uint64_t capacity = 1'000'000;   // transitions
-  // Arena budget. 0: room for `capacity` transitions in chunks of 50 steps (of 8 where a frame is at most 1 KiB, so that
-  // short episodes cost no capacity either), and two chunks more.
+  std::uint64_t capacity = 1'000'000;  // transitions
+  // Arena budget. 0: room for `capacity` transitions in chunks of 50 steps (of 8 where a frame is at most 1 KiB, so
+  // that short episodes cost no capacity either), and two chunks more.
   std::uint64_t capacity_bytes = 0;
   Sampler sampler = Sampler::kPrioritized;
-  double priority_exponent = 0.6;       // alpha, applied when a priority is written
+  double priority_exponent = 0.6;  // alpha, applied when a priority is written
   LimiterOptions limiter = {};
   std::uint64_t seed = 0;
-  std::string path = {};                // empty: heap
+  std::string path = {};  // empty: heap
 };
 
 // Caller's memory for one batch of B transitions. Null pointers are skipped.
 struct BatchView {
-  std::uint32_t size = 0;                  // B
-  std::byte* observation = nullptr;        // [B, K, *O]
-  std::byte* next_observation = nullptr;   // [B, K, *O]
-  std::byte* action = nullptr;             // [B, *A]
-  float* reward = nullptr;                 // [B]
-  float* discount = nullptr;               // [B]
-  float* weight = nullptr;                 // [B] (N P)^-beta over the batch's largest (Schaul et al. 2016, section 3.4)
-  float* probability = nullptr;            // [B]
-  std::uint64_t* key = nullptr;            // [B]
-  std::uint64_t* policy_version = nullptr; // [B]
+  std::uint32_t size = 0;                 // B
+  std::byte* observation = nullptr;       // [B, K, *O]
+  std::byte* next_observation = nullptr;  // [B, K, *O]
+  std::byte* action = nullptr;            // [B, *A]
+  float* reward = nullptr;                // [B]
+  float* discount = nullptr;              // [B]
+  float* weight = nullptr;                // [B] (N P)^-beta over the batch's largest (Schaul et al. 2016, section 3.4)
+  float* probability = nullptr;           // [B]
+  std::uint64_t* key = nullptr;           // [B]
+  std::uint64_t* policy_version = nullptr;  // [B]
 };
 
 struct TableStats {
   std::uint64_t size, capacity, inserts, samples, updates, dropped_updates, evicted, chunks;
   std::uint64_t used_bytes, capacity_bytes;
-  double samples_per_insert;  // of transitions, since the table reached min_size
+  double samples_per_insert;                              // of transitions, since the table reached min_size
   double insert_blocked_seconds, sample_blocked_seconds;  // each from a refusal until the limiter allowed it again
   double max_priority, total_weight;
-  std::uint64_t recovered;    // transitions found in the file at open
+  std::uint64_t recovered;  // transitions found in the file at open
 };
 
 using Deadline = std::chrono::steady_clock::time_point;

@@ -75,7 +75,8 @@ void describe(const Drawn& drawn, double importance_exponent, const BatchView& b
 void check_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities) {
   if (keys.size() != priorities.size()) {
     throw Error(ErrorKind::kInvalid, "priorities: " + std::to_string(priorities.size()) + " values for " +
-                                         std::to_string(keys.size()) + " keys, but they must be as many; none is applied");
+                                         std::to_string(keys.size()) +
+                                         " keys, but they must be as many; none is applied");
   }
   for (std::size_t i = 0; i < priorities.size(); ++i) {
     if (std::isfinite(priorities[i]) && priorities[i] >= 0) continue;

@@ -80,8 +80,6 @@ void Transitions::start_at(std::uint64_t key, std::size_t offset) {
   arena_.start_at(offset);
 }
 
-std::size_t Transitions::place_of_oldest() const {
-  return size() > 0 ? places_[slot_of(oldest_key_)] : arena_.head();
-}
+std::size_t Transitions::place_of_oldest() const { return size() > 0 ? places_[slot_of(oldest_key_)] : arena_.head(); }
 
 }  // namespace headrace

@@ -77,7 +77,7 @@ class Transitions {
   std::size_t action_bytes_;
   std::uint64_t capacity_;
   Arena arena_;
-  HugeArray<std::size_t> places_;  // by slot: arena offset of the chunk
+  HugeArray<std::size_t> places_;   // by slot: arena offset of the chunk
   std::uint64_t released_key_ = 0;  // bytes of keys from here on are still there
   std::uint64_t oldest_key_ = 0;
   std::uint64_t next_key_ = 0;

@@ -26,15 +26,13 @@ Address Address::parse(std::string_view text) {
     throw Error(ErrorKind::kInvalid, quoted + ": a path or @NAME is required after unix:");
   }
   if (name.size() > kMaxNameBytes || name.find('\0') != std::string_view::npos) {
-    throw Error(ErrorKind::kInvalid, quoted + ": at most " + std::to_string(kMaxNameBytes) +
-                                         " bytes without zeros; give a shorter path");
+    throw Error(ErrorKind::kInvalid,
+                quoted + ": at most " + std::to_string(kMaxNameBytes) + " bytes without zeros; give a shorter path");
   }
   address.name = name;
   return address;
 }
 
-std::string Address::text() const {
-  return std::string(kScheme) + (kind == Kind::kUnixAbstract ? "@" : "") + name;
-}
+std::string Address::text() const { return std::string(kScheme) + (kind == Kind::kUnixAbstract ? "@" : "") + name; }
 
 }  // namespace headrace

@@ -40,13 +40,23 @@ Client::Client(const std::string& address, Deadline deadline, Interrupt interrup
       interrupt_(std::move(interrupt)),
       stream_(connect(Address::parse(address), deadline, interrupt_), address, interrupt_) {}
 
-Client::Lock Client::queue() {
-  Lock lock(mutex_, std::defer_lock);
-  while (!lock.try_lock_for(kSlice)) {
-    if (interrupt_) interrupt_();
+Client::Turn::Turn(Client& client) : client_(client) {
+  std::unique_lock lock(client_.mutex_);
+  while (!client_.free_.wait_for(lock, kSlice, [this] { return !client_.busy_; })) {
+    lock.unlock();
+    if (client_.interrupt_) client_.interrupt_();
+    lock.lock();
   }
-  if (!stream_.is_open()) stream_.throw_closed();
-  return lock;
+  if (!client_.stream_.is_open()) client_.stream_.throw_closed();
+  client_.busy_ = true;
+}
+
+Client::Turn::~Turn() {
+  {
+    const std::lock_guard lock(client_.mutex_);
+    client_.busy_ = false;
+  }
+  client_.free_.notify_one();
 }
 
 FrameHeader Client::request(MessageType type, std::string_view name, std::span<const std::byte> payload,
@@ -106,12 +116,12 @@ Signature Client::request_signature(const std::string& table) {
 }
 
 Signature Client::signature(const std::string& table) {
-  const auto lock = queue();
+  const Turn turn(*this);
   return request_signature(table);
 }
 
 std::uint64_t Client::insert(const std::string& table, std::span<const std::byte> chunk) {
-  const auto lock = queue();
+  const Turn turn(*this);
   return receive_number(request(MessageType::kInsert, table, {}, std::span(&chunk, 1)));
 }
 
@@ -125,7 +135,7 @@ void Client::check_signature(const std::string& table, const Signature& signatur
 
 bool Client::sample(const std::string& table, const Signature& signature, const BatchView& batch,
                     double importance_exponent, std::optional<std::chrono::milliseconds> wait) {
-  const auto lock = queue();
+  const Turn turn(*this);
   check_signature(table, signature);
   std::vector<std::byte> payload;
   append_number(payload, batch.size);
@@ -147,19 +157,19 @@ std::uint64_t Client::update_priorities(const std::string& table, std::span<cons
     throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
                                          std::to_string(keys.size()) + " keys; as many required");
   }
-  const auto lock = queue();
+  const Turn turn(*this);
   const std::array parts = {std::as_bytes(keys), std::as_bytes(priorities)};
   return receive_number(request(MessageType::kUpdatePriorities, table, {}, parts));
 }
 
 std::uint64_t Client::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob) {
-  const auto lock = queue();
+  const Turn turn(*this);
   return receive_number(request(MessageType::kPublish, name, bytes_of(version), std::span(&blob, 1)));
 }
 
 std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(const std::string& name,
                                                                               std::uint64_t newer_than) {
-  const auto lock = queue();
+  const Turn turn(*this);
   const auto reply = request(MessageType::kFetch, name, bytes_of(newer_than));
   if (reply.status == kNothing) return std::nullopt;
   std::uint64_t version = 0;
@@ -171,12 +181,12 @@ std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(co
 }
 
 void Client::put(const std::string& mailbox, std::span<const std::byte> message) {
-  const auto lock = queue();
+  const Turn turn(*this);
   receive_body(request(MessageType::kPut, mailbox, {}, std::span(&message, 1)));
 }
 
 std::vector<std::vector<std::byte>> Client::drain(const std::string& mailbox) {
-  const auto lock = queue();
+  const Turn turn(*this);
   const auto bytes = receive_body(request(MessageType::kDrain, mailbox, {}));
   std::vector<std::vector<std::byte>> messages;
   for (BodyReader reader(bytes); !reader.empty();) {
@@ -188,7 +198,7 @@ std::vector<std::vector<std::byte>> Client::drain(const std::string& mailbox) {
 }
 
 std::string Client::stats() {
-  const auto lock = queue();
+  const Turn turn(*this);
   return std::string(as_text(receive_body(request(MessageType::kStats, "", {}))));
 }
 

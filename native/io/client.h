@@ -1,13 +1,13 @@
 // A blocking connection to a server: one request at a time, and its reply.
 //
-// Threading: every method may be called from any thread; calls queue. close() ends a call that is under way. A call that
-// is broken off (by close() or by the interrupt) closes the connection, since its reply may still come.
+// Threading: every method may be called from any thread; calls queue. close() ends a call that is under way. A call
+// that is broken off (by close() or by the interrupt) closes the connection, since its reply may still come.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -46,10 +46,19 @@ class Client {
   void close() { stream_.shut(); }
 
  private:
-  using Lock = std::unique_lock<std::timed_mutex>;
+  // One call's turn on the connection; the next in the queue has it when this is gone.
+  class Turn {
+   public:
+    explicit Turn(Client& client);  // waits, and throws kClosed where the connection is closed
+    ~Turn();
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
 
-  Lock queue();
-  // These need the lock. request() returns the reply's header, and throws what the server says went wrong.
+   private:
+    Client& client_;
+  };
+
+  // These need the turn. request() returns the reply's header, and throws what the server says went wrong.
   FrameHeader request(MessageType type, std::string_view name, std::span<const std::byte> payload,
                       std::span<const std::span<const std::byte>> trailing = {});
   std::vector<std::byte> receive_body(const FrameHeader& reply);
@@ -60,8 +69,10 @@ class Client {
 
   const Limits limits_;
   const Interrupt interrupt_;
-  std::timed_mutex mutex_;  // held during a call; guards what follows
-  Stream stream_;           // but shut() needs no lock
+  std::mutex mutex_;  // guards busy_
+  std::condition_variable free_;
+  bool busy_ = false;  // someone has the turn, which guards what follows
+  Stream stream_;      // but shut() needs no turn
   std::uint64_t requests_ = 0;
   std::map<std::string, Signature> signatures_;  // of tables sampled from; a table's never changes
 };

@@ -43,9 +43,7 @@ void Stream::shut() {
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 
-void Stream::throw_closed() {
-  throw Error(ErrorKind::kClosed, "address '" + address_ + "': the connection is closed");
-}
+void Stream::throw_closed() { throw Error(ErrorKind::kClosed, "address '" + address_ + "': the connection is closed"); }
 
 template <typename Transfer, typename Byte>
 void Stream::transfer(Transfer once, std::span<const std::span<Byte>> parts) {

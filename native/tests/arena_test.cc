@@ -173,7 +173,8 @@ TEST_CASE("arena: no space is found out at creation, and no file stays behind") 
   small.rlim_cur = 1 << 20;
   const auto previous = std::signal(SIGXFSZ, SIG_IGN);
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
-  check_error(ErrorKind::kSystem, folder.file("arena"), [&] { Arena(small_signature(), 2 << 20, folder.file("arena")); });
+  check_error(ErrorKind::kSystem, folder.file("arena"),
+              [&] { Arena(small_signature(), 2 << 20, folder.file("arena")); });
   check_error(ErrorKind::kSystem, "2101248 bytes", [&] { Arena(small_signature(), 2 << 20, folder.file("arena")); });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, previous);

@@ -180,7 +180,8 @@ TEST_CASE("chunk writer: random episodes against the definition") {
         REQUIRE(chunk.header.rows <= chunk.header.steps + n + k - 1);
         REQUIRE(chunk.header.steps <= length);
         REQUIRE((chunk.first[0] >= k - 1 || chunk.rows[0] == 0));
-        for (std::size_t r = 1; r < chunk.rows.size(); ++r) REQUIRE(chunk.rows[r] == chunk.rows[0] + static_cast<float>(r));
+        for (std::size_t r = 1; r < chunk.rows.size(); ++r)
+          REQUIRE(chunk.rows[r] == chunk.rows[0] + static_cast<float>(r));
         for (std::uint32_t i = 0; i < chunk.header.steps; ++i, ++t) {
           const std::uint32_t ahead = std::min(n, steps - t);
           const bool ended = terminated && t + n >= steps;
@@ -191,7 +192,9 @@ TEST_CASE("chunk writer: random episodes against the definition") {
           REQUIRE(chunk.reward[i] == doctest::Approx(sum));
           REQUIRE(chunk.discount[i] == doctest::Approx(discount));
           for (std::uint32_t j = 0; j < k; ++j) {
-            const auto frame_at = [&](std::uint32_t newest) { return std::max(0.0f, static_cast<float>(newest + j) + 1 - static_cast<float>(k)); };
+            const auto frame_at = [&](std::uint32_t newest) {
+              return std::max(0.0f, static_cast<float>(newest + j) + 1 - static_cast<float>(k));
+            };
             REQUIRE(chunk.stack_of(chunk.first[i], k)[j] == frame_at(t));
             REQUIRE(chunk.stack_of(chunk.last[i], k)[j] == frame_at(t + ahead));
           }
@@ -225,12 +228,12 @@ TEST_CASE("chunk writer: misuse is named") {
   std::int32_t action = 0;
   check_error(ErrorKind::kInvalid, "start()", [&] { writer.append(&action, 0, &frame, false, false); });
   writer.start(&frame);
-  check_error(ErrorKind::kInvalid, "reward",
-              [&] { writer.append(&action, std::nanf(""), &frame, false, false); });
+  check_error(ErrorKind::kInvalid, "reward", [&] { writer.append(&action, std::nanf(""), &frame, false, false); });
   writer.append(&action, 0, &frame, true, false);
   check_error(ErrorKind::kInvalid, "start()", [&] { writer.append(&action, 0, &frame, false, false); });
   check_error(ErrorKind::kInvalid, "n_step", [] { ChunkWriter({.signature = scalar_signature(1), .n_step = 0}); });
-  check_error(ErrorKind::kInvalid, "discount", [] { ChunkWriter({.signature = scalar_signature(1), .discount = 1.1}); });
+  check_error(ErrorKind::kInvalid, "discount",
+              [] { ChunkWriter({.signature = scalar_signature(1), .discount = 1.1}); });
   check_error(ErrorKind::kInvalid, "chunk_steps",
               [] { ChunkWriter({.signature = scalar_signature(1), .chunk_steps = 0}); });
 }

@@ -1,15 +1,15 @@
 // What the tests of the core share: chunks made by hand, buffers for a batch, a folder that goes away.
 #pragma once
 
+#include <doctest/doctest.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <random>
 #include <string>
 #include <vector>
-
-#include <doctest/doctest.h>
-#include <unistd.h>
 
 #include "core/chunk.h"
 #include "core/error.h"
@@ -78,8 +78,9 @@ struct Buffers {
         probability(size),
         key(size),
         policy_version(size),
-        view{size,           observation.data(), next_observation.data(), action.data(), reward.data(),
-             discount.data(), weight.data(),      probability.data(),      key.data(),    policy_version.data()} {}
+        view{size,          observation.data(),   next_observation.data(), action.data(),
+             reward.data(), discount.data(),      weight.data(),           probability.data(),
+             key.data(),    policy_version.data()} {}
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 

@@ -35,7 +35,8 @@ void sample_from(Table& table, std::uint32_t size) {
 
 TEST_CASE("a header is 24 bytes, as documented") {
   const auto bytes = encode_header({.type = 2, .status = 3, .request = 0x0102, .length = 0x0a0b});
-  const std::array<int, 24> expected = {'H', 'R', 1, 2, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0x0b, 0x0a, 0, 0, 0, 0, 0, 0};
+  const std::array<int, 24> expected = {'H', 'R', 1, 2, 3,    0,    0, 0, 2, 1, 0, 0,
+                                        0,   0,   0, 0, 0x0b, 0x0a, 0, 0, 0, 0, 0, 0};
   for (std::size_t i = 0; i < 24; ++i) CHECK(std::to_integer<int>(bytes[i]) == expected[i]);
 }
 

@@ -80,7 +80,8 @@ TEST_CASE("sum tree: random operations against prefix sums") {
       REQUIRE(tree.total() == total);
       if (total == 0) continue;
       std::vector<double> masses;
-      for (int i = 0; i < 100; ++i) masses.push_back(static_cast<double>(below(static_cast<std::size_t>(total * 4))) / 4);
+      for (int i = 0; i < 100; ++i)
+        masses.push_back(static_cast<double>(below(static_cast<std::size_t>(total * 4))) / 4);
       masses.push_back(0);
       masses.push_back(std::nextafter(total, 0.0));
       masses.push_back(total);

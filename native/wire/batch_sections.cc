@@ -12,15 +12,15 @@ std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / k
 std::array<std::uint64_t, kBatchSections> section_bytes(const Signature& signature, std::uint32_t size) {
   const std::uint64_t B = size;
   const std::uint64_t observation = B * signature.stack * signature.observation.bytes();
-  return {observation,       observation,       B * signature.action.bytes(),
-          B * sizeof(float), B * sizeof(float), B * sizeof(float),
-          B * sizeof(float), B * sizeof(std::uint64_t), B * sizeof(std::uint64_t)};
+  return {
+      observation,       observation,       B * signature.action.bytes(), B * sizeof(float),        B * sizeof(float),
+      B * sizeof(float), B * sizeof(float), B * sizeof(std::uint64_t),    B * sizeof(std::uint64_t)};
 }
 
 BatchSections sections_of(const Signature& signature, const BatchView& batch) {
-  const std::array<void*, kBatchSections> starts = {batch.observation, batch.next_observation, batch.action,
-                                                    batch.reward,      batch.discount,         batch.weight,
-                                                    batch.probability, batch.key,              batch.policy_version};
+  const std::array<void*, kBatchSections> starts = {
+      batch.observation, batch.next_observation, batch.action, batch.reward,        batch.discount,
+      batch.weight,      batch.probability,      batch.key,    batch.policy_version};
   const auto bytes = section_bytes(signature, batch.size);
   BatchSections sections;
   for (std::size_t i = 0; i < kBatchSections; ++i) sections[i] = {static_cast<std::byte*>(starts[i]), bytes[i]};

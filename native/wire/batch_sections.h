@@ -14,8 +14,8 @@ namespace headrace {
 inline constexpr std::size_t kBatchSections = 9;
 using BatchSections = std::array<std::span<std::byte>, kBatchSections>;
 
-// Bytes of each section for a batch of `size` transitions. No overflow up to 2^24 transitions: Signature::check() bounds
-// a row to 1 GiB and a stack to 64.
+// Bytes of each section for a batch of `size` transitions. No overflow up to 2^24 transitions: Signature::check()
+// bounds a row to 1 GiB and a stack to 64.
 std::array<std::uint64_t, kBatchSections> section_bytes(const Signature& signature, std::uint32_t size);
 
 // The caller's arrays as spans.

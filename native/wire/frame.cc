@@ -65,8 +65,8 @@ std::span<const std::byte> BodyReader::bytes(std::size_t count, const char* fiel
 std::string BodyReader::name(const Limits& limits) {
   const auto length = number<std::uint16_t>("name length");
   if (length > limits.max_name_bytes) {
-    throw Error(ErrorKind::kRefused, "name of " + std::to_string(length) + " bytes: at most " +
-                                         std::to_string(limits.max_name_bytes));
+    throw Error(ErrorKind::kRefused,
+                "name of " + std::to_string(length) + " bytes: at most " + std::to_string(limits.max_name_bytes));
   }
   const auto text = as_text(bytes(length, "name"));
   if (!printable(text)) throw Error(ErrorKind::kRefused, "name: printable ASCII required");

@@ -98,8 +98,9 @@ class BodyReader {
 template <typename T>
 void append_number(std::vector<std::byte>& bytes, T value) {
   static_assert(std::is_arithmetic_v<T>);
-  const auto* begin = reinterpret_cast<const std::byte*>(&value);
-  bytes.insert(bytes.end(), begin, begin + sizeof(T));
+  const std::size_t size = bytes.size();
+  bytes.resize(size + sizeof(T));
+  std::memcpy(bytes.data() + size, &value, sizeof(T));
 }
 
 inline std::span<const std::byte> as_bytes(std::string_view text) {

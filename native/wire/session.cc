@@ -8,9 +8,7 @@ namespace headrace {
 
 Session::Session(Server& server, Limits limits) : server_(server), limits_(limits) {}
 
-bool Session::wants_input() const {
-  return !closing_ && !pending_ && output_.bytes() <= limits_.max_queued_bytes;
-}
+bool Session::wants_input() const { return !closing_ && !pending_ && output_.bytes() <= limits_.max_queued_bytes; }
 
 std::size_t Session::front_frame_bytes() const { return kFrameHeaderBytes + (front_ ? front_->length : 0); }
 

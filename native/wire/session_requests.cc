@@ -103,8 +103,7 @@ void Session::begin_sample(const FrameHeader& header, const std::string& name, B
                                          std::to_string(limits_.max_frame_bytes) + "; nothing is sampled");
   }
   if (!block_ || block_.use_count() > 1 || block_->capacity < bytes) block_ = std::make_shared<Block>(bytes);
-  const auto deadline =
-      wait < 0 ? never() : now + std::chrono::milliseconds(std::min(wait, kMaxWaitMilliseconds));
+  const auto deadline = wait < 0 ? never() : now + std::chrono::milliseconds(std::min(wait, kMaxWaitMilliseconds));
   pending_ = Pending{header, std::move(table), deadline, SampleRequest{size, importance_exponent}};
 }
 

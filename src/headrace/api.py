@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.report.display import Heading, open_display
@@ -12,6 +13,8 @@ from headrace.training import Result
 from headrace.training import train as train_run
 
 __all__ = ["train"]
+
+T = TypeVar("T")
 
 
 def train(
@@ -25,18 +28,18 @@ def train(
     seed: int = 0,
     run_dir: str | Path | None = None,
     quiet: bool = False,
-    evaluation_period_seconds: float = 30.0,
+    evaluation_period_seconds: float | None = None,
     evaluation_period_steps: int = 10_000,
-    evaluation_episodes: int = 10,
-    final_evaluation_episodes: int = 100,
+    evaluation_episodes: int | None = None,
+    final_evaluation_episodes: int | None = None,
     checkpoint_period_seconds: float = 300.0,
     hang_seconds: float = 60.0,
     device: str = "auto",
 ) -> Result:
     """Trains a policy and returns what came of it; blocks until a stopping rule holds.
 
-    Algorithm and topology not given are the environment's preset, Ape-X; with no stopping rule given, the preset's
-    number of steps is one. The other settings are `RunConfig`'s. Raises HeadraceError.
+    What is not given is the environment's preset (topology Ape-X); with no stopping rule given, the preset's number
+    of steps is one. The settings are `RunConfig`'s. Raises HeadraceError.
     """
     known = preset(environment)
     if steps is None and time_limit_seconds is None and until_score is None:
@@ -49,10 +52,10 @@ def train(
         time_limit_seconds=time_limit_seconds,
         until_score=until_score,
         seed=seed,
-        evaluation_period_seconds=evaluation_period_seconds,
+        evaluation_period_seconds=_given(evaluation_period_seconds, known.evaluation_period_seconds),
         evaluation_period_steps=evaluation_period_steps,
-        evaluation_episodes=evaluation_episodes,
-        final_evaluation_episodes=final_evaluation_episodes,
+        evaluation_episodes=_given(evaluation_episodes, known.evaluation_episodes),
+        final_evaluation_episodes=_given(final_evaluation_episodes, known.final_evaluation_episodes),
         checkpoint_period_seconds=checkpoint_period_seconds,
         hang_seconds=hang_seconds,
         device=device,
@@ -65,3 +68,7 @@ def train(
     heading = Heading(environment, names[0], names[1], str(path))
     with RunDirectory.create(path, config.to_json()) as run, open_display(heading, quiet=quiet) as display:
         return train_run(config, run, display)
+
+
+def _given(value: T | None, otherwise: T) -> T:
+    return otherwise if value is None else value

@@ -25,7 +25,8 @@ def test_an_environment_alone_gives_its_preset(environment, topology):
     assert options.environment == environment
     assert options.algorithm == known.algorithm
     assert options.topology == getattr(known, topology)
-    usual = RunConfig(environment)
+    evaluations = ("evaluation_period_seconds", "evaluation_episodes", "final_evaluation_episodes")
+    usual = RunConfig(environment, **{name: getattr(known, name) for name in evaluations})
     for field in dataclasses.fields(RunConfig):
         if field.name not in ("algorithm", "topology"):
             assert getattr(options, field.name) == getattr(usual, field.name), field.name

@@ -109,6 +109,9 @@ def _parse(kind: type[TrainOptions], words: Sequence[str], environment: str, top
         environment=environment or tyro.MISSING,
         algorithm=start.algorithm,
         topology=start.serial if kind is _SerialOptions else start.apex,
+        evaluation_period_seconds=start.evaluation_period_seconds,
+        evaluation_episodes=start.evaluation_episodes,
+        final_evaluation_episodes=start.final_evaluation_episodes,
     )
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
     return parse(

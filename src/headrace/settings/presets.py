@@ -20,6 +20,9 @@ class Preset(NamedTuple):
     apex: Apex
     steps: int
     note: str
+    evaluation_period_seconds: float = 30.0
+    evaluation_episodes: int = 10
+    final_evaluation_episodes: int = 100
 
 
 _ATARI = DQN(
@@ -88,7 +91,10 @@ PRESETS: dict[str, Preset] = {
         Serial(envs_per_actor=4),
         Apex(envs_per_actor=8),
         steps=10_000_000,
-        note="every ALE/... game",
+        note="every ALE/... game; a policy that has learnt to wait plays for 27,000 steps: few episodes are evaluated",
+        evaluation_period_seconds=600.0,
+        evaluation_episodes=3,
+        final_evaluation_episodes=10,
     ),
 }
 
