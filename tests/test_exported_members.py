@@ -1,11 +1,9 @@
-"""What each module exports: that it is there, that nothing is forgotten, and that it is documented."""
+"""What each module exports: that it is there and documented, and that the public packages forget nothing."""
 
 import importlib
 import inspect
 import pkgutil
 import re
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -54,13 +52,6 @@ def test_exported_names_are_importable(module: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("module", LIBRARY)
-def test_module_exports_what_it_defines(module: str) -> None:
-    """Whatever is public by its name is public by `__all__`."""
-    defined = {name for name, value in public(module).items() if value.__module__ == module}
-    assert defined - set(getattr(importlib.import_module(module), "__all__", [])) == set()
-
-
 @pytest.mark.parametrize("package", ["headrace", "headrace.replay"])
 def test_public_package_exports_what_it_imports(package: str) -> None:
     assert set(public(package)) - set(importlib.import_module(package).__all__) == set()
@@ -77,9 +68,3 @@ def test_exported_names_are_documented(module: str) -> None:
 def test_unknown_attribute_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="'headrace' has no attribute 'trian'"):
         getattr(headrace, "trian")  # noqa: B009 (the type checker would object to the plain form)
-
-
-def test_importing_the_package_and_an_actor_does_not_import_torch() -> None:
-    program = "import sys, headrace, headrace.replay, headrace.launch.child; print('torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert result.stdout == "False\n"

@@ -166,7 +166,7 @@ class Trainer:
         config = self._config
         if self._evaluations.solved_at:
             return "score"
-        if self._evaluations.pending:
+        if self._clock.paused:
             return None
         if config.steps is not None and self._monitor.environment_steps >= config.steps:
             return "steps"
