@@ -1,0 +1,87 @@
+# `make help` lists the targets. Everything is installed into .venv, once.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(CURDIR)/$(VENV)/bin
+export PATH := $(BIN):$(PATH)
+
+NATIVE := $(wildcard native/*/*.cc native/*/*.h)
+MODULE := CMakeLists.txt $(wildcard native/core/* native/wire/* native/io/* native/bindings/*)
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt
+# A thread sanitizer needs the addresses that older kernels gave.
+FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+.PHONY: help train test check format bench test-asan test-tsan clean
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-10s  %s\n", $$1, $$2 }' Makefile
+
+train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; more options: ARGS="--seed 1"
+	headrace train LunarLander-v3 --until-score 200 $(ARGS)
+
+test: $(VENV)/.dev $(VENV)/.module $(VENV)/.doctest  ## all tests, native and Python
+	$(call native_tests,build/native,)
+	python -m pytest $(ARGS)
+
+check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts
+	ruff format --check .
+	ruff check .
+	mypy
+	lint-imports
+	clang-format --dry-run -Werror $(NATIVE)
+
+format: $(VENV)/.dev  ## let the formatters write
+	ruff format .
+	clang-format -i $(NATIVE)
+
+bench: $(VENV)/.bench $(VENV)/.module  ## speed against peers and limits, into benchmarks/results; ARGS=--all: training too
+	python -m benchmarks $(ARGS)
+
+test-asan: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing under the address and undefined sanitizers
+	$(call native_tests,build/asan,address;undefined)
+
+test-tsan: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing under the thread sanitizer
+	$(call native_tests,build/tsan,thread,$(FIXED_ADDRESSES))
+
+clean:  ## remove build outputs and caches; .venv and runs stay
+	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -f $(VENV)/.module
+
+# $(1): folder, $(2): sanitizers, $(3): what to run them with
+define native_tests
+cmake -S . -B $(1) -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_TESTS=ON "-DHEADRACE_SANITIZE=$(2)"
+cmake --build $(1)
+$(3) ctest --test-dir $(1) --output-on-failure
+endef
+
+$(VENV)/.python:
+	scripts/virtual-environment $(PYTHON) $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "headrace: installing dependencies into $(VENV) (once; torch takes a while)"
+	@$(call INSTALL,box2d video)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	@$(call INSTALL,all dev)
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	@$(call INSTALL,all bench)
+	@touch $@
+
+$(VENV)/.module: $(VENV)/.run $(MODULE)
+	@echo "headrace: building the native module"
+	@$(PIP) --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)/.doctest: $(VENV)/.python
+	@echo '#include <doctest/doctest.h>' | c++ -E -x c++ - >/dev/null 2>&1 || scripts/system-package "native tests need doctest" doctest-dev
+	@touch $@

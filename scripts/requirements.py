@@ -1,0 +1,27 @@
+"""Prints what must be installed before Headrace is built without isolation: build tools, dependencies, and extras.
+
+Usage: requirements.py [EXTRA ...]
+"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+BUILD_TOOLS = ["cmake>=3.24", "ninja"]
+
+
+def requirements(project: dict, extras: list[str]) -> list[str]:
+    """The project's dependencies and those of its extras, where an extra may name others of the project's own."""
+    found = list(project["dependencies"])
+    for extra in extras:
+        for requirement in project["optional-dependencies"][extra]:
+            own = re.fullmatch(rf"{project['name']}\[(.+)\]", requirement)
+            found += requirements(project, own[1].split(",")) if own else [requirement]
+    return list(dict.fromkeys(found))
+
+
+if __name__ == "__main__":
+    settings = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
+    wanted = [*settings["build-system"]["requires"], *BUILD_TOOLS, *requirements(settings["project"], sys.argv[1:])]
+    print("\n".join(wanted))
