@@ -34,7 +34,7 @@ check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contra
 	ruff check .
 	mypy
 	lint-imports
-	clang-format --dry-run -Werror $(NATIVE)
+	@clang-format --dry-run -Werror $(NATIVE)
 
 format: $(VENV)/.dev  ## let the formatters write
 	ruff format .

@@ -104,10 +104,14 @@ def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
     wait_for(lambda: learning(tmp_path))
     family = children(process.pid)
     assert len(family) == 2  # actor and evaluator
+    [actor] = actors(process.pid)
+    words = Path(f"/proc/{actor}/cmdline").read_text().split("\0")
+    [socket] = [word.removeprefix("unix:") for word in words if word.startswith("unix:@")]
+    assert socket in Path("/proc/net/unix").read_text()
     process.kill()
     process.communicate(timeout=20)
     wait_for(lambda: not any(alive(child) for child in family), 10)
-    assert "headrace" not in Path("/proc/net/unix").read_text()
+    assert socket not in Path("/proc/net/unix").read_text()
 
 
 def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ __all__ = ["Connection", "RemoteTable", "connect"]
 
 
 def connect(address: str, timeout_seconds: float = 10.0) -> "Connection":
-    """Connects to the server at "unix:PATH" or "unix:@NAME"; raises ClosedError where none answers in time."""
+    """Connects to the server at "unix:PATH" or "unix:@NAME"; raises StorageError where none answers in time."""
     return Connection(Client(address, timeout_seconds))
 
 

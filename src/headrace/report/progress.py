@@ -39,7 +39,7 @@ class Progress:
     replay_bytes: int
     policy_version: int
     bottleneck: str
-    """The side that holds the run: actors, learner or limiter."""
+    """The side that holds the run: actors or learner; balanced where neither waits for the other."""
     actor_times: Mapping[str, float] = field(default_factory=dict)
     """Share of the actors' time in each of ACTOR_TIMES."""
     learner_times: Mapping[str, float] = field(default_factory=dict)

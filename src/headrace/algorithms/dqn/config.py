@@ -59,7 +59,7 @@ class DQN:
     """Exploration of the serial topology at the end of its linear decay from 1; Ape-X uses fixed epsilons."""
     epsilon_decay_steps: int = 10_000
     clip_rewards: bool = False
-    """Train on the sign of the reward (Mnih et al. 2015); scores are always raw."""
+    """Train on rewards cut to [-1, 1] (Mnih et al. 2015); scores are always raw."""
     publish_period: int = 20
     """Updates between publications of the policy to the actors."""
 

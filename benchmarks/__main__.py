@@ -1,0 +1,32 @@
+"""Every benchmark, each in a process of its own: python -m benchmarks [--all].
+
+--all adds those that train to a score, which take hours.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.measure import require
+
+_SHORT = ("table", "inference", "learner_wait")
+_LONG = ("learning", "time_to_score")
+
+
+def main() -> int:
+    """Runs them all, whatever comes of each; status 1 where a requirement is missed."""
+    require("headrace", "cpprb", "stable_baselines3", "Box2D")
+    names = _SHORT + (_LONG if "--all" in sys.argv[1:] else ())
+    root = Path(__file__).parent.parent
+    status = {
+        name: subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], cwd=root, check=False).returncode
+        for name in names
+    }
+    words = {0: "every requirement holds", 1: "a requirement is MISSED, or it ended with an error above"}
+    for name, code in status.items():
+        print(f"{name}: {words.get(code, 'failed')}")
+    return max(status.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

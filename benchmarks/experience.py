@@ -1,0 +1,66 @@
+"""Made-up experience: the same steps as chunks for Headrace and as transitions for cpprb."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.replay import ChunkWriter, Signature, Table
+from headrace.types import Array
+
+__all__ = ["CHUNK_STEPS", "DISCOUNT", "N_STEP", "Steps", "chunks_of", "fill", "make_steps", "stacks_of", "write_chunk"]
+
+CHUNK_STEPS = 50
+N_STEP = 3
+DISCOUNT = 0.99
+
+
+class Steps(NamedTuple):
+    """T steps of one long episode, with one more frame and Q value than steps."""
+
+    frame: Array  # [T + 1, *O]
+    action: NDArray[np.int64]  # [T]
+    reward: NDArray[np.float32]  # [T]
+    value: NDArray[np.float64]  # [T + 1] what an actor's network might have said: random initial priorities
+
+    def head(self, count: int) -> "Steps":
+        """The first steps."""
+        return Steps(self.frame[: count + 1], self.action[:count], self.reward[:count], self.value[: count + 1])
+
+
+def make_steps(count: int, shape: tuple[int, ...], dtype: str, seed: int) -> Steps:
+    """Random steps: nothing in them can be compressed or predicted."""
+    rng = np.random.default_rng(seed)
+    size = (count + 1, *shape)
+    frame = rng.integers(0, 256, size, np.uint8) if dtype == "uint8" else rng.standard_normal(size).astype(dtype)
+    return Steps(
+        frame, rng.integers(0, 4, count), rng.standard_normal(count).astype(np.float32), rng.standard_normal(count + 1)
+    )
+
+
+def write_chunk(writer: ChunkWriter, steps: Steps, begin: int, end: int) -> list[bytes]:
+    """Appends steps begin .. end-1 of an episode that goes on, as an actor does; returns the chunks that are full."""
+    for t in range(begin, end):
+        writer.append(
+            steps.action[t], steps.reward[t], steps.frame[t + 1], False, False, steps.value[t], steps.value[t]
+        )
+    return writer.take()
+
+
+def chunks_of(signature: Signature, steps: Steps) -> list[bytes]:
+    """All steps as full chunks of 50 transitions; what does not fill a chunk is left out."""
+    writer = ChunkWriter(signature, n_step=N_STEP, discount=DISCOUNT, chunk_steps=CHUNK_STEPS)
+    writer.start(steps.frame[0])
+    return write_chunk(writer, steps, 0, len(steps.action))
+
+
+def fill(table: Table, chunks: list[bytes]) -> None:
+    """Inserts chunks, over and over, until the table holds as many transitions as it can."""
+    for number in range(-(-table.native.capacity // CHUNK_STEPS)):
+        table.insert(chunks[number % len(chunks)])
+
+
+def stacks_of(steps: Steps, stack: int) -> Array:
+    """Stacks [T + 2 - K, K, *O] of successive frames, each a copy of its own."""
+    windows = np.lib.stride_tricks.sliding_window_view(steps.frame, stack, axis=0)
+    return np.ascontiguousarray(np.moveaxis(windows, -1, 1))

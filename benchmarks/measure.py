@@ -1,0 +1,187 @@
+"""Timing, the record of a figure, and where the records go."""
+
+import csv
+import gc
+import importlib.util
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+__all__ = [
+    "RESULTS",
+    "Row",
+    "at_most",
+    "faster",
+    "interleave",
+    "origin",
+    "report",
+    "require",
+    "resident_bytes",
+    "write_csv",
+]
+
+RESULTS = Path(__file__).parent / "results"
+_ROOT = Path(__file__).parent.parent
+
+
+class Row(NamedTuple):
+    """One figure beside its peer. `ratio` is what `required` speaks of; without a peer it is `ours` that it bounds."""
+
+    name: str
+    unit: str
+    ours: float
+    peer_name: str = ""
+    peer: float | None = None
+    ratio: float | None = None
+    required: str = ""
+    verdict: str = ""
+
+
+def faster(name: str, ours_seconds: float, peer_name: str, peer_seconds: float, at_least: float | None = None) -> Row:
+    """Two times in seconds, recorded in microseconds; the ratio is how many times faster ours is."""
+    ratio = peer_seconds / ours_seconds
+    required, verdict = ("", "") if at_least is None else (f">= {at_least:g}", _verdict(ratio >= at_least))
+    return Row(name, "us", ours_seconds * 1e6, peer_name, peer_seconds * 1e6, ratio, required, verdict)
+
+
+def at_most(
+    name: str,
+    unit: str,
+    ours: float,
+    limit: float,
+    peer_name: str = "",
+    peer: float | None = None,
+    *,
+    scale: bool = False,
+) -> Row:
+    """A figure that must not exceed a limit; with `scale` it is ours over peer that must not."""
+    ratio = None if peer is None else ours / peer
+    bounded = ratio if scale and ratio is not None else ours
+    return Row(name, unit, ours, peer_name, peer, ratio, f"<= {limit:g}", _verdict(bounded <= limit))
+
+
+def _verdict(holds: bool) -> str:
+    return "holds" if holds else "MISSED"
+
+
+def interleave(
+    contestants: Mapping[str, Callable[[], object]], repeats: int = 9, repeat_seconds: float = 0.1
+) -> dict[str, float]:
+    """Median seconds per call of each; they take turns (A B A B ...), so that a disturbance hits all of them.
+
+    One turn calls a contestant for about `repeat_seconds`; a first turn, which also sets the number of calls, warms
+    up and does not count.
+    """
+    calls = {name: _calibrate(call, repeat_seconds) for name, call in contestants.items()}
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(repeats):
+            for name, call in contestants.items():
+                begin = perf_counter()
+                for _ in range(calls[name]):
+                    call()
+                times[name].append((perf_counter() - begin) / calls[name])
+    finally:
+        gc.enable()
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _calibrate(call: Callable[[], object], seconds: float) -> int:
+    begin = perf_counter()
+    calls = 0
+    while perf_counter() - begin < seconds:
+        call()
+        calls += 1
+    return calls
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def require(*modules: str) -> None:
+    """Ends the program with one line and status 2 where a module is not installed."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        print(f"benchmarks: {', '.join(missing)} not installed; pip install -c constraints.txt '.[box2d,bench]'")
+        sys.exit(2)
+
+
+def origin() -> dict[str, str]:
+    """Where a figure comes from: command, commit, date, machine."""
+    module = Path(sys.argv[0]).stem
+    command = shlex.join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]])
+    return {"command": command, "commit": _commit(), "date": datetime.now(UTC).isoformat(" ", "minutes"), **_machine()}
+
+
+def _commit() -> str:
+    """The commit that is checked out, with a + where sources differ from it; empty outside a repository."""
+    try:
+        commit = _git("rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if _git("status", "--porcelain", "--", "src", "native", "benchmarks/*.py") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=_ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _machine() -> dict[str, str]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {"machine": names[0] if names else "unknown", "cores": str(len(os.sched_getaffinity(0)))}
+
+
+def write_csv(name: str, records: Iterable[Mapping[str, Any]]) -> Path:
+    """Writes records, each with its origin, to results/<name>.csv; returns the path."""
+    source = origin()
+    rows = [{**record, **source} for record in records]
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def report(name: str, rows: Sequence[Row]) -> int:
+    """Prints the rows and writes results/<name>.csv; returns exit status 1 where a requirement is missed, else 0."""
+    table = Table(title=name)
+    for column in ("", "unit", "headrace", "peer", "", "ratio", "required", ""):
+        table.add_column(column, justify="right" if column in ("headrace", "ratio") else "left")
+    for row in rows:
+        style = {"holds": "green", "MISSED": "bold red"}.get(row.verdict)
+        cells = [row.name, row.unit, _figure(row.ours), _figure(row.peer), row.peer_name, _figure(row.ratio)]
+        table.add_row(*cells, row.required, row.verdict, style=style)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    console.print(table)
+    path = write_csv(name, [{field: _rounded(value) for field, value in row._asdict().items()} for row in rows])
+    console.print(f"written to {path.relative_to(_ROOT)}", highlight=False)
+    return int(any(row.verdict == "MISSED" for row in rows))
+
+
+def _rounded(value: object) -> object:
+    """A number with four digits, for more would be noise; anything else as it is."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
