@@ -99,7 +99,7 @@ nb::object stats(Client& client) {
 }  // namespace
 
 void bind_client(nb::module_& module) {
-  nb::class_<Client>(module, "Client")
+  nb::class_<Client>(module, "Client", "A blocking connection to a server; calls from several threads queue.")
       .def("__init__", &connect, "address"_a, "timeout_seconds"_a = 10.0)
       .def("signature", &signature, "table"_a)
       .def("insert", &insert, "table"_a, "chunk"_a)

@@ -124,7 +124,8 @@ class TestedSession {
 }  // namespace
 
 void bind_server(nb::module_& module) {
-  nb::class_<EmbeddedServer> server(module, "Server");
+  nb::class_<EmbeddedServer> server(module, "Server",
+                                    "Tables, parameters and mailboxes under names, served to local clients.");
   server.def(nb::init<>());
   with_table_arguments(
       [&](const auto&... arguments) { server.def("add_table", &EmbeddedServer::add_table, "name"_a, arguments...); });
@@ -145,7 +146,7 @@ void bind_server(nb::module_& module) {
       .def("connections", [](EmbeddedServer& self) { return self.loop().connections(); })
       .def("close", &EmbeddedServer::close);
 
-  nb::class_<TestedSession>(module, "Session")
+  nb::class_<TestedSession>(module, "Session", "The sans-I/O protocol session: bytes in, bytes out.")
       .def(nb::init<EmbeddedServer&, std::uint64_t>(), "server"_a, "max_frame_bytes"_a = Limits().max_frame_bytes,
            nb::keep_alive<1, 2>())
       .def("receive", &TestedSession::receive, "data"_a)

@@ -36,7 +36,7 @@ nb::tuple as_tuple(const Shape& shape) {
 }  // namespace
 
 void bind_signature(nb::module_& module) {
-  nb::class_<Signature>(module, "Signature")
+  nb::class_<Signature>(module, "Signature", "What one step of experience looks like: element types, shapes, stack.")
       .def(
           "__init__",
           [](Signature* self, Shape observation_shape, std::string observation_dtype, Shape action_shape,

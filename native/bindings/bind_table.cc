@@ -113,7 +113,7 @@ class Ahead {
 };
 
 void bind_batches(nb::module_& module) {
-  nb::class_<BatchArrays>(module, "BatchView")
+  nb::class_<BatchArrays>(module, "BatchView", "The arrays of one batch, checked once and then reused.")
       .def(
           "__init__",
           [](BatchArrays* self, const Signature& signature, nb::handle observation, nb::handle next_observation,
@@ -126,7 +126,7 @@ void bind_batches(nb::module_& module) {
           "signature"_a, "observation"_a, "next_observation"_a, "action"_a, "reward"_a, "discount"_a, "weight"_a,
           "probability"_a, "key"_a, "policy_version"_a);
 
-  nb::class_<Ahead>(module, "BatchAhead")
+  nb::class_<Ahead>(module, "BatchAhead", "A thread that samples into the caller's buffers in turn.")
       .def(nb::init<std::shared_ptr<Table>, const std::vector<nb::object>&, double>(), "table"_a, "buffers"_a,
            "importance_exponent"_a)
       .def("next", &Ahead::next, "timeout_seconds"_a = nb::none())
@@ -147,7 +147,7 @@ void make_table(Table* self, const Signature& signature, std::uint64_t capacity,
 }  // namespace
 
 void bind_table(nb::module_& module) {
-  nb::class_<Table> table(module, "Table");
+  nb::class_<Table> table(module, "Table", "Chunks of experience with prioritized or uniform sampling.");
   with_table_arguments([&](const auto&... arguments) { table.def("__init__", &make_table, arguments...); });
   table.def_prop_ro("signature", [](const Table& self) { return self.options().signature; })
       .def_prop_ro("capacity", [](const Table& self) { return self.options().capacity; })

@@ -71,7 +71,7 @@ class Writer {
 }  // namespace
 
 void bind_writer(nb::module_& module) {
-  nb::class_<Writer>(module, "ChunkWriter")
+  nb::class_<Writer>(module, "ChunkWriter", "Turns the steps of one environment into chunks of n-step transitions.")
       .def(
           "__init__",
           [](Writer* self, const Signature& signature, std::uint32_t n_step, double discount, std::uint32_t chunk_steps,
