@@ -118,7 +118,13 @@ void Table::Impl::restore(const std::string& path) {
   }
   SnapshotReader reader(path);
   const Preamble preamble = read_preamble(reader, path, options);
-  const bool same_ring = preamble.capacity_bytes == transitions.arena().capacity_bytes();
+  const std::size_t capacity_bytes = transitions.arena().capacity_bytes();
+  const bool same_ring = preamble.capacity_bytes == capacity_bytes;
+  if (same_ring && (preamble.place_of_oldest >= capacity_bytes || preamble.place_of_oldest % Arena::kAlignment != 0)) {
+    throw Error(ErrorKind::kCorrupt, path + ": place_of_oldest is " + std::to_string(preamble.place_of_oldest) +
+                                         ", which is no place in an arena of " + std::to_string(capacity_bytes) +
+                                         " bytes; nothing is restored");
+  }
   transitions.start_at(preamble.oldest_key, same_ring ? preamble.place_of_oldest : 0);
   try {
     while (transitions.next_key() < preamble.next_key) {

@@ -32,7 +32,7 @@ def train(
     evaluation_period_steps: int = 10_000,
     evaluation_episodes: int | None = None,
     final_evaluation_episodes: int | None = None,
-    checkpoint_period_seconds: float = 300.0,
+    checkpoint_period_seconds: float | None = None,
     hang_seconds: float = 60.0,
     device: str = "auto",
 ) -> Result:
@@ -56,7 +56,7 @@ def train(
         evaluation_period_steps=evaluation_period_steps,
         evaluation_episodes=_given(evaluation_episodes, known.evaluation_episodes),
         final_evaluation_episodes=_given(final_evaluation_episodes, known.final_evaluation_episodes),
-        checkpoint_period_seconds=checkpoint_period_seconds,
+        checkpoint_period_seconds=_given(checkpoint_period_seconds, known.checkpoint_period_seconds),
         hang_seconds=hang_seconds,
         device=device,
     )

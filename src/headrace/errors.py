@@ -9,6 +9,7 @@ HeadraceError
 │   └── ClosedError        the table, server or connection is closed
 ├── StorageError           the operating system refused: no space, no permission
 ├── CheckpointError        a run directory or checkpoint that can't be used
+├── DivergenceError        training whose numbers are no longer finite
 └── LaunchError            a process of the run that failed
 
 A message names the field, the value, what is required, and what happens otherwise. The command line prints it as one
@@ -21,6 +22,7 @@ __all__ = [
     "ClosedError",
     "ConfigError",
     "CorruptFile",
+    "DivergenceError",
     "EnvironmentFault",
     "HeadraceError",
     "LaunchError",
@@ -64,6 +66,10 @@ class StorageError(HeadraceError):
 
 class CheckpointError(HeadraceError):
     """A run directory or checkpoint that can't be used as asked."""
+
+
+class DivergenceError(HeadraceError):
+    """Training whose loss or parameters are no longer finite."""
 
 
 class LaunchError(HeadraceError):

@@ -25,8 +25,13 @@ def test_an_environment_alone_gives_its_preset(environment, topology):
     assert options.environment == environment
     assert options.algorithm == known.algorithm
     assert options.topology == getattr(known, topology)
-    evaluations = ("evaluation_period_seconds", "evaluation_episodes", "final_evaluation_episodes")
-    usual = RunConfig(environment, **{name: getattr(known, name) for name in evaluations})
+    settings = (
+        "evaluation_period_seconds",
+        "evaluation_episodes",
+        "final_evaluation_episodes",
+        "checkpoint_period_seconds",
+    )
+    usual = RunConfig(environment, **{name: getattr(known, name) for name in settings})
     for field in dataclasses.fields(RunConfig):
         if field.name not in ("algorithm", "topology"):
             assert getattr(options, field.name) == getattr(usual, field.name), field.name

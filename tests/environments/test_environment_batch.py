@@ -366,3 +366,23 @@ def test_state_of_another_batch_is_refused(field, value, problem):
     batch.start()
     with pytest.raises(CheckpointError, match=re.escape(problem)):
         batch.restore({**batch.state(), field: value})
+
+
+def test_an_episode_is_truncated_at_the_longest_that_is_allowed():
+    batch = EnvironmentBatch("headrace.environments.toy:Corridor", 1, seed=0, longest_episode=3)
+    batch.start()
+    steps = [batch.step(np.array([0])) for _ in range(4)]
+    assert [bool(step.truncated[0]) for step in steps] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(("toy", "error"), [("NanObservation", EnvironmentFault), ("Crashing", RuntimeError)])
+def test_a_step_that_failed_is_no_part_of_the_state(toy, error):
+    batch = EnvironmentBatch(f"headrace.environments.toy:{toy}", 1, seed=0)
+    batch.start()
+    for _ in range(6):
+        batch.step(np.array([1]))
+    with pytest.raises(error):
+        batch.step(np.array([1]))
+    state = batch.state()
+    assert state["actions"] == [[1] * 6]
+    EnvironmentBatch(f"headrace.environments.toy:{toy}", 1, seed=0).restore(state)

@@ -71,6 +71,21 @@ def test_values_that_are_not_finite_are_one_clear_line(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr + ended.stdout
 
 
+def test_an_environment_that_raises_in_a_serial_run_is_one_clear_line(tmp_path: Path) -> None:
+    ended = train(tmp_path, f"{TOY}Crashing", "--topology", "serial", *SMALL[2:], "--steps", "5000")
+    assert ended.returncode == 1
+    assert re.search(r"headrace: error: training failed: RuntimeError: .*step 7", ended.stderr)
+    assert "Traceback" not in ended.stderr + ended.stdout
+    assert "Traceback" in (tmp_path / "run" / "logs" / "training.log").read_text()
+
+
+def test_training_that_diverges_says_so_and_keeps_what_was_good(tmp_path: Path) -> None:
+    ended = train(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "50000", "--learning-rate", "1e30")
+    assert ended.returncode == 2
+    assert "headrace: error: training diverged" in ended.stderr
+    assert not list((tmp_path / "run").glob("checkpoints/*-updates-*"))
+
+
 @pytest.mark.parametrize(("toy", "said"), [("Crashing", "RuntimeError"), ("Exiting", "exit 3")])
 def test_three_deaths_stop_the_run_with_the_actors_own_error(tmp_path: Path, toy: str, said: str) -> None:
     ended = train(tmp_path, f"{TOY}{toy}", *SMALL, "--steps", "5000")
@@ -136,7 +151,7 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     assert resumed.returncode == 0, resumed.stderr
     after = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert after["environment_steps"] >= int(more)
-    assert after["replay_size"] >= min(5000, summary["replay_size"])
+    assert after["replay_size"] >= 0.9 * summary["replay_size"]
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
@@ -168,7 +183,7 @@ def test_a_broken_checkpoint_is_refused(tmp_path: Path, broken: str) -> None:
     [file] = (tmp_path / "run" / "checkpoints").glob(f"*/{broken}")
     file.write_bytes(file.read_bytes()[:-7])
     resumed = subprocess.run(
-        [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "900"],
+        [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "1000000"],
         capture_output=True,
         text=True,
         timeout=60,

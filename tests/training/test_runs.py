@@ -49,7 +49,7 @@ def test_run_directory_and_summary(train: Any, topology: str) -> None:
     kinds = [record["kind"] for record in result.run.read_metrics()]
     assert kinds.count("evaluation") >= 1
     assert list(result.run.tensorboard_path.iterdir())
-    assert list(result.run.checkpoints_path.glob("updates-*/manifest.json"))
+    assert list(result.run.checkpoints_path.glob("*-updates-*/manifest.json"))
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)

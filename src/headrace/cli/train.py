@@ -112,6 +112,7 @@ def _parse(kind: type[TrainOptions], words: Sequence[str], environment: str, top
         evaluation_period_seconds=start.evaluation_period_seconds,
         evaluation_episodes=start.evaluation_episodes,
         final_evaluation_episodes=start.final_evaluation_episodes,
+        checkpoint_period_seconds=start.checkpoint_period_seconds,
     )
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
     return parse(

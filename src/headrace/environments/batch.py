@@ -1,6 +1,6 @@
 """Several environments of one id, stepped together in one thread."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -43,12 +43,21 @@ class EnvironmentBatch:
 
     Actions are 0..A-1, whatever number the environment's own first action has. Every observation and reward is
     checked; EnvironmentFault names environment, episode, step and field. An exception that the environment itself
-    raises passes through, with a note that says where it was. Arrays are new at each call: the caller may keep
-    them. One thread.
+    raises passes through, with a note that says where it was; a step that fails does not count. An episode of
+    `longest_episode` steps is truncated there; `beat` is called before every call of an environment. Arrays are new
+    at each call: the caller may keep them. One thread.
     """
 
     def __init__(
-        self, environment_id: str, count: int, *, seed: int, first_index: int = 0, clip_rewards: bool = False
+        self,
+        environment_id: str,
+        count: int,
+        *,
+        seed: int,
+        first_index: int = 0,
+        clip_rewards: bool = False,
+        longest_episode: int | None = None,
+        beat: Callable[[], object] = lambda: None,
     ) -> None:
         if count < 1:
             raise ConfigError(f"count of environments is {count}; at least 1 is required")
@@ -56,10 +65,13 @@ class EnvironmentBatch:
         self._seed = seed
         self._first_index = first_index
         self._clip_rewards = clip_rewards
+        self._longest_episode = longest_episode
+        self._beat = beat
         self._environments = [make(environment_id)]
         try:
             self.spec, self._first_action = read_spaces(self._environments[0], environment_id)
             while len(self._environments) < count:
+                beat()
                 self._environments.append(make(environment_id))
         except BaseException:
             self.close()
@@ -160,6 +172,7 @@ class EnvironmentBatch:
             if terminated or truncated:
                 self._episode[index] += 1
                 return self._replay(index, [])
+            self._check_finite_row(index, frames[t + 1])
         return Replay(frames, np.asarray(actions, np.int64), reward)
 
     def _new_frames(self, count: int) -> Array:
@@ -167,6 +180,7 @@ class EnvironmentBatch:
 
     def _reset(self, index: int, out: Array, row: int) -> None:
         """Begins the environment's next episode; its first observation goes to `out[row]`."""
+        self._beat()
         self._actions[index] = []
         self._return[index] = 0.0
         seed = episode_seed(self._seed, self._first_index + index, self._episode[index])
@@ -180,11 +194,13 @@ class EnvironmentBatch:
 
     def _advance(self, index: int, action: int, out: Array, row: int) -> tuple[float, bool, bool]:
         """One step of one environment -> reward (clipped if so asked), terminated, truncated."""
+        self._beat()
         self._actions[index].append(action)
         try:
             observation, reward, terminated, truncated, _ = self._step_functions[index](action + self._first_action)
         except Exception as error:
             error.add_note(f"raised by {self._place(index)}")
+            self._actions[index].pop()
             raise
         self._store(index, observation, out, row)
         try:
@@ -196,7 +212,8 @@ class EnvironmentBatch:
         self._return[index] += value
         if self._clip_rewards:
             value = min(1.0, max(-1.0, value))
-        return value, bool(terminated), bool(truncated)
+        cut = len(self._actions[index]) == self._longest_episode
+        return value, bool(terminated), bool(truncated) or cut
 
     def _store(self, index: int, observation: Any, out: Array, row: int) -> None:
         if type(observation) is not np.ndarray or observation.dtype != self._dtype:
@@ -222,7 +239,10 @@ class EnvironmentBatch:
         self._fault(index, f"{name} is {row[where]}; every value must be finite")
 
     def _fault(self, index: int, problem: str) -> NoReturn:
-        raise EnvironmentFault(f"{self._place(index)}: {problem}")
+        place = self._place(index)
+        if self._actions[index]:
+            self._actions[index].pop()
+        raise EnvironmentFault(f"{place}: {problem}")
 
     def _place(self, index: int) -> str:
         number = self._first_index + index

@@ -1,5 +1,6 @@
 """The contract of every launcher."""
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from headrace.roles.base import Role
@@ -28,8 +29,8 @@ class Launcher(Protocol):
     def kill(self, role: Role) -> None:
         """Ends a role at once; poll() does not report it."""
 
-    def stop(self) -> None:
-        """Asks every role to end, and ends those that do not. Afterwards nothing runs."""
+    def stop(self, roles: Iterable[Role]) -> None:
+        """Asks these roles to end, and ends those that do not; one that has ended already is no error."""
 
 
 def last_words(error: Exception) -> str:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,9 +47,7 @@ class ProcessLauncher:
         arguments = [role.kind, str(role.index), str(role.generation), self._address, str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
         with log.open("ab") as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=os.environ | SINGLE_THREAD
-            )
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=_environment())
             start = output.tell()
         assert process.stdin is not None
         process.stdin.write(role.settings.encode())
@@ -68,18 +67,18 @@ class ProcessLauncher:
         process.kill()
         process.wait()
 
-    def stop(self) -> None:
-        """SIGTERM to all, SIGKILL to those still there after 5 seconds."""
-        for running in self._running.values():
-            running.process.terminate()
+    def stop(self, roles: Iterable[Role]) -> None:
+        """SIGTERM to all of these, SIGKILL to those still there after 5 seconds."""
+        processes = [self._running.pop(role.name).process for role in roles if role.name in self._running]
+        for process in processes:
+            process.terminate()
         deadline = time.monotonic() + _GRACE_SECONDS
-        for running in self._running.values():
+        for process in processes:
             try:
-                running.process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                running.process.kill()
-                running.process.wait()
-        self._running.clear()
+                process.kill()
+                process.wait()
 
     def _exit(self, running: _Running) -> Exit:
         status = running.process.returncode
@@ -88,3 +87,9 @@ class ProcessLauncher:
             log.seek(max(running.log_start, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
         return Exit(running.role, reason, status == FAULT_STATUS, lines[-1] if lines else "it wrote nothing")
+
+
+def _environment() -> dict[str, str]:
+    """A role's environment variables: one thread, and modules found wherever this process finds them."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return os.environ | SINGLE_THREAD | {"PYTHONPATH": path}

@@ -1,6 +1,7 @@
 """Roles as threads of this process: for tests, where everything can be seen and nothing needs starting."""
 
 import threading
+from collections.abc import Iterable
 
 from headrace.errors import ClosedError, HeadraceError
 from headrace.launch.base import Exit, last_words
@@ -31,20 +32,20 @@ class ThreadLauncher:
         """Roles that raised since the last call."""
         exits, self._exits = self._exits, []
         for ended in exits:
-            del self._running[ended.role.name]
+            self._running.pop(ended.role.name, None)
         return exits
 
     def kill(self, role: Role) -> None:
         """Asks a role to stop, and forgets it."""
         self._running.pop(role.name)[1].set()
 
-    def stop(self) -> None:
-        """Asks every role to stop and joins it."""
-        for _, stop in self._running.values():
+    def stop(self, roles: Iterable[Role]) -> None:
+        """Asks these roles to stop and joins them."""
+        stopping = [self._running.pop(role.name) for role in roles if role.name in self._running]
+        for _, stop in stopping:
             stop.set()
-        for thread, _ in self._running.values():
+        for thread, _ in stopping:
             thread.join(_JOIN_SECONDS)
-        self._running.clear()
 
     def _run(self, role: Role, stop: Stop) -> None:
         try:

@@ -30,7 +30,7 @@ class QNetwork(nn.Module):
             x = x.reshape(-1, *self.architecture.image_shape)
         for layer in self.architecture.convolutions:
             x = functional.relu(self._layer(x, layer))
-        x = self._stream(x.flatten(1), self.architecture.torso)
+        x = self._stream(x.reshape(len(x), -1), self.architecture.torso)
         heads = [self._stream(x, head) for head in self.architecture.heads]
         if not self.architecture.duelling:
             return heads[0]

@@ -81,6 +81,7 @@ class Actor:
             seed=settings.seed,
             first_index=settings.first_environment,
             clip_rewards=settings.clip_rewards,
+            beat=clock.beat,
         )
         self.exploration = EpsilonGreedy(settings.epsilon, [settings.seed, settings.first_environment])
         self._signature = table_signature(self.environments.spec)

@@ -1,11 +1,13 @@
 """Turns batches into gradient steps, priorities and published policies."""
 
 from collections.abc import Callable
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.base import Updater
+from headrace.errors import DivergenceError
 from headrace.parameters.base import ParameterStore
 from headrace.roles.base import POLICY
 from headrace.roles.clock import PhaseClock
@@ -61,6 +63,11 @@ class Learner:
         tensors = self._updater.transfer(batch)
         self.clock.enter("train")
         update = self._updater.update(tensors)
+        if not isfinite(update.loss):
+            raise DivergenceError(
+                f"training diverged: the loss of update {self.steps + 1} is {update.loss}; "
+                "a smaller learning_rate or max_gradient_norm is required"
+            )
         self.clock.enter("priorities")
         if self._update_priorities is not None:
             self._update_priorities(batch.key, update.priority)

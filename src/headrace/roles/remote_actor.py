@@ -25,14 +25,16 @@ def run_actor(role: Role, server: RoleServer, report_server: RoleServer, stop: S
         policy = _first_policy(server, stop)
         if policy is None:
             return
-        actor = Actor(settings, policy.q, lambda chunk: server.insert(TABLE, chunk), clock)
-        reporter = ActorReporter(report_server, settings.index, clock, actor.exploration)
-        reporter.start(settings.first_environment)
+        reporter = ActorReporter(report_server, role, settings, clock)
         try:
-            _act(actor, policy, server, reporter, clock, settings.pull_period, stop)
+            clock.enter("environment")
+            actor = Actor(settings, policy.q, lambda chunk: server.insert(TABLE, chunk), clock)
+            try:
+                _act(actor, policy, server, reporter, clock, settings.pull_period, stop)
+            finally:
+                actor.close()
         finally:
             reporter.close()
-            actor.close()
 
 
 def _first_policy(server: RoleServer, stop: Stop) -> Policy | None:

@@ -23,6 +23,7 @@ class Preset(NamedTuple):
     evaluation_period_seconds: float = 30.0
     evaluation_episodes: int = 10
     final_evaluation_episodes: int = 100
+    checkpoint_period_seconds: float = 300.0
 
 
 _ATARI = DQN(
@@ -95,6 +96,7 @@ PRESETS: dict[str, Preset] = {
         evaluation_period_seconds=600.0,
         evaluation_episodes=3,
         final_evaluation_episodes=10,
+        checkpoint_period_seconds=1800.0,
     ),
 }
 

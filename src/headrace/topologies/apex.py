@@ -1,11 +1,11 @@
 """Ape-X: actor processes around one learner (Horgan et al. 2018)."""
 
-import os
 from typing import Any
 
 import torch
 
 from headrace.algorithms.dqn.exploration import epsilon_ladder
+from headrace.machine import available_cores
 from headrace.replay import BatchesAhead
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Role
@@ -21,7 +21,7 @@ __all__ = ["ApexProgram", "actor_count"]
 
 def actor_count(config: Apex) -> int:
     """The actors asked for, or one for each core but the learner's."""
-    return config.actors or max(1, len(os.sched_getaffinity(0)) - 1)
+    return config.actors or max(1, available_cores() - 1)
 
 
 class ApexProgram:
@@ -83,6 +83,10 @@ class ApexProgram:
     def take_reports(self) -> list[dict[str, Any]]:
         """None: the actors' reports come by mail."""
         return []
+
+    def skip(self, seconds: float) -> None:
+        """The learner's clock leaves these out."""
+        self.learner.clock.skip(seconds)
 
     def state(self) -> dict[str, Any]:
         """Nothing: actors begin new episodes."""

@@ -42,6 +42,9 @@ class Program(Protocol):
     def take_reports(self) -> list[dict[str, Any]]:
         """Reports of actors that run inside this program, in the form of those that arrive by mail."""
 
+    def skip(self, seconds: float) -> None:
+        """Leaves so many seconds out of the clocks of all that runs in this program: they were not training's."""
+
     def state(self) -> dict[str, Any]:
         """What resumes the program beside learner and table, JSON-able."""
 

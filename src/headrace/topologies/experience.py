@@ -6,7 +6,8 @@ import numpy as np
 
 from headrace._native import Server, Table
 from headrace.algorithms.dqn.config import DQN
-from headrace.errors import require
+from headrace.errors import ConfigError, require
+from headrace.machine import total_memory_bytes
 from headrace.roles.actor import table_signature
 from headrace.roles.base import TABLE
 from headrace.types import EnvironmentSpec
@@ -26,8 +27,8 @@ def add_table(
     Actors finish their chunks in bursts, one of each environment at nearly the same time; the limiter's tolerance is
     two bursts, so that the learner works on one while the actors gather the next and neither waits.
 
-    Raises ConfigError where the table could not hold what the first batch waits for; the oldest transitions go by
-    whole chunks.
+    Raises ConfigError where the table could not hold what the first batch waits for (the oldest transitions go by
+    whole chunks), or the machine not the table.
     """
     burst = algorithm.samples_per_step * chunk_steps * environments
     start = max(algorithm.learning_starts, algorithm.batch_size)
@@ -45,11 +46,18 @@ def add_table(
         algorithm.replay_bytes == 0 or algorithm.replay_bytes >= enough,
         f"at least {enough}, for the {start} transitions in chunks of {chunk_steps} that learning starts with",
     )
+    capacity_bytes = algorithm.replay_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps)
+    memory = total_memory_bytes()
+    if capacity_bytes > memory:
+        raise ConfigError(
+            f"replay_capacity is {capacity}, which takes {capacity_bytes / 1e9:.1f} GB; this machine has "
+            f"{memory / 1e9:.1f} GB: a smaller replay_capacity, or a limit by replay_bytes, is required"
+        )
     return server.add_table(
         TABLE,
         table_signature(spec),
         capacity=capacity,
-        capacity_bytes=algorithm.replay_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps),
+        capacity_bytes=capacity_bytes,
         sampler="prioritized" if algorithm.prioritized else "uniform",
         priority_exponent=algorithm.priority_exponent,
         samples_per_insert=algorithm.samples_per_step,

@@ -1,5 +1,6 @@
 """Acting and learning in turn, in one thread."""
 
+from time import perf_counter
 from typing import Any
 
 from headrace.algorithms.dqn.exploration import linear_epsilon
@@ -63,10 +64,14 @@ class SerialProgram:
         epsilon = linear_epsilon(self._steps, self._algorithm.epsilon_decay_steps, self._algorithm.epsilon_final)
         self._actor.exploration.epsilon[:] = epsilon
         self._actor.set_policy_version(self.learner.steps + 1)
+        begin = perf_counter()
         self._actor.step()
+        middle = perf_counter()
+        self.learner.clock.skip(middle - begin)  # each side's clock stands still while the other works
         self._steps += self._actor.count
         while self.learner.step(0.0):
             pass
+        self._clock.skip(perf_counter() - middle)
 
     def take_reports(self) -> list[dict[str, Any]]:
         """The actor's counts since the last call."""
@@ -78,11 +83,14 @@ class SerialProgram:
             "episodes": [[episode.return_, episode.length, 1.0] for episode in episodes],
             "version": self.learner.steps + 1,
             "seconds": self._clock.seconds,
-            "phase": "other",
-            "phase_seconds": 0.0,
         }
         self._reported = self._steps
         return [report]
+
+    def skip(self, seconds: float) -> None:
+        """Both clocks leave these out."""
+        self._clock.skip(seconds)
+        self.learner.clock.skip(seconds)
 
     def state(self) -> dict[str, Any]:
         """The actor's place."""

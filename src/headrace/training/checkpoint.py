@@ -1,7 +1,8 @@
 """Checkpoints: network, target, optimizer, replay with its priorities, counters and random states.
 
 A checkpoint is a directory that appears under its name only when it is whole: it is written beside it, flushed to
-the disk, and renamed. `manifest.json` holds each file's size and CRC-32. The newest is kept, older ones go.
+the disk, and renamed. Its number rises, so no name is ever used again. `manifest.json` holds each file's size and
+CRC-32, checked when the file is read. The newest is kept, older ones go.
 """
 
 import json
@@ -16,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from headrace._native import Table
-from headrace.errors import CheckpointError, StorageError
+from headrace.errors import CheckpointError, DivergenceError, StorageError
 from headrace.training.evaluation import Moment
 
 __all__ = ["Checkpoint", "newest_checkpoint", "save_checkpoint"]
@@ -32,9 +33,10 @@ _BLOCK = 1 << 22
 
 
 class Checkpoint(NamedTuple):
-    """A whole checkpoint on disk."""
+    """A checkpoint on disk; what reads a file of it raises CheckpointError where that is broken."""
 
     path: Path
+    manifest: dict[str, list[int]]
     state: dict[str, Any]
     """Counters, clock, random states and the program's own."""
 
@@ -46,25 +48,38 @@ class Checkpoint(NamedTuple):
 
     def tensors(self) -> dict[str, Tensor]:
         """The updater's state."""
+        path = self._checked(_LEARNER)
         try:
-            return dict(load_file(self.path / _LEARNER))
-        except (SafetensorError, OSError) as error:
-            raise _broken(self.path / _LEARNER, str(error)) from error
+            return dict(load_file(path))
+        except SafetensorError as error:
+            raise _broken(path, str(error)) from error
 
     def policy(self) -> bytes:
         """The policy as an ONNX graph."""
-        return (self.path / _POLICY).read_bytes()
+        return self._checked(_POLICY).read_bytes()
 
     def restore_replay(self, table: Table) -> None:
-        """Fills an empty table; raises CorruptFile."""
-        table.restore(str(self.path / _REPLAY))
+        """Fills an empty table."""
+        table.restore(str(self._checked(_REPLAY)))
+
+    def _checked(self, name: str) -> Path:
+        _check(self.path / name, self.manifest[name])
+        return self.path / name
 
 
 def save_checkpoint(
     folder: Path, tensors: dict[str, Tensor], policy: bytes, table: Table, state: dict[str, Any]
 ) -> Path:
-    """Writes a checkpoint named after its updates and removes older ones; raises StorageError, leaving these alone."""
-    final = folder / f"updates-{state['learner_steps']:09d}-{state['environment_steps']:012d}"
+    """Writes a checkpoint and removes older ones.
+
+    Raises StorageError, or DivergenceError where a number is not finite, and then leaves the older ones alone.
+    """
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise DivergenceError(f"training diverged: {name} is not finite; the last checkpoint before is kept")
+    before = _checkpoints(folder)
+    number = int(before[-1].name.split("-")[0]) + 1 if before else 1
+    final = folder / f"{number:06d}-updates-{state['learner_steps']}"
     draft = folder / "writing"
     try:
         shutil.rmtree(draft, ignore_errors=True)
@@ -78,39 +93,47 @@ def save_checkpoint(
         for name in (*names, _MANIFEST):
             _flush(draft / name)
         _flush(draft)
-        shutil.rmtree(final, ignore_errors=True)
         draft.rename(final)
         _flush(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(draft, ignore_errors=True)
-        raise StorageError(
-            f"can't write checkpoint {final}: {error}; free some space or choose another disk"
-        ) from error
+        raise StorageError(f"can't write checkpoint {final}: {error}; space on its disk is required") from error
     except StorageError:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-    for old in folder.glob("updates-*"):
-        if old != final:
-            shutil.rmtree(old, ignore_errors=True)
+    for old in before:
+        shutil.rmtree(old, ignore_errors=True)
     return final
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint:
-    """The newest checkpoint, every file checked; raises CheckpointError where there is none or it is broken."""
-    found = sorted(folder.glob("updates-*"))
+    """The newest checkpoint; raises CheckpointError where there is none or its manifest or state is broken."""
+    found = _checkpoints(folder)
     if not found:
         raise CheckpointError(f"{folder} holds no checkpoint; the run ended before its first")
     path = found[-1]
     try:
         manifest = json.loads((path / _MANIFEST).read_text())
-        for name, fingerprint in manifest.items():
-            if _fingerprint(path / name) != fingerprint:
-                raise _broken(path / name, "its bytes are not those that were written")
-        return Checkpoint(path, json.loads((path / _STATE).read_text()))
+        _check(path / _STATE, manifest[_STATE])
+        return Checkpoint(path, manifest, json.loads((path / _STATE).read_text()))
     except OSError as error:
-        raise _broken(Path(error.filename or path), error.strerror or str(error)) from error
-    except (ValueError, AttributeError) as error:
+        raise _broken(path / _MANIFEST, error.strerror or str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
         raise _broken(path / _MANIFEST, str(error)) from error
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Whole checkpoints, oldest first."""
+    return sorted(folder.glob("[0-9]*-updates-*"))
+
+
+def _check(path: Path, fingerprint: list[int]) -> None:
+    try:
+        found = _fingerprint(path)
+    except OSError as error:
+        raise _broken(path, error.strerror or str(error)) from error
+    if found != fingerprint:
+        raise _broken(path, "its bytes are not those that were written")
 
 
 def _broken(path: Path, reason: str) -> CheckpointError:

@@ -11,6 +11,7 @@ class TrainingClock:
     def __init__(self, seconds: float = 0.0) -> None:
         self._before = seconds
         self._since: float | None = perf_counter()
+        self._paused_at = 0.0
 
     @property
     def seconds(self) -> float:
@@ -24,8 +25,9 @@ class TrainingClock:
 
     def pause(self) -> None:
         """Stops the clock."""
-        self._before, self._since = self.seconds, None
+        self._before, self._since, self._paused_at = self.seconds, None, perf_counter()
 
-    def resume(self) -> None:
-        """Lets the clock go on."""
+    def resume(self) -> float:
+        """Lets the clock go on; the seconds that it stood still."""
         self._since = perf_counter()
+        return self._since - self._paused_at

@@ -77,8 +77,8 @@ class _Request(NamedTuple):
 class Evaluations:
     """Requests to the evaluator and its answers, one at a time.
 
-    An evaluation of fewer episodes that reaches the target score is followed by one of 100 with the same policy:
-    only that decides.
+    Every request has episodes of its own, decided by the run's seed and the moment: neither is a score the best of
+    many tries at the same episodes, nor does it depend on how often the run was resumed.
     """
 
     def __init__(self, server: Server, environment: str, seed: int, target: float | None) -> None:
@@ -97,7 +97,7 @@ class Evaluations:
         return self._pending is not None
 
     def request(self, policy: bytes, moment: Moment, episodes: int) -> None:
-        """Asks for greedy episodes with the policy of that moment."""
+        """Asks for greedy episodes with the policy of that moment; takes the place of a request before."""
         self._send(_Request(0, policy, moment, episodes))
 
     def repeat(self) -> None:
@@ -114,15 +114,29 @@ class Evaluations:
         self._pending = None
         self.last = evaluation
         self.best = max(evaluation.mean, self.best if self.best is not None else evaluation.mean)
-        if self._target is not None and evaluation.mean >= self._target:
-            if request.episodes >= CONFIRMATION_EPISODES:
-                self.solved_at = self.solved_at or evaluation
-            else:
-                self._send(request._replace(episodes=CONFIRMATION_EPISODES))
+        if self.promising(evaluation) and len(evaluation.returns) >= CONFIRMATION_EPISODES:
+            self.solved_at = self.solved_at or evaluation
         return evaluation
 
+    def promising(self, evaluation: Evaluation) -> bool:
+        """Whether it reaches the target score; only one of 100 episodes or more decides."""
+        return self._target is not None and evaluation.mean >= self._target
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run remembers, JSON-able."""
+        return {"last": self.last, "best": self.best}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes back what state() gave."""
+        self.best = state["best"]
+        if state["last"] is not None:
+            returns, lengths, moment = state["last"]
+            self.last = Evaluation(returns, lengths, Moment(*moment))
+
     def _send(self, request: _Request) -> None:
+        confirms = request.episodes >= CONFIRMATION_EPISODES
+        seed = self._seed + 1 + 2 * request.moment.learner_steps + confirms
         self._server.publish(EVALUATION_POLICY, request.policy)
-        body = {"environment": self._environment, "episodes": request.episodes, "seed": self._seed}
+        body = {"environment": self._environment, "episodes": request.episodes, "seed": seed}
         number = self._server.publish(EVALUATION, json.dumps(body).encode())
         self._pending = request._replace(number=number)

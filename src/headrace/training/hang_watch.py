@@ -4,12 +4,11 @@ import os
 import signal
 import sys
 import threading
-from time import perf_counter
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from headrace.errors import EnvironmentFault
-from headrace.roles.clock import PhaseClock
+from headrace.roles.clock import PhaseClock, Stillness
 
 __all__ = ["HangWatch"]
 
@@ -47,8 +46,9 @@ class HangWatch:
             signal.signal(signal.SIGUSR1, self._before)
 
     def _watch(self, clock: PhaseClock) -> None:
+        still = Stillness(clock)
         while not self._closed.wait(min(1.0, self._limit_seconds / 4)):
-            if clock.phase == "environment" and perf_counter() - clock.entered > self._limit_seconds:
+            if clock.phase == "environment" and still.seconds() > self._limit_seconds:
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
                 if not self._closed.wait(_GRACE_SECONDS):
                     print(f"headrace: error: {self._message()}", file=sys.stderr, flush=True)

@@ -1,6 +1,5 @@
 """What this machine offers to a run."""
 
-import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -8,13 +7,9 @@ from typing import Any
 import torch
 
 from headrace.errors import ConfigError
+from headrace.machine import available_cores
 
-__all__ = ["available_cores", "choose_device", "describe_machine"]
-
-
-def available_cores() -> int:
-    """Processor cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+__all__ = ["choose_device", "describe_machine"]
 
 
 def choose_device(name: str) -> torch.device:
@@ -25,8 +20,10 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise ConfigError(f"device is {name}; it must be auto, cpu, cuda or cuda:N") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError(f"device is {name}; torch finds no GPU here: use cpu or auto")
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device is {name}; it must be auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device is {name}; torch finds {torch.cuda.device_count()} GPUs here: use cpu or auto")
     return device
 
 

@@ -10,7 +10,7 @@ from headrace.report.progress import Progress
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES, Learner
 from headrace.settings import RunConfig
-from headrace.training.evaluation import Evaluations
+from headrace.training.evaluation import Evaluations, Moment
 
 __all__ = ["Monitor"]
 
@@ -22,8 +22,8 @@ _WAITS = 0.25  # share of a side's time in waiting above which the other side ho
 class Monitor:
     """Counts of all actors together, and the times of all roles. One thread."""
 
-    def __init__(self, config: RunConfig, actors: int, environment_steps: int, episodes: int) -> None:
-        self.environment_steps = environment_steps
+    def __init__(self, config: RunConfig, actors: int, start: Moment, episodes: int) -> None:
+        self.environment_steps = start.environment_steps
         self.episodes = episodes
         self.actor_seconds = dict.fromkeys(ACTOR_PHASES, 0.0)
         self._config = config
@@ -31,10 +31,16 @@ class Monitor:
         self._returns: deque[float] = deque(maxlen=100)
         self._greedy: deque[float] = deque(maxlen=20)
         self._times: dict[int, dict[str, float]] = {}  # last seen of each living actor
-        self._last: dict[str, Any] = {"seconds": 0.0, "environment_steps": environment_steps, "learner_steps": 0}
+        self._off_clock: dict[int, float] = {}  # seconds that each spent waiting for evaluations, not yet taken off
+        self._last = start
         self._rates = (0.0, 0.0)
         self._last_actor = dict(self.actor_seconds)
         self._last_learner = dict.fromkeys(LEARNER_PHASES, 0.0)
+
+    def restore(self, actor_seconds: Mapping[str, float], learner_seconds: Mapping[str, float]) -> None:
+        """Goes on from the times of a run that is resumed."""
+        self.actor_seconds = dict(actor_seconds)
+        self._last_actor, self._last_learner = dict(actor_seconds), dict(learner_seconds)
 
     def add(self, report: Mapping[str, Any]) -> None:
         """Takes one actor's report."""
@@ -47,12 +53,23 @@ class Monitor:
         index = report["index"]
         before = self._times.get(index, {})
         for phase, seconds in report["seconds"].items():
-            self.actor_seconds[phase] += seconds - before.get(phase, 0.0)
+            spent = seconds - before.get(phase, 0.0)
+            if phase == "push":
+                off_clock = min(spent, self._off_clock.get(index, 0.0))
+                self._off_clock[index] = self._off_clock.get(index, 0.0) - off_clock
+                spent -= off_clock
+            self.actor_seconds[phase] += spent
         self._times[index] = report["seconds"]
+
+    def skip(self, seconds: float) -> None:
+        """The actors were held for an evaluation: so many seconds of waiting to push are not training's."""
+        for index in self._times:
+            self._off_clock[index] = self._off_clock.get(index, 0.0) + seconds
 
     def forget(self, index: int) -> None:
         """An actor ended; the next of this index begins to count at 0."""
         self._times.pop(index, None)
+        self._off_clock.pop(index, None)
 
     @property
     def near_greedy_return(self) -> float | None:
@@ -66,11 +83,11 @@ class Monitor:
     def snapshot(self, seconds: float, learner: Learner, table: Table, evaluations: Evaluations) -> Progress:
         """The run at this moment; rates and shares since the snapshot before."""
         stats = table.stats()
-        elapsed = seconds - self._last["seconds"]
+        elapsed = seconds - self._last.seconds
         if elapsed > _SHORTEST_SECONDS:
             self._rates = (
-                (self.environment_steps - self._last["environment_steps"]) / elapsed,
-                (learner.steps - self._last["learner_steps"]) / elapsed,
+                (self.environment_steps - self._last.environment_steps) / elapsed,
+                (learner.steps - self._last.learner_steps) / elapsed,
             )
         actor_times = _shares(self.actor_seconds, self._last_actor)
         learner_times = _shares(learner.clock.seconds, self._last_learner)
@@ -102,11 +119,7 @@ class Monitor:
             time_target=self._config.time_limit_seconds,
             score_target=self._config.until_score,
         )
-        self._last = {
-            "seconds": seconds,
-            "environment_steps": self.environment_steps,
-            "learner_steps": learner.steps,
-        }
+        self._last = Moment(self.environment_steps, learner.steps, seconds)
         self._last_actor = dict(self.actor_seconds)
         self._last_learner = dict(learner.clock.seconds)
         return progress

@@ -35,10 +35,11 @@ def resume(
         until_score=config.until_score if until_score is None else until_score,
     )
     checkpoint = newest_checkpoint(run.checkpoints_path)
-    done = checkpoint.state["environment_steps"]
+    done, _, seconds = checkpoint.moment
+    if checkpoint.state["solved"] and steps is time_limit_seconds is until_score is None:
+        raise CheckpointError(f"the run has reached its score, {config.until_score:g}; give another with --until-score")
     if config.steps is not None and done >= config.steps:
         raise CheckpointError(f"the run has done {done:,} of its {config.steps:,} steps; give more with --steps")
-    seconds = checkpoint.state["seconds"]
     if config.time_limit_seconds is not None and seconds >= config.time_limit_seconds:
         raise CheckpointError(
             f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"

@@ -17,10 +17,10 @@ DEATHS_SECONDS = 60.0
 
 
 class _Sign(NamedTuple):
-    """A role's last sign of life."""
+    """A role's last sign of life: what it was in, for how long it had not moved, and when that was heard."""
 
     phase: str
-    phase_seconds: float
+    still_seconds: float
     heard: float  # time.monotonic()
 
 
@@ -49,8 +49,10 @@ class Supervisor:
 
     def hear(self, report: Mapping[str, Any]) -> None:
         """Takes any report as the sign of life that it is."""
-        sign = _Sign(report.get("phase", ""), report.get("phase_seconds", 0.0), time.monotonic())
-        self._signs[f"{report['role']} {report['index']}"] = sign
+        role = self._roles.get(f"{report['role']} {report['index']}")
+        if role is not None and report.get("generation", role.generation) == role.generation:
+            sign = _Sign(report.get("phase", ""), report.get("still_seconds", 0.0), time.monotonic())
+            self._signs[role.name] = sign
 
     def check(self) -> None:
         """Looks after every role.
@@ -66,14 +68,21 @@ class Supervisor:
                 self._hung_seconds[role.name] += self._hang_seconds
                 self._bury(Exit(role, "killed", fault=False, message=reason))
 
+    def stop(self, *kinds: str) -> None:
+        """Ends the roles of these kinds, or all; they are no longer looked after."""
+        ended = [role for role in self._roles.values() if not kinds or role.kind in kinds]
+        for role in ended:
+            del self._roles[role.name]
+        self._launcher.stop(ended)
+
     def _start(self, role: Role) -> None:
         self._signs[role.name] = _Sign("", 0.0, time.monotonic())
         self._launcher.start(role)
 
     def _hang(self, sign: _Sign) -> str | None:
         limit = self._hang_seconds
-        if sign.phase == "environment" and sign.phase_seconds > limit:
-            return f"its environment has not returned for {sign.phase_seconds:.0f} s; {limit:.0f} s are allowed"
+        if sign.phase == "environment" and sign.still_seconds > limit:
+            return f"its environment has not returned for {sign.still_seconds:.0f} s; {limit:.0f} s are allowed"
         silence = time.monotonic() - sign.heard
         if silence > limit:
             return f"it has given no sign of life for {silence:.0f} s; {limit:.0f} s are allowed"

@@ -2,6 +2,7 @@
 
 import json
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,19 +12,21 @@ import torch
 from headrace._native import Server
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.environments import describe
-from headrace.errors import HeadraceError
-from headrace.launch import Exit, Launcher, ProcessLauncher
+from headrace.errors import DivergenceError, HeadraceError, LaunchError, StorageError
+from headrace.launch import Exit, Launcher, ProcessLauncher, last_words
+from headrace.machine import available_cores
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import REPORTS, Role
+from headrace.roles.evaluator import LONGEST_EPISODE
 from headrace.settings import RunConfig
 from headrace.topologies.base import Workshop
 from headrace.topologies.build import build_program
 from headrace.training.checkpoint import Checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
-from headrace.training.evaluation import Evaluation, Evaluations, Moment
+from headrace.training.evaluation import CONFIRMATION_EPISODES, Evaluation, Evaluations, Moment
 from headrace.training.hang_watch import HangWatch
-from headrace.training.hardware import available_cores, choose_device
+from headrace.training.hardware import choose_device
 from headrace.training.interrupts import Interrupts
 from headrace.training.monitor import Monitor
 from headrace.training.summary import summarize
@@ -31,7 +34,8 @@ from headrace.training.supervision import Supervisor
 
 __all__ = ["Trainer"]
 
-_TICK_SECONDS = 0.25
+_TICK_SECONDS = 0.1
+_DISPLAY_SECONDS = 0.25
 _RECORD_SECONDS = 1.0
 _HINT_SECONDS = 3.0
 _STEP_TIMEOUT_SECONDS = 0.05
@@ -59,6 +63,7 @@ class Trainer:
         self._config = config
         self._run = run
         self._display = display
+        self._checkpoint = checkpoint
         self._state: dict[str, Any] = checkpoint.state if checkpoint else {}
         spec = describe(config.environment)
         device = choose_device(config.device)
@@ -73,43 +78,54 @@ class Trainer:
             pinned=device.type == "cuda",
         )
         self._learner = self._program.learner
-        actors = [role for role in self._program.roles if role.kind == "actor"]
-        self._holds = self._program.deterministic or available_cores() < len(actors) + 2
-        torch.set_num_threads(1 if self._program.deterministic else max(1, available_cores() - len(actors)))
-        self._monitor = Monitor(config, max(1, len(actors)), *self._counts())
+        actors = len(self._program.roles)
+        self._holds = self._program.deterministic or available_cores() < actors + 2
+        torch.set_num_threads(1 if self._program.deterministic else max(1, available_cores() - actors))
+        start = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
+        self._monitor = Monitor(config, max(1, actors), start, self._state.get("episodes", 0))
         self._evaluations = Evaluations(self._server, config.environment, config.seed, config.until_score)
-        if checkpoint:
-            self._restore(checkpoint)
-        self._clock = TrainingClock(self._state.get("seconds", 0.0))
-        address = self._server.listen("unix:@")
-        self._launcher = launcher(address, run.logs_path)
+        self._clock = TrainingClock(start.seconds)
+        launched = launcher(self._server.listen("unix:@"), run.logs_path)
         roles = [*self._program.roles, Role("evaluator", 0, "{}")]
-        self._supervisor = Supervisor(self._launcher, roles, config.hang_seconds, self._on_exit)
+        self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
         self._next_evaluation = self._state.get("next_evaluation", self._evaluation_period())
-        self._last_hint = 0.0
-        self._next_tick = 0.0
-        self._next_record = time.perf_counter() + _RECORD_SECONDS
-        self._next_checkpoint = self._clock.seconds + config.checkpoint_period_seconds
+        self._next_hint = 0.0
+        self._next_tick = self._next_display = 0.0
         self._started = time.perf_counter()
+        self._next_record = self._started + _RECORD_SECONDS
+        self._next_checkpoint = start.seconds + config.checkpoint_period_seconds
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule holds, and returns the summary; afterwards nothing of the run is running."""
         try:
-            with Interrupts() as interrupts, HangWatch(self._program.acting, self._config.hang_seconds):
-                self._learner.publish()
-                self._supervisor.start()
-                try:
-                    stopped_by = self._train(interrupts)
-                except HeadraceError:
-                    if self._learner.steps:
-                        self._save()
-                    raise
+            with Interrupts() as interrupts:
+                with HangWatch(self._program.acting, self._config.hang_seconds):
+                    if self._checkpoint:
+                        self._restore(self._checkpoint)
+                    stopped_by = self._train_or_save(interrupts)
                 return self._finish(stopped_by, interrupts)
         finally:
             self._program.table.close()
-            self._launcher.stop()
+            self._supervisor.stop()
             self._program.close()
             self._server.close()
+
+    def _train_or_save(self, interrupts: Interrupts) -> str:
+        """Trains; what was learnt is saved whatever stops it, if it is worth it and the disk takes it."""
+        try:
+            self._learner.publish()
+            self._supervisor.start()
+            return self._train(interrupts)
+        except (DivergenceError, StorageError):
+            raise
+        except HeadraceError:
+            self._save()
+            raise
+        except Exception as error:
+            self._save()
+            log = self._run.logs_path / "training.log"
+            log.write_text("".join(traceback.format_exception(error)))
+            raise LaunchError(f"training failed: {last_words(error)}; where: {log}") from error
 
     def _train(self, interrupts: Interrupts) -> str:
         """The main loop; returns which rule ended it."""
@@ -122,6 +138,8 @@ class Trainer:
                 return "interrupt"
             if self._clock.paused or self._program.deterministic or time.perf_counter() >= self._next_tick:
                 self._collect()
+                if self._clock.paused and not self._evaluations.pending and not self._evaluations.solved_at:
+                    self._go_on()
                 stopped_by = self._stopped_by()
                 if stopped_by:
                     return stopped_by
@@ -135,8 +153,8 @@ class Trainer:
             return
         self._next_tick = now + _TICK_SECONDS
         self._supervisor.check()
-        if now >= self._next_record or self._clock.paused:
-            self._next_record = now + _RECORD_SECONDS
+        if now >= self._next_display:
+            self._next_display = now + _DISPLAY_SECONDS
             self._record()
         if self._clock.seconds >= self._next_checkpoint:
             self._next_checkpoint = self._clock.seconds + self._config.checkpoint_period_seconds
@@ -145,7 +163,8 @@ class Trainer:
     def _record(self) -> None:
         progress = self._monitor.snapshot(self._clock.seconds, self._learner, self._program.table, self._evaluations)
         self._display.update(progress)
-        if not self._clock.paused:
+        if not self._clock.paused and time.perf_counter() >= self._next_record:
+            self._next_record = time.perf_counter() + _RECORD_SECONDS
             self._run.append(progress.to_record())
 
     def _collect(self) -> None:
@@ -191,28 +210,36 @@ class Trainer:
         target, seen = self._config.until_score, self._monitor.near_greedy_return
         if self._program.deterministic or target is None or seen is None or seen < target:
             return False
-        if self._clock.seconds < self._last_hint + _HINT_SECONDS:
+        if self._clock.seconds < self._next_hint:
             return False
-        self._last_hint = self._clock.seconds
+        self._next_hint = self._clock.seconds + _HINT_SECONDS
         self._monitor.clear_near_greedy()
         return True
 
     def _evaluate(self, episodes: int, *, hold: bool) -> None:
-        if hold:
+        """Asks for greedy episodes with the present policy; `hold` stops training and its clock until the answer."""
+        if hold and not self._clock.paused:
             self._clock.pause()
             self._program.table.set_paused(True)
-        now = Moment(self._monitor.environment_steps, self._learner.steps, self._clock.seconds)
-        self._evaluations.request(self._updater.policy(), now, episodes)
+        self._evaluations.request(self._updater.policy(), self._moment(), episodes)
+
+    def _go_on(self) -> None:
+        """Ends the hold of an evaluation."""
+        self._program.table.set_paused(False)
+        seconds = self._clock.resume()
+        self._program.skip(seconds)
+        self._monitor.skip(seconds)
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         self._run.append(evaluation.record())
+        cut = sum(length >= LONGEST_EPISODE for length in evaluation.lengths)
         self._display.message(
             f"evaluation at {evaluation.moment.environment_steps:,} steps, {evaluation.moment.seconds:.0f} s: "
             f"{evaluation.mean:.1f} ± {evaluation.std:.1f} over {len(evaluation.returns)} greedy episodes"
+            + (f", {cut} of them cut at {LONGEST_EPISODE:,} steps" if cut else "")
         )
-        if self._clock.paused and not self._evaluations.pending:
-            self._program.table.set_paused(False)
-            self._clock.resume()
+        if self._evaluations.promising(evaluation) and not self._evaluations.solved_at:
+            self._evaluate(CONFIRMATION_EPISODES, hold=True)  # so that the policy that is judged is the one kept
 
     def _on_exit(self, ended: Exit, again: bool) -> None:
         role = ended.role
@@ -233,21 +260,21 @@ class Trainer:
         )
 
     def _finish(self, stopped_by: str, interrupts: Interrupts) -> dict[str, Any]:
-        """Final evaluation, checkpoint and summary."""
-        if stopped_by not in ("score", "interrupt") and self._config.final_evaluation_episodes:
-            self._evaluate(self._config.final_evaluation_episodes, hold=True)
+        """Ends the actors, saves, evaluates the final policy, and writes the summary."""
+        if not self._clock.paused:
+            self._clock.pause()
+        self._program.table.close()  # whoever waits to push is let go
+        self._supervisor.stop("actor")
+        self._collect()
+        self._save()
+        episodes = self._config.final_evaluation_episodes
+        if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
+            self._evaluate(episodes, hold=True)
             while self._evaluations.pending and not interrupts.requested:
                 time.sleep(_EVALUATION_POLL_SECONDS)
                 self._collect()
                 self._tick()
-        if not self._clock.paused:
-            self._clock.pause()
-        self._program.table.set_paused(True)
-        self._launcher.stop()
-        self._collect()
         self._record()
-        if self._learner.steps:
-            self._save()
         summary = summarize(
             self._config,
             self._monitor,
@@ -255,19 +282,30 @@ class Trainer:
             self._program.table,
             self._evaluations,
             wall_seconds=self._clock.seconds,
-            total_seconds=self._state.get("total_seconds", 0.0) + time.perf_counter() - self._started,
+            total_seconds=self._total_seconds(),
             stopped_by=stopped_by,
         )
         self._run.write_summary(summary)
         return summary
 
+    def _moment(self) -> Moment:
+        return Moment(self._monitor.environment_steps, self._learner.steps, self._clock.seconds)
+
+    def _total_seconds(self) -> float:
+        before: float = self._state.get("total_seconds", 0.0)
+        return before + time.perf_counter() - self._started
+
     def _save(self) -> None:
+        if not self._learner.steps:
+            return
         state = {
-            "environment_steps": self._monitor.environment_steps,
+            **self._moment()._asdict(),
             "episodes": self._monitor.episodes,
-            "learner_steps": self._learner.steps,
-            "seconds": self._clock.seconds,
-            "total_seconds": self._state.get("total_seconds", 0.0) + time.perf_counter() - self._started,
+            "total_seconds": self._total_seconds(),
+            "actor_seconds": self._monitor.actor_seconds,
+            "learner_seconds": self._learner.clock.seconds,
+            "evaluations": self._evaluations.state(),
+            "solved": self._evaluations.solved_at is not None,
             "generation": self._generation,
             "next_evaluation": self._next_evaluation,
             "torch_random": torch.get_rng_state().tolist(),
@@ -277,13 +315,14 @@ class Trainer:
             self._run.checkpoints_path, self._updater.state(), self._updater.policy(), self._program.table, state
         )
 
-    def _counts(self) -> tuple[int, int]:
-        return self._state.get("environment_steps", 0), self._state.get("episodes", 0)
-
     def _restore(self, checkpoint: Checkpoint) -> None:
+        state = checkpoint.state
         self._updater.load(checkpoint.tensors())
         checkpoint.restore_replay(self._program.table)
-        torch.set_rng_state(torch.tensor(self._state["torch_random"], dtype=torch.uint8))
-        self._program.restore(self._state["program"])
-        self._learner.steps = self._state["learner_steps"]
-        self._run.append({"kind": "resume", "seconds": self._state["seconds"], "generation": self._generation})
+        torch.set_rng_state(torch.tensor(state["torch_random"], dtype=torch.uint8))
+        self._program.restore(state["program"])
+        self._learner.steps = checkpoint.moment.learner_steps
+        self._learner.clock.seconds = dict(state["learner_seconds"])
+        self._monitor.restore(state["actor_seconds"], state["learner_seconds"])
+        self._evaluations.restore(state["evaluations"])
+        self._run.append({"kind": "resume", "seconds": checkpoint.moment.seconds, "generation": self._generation})

@@ -1,0 +1,56 @@
+"""Clocks of roles, on a time of the tests' own."""
+
+import pytest
+
+from headrace.roles import clock
+from headrace.roles.clock import PhaseClock, Stillness
+
+
+class Time:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    time = Time()
+    monkeypatch.setattr(clock, "perf_counter", time)
+    return time
+
+
+def test_seconds_go_to_the_phase_that_was_entered(time: Time) -> None:
+    phases = PhaseClock(("work", "wait"))
+    time.now += 1
+    phases.enter("work")
+    time.now += 5
+    phases.enter("wait")
+    time.now += 2
+    phases.enter("work")
+    assert phases.seconds == {"work": 5, "wait": 3}
+
+
+def test_skipped_seconds_are_left_out(time: Time) -> None:
+    phases = PhaseClock(("work", "wait"))
+    phases.enter("work")
+    time.now += 5
+    phases.skip(4)
+    phases.enter("wait")
+    assert phases.seconds["work"] == 1
+
+
+def test_stillness_begins_anew_with_every_sign_of_progress(time: Time) -> None:
+    phases = PhaseClock(("work", "wait"))
+    still = Stillness(phases)
+    time.now += 3
+    assert still.seconds() == 3
+    phases.beat()
+    assert still.seconds() == 0
+    time.now += 2
+    assert still.seconds() == 2
+    phases.enter("work")
+    assert still.seconds() == 0
