@@ -81,7 +81,7 @@ PRESETS: dict[str, Preset] = {
         note="the reward says nothing until the flag is reached once: exploration decides",
     ),
     "LunarLander-v3": Preset(
-        DQN(epsilon_decay_steps=50_000),
+        DQN(hidden=(128, 128), batch_size=128, samples_per_step=8.0, epsilon_decay_steps=50_000),
         Serial(envs_per_actor=16),
         Apex(),
         steps=500_000,
