@@ -17,16 +17,15 @@ INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt 
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help train test check format bench test-asan test-tsan clean
+.PHONY: help train test check format bench test-native test-asan test-tsan clean
 
 help:  ## this list
-	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-10s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
 
 train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; more options: ARGS="--seed 1"
 	headrace train LunarLander-v3 --until-score 200 $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/.module $(VENV)/.doctest  ## all tests, native and Python
-	$(call native_tests,build/native,)
+test: test-native test-asan test-tsan $(VENV)/.module  ## all tests: native, the same under sanitizers, Python
 	python -m pytest $(ARGS)
 
 check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts
@@ -42,6 +41,9 @@ format: $(VENV)/.dev  ## let the formatters write
 
 bench: $(VENV)/.bench $(VENV)/.module  ## speed against peers and limits, into benchmarks/results; ARGS=--all: training too
 	python -m benchmarks $(ARGS)
+
+test-native: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing for a fixed count
+	$(call native_tests,build/native,)
 
 test-asan: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing under the address and undefined sanitizers
 	$(call native_tests,build/asan,address;undefined)

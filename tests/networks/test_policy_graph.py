@@ -23,6 +23,7 @@ def weights(network: QNetwork) -> dict[str, np.ndarray]:
     [
         ((8,), "float32", 1, "auto", (64, 64), False),
         ((8,), "float64", 1, "mlp", (), False),
+        ((), "float32", 1, "auto", (8,), False),
         ((3, 2), "float32", 4, "mlp", (32, 16), True),
         ((128,), "uint8", 1, "auto", (64,), False),
         ((84, 84), "uint8", 4, "auto", (512,), False),

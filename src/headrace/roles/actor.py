@@ -125,7 +125,9 @@ class Actor:
         Chunks that the replay finishes were sent before and are dropped here.
         """
         self.exploration.random.bit_generator.state = state["random"]
+        self._clock.enter("environment")
         replays = self.environments.restore(state["environments"])
+        self._clock.enter("other")
         for writer, replay in zip(self._writers, replays, strict=True):
             writer.start(replay.frames[0])
             for t, (action, reward) in enumerate(zip(replay.action.tolist(), replay.reward.tolist(), strict=True)):
