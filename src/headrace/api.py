@@ -7,7 +7,7 @@ from typing import TypeVar
 from headrace.algorithms.dqn.config import DQN
 from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory, default_run_directory
-from headrace.settings import ALGORITHMS, TOPOLOGIES, RunConfig, preset
+from headrace.settings import RunConfig, preset
 from headrace.topologies.config import Topology
 from headrace.training import Result
 from headrace.training import train as train_run
@@ -60,12 +60,8 @@ def train(
         hang_seconds=hang_seconds,
         device=device,
     )
-    names = [
-        next(name for name, kind in kinds.items() if isinstance(part, kind))
-        for kinds, part in ((ALGORITHMS, config.algorithm), (TOPOLOGIES, config.topology))
-    ]
-    path = Path(run_dir) if run_dir else default_run_directory(environment, names[0], datetime.now())
-    heading = Heading(environment, names[0], names[1], str(path))
+    path = Path(run_dir) if run_dir else default_run_directory(environment, config.algorithm_name, datetime.now())
+    heading = Heading(environment, config.algorithm_name, config.topology_name, str(path))
     with RunDirectory.create(path, config.to_json()) as run, open_display(heading, quiet=quiet) as display:
         return train_run(config, run, display)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headrace.cli.arguments import Run, Switch, TimeLimit, parse
 from headrace.cli.ending import conclude
 from headrace.report import Heading, RunDirectory, open_display
-from headrace.settings import ALGORITHMS, TOPOLOGIES, RunConfig
+from headrace.settings import RunConfig
 
 __all__ = ["run"]
 
@@ -37,12 +37,7 @@ def run(arguments: Sequence[str]) -> int:
         config = RunConfig.from_json(directory.read_config())
         from headrace import training
 
-        heading = Heading(
-            config.environment,
-            next(name for name, kind in ALGORITHMS.items() if type(config.algorithm) is kind),
-            next(name for name, kind in TOPOLOGIES.items() if type(config.topology) is kind),
-            str(options.run),
-        )
+        heading = Heading(config.environment, config.algorithm_name, config.topology_name, str(options.run))
         with open_display(heading, quiet=options.quiet) as display:
             result = training.resume(
                 directory,

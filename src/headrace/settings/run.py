@@ -60,13 +60,21 @@ class RunConfig:
         require("final_evaluation_episodes", final, final >= 0, "0 or more")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
 
+    @property
+    def algorithm_name(self) -> str:
+        """As the command line has it."""
+        return next(name for name, kind in ALGORITHMS.items() if isinstance(self.algorithm, kind))
+
+    @property
+    def topology_name(self) -> str:
+        """As the command line has it."""
+        return next(name for name, kind in TOPOLOGIES.items() if isinstance(self.topology, kind))
+
     def to_json(self) -> str:
         """The configuration as JSON; from_json() reads it back."""
         record: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name, kinds in (("algorithm", ALGORITHMS), ("topology", TOPOLOGIES)):
-            part = record[name]
-            kind = next(key for key, value in kinds.items() if value is type(part))
-            record[name] = {"name": kind, **dataclasses.asdict(part)}
+        record["algorithm"] = {"name": self.algorithm_name, **dataclasses.asdict(self.algorithm)}
+        record["topology"] = {"name": self.topology_name, **dataclasses.asdict(self.topology)}
         return json.dumps(record, indent=2) + "\n"
 
     @staticmethod

@@ -5,7 +5,7 @@ from typing import Any
 
 from headrace._native import Table
 from headrace.roles.learner import Learner
-from headrace.settings import ALGORITHMS, TOPOLOGIES, RunConfig
+from headrace.settings import RunConfig
 from headrace.training.evaluation import Evaluations
 from headrace.training.hardware import describe_machine
 from headrace.training.monitor import Monitor
@@ -29,8 +29,8 @@ def summarize(
     last, solved = evaluations.last, evaluations.solved_at
     return {
         "environment": config.environment,
-        "algorithm": next(name for name, kind in ALGORITHMS.items() if isinstance(config.algorithm, kind)),
-        "topology": next(name for name, kind in TOPOLOGIES.items() if isinstance(config.topology, kind)),
+        "algorithm": config.algorithm_name,
+        "topology": config.topology_name,
         "seed": config.seed,
         "environment_steps": monitor.environment_steps,
         "learner_steps": learner.steps,
