@@ -74,7 +74,7 @@ class PlainDisplay:
 
     def update(self, progress: Progress) -> None:
         """Prints the snapshot if it is time."""
-        if progress.seconds < self._due_seconds:
+        if progress.environment_steps == 0 or progress.seconds < self._due_seconds:
             self._unshown = progress
             return
         self._due_seconds = progress.seconds + self._period_seconds
