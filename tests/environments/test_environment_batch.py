@@ -2,11 +2,14 @@
 
 import json
 import re
+import sys
+import types
 
 import numpy as np
 import pytest
 
 from headrace.environments import EnvironmentBatch, episode_seed, make
+from headrace.environments.toy import Corridor
 from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
 
 TOY = "headrace.environments.toy"
@@ -386,3 +389,55 @@ def test_a_step_that_failed_is_no_part_of_the_state(toy, error):
     state = batch.state()
     assert state["actions"] == [[1] * 6]
     EnvironmentBatch(f"headrace.environments.toy:{toy}", 1, seed=0).restore(state)
+
+
+def own(monkeypatch, **methods):
+    """Registers own:Environment, a corridor with other methods."""
+    module = types.ModuleType("own")
+    module.Environment = type("Environment", (Corridor,), methods)
+    monkeypatch.setitem(sys.modules, "own", module)
+    return EnvironmentBatch("own:Environment", 2, seed=0)
+
+
+def exit_politely(self, action):
+    sys.exit("bye")
+
+
+def return_four(self, action):
+    return np.zeros(8, np.float32), 0.0, False, {}
+
+
+def return_huge(self, action):
+    return np.zeros(8, np.float32), 10**400, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "message"),
+    [
+        (exit_politely, RuntimeError, "the environment called sys.exit('bye')"),
+        (return_four, EnvironmentFault, "step 1: step() returned"),
+        (return_huge, EnvironmentFault, "step 1: reward is 1000"),
+    ],
+)
+def test_a_step_that_is_none(monkeypatch, step, error, message):
+    batch = own(monkeypatch, step=step)
+    batch.start()
+    with pytest.raises(error, match=re.escape(message)):
+        batch.step(np.array([1, 1]))
+
+
+def test_a_reset_that_returns_the_observation_alone(monkeypatch):
+    batch = own(monkeypatch, reset=lambda self, seed=None, options=None: np.zeros(8, np.float32))
+    with pytest.raises(EnvironmentFault, match=r"reset\(\) returned .*; \(observation, info\) is required"):
+        batch.start()
+
+
+def test_an_environment_that_cannot_be_closed_harms_nobody(monkeypatch):
+    closed = []
+
+    def close(self):
+        closed.append(self)
+        raise RuntimeError("stuck")
+
+    own(monkeypatch, close=close).close()
+    assert len(closed) == 2

@@ -154,6 +154,25 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     assert after["replay_size"] >= 0.9 * summary["replay_size"]
 
 
+def test_ctrl_c_before_the_first_update_can_be_resumed_too(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000", "--learning-starts", "4900")
+    wait_for(lambda: bool(actors(process.pid)))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    resume = [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "8000"]
+    resumed = subprocess.run(resume, capture_output=True, text=True, timeout=120, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_nobody_reading_the_output_does_not_end_the_run(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "5000", "--final-evaluation-episodes", "1")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["stopped_by"] == "steps"
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Hanging", "--topology", "serial", *SMALL[2:], "--steps", "5000")
     wait_for(lambda: (tmp_path / "run" / "config.json").exists() and len(children(process.pid)) == 1)

@@ -1,6 +1,7 @@
 """The command `headrace`: finds the subcommand, and turns errors into one line and an exit code."""
 
 import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done; 1: a process of the run, or the reader of the output, ended early; 2: a mistake; 130: interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     try:
         code = _run(words)
         sys.stdout.flush()
@@ -56,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("headrace: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output, `head` perhaps, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"headrace: error: can't write the output: {error.strerror}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -75,4 +84,4 @@ def _run(words: list[str]) -> int:
     try:
         return int(import_module(f"headrace.cli.{name}").run(rest))
     except SystemExit as end:  # after --help
-        return int(end.code or 0)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)

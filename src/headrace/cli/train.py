@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
                 result = training.train(config, directory, display)
         except LaunchError:
             raise
-        except HeadraceError:
+        except (HeadraceError, KeyboardInterrupt):
             directory.discard_unused()  # a mistake in the settings leaves nothing behind
             raise
     return conclude(result)

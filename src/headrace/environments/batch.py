@@ -1,5 +1,6 @@
 """Several environments of one id, stepped together in one thread."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
@@ -161,7 +162,8 @@ class EnvironmentBatch:
     def close(self) -> None:
         """Closes every environment."""
         for environment in self._environments:
-            environment.close()
+            with contextlib.suppress(Exception):  # nothing depends on an environment that is done with
+                environment.close()
 
     def _replay(self, index: int, actions: list[int]) -> Replay:
         frames = self._new_frames(len(actions) + 1)
@@ -185,10 +187,12 @@ class EnvironmentBatch:
         self._return[index] = 0.0
         seed = episode_seed(self._seed, self._first_index + index, self._episode[index])
         try:
-            observation, _ = self._environments[index].reset(seed=seed)
-        except Exception as error:
-            error.add_note(f"raised by {self._place(index)}")
-            raise
+            result = self._environments[index].reset(seed=seed)
+        except (Exception, SystemExit) as error:
+            raise self._place_error(index, error) from None
+        if not isinstance(result, tuple) or len(result) != 2:
+            self._fault(index, f"reset() returned {result!r:.60}; (observation, info) is required")
+        observation = result[0]
         self._store(index, observation, out, row)
         self._check_finite_row(index, out[row])
 
@@ -197,15 +201,21 @@ class EnvironmentBatch:
         self._beat()
         self._actions[index].append(action)
         try:
-            observation, reward, terminated, truncated, _ = self._step_functions[index](action + self._first_action)
-        except Exception as error:
-            error.add_note(f"raised by {self._place(index)}")
+            result = self._step_functions[index](action + self._first_action)
+        except (Exception, SystemExit) as error:
+            placed = self._place_error(index, error)
             self._actions[index].pop()
-            raise
+            raise placed from None
+        if not isinstance(result, tuple) or len(result) != 5:
+            self._fault(
+                index,
+                f"step() returned {result!r:.60}; (observation, reward, terminated, truncated, info) is required",
+            )
+        observation, reward, terminated, truncated, _ = result
         self._store(index, observation, out, row)
         try:
             value = float(reward)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             self._fault(index, f"reward is {reward!r:.60}; a number is required")
         if not -_FLOAT32_MAX <= value <= _FLOAT32_MAX:  # false for NaN as well
             self._fault(index, f"reward is {value}; a finite float32 is required")
@@ -243,6 +253,14 @@ class EnvironmentBatch:
         if self._actions[index]:
             self._actions[index].pop()
         raise EnvironmentFault(f"{place}: {problem}")
+
+    def _place_error(self, index: int, error: BaseException) -> Exception:
+        """The error with a note of where it was raised; an environment that exits is one that fails."""
+        if isinstance(error, SystemExit):
+            error = RuntimeError(f"the environment called sys.exit({error.code!r})")
+        assert isinstance(error, Exception)
+        error.add_note(f"raised by {self._place(index)}")
+        return error
 
     def _place(self, index: int) -> str:
         number = self._first_index + index

@@ -47,7 +47,7 @@ def _import(environment_id: str, module_name: str) -> ModuleType:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module_name)
-    except Exception as error:  # whatever the module does while it is imported
+    except (Exception, SystemExit) as error:  # whatever the module does while it is imported
         raise EnvironmentFault(
             f'environment "{environment_id}": module "{module_name}" can\'t be imported: {_one_line(error)}'
         ) from error
@@ -69,7 +69,7 @@ def _call_factory(environment_id: str, factory: Any, render_mode: str | None) ->
         environment = factory(**options)
     except EnvironmentFault:
         raise
-    except Exception as error:  # the factory is the user's: any error of it is theirs to read
+    except (Exception, SystemExit) as error:  # the factory is the user's: any error of it is theirs to read
         raise EnvironmentFault(f'environment "{environment_id}": its factory raised {_one_line(error)}') from error
     if not isinstance(environment, gymnasium.Env):
         raise EnvironmentFault(
@@ -100,7 +100,7 @@ def _make_registered(
         return gymnasium.make(spec.id, disable_env_checker=True, **options)
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(_missing_dependency(environment_id, spec, error)) from error
-    except Exception as error:  # the constructor may be anybody's
+    except (Exception, SystemExit) as error:  # the constructor may be anybody's
         raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {_one_line(error)}') from error
 
 
@@ -147,5 +147,5 @@ def _missing_dependency(environment_id: str, spec: EnvSpec, error: Exception) ->
     return f'environment "{environment_id}" needs a package that is not installed: {" ".join(str(error).split())}'
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(traceback.format_exception_only(error)[-1].split())

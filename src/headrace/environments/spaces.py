@@ -1,5 +1,6 @@
 """From an environment's spaces to what an agent must know of them."""
 
+import contextlib
 from typing import Any
 
 import gymnasium
@@ -20,16 +21,22 @@ def describe(environment_id: str) -> EnvironmentSpec:
     try:
         return read_spaces(environment, environment_id)[0]
     finally:
-        environment.close()
+        with contextlib.suppress(Exception):  # it is not the one that will be used
+            environment.close()
 
 
 def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tuple[EnvironmentSpec, int]:
     """Gives the spec and the number of the environment's first action, which a policy's action 0 stands for."""
-    observation, action = environment.observation_space, environment.action_space
+    observation = getattr(environment, "observation_space", None)
+    action = getattr(environment, "action_space", None)
     if not isinstance(observation, spaces.Box):
         raise EnvironmentFault(
             f'environment "{environment_id}": observation space is {_name(observation)}; a Box is required '
             "(gymnasium.wrappers.FlattenObservation makes one, in a package.module:factory of your own)"
+        )
+    if 0 in observation.shape:
+        raise EnvironmentFault(
+            f'environment "{environment_id}": observation shape is {observation.shape}; it must hold something'
         )
     dtype = np.dtype(observation.dtype)
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
@@ -55,7 +62,9 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tu
     return spec, int(action.start)
 
 
-def _name(space: spaces.Space[Any]) -> str:
+def _name(space: spaces.Space[Any] | None) -> str:
     """Names a space in one line: a Box would print its bounds, which may be whole images."""
+    if space is None:
+        return "missing"
     kind = type(space).__name__
     return kind if space.shape is None else f"{kind} of shape {tuple(space.shape)}"

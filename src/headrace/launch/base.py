@@ -36,4 +36,4 @@ class Launcher(Protocol):
 def last_words(error: Exception) -> str:
     """An unexpected exception in one line, with the notes that say where it was raised."""
     notes = "; ".join(getattr(error, "__notes__", []))
-    return f"{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")
+    return f"{type(error).__name__}: {' '.join(str(error).split())}" + (f" ({notes})" if notes else "")

@@ -32,7 +32,7 @@ def main() -> None:
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
-        sys.exit(0)  # out of any wait; what is unsent is sent on the way
+        raise ClosedError("asked to stop")  # out of any wait; what is unsent is sent on the way
 
     signal.signal(signal.SIGTERM, finish)
     try:

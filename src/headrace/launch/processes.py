@@ -1,5 +1,6 @@
 """Roles as processes of this machine."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -47,7 +48,14 @@ class ProcessLauncher:
         arguments = [role.kind, str(role.index), str(role.generation), self._address, str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
         with log.open("ab") as output:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=_environment())
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env=_environment(),
+                start_new_session=True,
+            )
             start = output.tell()
         assert process.stdin is not None
         process.stdin.write(role.settings.encode())
@@ -59,13 +67,12 @@ class ProcessLauncher:
         ended = [running for running in self._running.values() if running.process.poll() is not None]
         for running in ended:
             del self._running[running.role.name]
+            _end(running.process)
         return [self._exit(running) for running in ended]
 
     def kill(self, role: Role) -> None:
         """Ends a process by SIGKILL."""
-        process = self._running.pop(role.name).process
-        process.kill()
-        process.wait()
+        _end(self._running.pop(role.name).process)
 
     def stop(self, roles: Iterable[Role]) -> None:
         """SIGTERM to all of these, SIGKILL to those still there after 5 seconds."""
@@ -74,11 +81,9 @@ class ProcessLauncher:
             process.terminate()
         deadline = time.monotonic() + _GRACE_SECONDS
         for process in processes:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _end(process)
 
     def _exit(self, running: _Running) -> Exit:
         status = running.process.returncode
@@ -87,6 +92,13 @@ class ProcessLauncher:
             log.seek(max(running.log_start, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
         return Exit(running.role, reason, status == FAULT_STATUS, lines[-1] if lines else "it wrote nothing")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kills what is left of a role: its process, and any that its environments started and left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _environment() -> dict[str, str]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from headrace._native import BatchAhead, BatchView, Signature
 from headrace._native import Table as NativeTable
+from headrace.errors import require
 from headrace.types import Array, Batch
 
 __all__ = ["BatchBuffer", "BatchesAhead"]
@@ -20,6 +21,7 @@ class BatchBuffer:
     """
 
     def __init__(self, signature: Signature, batch_size: int, allocate: Allocate | None = None) -> None:
+        require("batch_size", batch_size, batch_size > 0, "above 0")
         new = allocate or np.empty
         stack = () if signature.stack == 1 else (signature.stack,)
         observation = (batch_size, *stack, *signature.observation_shape)

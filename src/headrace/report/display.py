@@ -1,5 +1,6 @@
 """What a run shows while it trains: one contract, a live board for terminals and plain lines for everything else."""
 
+import contextlib
 import os
 import sys
 from types import TracebackType
@@ -82,8 +83,9 @@ class PlainDisplay:
         self.message(line(progress))
 
     def message(self, text: str) -> None:
-        """Prints the text."""
-        print(text, file=self._stream, flush=True)
+        """Prints the text; a reader that has gone away, `head` perhaps, does not end the run."""
+        with contextlib.suppress(OSError):
+            print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
         """Prints the last snapshot if it was not printed yet."""

@@ -191,6 +191,11 @@ def _require_vacant(path: Path) -> None:
     if not path.is_dir():
         raise CheckpointError(f"run directory {path} is a file; choose another --run-dir")
     names = sorted(entry.name for entry in path.iterdir() if entry.name != _LOCK)
+    if "config.json" in names and not any((path / "checkpoints").glob("*")):
+        raise CheckpointError(
+            f"run directory {path} holds another run, which has no checkpoint; remove it, or choose another "
+            "--run-dir"
+        )
     if "config.json" in names:
         raise CheckpointError(
             f"run directory {path} holds another run; choose another --run-dir, or go on with that one by "

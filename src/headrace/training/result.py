@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from headrace.errors import EnvironmentFault, HeadraceError
+from headrace.launch import last_words
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.evaluator import play
@@ -45,5 +47,10 @@ def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None)
     checkpoint = newest_checkpoint(run.checkpoints_path)
     moment = checkpoint.moment
     policy = Policy(checkpoint.policy(), moment.version)
-    score = play(config.environment, policy.q, episodes, config.seed if seed is None else seed)
+    try:
+        score = play(config.environment, policy.q, episodes, config.seed if seed is None else seed)
+    except HeadraceError:
+        raise
+    except Exception as error:  # whatever the environment does
+        raise EnvironmentFault(last_words(error)) from error
     return Evaluation(score.returns, score.lengths, moment)

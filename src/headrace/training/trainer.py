@@ -104,6 +104,12 @@ class Trainer:
                         self._restore(self._checkpoint)
                     stopped_by = self._train_or_save(interrupts)
                 return self._finish(stopped_by, interrupts)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            log = self._run.logs_path / "training.log"
+            log.write_text("".join(traceback.format_exception(error)))
+            raise LaunchError(f"training failed: {last_words(error)}; where: {log}") from error
         finally:
             self._program.table.close()
             self._supervisor.stop()
@@ -118,14 +124,10 @@ class Trainer:
             return self._train(interrupts)
         except (DivergenceError, StorageError):
             raise
-        except HeadraceError:
-            self._save()
+        except Exception:
+            if self._learner.steps:
+                self._save()
             raise
-        except Exception as error:
-            self._save()
-            log = self._run.logs_path / "training.log"
-            log.write_text("".join(traceback.format_exception(error)))
-            raise LaunchError(f"training failed: {last_words(error)}; where: {log}") from error
 
     def _train(self, interrupts: Interrupts) -> str:
         """The main loop; returns which rule ended it."""
@@ -274,6 +276,8 @@ class Trainer:
                 time.sleep(_EVALUATION_POLL_SECONDS)
                 self._collect()
                 self._tick()
+            if self._evaluations.pending:
+                stopped_by = "interrupt"
         self._record()
         summary = summarize(
             self._config,
@@ -296,8 +300,6 @@ class Trainer:
         return before + time.perf_counter() - self._started
 
     def _save(self) -> None:
-        if not self._learner.steps:
-            return
         state = {
             **self._moment()._asdict(),
             "episodes": self._monitor.episodes,
