@@ -193,8 +193,7 @@ def _require_vacant(path: Path) -> None:
     names = sorted(entry.name for entry in path.iterdir() if entry.name != _LOCK)
     if "config.json" in names and not any((path / "checkpoints").glob("*")):
         raise CheckpointError(
-            f"run directory {path} holds another run, which has no checkpoint; remove it, or choose another "
-            "--run-dir"
+            f"run directory {path} holds another run, which has no checkpoint; remove it, or choose another --run-dir"
         )
     if "config.json" in names:
         raise CheckpointError(
