@@ -57,6 +57,16 @@ def alive(pid: int) -> bool:
         return False
 
 
+def idle(pid: int) -> bool:
+    """Whether the process spends no time for half a second."""
+    spent = []
+    for _ in range(2):
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        spent.append((fields[11], fields[12]))  # user and system time
+        time.sleep(0.5)
+    return spent[0] == spent[1]
+
+
 def learning(tmp_path: Path) -> bool:
     metrics = tmp_path / "run" / "metrics.jsonl"
     return metrics.exists() and any(
@@ -176,7 +186,7 @@ def test_nobody_reading_the_output_does_not_end_the_run(tmp_path: Path) -> None:
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Hanging", "--topology", "serial", *SMALL[2:], "--steps", "5000")
     wait_for(lambda: (tmp_path / "run" / "config.json").exists() and len(children(process.pid)) == 1)
-    time.sleep(3)  # the environment hangs from its 7th step on; there is nothing to see from outside
+    wait_for(lambda: idle(process.pid))  # in the environment, which hangs from its 7th step on
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
