@@ -59,7 +59,7 @@ def _act(
     since_pull = 0
     while not stop.is_set():
         actor.step()
-        reporter.count(actor.count, actor.environments.take_episodes(), policy.version)
+        reporter.count(actor.count, actor.environments.take_episodes())
         since_pull += actor.count
         if since_pull >= pull_period:
             since_pull = 0

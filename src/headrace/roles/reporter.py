@@ -28,20 +28,18 @@ class ActorReporter:
         self._settings = settings
         self._clock = clock
         self._still = Stillness(clock)
-        self._lock = threading.Lock()  # guards _steps, _episodes, _version
+        self._lock = threading.Lock()  # guards _steps, _episodes
         self._steps = 0
         self._episodes: list[Episode] = []
-        self._version = 0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"reporter-{role.index}", daemon=True)
         self._thread.start()
 
-    def count(self, steps: int, episodes: list[Episode], version: int) -> None:
-        """Adds environment steps and finished episodes, made under this policy version."""
+    def count(self, steps: int, episodes: list[Episode]) -> None:
+        """Adds environment steps and finished episodes."""
         with self._lock:
             self._steps += steps
             self._episodes += episodes
-            self._version = version
 
     def close(self) -> None:
         """Sends what is left and ends the thread."""
@@ -56,7 +54,7 @@ class ActorReporter:
 
     def _send(self) -> None:
         with self._lock:
-            steps, episodes, version = self._steps, self._episodes, self._version
+            steps, episodes = self._steps, self._episodes
             self._steps, self._episodes = 0, []
         epsilon, first = self._settings.epsilon, self._settings.first_environment
         record = {
@@ -67,7 +65,6 @@ class ActorReporter:
             "episodes": [
                 [episode.return_, episode.length, epsilon[episode.environment - first]] for episode in episodes
             ],
-            "version": version,
             "seconds": self._clock.seconds,
             "phase": self._clock.phase,
             "still_seconds": self._still.seconds(),

@@ -81,7 +81,6 @@ class SerialProgram:
             "index": 0,
             "steps": self._steps - self._reported,
             "episodes": [[episode.return_, episode.length, 1.0] for episode in episodes],
-            "version": self.learner.steps + 1,
             "seconds": self._clock.seconds,
         }
         self._reported = self._steps

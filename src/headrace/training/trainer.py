@@ -35,7 +35,6 @@ from headrace.training.supervision import Supervisor
 __all__ = ["Trainer"]
 
 _TICK_SECONDS = 0.1
-_DISPLAY_SECONDS = 0.25
 _RECORD_SECONDS = 1.0
 _HINT_SECONDS = 3.0
 _STEP_TIMEOUT_SECONDS = 0.05
@@ -90,9 +89,10 @@ class Trainer:
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
         self._next_evaluation = self._state.get("next_evaluation", self._evaluation_period())
         self._next_hint = 0.0
-        self._next_tick = self._next_display = 0.0
+        self._next_tick = 0.0
         self._started = time.perf_counter()
         self._next_record = self._started + _RECORD_SECONDS
+        self._recorded_seconds = start.seconds
         self._next_checkpoint = start.seconds + config.checkpoint_period_seconds
 
     def run(self) -> dict[str, Any]:
@@ -155,8 +155,8 @@ class Trainer:
             return
         self._next_tick = now + _TICK_SECONDS
         self._supervisor.check()
-        if now >= self._next_display:
-            self._next_display = now + _DISPLAY_SECONDS
+        if now >= self._next_record:
+            self._next_record = now + _RECORD_SECONDS
             self._record()
         if self._clock.seconds >= self._next_checkpoint:
             self._next_checkpoint = self._clock.seconds + self._config.checkpoint_period_seconds
@@ -165,8 +165,8 @@ class Trainer:
     def _record(self) -> None:
         progress = self._monitor.snapshot(self._clock.seconds, self._learner, self._program.table, self._evaluations)
         self._display.update(progress)
-        if not self._clock.paused and time.perf_counter() >= self._next_record:
-            self._next_record = time.perf_counter() + _RECORD_SECONDS
+        if progress.seconds > self._recorded_seconds:  # the clock stands still while an evaluation holds training
+            self._recorded_seconds = progress.seconds
             self._run.append(progress.to_record())
 
     def _collect(self) -> None:
