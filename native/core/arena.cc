@@ -11,6 +11,8 @@
 namespace headrace {
 namespace {
 
+constexpr std::uint64_t kMaxKey = std::uint64_t{1} << 62;  // no table lives so long, and no sum of keys overflows
+
 constexpr std::size_t stride_of(std::size_t bytes) {
   return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
 }
@@ -25,7 +27,7 @@ ChunkHeader header_at(const std::byte* at) {
 std::optional<ChunkHeader> intact_chunk(const Signature& signature, const std::byte* at, std::size_t room) {
   if (room < sizeof(ChunkHeader)) return std::nullopt;
   const ChunkHeader header = header_at(at);
-  if (header.magic != kChunkMagic || header.bytes > room) return std::nullopt;
+  if (header.magic != kChunkMagic || header.bytes > room || header.first_key > kMaxKey) return std::nullopt;
   try {
     check_chunk(signature, {at, header.bytes});
   } catch (const Error&) {
@@ -50,6 +52,10 @@ Arena::Arena(const Signature& signature, std::size_t capacity_bytes, const std::
 }
 
 Arena::~Arena() = default;
+
+void Arena::flush() const {
+  if (file_) file_->flush();
+}
 
 void Arena::recover(const Signature& signature) {
   std::size_t at = file_->oldest();

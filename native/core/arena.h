@@ -39,6 +39,7 @@ class Arena {
   std::size_t capacity_bytes() const { return capacity_; }
   std::size_t used_bytes() const { return used_; }
   bool persistent() const { return file_ != nullptr; }
+  void flush() const;  // a file's bytes are on the disk; throws kSystem
 
   // Room for a chunk of `bytes` (<= capacity) if there is a contiguous place free now, else nullopt: the owner
   // releases the oldest chunk and asks again. Nothing is stored until commit().

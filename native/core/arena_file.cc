@@ -45,6 +45,11 @@ std::uint64_t ArenaFile::oldest() const { return header().oldest; }
 void ArenaFile::set_oldest(std::uint64_t offset) {
   // In order with the chunks' bytes on either side: a killed process must leave what recovery expects.
   std::atomic_ref(header().oldest).store(offset, std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+void ArenaFile::flush() const {
+  if (msync(memory_, kPage + capacity_, MS_SYNC) != 0 || fsync(descriptor_) != 0) fail("can't be written", errno);
 }
 
 void ArenaFile::fail(const std::string& action, int error) const {

@@ -25,6 +25,7 @@ class ArenaFile {
   // Offset of the oldest chunk in the ring, or kNone. One aligned store, so it is never torn.
   std::uint64_t oldest() const;
   void set_oldest(std::uint64_t offset);
+  void flush() const;  // everything is on the disk; throws kSystem
 
  private:
   struct Header;

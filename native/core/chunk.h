@@ -38,7 +38,9 @@ struct ChunkHeader {
   std::uint64_t policy_version = 0;
   std::uint64_t first_key = 0;  // key of the first transition; set when stored
   std::uint32_t actor = 0;
-  std::uint32_t reserved[5] = {};
+  std::uint32_t reserved = 0;  // so it must stay
+  std::uint64_t writer = 0;    // who sends it, a random number; 0: every chunk is new
+  std::uint64_t sequence = 0;  // of the writer's chunks, rising: one that is sent again is stored once
 };
 static_assert(sizeof(ChunkHeader) == 64);
 
@@ -66,9 +68,9 @@ struct ChunkLayout {
   }
 };
 
-// Checks an untrusted chunk against a signature: magic, sizes (with no overflow), 1 <= T <= kMaxSteps, first and
-// last within M, finite reward, discount in [0, 1], priority finite and >= 0 or kUnknownPriority.
-// Throws kRefused naming the field, the value and what is required. `bytes` needs no alignment.
+// Checks an untrusted chunk against a signature: magic, reserved, sizes (with no overflow), 1 <= T <= kMaxSteps, first
+// and last within M, finite reward, discount in [0, 1], priority finite and >= 0 or kUnknownPriority. Throws kRefused
+// naming the field, the value and what is required. `bytes` needs no alignment.
 ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> bytes);
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0);  // SSE4.2 where there is, else a table

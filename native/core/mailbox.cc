@@ -1,9 +1,11 @@
 #include "core/mailbox.h"
 
-#include <iterator>
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "core/entropy.h"
 #include "core/error.h"
 
 namespace headrace {
@@ -13,29 +15,80 @@ constexpr std::size_t kMaxMessageBytes = std::size_t{16} << 20;
 
 }  // namespace
 
-void Mailbox::put(std::vector<std::byte> message) {
-  if (message.size() > kMaxMessageBytes) {
-    throw Error(ErrorKind::kRefused, "message: " + std::to_string(message.size()) + " bytes, but it must be at most " +
+Mailbox::Mailbox(MemoryBudget& budget) : budget_(budget), epoch_(draw_entropy()) {}
+
+void Mailbox::forget_oldest() {
+  bytes_ -= messages_.front().bytes.size();
+  messages_.pop_front();
+}
+
+void Mailbox::remember(std::uint64_t writer, std::uint64_t sequence) {
+  if (writer == 0) return;
+  if (writers_.size() < writers_.limit() && writers_.find(writer) == nullptr) {
+    if (auto share = budget_.try_take(Writers::kBytesEach)) {
+      writers_share_.add(std::move(*share));
+    } else if (writers_.size() > 0) {
+      writers_.forget_longest_silent();  // its memory serves the new one
+    } else {
+      return;
+    }
+  }
+  writers_.remember({writer, sequence, next_number_});
+}
+
+void Mailbox::put(std::vector<std::byte> message, std::uint64_t writer, std::uint64_t sequence) {
+  const std::size_t size = message.size();
+  if (size > kMaxMessageBytes) {
+    throw Error(ErrorKind::kRefused, "message: " + std::to_string(size) + " bytes, but it must be at most " +
                                          std::to_string(kMaxMessageBytes) + "; it is not kept");
   }
   const std::lock_guard lock(mutex_);
-  bytes_ += message.size();
-  messages_.push_back(std::move(message));
-  while (messages_.size() > kMaxMessages || bytes_ > kMaxBytes) {
-    bytes_ -= messages_.front().size();
-    messages_.pop_front();
+  if (writers_.repeated(writer, sequence) != nullptr) return;
+  remember(writer, sequence);
+  while (!messages_.empty() && (messages_.size() >= kMaxMessages || bytes_ + size > kMaxBytes)) {
+    forget_oldest();
     ++dropped_;
   }
+  auto share = budget_.try_take(size + sizeof(Message));
+  while (!share && !messages_.empty()) {
+    forget_oldest();
+    ++dropped_;
+    share = budget_.try_take(size + sizeof(Message));
+  }
+  if (!share) {
+    ++dropped_;
+    return;
+  }
+  bytes_ += size;
+  messages_.push_back({std::move(message), std::move(*share)});
+  ++next_number_;
+}
+
+Mailbox::Messages Mailbox::take(std::uint64_t epoch, std::uint64_t seen) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t first = next_number_ - messages_.size();
+  if (epoch == epoch_ && seen >= first) {
+    for (std::uint64_t count = std::min<std::uint64_t>(seen - first + 1, messages_.size()); count > 0; --count) {
+      forget_oldest();
+    }
+  }
+  Messages taken{epoch_, next_number_ - 1, {}};
+  taken.messages.reserve(messages_.size());
+  for (const Message& message : messages_) taken.messages.push_back(message.bytes);
+  return taken;
 }
 
 std::vector<std::vector<std::byte>> Mailbox::drain() {
-  std::deque<std::vector<std::byte>> taken;
+  std::deque<Message> taken;
   {
     const std::lock_guard lock(mutex_);
     taken.swap(messages_);
     bytes_ = 0;
   }
-  return {std::make_move_iterator(taken.begin()), std::make_move_iterator(taken.end())};
+  std::vector<std::vector<std::byte>> messages;
+  messages.reserve(taken.size());
+  for (Message& message : taken) messages.push_back(std::move(message.bytes));
+  return messages;
 }
 
 std::uint64_t Mailbox::dropped() const {

@@ -1,50 +1,241 @@
 #include "core/server.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
 #include <utility>
 
+#include "core/entropy.h"
 #include "core/error.h"
 
 namespace headrace {
+namespace {
+
+constexpr std::size_t kNamesShown = 16;  // in a message
+
+std::string quoted(const std::string& name) { return "\"" + name + "\""; }
+
+[[noreturn]] void refuse_limit(const std::string& what, std::size_t limit) {
+  throw Error(ErrorKind::kRefused,
+              what + ": there are " + std::to_string(limit) + " already, which is the limit; it is not made");
+}
+
+void check_same(const std::string& name, const TableOptions& held, const TableOptions& asked) {
+  if (held.signature == asked.signature && held.capacity == asked.capacity) return;
+  const auto describe = [](const TableOptions& options) {
+    return options.signature.encode() + " with capacity " + std::to_string(options.capacity);
+  };
+  throw Error(ErrorKind::kRefused, "table " + quoted(name) + " holds " + describe(held) + ", but " + describe(asked) +
+                                       " is asked for; go on with the settings it began with, or drop it first");
+}
+
+}  // namespace
+
+Server::Server(ServerOptions options)
+    : options_(std::move(options)), instance_(draw_entropy()), budget_(options_.memory_bytes) {
+  if (options_.data.empty()) return;
+  store_ = std::make_unique<TableStore>(options_.data);
+  for (const TableStore::Kept& kept : store_->recover()) {
+    const std::string what = "table " + quoted(kept.name) + " of " + kept.settings;
+    try {
+      auto share = budget_.take(Table::memory_bytes(kept.options), what);
+      auto table = std::make_shared<Table>(kept.options);
+      if (!tables_.try_emplace(kept.name, Entry{std::move(table), std::move(share), true}).second) {
+        throw Error(ErrorKind::kInvalid, "there are two tables of that name");
+      }
+    } catch (const Error& error) {  // checksums hold, so settings that are not valid are those of another version
+      if (error.kind() != ErrorKind::kInvalid) throw;
+      throw Error(ErrorKind::kCorrupt, what + ": " + error.what());
+    }
+  }
+}
+
+void Server::check_open() const {
+  if (closed_) throw Error(ErrorKind::kClosed, "the server is closed");
+}
+
+std::shared_ptr<Table> Server::find(const std::string& name) const {
+  const Lock lock(mutex_);
+  const auto found = tables_.find(name);
+  return found != tables_.end() ? found->second.table : nullptr;
+}
+
+std::vector<std::shared_ptr<Table>> Server::all_tables() const {
+  const Lock lock(mutex_);
+  std::vector<std::shared_ptr<Table>> tables;
+  for (const auto& [name, entry] : tables_) tables.push_back(entry.table);
+  return tables;
+}
+
+std::shared_ptr<Table> Server::make(const std::string& name, TableOptions options) {
+  {
+    const Lock lock(mutex_);
+    if (tables_.size() >= kMaxTables) refuse_limit("table " + quoted(name), kMaxTables);
+  }
+  auto share = budget_.take(Table::memory_bytes(options), "table " + quoted(name));
+  const bool kept = store_ && options.path.empty();
+  if (kept) options.path = store_->next_arena();
+  std::shared_ptr<Table> table;
+  try {
+    table = std::make_shared<Table>(options);
+    if (kept) store_->keep(name, table->options());
+  } catch (...) {
+    if (kept) store_->remove(options.path);
+    throw;
+  }
+  const Lock lock(mutex_);
+  tables_.try_emplace(name, Entry{table, std::move(share), kept});
+  return table;
+}
+
+std::shared_ptr<Table> Server::remove(const std::string& name) {
+  const auto found = tables_.find(name);  // nobody else changes it now
+  if (found == tables_.end()) return nullptr;
+  const auto table = found->second.table;
+  if (found->second.kept) {
+    store_->remove(table->options().path);
+  } else if (!table->options().path.empty()) {
+    unlink(table->options().path.c_str());
+  }
+  const Lock lock(mutex_);
+  tables_.erase(found);
+  return table;
+}
 
 std::shared_ptr<Table> Server::add_table(const std::string& name, TableOptions options) {
-  const std::lock_guard lock(mutex_);
-  if (tables_.contains(name)) {
+  const Lock changing(change_mutex_);
+  check_open();
+  if (find(name)) {
     throw Error(ErrorKind::kInvalid,
-                "table \"" + name + "\" exists already; names must differ, and the first one stays");
+                "table " + quoted(name) + " exists already; names must differ, and the first one stays");
   }
-  return tables_.emplace(name, std::make_shared<Table>(std::move(options))).first->second;
+  return make(name, std::move(options));
+}
+
+std::shared_ptr<Table> Server::open_table(const std::string& name, TableOptions options, bool fresh) {
+  Table::memory_bytes(options);  // where no table can be made of them, the old one stays
+  for (;;) {
+    std::shared_ptr<Table> table;
+    {
+      const Lock changing(change_mutex_);
+      check_open();
+      table = fresh ? remove(name) : find(name);
+      if (!table) return make(name, options);
+      if (!fresh) {
+        check_same(name, table->options(), options);
+        table->reopen();
+      }
+    }
+    if (!fresh) {
+      table->set_paused(false);
+      return table;
+    }
+    table->close();
+  }
 }
 
 std::shared_ptr<Table> Server::table(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = tables_.find(name); found != tables_.end()) return found->second;
+  if (auto found = find(name)) return found;
+  const std::vector<std::string> names = table_names();
   std::string there;
-  for (const auto& [other, table] : tables_) there += (there.empty() ? "\"" : ", \"") + other + "\"";
+  for (std::size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) there += (i > 0 ? ", " : "") + quoted(names[i]);
+  if (names.size() > kNamesShown) there += " and " + std::to_string(names.size() - kNamesShown) + " more";
   throw Error(ErrorKind::kNotFound,
-              "table \"" + name + "\" is not on this server; it has " + (there.empty() ? "no tables" : there));
+              "table " + quoted(name) + " is not on this server; it has " + (there.empty() ? "no tables" : there));
 }
 
 std::vector<std::string> Server::table_names() const {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(mutex_);
   std::vector<std::string> names;
-  for (const auto& [name, table] : tables_) names.push_back(name);
+  for (const auto& [name, entry] : tables_) names.push_back(name);
   return names;
 }
 
+void Server::set_state(const std::string& name, TableState state) {
+  std::shared_ptr<Table> changed;
+  {
+    const Lock changing(change_mutex_);  // a table that is dropped meanwhile is closed after this
+    changed = table(name);
+    if (state != TableState::kClosed) {
+      check_open();
+      changed->reopen();
+    }
+  }
+  if (state == TableState::kClosed) {
+    changed->close();
+  } else {
+    changed->set_paused(state == TableState::kPaused);
+  }
+}
+
 std::shared_ptr<Mailbox> Server::mailbox(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<Mailbox>& mailbox = mailboxes_[name];
-  if (!mailbox) mailbox = std::make_shared<Mailbox>();
-  return mailbox;
+  const Lock lock(mutex_);
+  const auto found = mailboxes_.find(name);
+  if (found != mailboxes_.end()) return found->second;
+  if (mailboxes_.size() >= kMaxMailboxes) refuse_limit("mailbox " + quoted(name), kMaxMailboxes);
+  return mailboxes_.emplace(name, std::make_shared<Mailbox>(budget_)).first->second;
+}
+
+std::size_t Server::drop(std::string_view prefix) {
+  struct Removed {
+    std::vector<std::shared_ptr<Table>> tables;
+    std::vector<std::shared_ptr<Mailbox>> mailboxes;
+    ~Removed() {
+      for (const auto& table : tables) table->close();
+    }
+  } removed;  // before the locks, so that it is done without them, and also where a file can't be removed
+  const Lock changing(change_mutex_);
+  for (const std::string& name : table_names()) {
+    if (name.starts_with(prefix)) removed.tables.push_back(remove(name));
+  }
+  {
+    const Lock lock(mutex_);
+    for (auto at = mailboxes_.begin(); at != mailboxes_.end();) {
+      const auto next = std::next(at);
+      if (at->first.starts_with(prefix)) removed.mailboxes.push_back(std::move(mailboxes_.extract(at).mapped()));
+      at = next;
+    }
+  }
+  return removed.tables.size() + removed.mailboxes.size() + parameters_.drop(prefix);
+}
+
+std::shared_ptr<ConnectionMeter> Server::add_meter(std::string peer) {
+  auto meter = std::make_shared<ConnectionMeter>();
+  meter->peer = std::move(peer);
+  meter->since = std::chrono::steady_clock::now();
+  const Lock lock(mutex_);
+  std::erase_if(meters_, [](const auto& other) { return other.expired(); });
+  meters_.push_back(meter);
+  return meter;
+}
+
+std::vector<std::shared_ptr<const ConnectionMeter>> Server::meters() const {
+  const Lock lock(mutex_);
+  std::vector<std::shared_ptr<const ConnectionMeter>> meters;
+  for (const auto& meter : meters_) {
+    if (auto held = meter.lock()) meters.push_back(std::move(held));
+  }
+  return meters;
 }
 
 void Server::close() {
-  std::vector<std::shared_ptr<Table>> tables;
   {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [name, table] : tables_) tables.push_back(table);
+    const Lock changing(change_mutex_);
+    closed_ = true;
   }
-  for (const auto& table : tables) table->close();  // outside the lock: it calls wakers
+  const auto tables = all_tables();
+  for (const auto& table : tables) table->close();
+  std::exception_ptr failed;
+  for (const auto& table : tables) {
+    try {
+      table->flush();
+    } catch (const Error&) {
+      failed = std::current_exception();
+    }
+  }
+  if (failed) std::rethrow_exception(failed);
 }
 
 }  // namespace headrace

@@ -1,36 +1,114 @@
 // The server: tables, parameters and mailboxes under names. It knows nothing of sockets; sessions drive it.
 //
-// Threading: every method may be called from any thread. Tables are added, never removed; references stay valid for the
-// server's life.
+// With a data directory, tables live in files there, each beside its settings, and a server that is started again on
+// the directory has them back: experience with its priorities, as of the last acknowledged insert even after kill -9.
+// Blobs, mailboxes and claims are not kept: their owners publish and claim again.
+//
+// Threading: every method may be called from any thread. Tables are made, opened and dropped one at a time, which takes
+// as long as their files do and holds up nothing else. A dropped table is closed; its memory and the blocks of its file
+// go with the last who holds it.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/claims.h"
 #include "core/mailbox.h"
+#include "core/memory_budget.h"
 #include "core/parameters.h"
 #include "core/table.h"
+#include "core/table_store.h"
 
 namespace headrace {
 
+struct ServerOptions {
+  std::string data = {};                                  // directory, made if it is missing; empty: memory alone
+  std::uint64_t memory_bytes = MemoryBudget::kUnlimited;  // for tables, blobs, messages and connections' buffers
+};
+
+// What one connection has done; written by its session, read by anyone.
+struct ConnectionMeter {
+  std::string peer;
+  std::chrono::steady_clock::time_point since;
+  std::atomic<std::uint64_t> requests = 0, received_bytes = 0, sent_bytes = 0;
+  std::atomic<bool> blocked = false;  // a request of it waits for a limiter
+};
+
+enum class TableState : std::uint8_t { kOpen = 0, kPaused = 1, kClosed = 2 };
+
 class Server {
  public:
-  // kInvalid: the name is taken.
+  static constexpr std::size_t kMaxTables = 1024;
+  static constexpr std::size_t kMaxMailboxes = 4096;
+
+  // Takes up the tables in `data`. Throws kSystem, kCorrupt, kRefused (they take more than memory_bytes; another server
+  // has the directory), naming the file.
+  explicit Server(ServerOptions options = {});
+
+  std::uint64_t instance() const { return instance_; }  // a random number, another one after every start
+  const std::string& data() const { return options_.data; }
+  std::chrono::steady_clock::time_point since() const { return since_; }
+  MemoryBudget& budget() { return budget_; }
+
+  // kInvalid: the name is taken. kRefused: the budget, or kMaxTables. `options.path` empty: in `data`, where there is
+  // one. kClosed after close(), as the other two that make or open tables.
   std::shared_ptr<Table> add_table(const std::string& name, TableOptions options);
+  // For a learner that begins (`fresh`: a table of that name goes, with its experience) or goes on (it is opened again
+  // as it is, if its signature and capacity are those asked for, else kRefused; where there is none, it is made).
+  std::shared_ptr<Table> open_table(const std::string& name, TableOptions options, bool fresh);
   std::shared_ptr<Table> table(const std::string& name) const;  // kNotFound, naming those there are
   std::vector<std::string> table_names() const;
+  void set_state(const std::string& name, TableState state);  // kNotFound
+
   Parameters& parameters() { return parameters_; }
-  std::shared_ptr<Mailbox> mailbox(const std::string& name);  // made at first use
-  void close();                                               // closes every table
+  std::shared_ptr<Mailbox> mailbox(const std::string& name);  // made at first use; kRefused beyond kMaxMailboxes
+  Claims& claims() { return claims_; }
+  // Removes tables (with their files), blobs and mailboxes whose name begins so. How many.
+  std::size_t drop(std::string_view prefix);
+
+  std::shared_ptr<ConnectionMeter> add_meter(std::string peer);  // listed as long as somebody else holds it
+  std::vector<std::shared_ptr<const ConnectionMeter>> meters() const;
+
+  void close();  // closes every table for good, and writes what lies in files to the disk; throws kSystem
 
  private:
-  mutable std::mutex mutex_;  // guards tables_ and mailboxes_
-  std::map<std::string, std::shared_ptr<Table>> tables_;
+  struct Entry {
+    std::shared_ptr<Table> table;
+    MemoryBudget::Share share;
+    bool kept;  // in store_
+  };
+  using Lock = std::lock_guard<std::mutex>;
+
+  // With change_mutex_ held.
+  void check_open() const;
+  std::shared_ptr<Table> make(const std::string& name, TableOptions options);
+  std::shared_ptr<Table> remove(const std::string& name);  // null where there is none; to be closed without any lock
+
+  std::shared_ptr<Table> find(const std::string& name) const;  // null where there is none
+  std::vector<std::shared_ptr<Table>> all_tables() const;
+
+  const ServerOptions options_;
+  const std::uint64_t instance_;
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  MemoryBudget budget_;  // before all that gives its shares back to it
+
+  std::mutex change_mutex_;  // one change of tables_ at a time; taken before mutex_. Guards store_ and closed_
+  std::unique_ptr<TableStore> store_;
+  bool closed_ = false;
+
+  mutable std::mutex mutex_;  // guards tables_, mailboxes_ and meters_; never held over a call that takes long
+  std::map<std::string, Entry> tables_;
   std::map<std::string, std::shared_ptr<Mailbox>> mailboxes_;
-  Parameters parameters_;
+  std::vector<std::weak_ptr<ConnectionMeter>> meters_;
+  Parameters parameters_{budget_};
+  Claims claims_;
 };
 
 }  // namespace headrace

@@ -22,6 +22,7 @@ class SumTree {
   static constexpr std::size_t kFanOut = 16;
 
   explicit SumTree(std::size_t capacity);  // all weights 0
+  static std::size_t memory_bytes(std::size_t capacity);
 
   std::size_t capacity() const { return capacity_; }
   double total() const { return total_; }

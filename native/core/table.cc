@@ -10,48 +10,13 @@
 namespace headrace {
 namespace {
 
-constexpr double kMaxPriorityExponent = 4;  // beyond, weights of float priorities overflow their sums
 constexpr float kSmallestPriority = 1e-6f;  // so that priority 0 stays samplable
-constexpr std::uint64_t kMaxCapacity = std::uint64_t{1} << 40;
-
-void require(bool holds, const char* name, const std::string& value, const std::string& required) {
-  if (holds) return;
-  throw Error(ErrorKind::kInvalid,
-              std::string(name) + " is " + value + ", but it must be " + required + "; no table can be made of it");
-}
-
-// Bytes for `capacity` transitions. Frames dominate large chunks, where 50 steps are the rule and memory is dear.
-// Small ones get room for short episodes, whose chunks carry a larger share of history and lookahead.
-std::uint64_t default_bytes(const TableOptions& options) {
-  const Signature& signature = options.signature;
-  constexpr std::size_t kSmallRow = 1024;
-  constexpr std::uint32_t kLookahead = 5;
-  const std::uint32_t steps = signature.observation.bytes() <= kSmallRow ? 8 : 50;
-  const auto bytes_of = [&](std::uint32_t length) {
-    return ChunkLayout::of(signature, length, length + kLookahead + signature.stack - 1).bytes + Arena::kAlignment;
-  };
-  return (options.capacity + steps - 1) / steps * bytes_of(steps) + 2 * bytes_of(50);
-}
-
-TableOptions checked(TableOptions options) {
-  options.signature.check();
-  require(options.capacity >= 1 && options.capacity <= kMaxCapacity, "capacity", std::to_string(options.capacity),
-          "from 1 to " + std::to_string(kMaxCapacity) + " transitions");
-  if (options.capacity_bytes == 0) options.capacity_bytes = default_bytes(options);
-  const std::size_t smallest = ChunkLayout::of(options.signature, 1, 2).bytes;
-  require(options.capacity_bytes >= smallest, "capacity_bytes", std::to_string(options.capacity_bytes),
-          "at least " + std::to_string(smallest) + ", the smallest chunk of " + options.signature.encode());
-  require(options.priority_exponent >= 0 && options.priority_exponent <= kMaxPriorityExponent, "priority_exponent",
-          std::to_string(options.priority_exponent), "in [0, 4]");
-  require(options.limiter.min_size <= options.capacity, "min_size", std::to_string(options.limiter.min_size),
-          "at most capacity = " + std::to_string(options.capacity));
-  return options;
-}
 
 }  // namespace
 
 Table::Impl::Impl(TableOptions checked_options)
     : options(std::move(checked_options)),
+      writers(writers_limit(options.capacity)),
       transitions(options.signature, options.capacity, options.capacity_bytes, options.path),
       limiter(options.limiter),
       random(options.seed),
@@ -61,6 +26,7 @@ Table::Impl::Impl(TableOptions checked_options)
     const ChunkHeader& header = transitions.chunk_at(transitions.slot_of(key));
     weigh(transitions.priorities_of(header), header.steps);
     index(key);
+    remember(header, key);
     key += header.steps;
   }
   limiter.restore({.total = recovered});
@@ -151,6 +117,10 @@ std::size_t Table::Impl::make_room(const ChunkHeader& header, Lock& lock) {
   }
 }
 
+void Table::Impl::remember(const ChunkHeader& header, std::uint64_t key) {
+  if (header.writer != 0) writers.remember({header.writer, header.sequence, key});
+}
+
 std::uint64_t Table::Impl::store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock) {
   const std::size_t offset = make_room(header, lock);
   const float unknown_priority = max_priority;
@@ -171,12 +141,17 @@ std::optional<std::uint64_t> Table::Impl::insert(std::span<const std::byte> chun
     bool wake = false;
     {
       const std::lock_guard one(insert_mutex);
+      const Writers::Last* repeated = writers.repeated(header.writer, header.sequence);
       Lock lock(mutex);
-      if (may_insert()) {
+      const bool allowed = may_insert();
+      if (repeated != nullptr) return repeated->key;
+      if (allowed) {
         key = store(chunk, header, lock);
         limiter.inserted(header.steps);
         counters.inserts += header.steps;
         wake = settle();
+        lock.unlock();
+        remember(header, *key);
       }
     }
     if (wake) wakers.wake_all();
@@ -234,10 +209,22 @@ void Table::close() {
   {
     const std::lock_guard lock(impl_->mutex);
     impl_->closed = true;
+    impl_->insert_held.allow();
+    impl_->sample_held.allow();
     impl_->insert_allowed.notify_all();
     impl_->sample_allowed.notify_all();
   }
   impl_->wakers.wake_all();
+}
+
+void Table::reopen() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->closed = false;
+}
+
+void Table::flush() const {
+  const std::lock_guard one(impl_->insert_mutex);  // an insert that is under way comes first
+  impl_->transitions.arena().flush();
 }
 
 std::uint64_t Table::add_waker(Wake wake) { return impl_->wakers.add(std::move(wake)); }
@@ -269,6 +256,8 @@ TableStats Table::stats() const {
       .max_priority = table.max_priority,
       .total_weight = table.tree ? table.tree->total() : static_cast<double>(table.transitions.size()),
       .recovered = table.recovered,
+      .paused = table.paused,
+      .closed = table.closed,
   };
 }
 

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/rate_limiter.h"
 #include "core/signature.h"
@@ -37,6 +38,11 @@ struct TableOptions {
   LimiterOptions limiter = {};
   std::uint64_t seed = 0;
   std::string path = {};  // empty: heap
+
+  // All but `path` as text, two lines: "capacity=1000;...", then the signature. decode() throws kCorrupt; whether a
+  // table can be made of what it gives is the table's business.
+  std::string encode() const;
+  static TableOptions decode(std::string_view text);
 };
 
 // Caller's memory for one batch of B transitions. Null pointers are skipped.
@@ -60,6 +66,7 @@ struct TableStats {
   double insert_blocked_seconds, sample_blocked_seconds;  // each from a refusal until the limiter allowed it again
   double max_priority, total_weight;
   std::uint64_t recovered;  // transitions found in the file at open
+  bool paused, closed;
 };
 
 using Deadline = std::chrono::steady_clock::time_point;
@@ -76,6 +83,11 @@ class Table {
   // Stores a chunk after check_chunk(). Oldest chunks go when slots or bytes run out. Returns the key of the first
   // transition; nullopt where the limiter holds inserts (try_insert) or held them to the deadline (insert).
   // Throws kRefused (does not fit signature, arena or capacity), kClosed.
+  //
+  // A chunk whose writer has sent that sequence, or a later one, before is stored already: it counts for nothing,
+  // whatever the limiter says, and the key is that of the writer's last. The 65,536 writers that wrote last are
+  // remembered (in smaller tables as many as `capacity`, but 1,024); those of chunks that a file or a snapshot held,
+  // too.
   std::optional<std::uint64_t> try_insert(std::span<const std::byte> chunk);
   std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, Deadline deadline);
 
@@ -92,8 +104,11 @@ class Table {
 
   // Holds back inserts (and only these) while training is paused.
   void set_paused(bool paused);
-  // Wakes everyone who waits; every later insert, sample and update throws kClosed. What is stored can still be saved.
+  // Wakes everyone who waits; every later insert, sample and update throws kClosed, until it is opened again. What is
+  // stored can still be saved.
   void close();
+  void reopen();       // takes close() back
+  void flush() const;  // what a file holds is on the disk; throws kSystem naming it
   // Called, without any lock held, whenever a refused insert or sample may succeed now, and at close(). For I/O loops.
   // Once remove_waker() has returned it is not running and never will be; it must not throw, nor remove itself.
   using Wake = std::function<void()>;
@@ -109,6 +124,9 @@ class Table {
   void restore(const std::string& path);
 
   TableStats stats() const;
+  // That it may come to take: arena, slots, tree and writers, full. Also of a table yet to be made; throws as it would.
+  std::uint64_t memory_bytes() const { return memory_bytes(options()); }
+  static std::uint64_t memory_bytes(const TableOptions& options);
 
  private:
   struct Impl;

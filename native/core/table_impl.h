@@ -17,6 +17,7 @@
 #include "core/table.h"
 #include "core/transitions.h"
 #include "core/wakers.h"
+#include "core/writers.h"
 
 namespace headrace {
 
@@ -67,6 +68,11 @@ struct TableCounters {
   std::uint64_t inserts = 0, samples = 0, updates = 0, dropped_updates = 0, evicted = 0;
 };
 
+TableOptions checked(TableOptions options);  // table_options.cc: throws kInvalid; capacity_bytes filled in
+
+// How many writers a table remembers: small tables fewer, which keeps their memory in proportion.
+constexpr std::size_t writers_limit(std::uint64_t capacity) { return std::clamp<std::uint64_t>(capacity, 1024, 65536); }
+
 struct Table::Impl {
   explicit Impl(TableOptions checked_options);
 
@@ -76,7 +82,8 @@ struct Table::Impl {
   bool may_insert() const;  // throws kClosed
   bool may_sample(std::uint64_t batch) const;
   bool settle();  // after a change: ends holds that are over; true if wakers must be called
-  void check_fits(const ChunkHeader& header) const;  // kRefused where the chunk can never be stored
+  void check_fits(const ChunkHeader& header) const;             // kRefused where the chunk can never be stored
+  void remember(const ChunkHeader& header, std::uint64_t key);  // the writer, under insert_mutex alone
   std::uint64_t store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock);
   std::size_t make_room(const ChunkHeader& header, Lock& lock);
   void evict_oldest();
@@ -97,6 +104,7 @@ struct Table::Impl {
 
   std::mutex insert_mutex;      // one insert at a time; taken before `mutex`
   std::vector<double> weights;  // leaf weights of the chunk being inserted; guarded by insert_mutex
+  Writers writers;              // guarded by insert_mutex
 
   std::mutex mutex;  // guards everything below but wakers
   std::condition_variable insert_allowed, sample_allowed, unpinned;

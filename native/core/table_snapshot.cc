@@ -131,13 +131,14 @@ void Table::Impl::restore(const std::string& path) {
       std::span<const std::byte> chunk;
       const ChunkHeader header = read_chunk(reader, options.signature, transitions.next_key(), chunk);
       check_fits(header);
-      store(chunk, header, lock);
+      remember(header, store(chunk, header, lock));
     }
     reader.finish();
   } catch (...) {
     while (transitions.size() > 0) evict_oldest();
     transitions.release_forgotten();
     transitions.start_at(0, 0);
+    writers.clear();
     max_priority = 1.0f;
     counters = {};
     throw;

@@ -6,9 +6,20 @@ namespace headrace {
 namespace {
 
 using fixtures::check_error;
+using Bytes = std::vector<std::byte>;
+
+Bytes message(int value, std::size_t size = 1) { return Bytes(size, std::byte(value)); }
+
+// First bytes of messages.
+std::vector<int> values(const std::vector<Bytes>& messages) {
+  std::vector<int> result;
+  for (const Bytes& bytes : messages) result.push_back(std::to_integer<int>(bytes.at(0)));
+  return result;
+}
 
 TEST_CASE("mailbox: first in, first out, and drained once") {
-  Mailbox mailbox;
+  MemoryBudget budget;
+  Mailbox mailbox(budget);
   mailbox.put({std::byte{1}});
   mailbox.put({});
   mailbox.put({std::byte{3}, std::byte{3}});
@@ -19,25 +30,113 @@ TEST_CASE("mailbox: first in, first out, and drained once") {
   CHECK(messages[2].size() == 2);
   CHECK(mailbox.drain().empty());
   CHECK(mailbox.dropped() == 0);
+  CHECK(budget.used() == 0);
 }
 
 TEST_CASE("mailbox: when full the oldest go, and are counted") {
-  Mailbox mailbox;
+  MemoryBudget budget;
+  Mailbox mailbox(budget);
   for (std::size_t i = 0; i < Mailbox::kMaxMessages + 3; ++i) mailbox.put({std::byte(i)});
   CHECK(mailbox.dropped() == 3);
   const auto messages = mailbox.drain();
   CHECK(messages.size() == Mailbox::kMaxMessages);
   CHECK(messages.front().front() == std::byte{3});
 
-  for (int i = 0; i < 5; ++i) mailbox.put(std::vector<std::byte>(16 << 20, std::byte(i)));
+  for (int i = 0; i < 5; ++i) mailbox.put(message(i, 16 << 20));
   CHECK(mailbox.dropped() == 4);  // 64 MiB hold four
   CHECK(mailbox.drain().front().front() == std::byte{1});
 }
 
 TEST_CASE("mailbox: a message above 16 MiB is refused") {
-  Mailbox mailbox;
-  check_error(ErrorKind::kRefused, "16777217", [&] { mailbox.put(std::vector<std::byte>((16 << 20) + 1)); });
+  MemoryBudget budget;
+  Mailbox mailbox(budget);
+  check_error(ErrorKind::kRefused, "16777217", [&] { mailbox.put(message(1, (16 << 20) + 1)); });
   CHECK(mailbox.drain().empty());
+}
+
+TEST_CASE("mailbox: what was taken stays until the next take says that it arrived") {
+  MemoryBudget budget;
+  Mailbox mailbox(budget);
+  CHECK(mailbox.take(0, 0).last == 0);
+  for (int i = 1; i <= 3; ++i) mailbox.put(message(i));
+  const auto first = mailbox.take(0, 0);
+  CHECK(values(first.messages) == std::vector{1, 2, 3});
+  CHECK(first.last == 3);
+  mailbox.put(message(4));
+  CHECK(values(mailbox.take(0, 0).messages) == std::vector{1, 2, 3, 4});                // the answer was lost
+  CHECK(values(mailbox.take(first.epoch + 1, 3).messages) == std::vector{1, 2, 3, 4});  // of another mailbox
+  const auto second = mailbox.take(first.epoch, first.last);
+  CHECK(values(second.messages) == std::vector{4});
+  CHECK(second.last == 4);
+  CHECK(second.epoch == first.epoch);
+  CHECK(values(mailbox.take(first.epoch, first.last).messages) == std::vector{4});
+  const auto none = mailbox.take(second.epoch, second.last);
+  CHECK(none.messages.empty());
+  CHECK(none.last == 4);
+  CHECK(budget.used() == 0);
+  mailbox.put(message(5));
+  CHECK(values(mailbox.take(none.epoch, ~std::uint64_t{0}).messages).empty());  // more than there is: all
+  CHECK(mailbox.dropped() == 0);
+  CHECK(Mailbox(budget).take(0, 0).epoch != first.epoch);
+}
+
+TEST_CASE("mailbox: numbers count what was dropped, too") {
+  MemoryBudget budget(1000);
+  Mailbox mailbox(budget);
+  for (int i = 1; i <= 4; ++i) mailbox.put(message(i, 300));  // room for two
+  CHECK(mailbox.dropped() == 2);
+  const auto taken = mailbox.take(0, 0);
+  CHECK(values(taken.messages) == std::vector{3, 4});
+  CHECK(taken.last == 4);
+  CHECK(values(mailbox.take(taken.epoch, 3).messages) == std::vector{4});
+}
+
+TEST_CASE("mailbox: a message that is sent again counts once") {
+  MemoryBudget budget;
+  Mailbox mailbox(budget);
+  mailbox.put(message(1), 7, 1);
+  mailbox.put(message(1), 7, 1);
+  mailbox.put(message(2), 8, 1);
+  mailbox.put(message(3), 7, 2);
+  mailbox.put(message(1), 7, 1);  // older than the writer's last
+  mailbox.put(message(4));        // by nobody: always new
+  mailbox.put(message(4));
+  CHECK(values(mailbox.drain()) == std::vector{1, 2, 3, 4, 4});
+  mailbox.put(message(3), 7, 2);  // known even when it is gone
+  CHECK(mailbox.drain().empty());
+}
+
+TEST_CASE("mailbox: writers are remembered up to the limit, and the budget pays for them") {
+  MemoryBudget budget;
+  {
+    Mailbox mailbox(budget);
+    for (std::uint64_t writer = 1; writer <= Mailbox::kMaxWriters + 1; ++writer) mailbox.put(message(1), writer, 1);
+    mailbox.drain();
+    CHECK(budget.used() == Mailbox::kMaxWriters * Writers::kBytesEach);
+    mailbox.put(message(2), 2, 1);
+    CHECK(mailbox.drain().empty());
+    mailbox.put(message(1), 1, 1);  // forgotten: the longest silent
+    CHECK(mailbox.drain().size() == 1);
+  }
+  CHECK(budget.used() == 0);
+}
+
+TEST_CASE("mailbox: without budget the oldest go, and at last the message itself") {
+  MemoryBudget budget(2000);
+  Mailbox mailbox(budget);
+  mailbox.put(message(1, 500));
+  mailbox.put(message(2, 500), 7, 1);
+  auto others = budget.try_take(budget.limit() - budget.used());
+  mailbox.put(message(3, 500), 8, 1);
+  CHECK(mailbox.dropped() == 1);
+  mailbox.put(message(4, 1500));
+  CHECK(mailbox.dropped() == 4);
+  CHECK(mailbox.drain().empty());
+  others.reset();
+  mailbox.put(message(3, 500), 8, 1);  // its writer took the place of writer 7
+  CHECK(mailbox.drain().empty());
+  mailbox.put(message(2, 500), 7, 1);
+  CHECK(values(mailbox.drain()) == std::vector{2});
 }
 
 }  // namespace

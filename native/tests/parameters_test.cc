@@ -12,7 +12,8 @@ using fixtures::check_error;
 std::vector<std::byte> blob(unsigned char value) { return std::vector<std::byte>(4, std::byte{value}); }
 
 TEST_CASE("parameters: publish, and fetch if newer") {
-  Parameters parameters;
+  MemoryBudget budget;
+  Parameters parameters(budget);
   CHECK(parameters.fetch("policy") == nullptr);
   CHECK(parameters.publish("policy", 0, blob(1)) == 1);
   CHECK(parameters.publish("policy", 7, blob(2)) == 7);
@@ -28,15 +29,66 @@ TEST_CASE("parameters: publish, and fetch if newer") {
 }
 
 TEST_CASE("parameters: versions rise") {
-  Parameters parameters;
+  MemoryBudget budget;
+  Parameters parameters(budget);
   parameters.publish("policy", 5, blob(1));
   check_error(ErrorKind::kRefused, "version 5", [&] { parameters.publish("policy", 5, blob(2)); });
   check_error(ErrorKind::kRefused, "policy", [&] { parameters.publish("policy", 4, blob(2)); });
   CHECK(parameters.fetch("policy")->bytes == blob(1));
 }
 
+TEST_CASE("parameters: the stored version with the stored bytes once more changes nothing") {
+  MemoryBudget budget(4);
+  Parameters parameters(budget);
+  CHECK(parameters.publish("policy", 5, blob(1)) == 5);
+  const auto stored = parameters.fetch("policy");
+  CHECK(parameters.publish("policy", 5, blob(1)) == 5);  // although the budget holds no second one
+  CHECK(parameters.fetch("policy") == stored);
+  check_error(ErrorKind::kRefused, "version 4", [&] { parameters.publish("policy", 4, blob(1)); });
+}
+
+TEST_CASE("parameters: the budget is asked, and has the bytes back once nobody reads them") {
+  MemoryBudget budget(10);
+  Parameters parameters(budget);
+  parameters.publish("policy", 0, blob(1));
+  auto reading = parameters.fetch("policy");
+  parameters.publish("policy", 0, blob(2));
+  CHECK(budget.used() == 8);
+  check_error(ErrorKind::kRefused, "parameters \"other\" needs 4 bytes, but 8 of the memory budget of 10",
+              [&] { parameters.publish("other", 0, blob(3)); });
+  check_error(ErrorKind::kRefused, "policy", [&] { parameters.publish("policy", 0, blob(3)); });
+  CHECK(parameters.list().size() == 1);
+  CHECK(parameters.fetch("policy")->version == 2);
+  reading.reset();
+  CHECK(budget.used() == 4);
+  CHECK(parameters.publish("policy", 0, blob(3)) == 3);
+  CHECK(parameters.drop("") == 1);
+  CHECK(budget.used() == 0);
+}
+
+TEST_CASE("parameters: dropped by how their names begin") {
+  MemoryBudget budget;
+  Parameters parameters(budget);
+  for (const char* name : {"a/policy", "a/target", "ab", "b/policy"}) parameters.publish(name, 3, blob(1));
+  CHECK(parameters.drop("a/") == 2);
+  CHECK(parameters.fetch("a/policy") == nullptr);
+  CHECK(parameters.fetch("ab") != nullptr);
+  CHECK(parameters.drop("a/") == 0);
+  CHECK(parameters.publish("a/policy", 0, blob(1)) == 1);
+}
+
+TEST_CASE("parameters: as many names as the limit, and no more") {
+  MemoryBudget budget;
+  Parameters parameters(budget);
+  for (std::size_t i = 0; i < Parameters::kMaxNames; ++i) parameters.publish(std::to_string(i), 0, blob(1));
+  check_error(ErrorKind::kRefused, "4096", [&] { parameters.publish("one more", 0, blob(1)); });
+  CHECK(parameters.publish("17", 0, blob(1)) == 2);
+  CHECK(parameters.fetch("one more") == nullptr);
+}
+
 TEST_CASE("parameters: readers see whole blobs while a writer publishes") {
-  Parameters parameters;
+  MemoryBudget budget;
+  Parameters parameters(budget);
   std::thread writer([&] {
     for (int i = 0; i < 2000; ++i) parameters.publish("policy", 0, blob(static_cast<unsigned char>(i)));
   });

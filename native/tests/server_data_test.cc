@@ -1,0 +1,191 @@
+// Server: tables in a data directory.
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "core/server.h"
+#include "core_fixtures.h"
+
+namespace headrace {
+namespace {
+
+using fixtures::check_error;
+using fixtures::PlainChunk;
+using fixtures::ScratchFolder;
+using fixtures::small_signature;
+
+TableOptions small_options(std::uint64_t capacity = 20) {
+  return {.signature = small_signature(), .capacity = capacity, .capacity_bytes = 4096};
+}
+
+std::vector<std::byte> chunk_of(std::uint32_t steps, float priority = 1) {
+  return PlainChunk::of(steps, priority).bytes(small_signature());
+}
+
+std::set<std::string> files_in(const std::string& folder) {
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.insert(entry.path().filename());
+  return files;
+}
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+TEST_CASE("server: started again on its data it has every table back, as it was") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("made/if/missing");
+  const std::string strange(256, '/');
+  const std::uint64_t instance = [&] {
+    Server server({.data = data});
+    TableOptions options = small_options();
+    options.sampler = Sampler::kUniform;
+    options.limiter = {.samples_per_insert = 0.1, .tolerance = 1.0 / 3, .min_size = 3};
+    options.seed = 77;
+    server.add_table("run/replay", options)->try_insert(chunk_of(5));
+    const auto table = server.add_table(strange, small_options());
+    table->try_insert(chunk_of(5, 2));
+    table->update_priorities(std::vector<std::uint64_t>{3}, std::vector<float>{9});
+    server.add_table("../..\n", small_options());
+    server.parameters().publish("policy", 0, std::vector<std::byte>(3));
+    return server.instance();  // and it ends without close(), as when killed
+  }();
+  Server server({.data = data});
+  CHECK(server.instance() != instance);
+  CHECK(server.table_names() == std::vector<std::string>{"../..\n", strange, "run/replay"});
+  CHECK(server.table("run/replay")->size() == 5);
+  const TableOptions options = server.table("run/replay")->options();
+  CHECK(options.sampler == Sampler::kUniform);
+  CHECK(options.limiter.samples_per_insert == 0.1);
+  CHECK(options.limiter.tolerance == 1.0 / 3);
+  CHECK(options.limiter.min_size == 3);
+  CHECK(options.seed == 77);
+  CHECK(server.table(strange)->stats().recovered == 5);
+  CHECK(server.table(strange)->stats().max_priority == 9);
+  CHECK(server.parameters().list().empty());
+  CHECK(server.budget().used() == Table::memory_bytes(options) + 2 * Table::memory_bytes(small_options()));
+  CHECK(server.open_table(strange, small_options(), false)->try_insert(chunk_of(5)) == 5);
+  server.close();
+}
+
+TEST_CASE("server: a second one on the same data is refused") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  {
+    const Server server({.data = data});
+    check_error(ErrorKind::kRefused, data, [&] { Server{ServerOptions{.data = data}}; });
+  }
+  const Server server({.data = data});
+  write(folder.file("file"), "x");
+  check_error(ErrorKind::kSystem, "can't be opened", [&] { Server{ServerOptions{.data = folder.file("file")}}; });
+}
+
+TEST_CASE("server: what is dropped takes its files along, though somebody holds it") {
+  const ScratchFolder folder;
+  Server server({.data = folder.file("data")});
+  const auto held = server.add_table("replay", small_options());
+  held->try_insert(chunk_of(5));
+  CHECK(files_in(server.data()) == std::set<std::string>{"table-1.arena", "table-1.settings"});
+  CHECK(server.drop("replay") == 1);
+  CHECK(files_in(server.data()).empty());
+  const auto made = server.add_table("replay", small_options());
+  CHECK(made->size() == 0);
+  CHECK(held->stats().size == 5);  // still mapped
+  CHECK(made->try_insert(chunk_of(4)));
+  const auto fresh = server.open_table("replay", small_options(40), true);
+  CHECK(files_in(server.data()) == std::set<std::string>{"table-3.arena", "table-3.settings"});
+  CHECK(made->size() == 4);
+  CHECK(fresh->size() == 0);
+}
+
+TEST_CASE("server: a table that can't be made leaves no file, and the numbers go on") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  {
+    Server server({.data = data, .memory_bytes = Table::memory_bytes(small_options())});
+    check_error(ErrorKind::kRefused, "budget", [&] { server.add_table("large", small_options(1000)); });
+    auto wrong = small_options();
+    wrong.limiter.tolerance = -1;
+    check_error(ErrorKind::kInvalid, "limiter_tolerance", [&] { server.add_table("wrong", wrong); });
+    CHECK(files_in(data).empty());
+    server.add_table("replay", small_options());
+    check_error(ErrorKind::kInvalid, "exists", [&] { server.add_table("replay", small_options()); });
+  }
+  CHECK(files_in(data).size() == 2);
+  check_error(ErrorKind::kRefused, "replay", [&] { Server{ServerOptions{.data = data, .memory_bytes = 1000}}; });
+}
+
+TEST_CASE("server: what a killed server had begun to make or to drop goes, and other files stay") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  {
+    Server server({.data = data});
+    server.add_table("kept", small_options())->try_insert(chunk_of(5));
+    server.add_table("half", small_options());
+  }
+  std::filesystem::remove(data + "/table-2.settings");
+  write(data + "/table-3.settings.new", "headrace");
+  write(data + "/table-x.arena", "mine");
+  write(data + "/notes", "mine");
+  Server server({.data = data});
+  CHECK(server.table_names() == std::vector<std::string>{"kept"});
+  CHECK(files_in(data) == std::set<std::string>{"notes", "table-1.arena", "table-1.settings", "table-x.arena"});
+  server.add_table("half", small_options());
+  CHECK(server.table("kept")->size() == 5);
+}
+
+TEST_CASE("server: settings that are damaged, or without their arena, are named and nothing is touched") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  { Server({.data = data}).add_table("replay", small_options())->try_insert(chunk_of(5)); }
+  const std::string settings = data + "/table-1.settings", arena = data + "/table-1.arena";
+  const std::string good = contents(settings), experience = contents(arena);
+  const auto refused = [&](const std::string& named) {
+    check_error(ErrorKind::kCorrupt, named, [&] { Server{ServerOptions{.data = data}}; });
+  };
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    CAPTURE(at);
+    std::string changed = good;
+    changed[at] ^= 1;
+    write(settings, changed);
+    refused(settings);
+    write(settings, good.substr(0, at));
+    refused(settings);
+  }
+  write(settings, good + "x");
+  refused(settings);
+  write(settings, good);
+  std::filesystem::remove(arena);
+  refused(arena);
+  CHECK_FALSE(std::filesystem::exists(arena));
+  write(arena, "");
+  refused(arena);
+  write(arena, std::string(experience.size(), '\0'));
+  refused(arena);
+  std::string damaged = experience;
+  damaged[40] ^= 1;  // in the header
+  write(arena, damaged);
+  refused(arena);
+  write(arena, experience.substr(0, experience.size() - 64));
+  check_error(ErrorKind::kRefused, arena, [&] { Server{ServerOptions{.data = data}}; });
+  write(arena, experience);
+  CHECK(contents(settings) == good);
+  CHECK(Server({.data = data}).table("replay")->size() == 5);
+}
+
+TEST_CASE("server: two settings of one name are refused") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  { Server({.data = data}).add_table("replay", small_options()); }
+  std::filesystem::copy_file(data + "/table-1.settings", data + "/table-2.settings");
+  std::filesystem::copy_file(data + "/table-1.arena", data + "/table-2.arena");
+  check_error(ErrorKind::kCorrupt, "table-2.settings", [&] { Server{ServerOptions{.data = data}}; });
+}
+
+}  // namespace
+}  // namespace headrace
