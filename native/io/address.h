@@ -1,20 +1,26 @@
-// Where a server is reached: "unix:PATH" (a socket file) or "unix:@NAME" (abstract: nothing in the file system).
+// Where a server is reached: "tcp://HOST:PORT", "unix:PATH" (a socket file) or "unix:@NAME" (abstract: nothing in the
+// file system).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace headrace {
 
 struct Address {
-  enum class Kind { kUnixPath, kUnixAbstract };
+  enum class Kind { kUnixPath, kUnixAbstract, kTcp };
 
   Kind kind = Kind::kUnixPath;
-  std::string name;  // path, or name without the @; an empty abstract name: the server picks a free one
+  std::string name;        // path, name without the @ (empty: the server picks a free one), or host (an IPv6 address
+                           // without its brackets)
+  std::uint16_t port = 0;  // of TCP; 0: the server picks a free one
 
-  // Throws kInvalid for another scheme, an empty path, or a name longer than the system's socket addresses.
+  // Throws kInvalid for another scheme, an empty path or host, a port that is none, or a name longer than the system's
+  // socket addresses.
   static Address parse(std::string_view text);
   std::string text() const;
+  bool is_unix() const { return kind != Kind::kTcp; }
 };
 
 }  // namespace headrace

@@ -2,31 +2,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <condition_variable>
 #include <cstring>
-#include <thread>
+#include <map>
+#include <mutex>
 
-#include "io/unix_socket.h"
+#include "core/chunk.h"
+#include "io/link.h"
+#include "io/random_bytes.h"
 #include "wire/batch_sections.h"
 
 namespace headrace {
 namespace {
 
-constexpr auto kRetryPause = std::chrono::milliseconds(10);
-constexpr auto kSlice = std::chrono::milliseconds(100);  // between two calls of the interrupt
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
-FileDescriptor connect(const Address& address, Deadline deadline, const Interrupt& interrupt) {
-  for (;;) {
-    auto socket = connect_unix(address);
-    if (socket) return socket;
-    const std::string reason = std::strerror(errno);
-    if (std::chrono::steady_clock::now() >= deadline) {
-      throw Error(ErrorKind::kSystem, "address '" + address.text() + "': no server answers (" + reason + ")");
-    }
-    if (interrupt) interrupt();
-    std::this_thread::sleep_for(kRetryPause);
-  }
-}
+// A server is asked to hold a request so long at most, so that one that has died silently is noticed soon after.
+constexpr milliseconds kLongestWait{10'000};
 
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -35,120 +28,150 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 }  // namespace
 
-Client::Client(const std::string& address, Deadline deadline, Interrupt interrupt, Limits limits)
-    : limits_(limits),
-      interrupt_(std::move(interrupt)),
-      stream_(connect(Address::parse(address), deadline, interrupt_), address, interrupt_) {}
+struct Client::Impl {
+  explicit Impl(ClientOptions options)
+      : interrupt(options.interrupt),
+        link(std::move(options), [this](ClientConnection& connection) { greet(connection); }) {}
 
-Client::Turn::Turn(Client& client) : client_(client) {
-  std::unique_lock lock(client_.mutex_);
-  while (!client_.free_.wait_for(lock, kSlice, [this] { return !client_.busy_; })) {
-    lock.unlock();
-    if (client_.interrupt_) client_.interrupt_();
-    lock.lock();
+  void greet(ClientConnection& connection) {
+    signatures.clear();  // the server may be another one
+    for (const auto& [name, owner] : claims) claim(connection, name, owner);
   }
-  if (!client_.stream_.is_open()) client_.stream_.throw_closed();
-  client_.busy_ = true;
-}
-
-Client::Turn::~Turn() {
-  {
-    const std::lock_guard lock(client_.mutex_);
-    client_.busy_ = false;
+  static void claim(ClientConnection& connection, const std::string& name, std::uint64_t owner) {
+    connection.receive_body(connection.request(MessageType::kClaim, name, bytes_of(owner)));
   }
-  client_.free_.notify_one();
-}
 
-FrameHeader Client::request(MessageType type, std::string_view name, std::span<const std::byte> payload,
-                            std::span<const std::span<const std::byte>> trailing) {
-  std::uint64_t trailing_bytes = 0;
-  for (const auto part : trailing) trailing_bytes += part.size();
-  if (name.size() > limits_.max_name_bytes) {
-    throw Error(ErrorKind::kRefused, "name of " + std::to_string(name.size()) + " bytes: at most " +
-                                         std::to_string(limits_.max_name_bytes) + "; nothing is sent");
+  // These need the turn.
+  std::uint64_t ask_for_number(MessageType type, const std::string& name, std::span<const std::byte> payload,
+                               std::span<const std::span<const std::byte>> trailing = {}) {
+    return link.exchange([&](ClientConnection& connection) {
+      return connection.receive_number<std::uint64_t>(connection.request(type, name, payload, trailing));
+    });
   }
-  const auto head = encode_request(type, ++requests_, name, payload, trailing_bytes);
-  if (head.size() - kFrameHeaderBytes + trailing_bytes > limits_.max_frame_bytes) {
-    throw Error(ErrorKind::kRefused, "request of " + std::to_string(trailing_bytes) + " bytes: at most " +
-                                         std::to_string(limits_.max_frame_bytes) + "; nothing is sent");
+  std::vector<std::byte> ask(MessageType type, const std::string& name, std::span<const std::byte> payload,
+                             std::span<const std::span<const std::byte>> trailing = {}) {
+    return link.exchange([&](ClientConnection& connection) {
+      return connection.receive_body(connection.request(type, name, payload, trailing));
+    });
   }
-  std::vector<std::span<const std::byte>> parts = {head};
-  parts.insert(parts.end(), trailing.begin(), trailing.end());
-  stream_.send(parts);
-
-  std::array<std::byte, kFrameHeaderBytes> bytes;
-  stream_.receive(bytes);
-  FrameHeader reply;
-  try {
-    reply = decode_header(bytes, limits_);
-  } catch (const Error& error) {
-    throw_corrupt(error.what());
+  Signature signature_of(const std::string& table) {
+    return Signature::decode(as_text(ask(MessageType::kSignature, table, {})));
   }
-  if (reply.request != requests_ || reply.type != (static_cast<std::uint8_t>(type) | kReplyBit)) {
-    throw_corrupt("the reply belongs to another request");
+  void check_signature(const std::string& table, const Signature& signature);
+
+  struct Taken {
+    std::uint64_t epoch = 0;
+    std::uint64_t last = 0;
+  };
+
+  const Interrupt interrupt;
+  const std::uint64_t writer = random_number();  // the same after a reconnection
+  std::mutex mutex;                              // guards busy
+  std::condition_variable free;
+  bool busy = false;                            // someone has the turn, which guards what follows
+  std::uint64_t sequence = 0;                   // of the writer's chunks and messages
+  std::map<std::string, Signature> signatures;  // of tables sampled from
+  std::map<std::string, std::uint64_t> claims;
+  std::map<std::string, Taken> taken;  // from mailboxes
+  Link link;                           // last: it greets with what is above
+};
+
+// One call's turn on the connection; the next in the queue has it when this is gone.
+class Client::Turn {
+ public:
+  explicit Turn(Impl& client) : client_(client) {
+    std::unique_lock lock(client_.mutex);
+    while (!client_.free.wait_for(lock, kInterruptSlice, [this] { return !client_.busy; })) {
+      lock.unlock();
+      if (client_.interrupt) client_.interrupt();
+      lock.lock();
+    }
+    client_.busy = true;
   }
-  if (reply.status == kOk || reply.status == kNothing) return reply;
-  if (reply.status > static_cast<std::uint8_t>(ErrorKind::kSystem)) throw_corrupt("the reply's status is unknown");
-  throw Error(static_cast<ErrorKind>(reply.status), std::string(as_text(receive_body(reply))));
-}
+  ~Turn() {
+    {
+      const std::lock_guard lock(client_.mutex);
+      client_.busy = false;
+    }
+    client_.free.notify_one();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
 
-std::vector<std::byte> Client::receive_body(const FrameHeader& reply) {
-  std::vector<std::byte> body(reply.length);
-  stream_.receive(body);
-  return body;
-}
+ private:
+  Impl& client_;
+};
 
-std::uint64_t Client::receive_number(const FrameHeader& reply) {
-  std::uint64_t number = 0;
-  if (reply.status != kOk || reply.length != sizeof(number)) throw_corrupt("the reply is not one number");
-  stream_.receive(std::as_writable_bytes(std::span(&number, 1)));
-  return number;
-}
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Client::~Client() = default;
 
-void Client::throw_corrupt(const std::string& what) {
-  stream_.shut();
-  throw Error(ErrorKind::kCorrupt, what + "; the connection is closed");
-}
-
-Signature Client::request_signature(const std::string& table) {
-  const auto body = receive_body(request(MessageType::kSignature, table, {}));
-  return Signature::decode(as_text(body));
-}
+void Client::close() { impl_->link.close(); }
+std::uint64_t Client::instance() const { return impl_->link.instance(); }
+std::uint64_t Client::reconnections() const { return impl_->link.reconnections(); }
 
 Signature Client::signature(const std::string& table) {
-  const Turn turn(*this);
-  return request_signature(table);
+  const Turn turn(*impl_);
+  return impl_->signature_of(table);
 }
 
 std::uint64_t Client::insert(const std::string& table, std::span<const std::byte> chunk) {
-  const Turn turn(*this);
-  return receive_number(request(MessageType::kInsert, table, {}, std::span(&chunk, 1)));
+  const Turn turn(*impl_);
+  std::vector<std::byte> payload;
+  append_number(payload, std::int64_t{kLongestWait.count()});
+  ChunkHeader header;
+  const std::size_t copied = chunk.size() < sizeof(header) ? 0 : sizeof(header);  // too short: the server says so
+  if (copied > 0) {
+    std::memcpy(&header, chunk.data(), sizeof(header));
+    header.writer = impl_->writer;
+    header.sequence = ++impl_->sequence;
+    const auto bytes = bytes_of(header);
+    payload.insert(payload.end(), bytes.begin(), bytes.end());
+  }
+  const auto rest = chunk.subspan(copied);
+  const auto attempt = [&](ClientConnection& connection) -> std::optional<std::uint64_t> {
+    const auto reply = connection.request(MessageType::kInsert, table, payload, std::span(&rest, 1), kLongestWait);
+    if (reply.status == kNothing) return std::nullopt;
+    return connection.receive_number<std::uint64_t>(reply);
+  };
+  for (;;) {
+    if (const auto key = impl_->link.exchange(attempt)) return *key;
+  }
 }
 
-void Client::check_signature(const std::string& table, const Signature& signature) {
-  auto found = signatures_.find(table);
-  if (found == signatures_.end()) found = signatures_.emplace(table, request_signature(table)).first;
+void Client::Impl::check_signature(const std::string& table, const Signature& signature) {
+  auto found = signatures.find(table);
+  if (found == signatures.end()) found = signatures.insert_or_assign(table, signature_of(table)).first;
   if (found->second == signature) return;
+  const auto theirs = found->second.encode();
+  signatures.erase(found);  // should the table be replaced by one that fits
   throw Error(ErrorKind::kInvalid, "batch: arrays of " + signature.encode() + "; table '" + table + "' holds " +
-                                       found->second.encode() + "; nothing is sampled");
+                                       theirs + "; nothing is sampled");
 }
 
 bool Client::sample(const std::string& table, const Signature& signature, const BatchView& batch,
-                    double importance_exponent, std::optional<std::chrono::milliseconds> wait) {
-  const Turn turn(*this);
-  check_signature(table, signature);
-  std::vector<std::byte> payload;
-  append_number(payload, batch.size);
-  append_number(payload, importance_exponent);
-  append_number(payload, wait ? std::max<std::int64_t>(wait->count(), 0) : std::int64_t{-1});
-  const auto reply = request(MessageType::kSample, table, payload);
-  if (reply.status == kNothing) return false;
+                    double importance_exponent, std::optional<milliseconds> wait) {
+  const Turn turn(*impl_);
+  const auto deadline = wait ? Clock::now() + *wait : never();
+  impl_->check_signature(table, signature);
   const auto sections = sections_of(signature, batch);
   std::uint64_t bytes = 0;
   for (const auto section : sections) bytes += section.size();
-  if (reply.length != bytes) throw_corrupt("the reply is not a batch of the size asked for");
-  stream_.receive(sections);
-  return true;
+  for (;;) {
+    const auto left = deadline == never() ? kLongestWait : std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    const auto slice = std::clamp(left, milliseconds(0), kLongestWait);
+    std::vector<std::byte> payload;
+    append_number(payload, batch.size);
+    append_number(payload, importance_exponent);
+    append_number(payload, std::int64_t{slice.count()});
+    const bool sampled = impl_->link.exchange([&](ClientConnection& connection) {
+      const auto reply = connection.request(MessageType::kSample, table, payload, {}, slice);
+      if (reply.status == kNothing) return false;
+      if (reply.length != bytes) connection.throw_corrupt("the reply is not a batch of the size asked for");
+      connection.receive_body(sections);
+      return true;
+    });
+    if (sampled || left <= slice) return sampled;
+  }
 }
 
 std::uint64_t Client::update_priorities(const std::string& table, std::span<const std::uint64_t> keys,
@@ -157,49 +180,86 @@ std::uint64_t Client::update_priorities(const std::string& table, std::span<cons
     throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
                                          std::to_string(keys.size()) + " keys; as many required");
   }
-  const Turn turn(*this);
+  const Turn turn(*impl_);
   const std::array parts = {std::as_bytes(keys), std::as_bytes(priorities)};
-  return receive_number(request(MessageType::kUpdatePriorities, table, {}, parts));
+  return impl_->ask_for_number(MessageType::kUpdatePriorities, table, {}, parts);
 }
 
 std::uint64_t Client::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob) {
-  const Turn turn(*this);
-  return receive_number(request(MessageType::kPublish, name, bytes_of(version), std::span(&blob, 1)));
+  const Turn turn(*impl_);
+  return impl_->ask_for_number(MessageType::kPublish, name, bytes_of(version), std::span(&blob, 1));
 }
 
 std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(const std::string& name,
                                                                               std::uint64_t newer_than) {
-  const Turn turn(*this);
-  const auto reply = request(MessageType::kFetch, name, bytes_of(newer_than));
-  if (reply.status == kNothing) return std::nullopt;
-  std::uint64_t version = 0;
-  if (reply.length < sizeof(version)) throw_corrupt("the reply is too short for a version");
-  std::vector<std::byte> blob(reply.length - sizeof(version));
-  const std::array<std::span<std::byte>, 2> parts = {std::as_writable_bytes(std::span(&version, 1)), blob};
-  stream_.receive(parts);
-  return std::pair(version, std::move(blob));
+  using Result = std::optional<std::pair<std::uint64_t, std::vector<std::byte>>>;
+  const Turn turn(*impl_);
+  return impl_->link.exchange([&](ClientConnection& connection) -> Result {
+    const auto reply = connection.request(MessageType::kFetch, name, bytes_of(newer_than));
+    if (reply.status == kNothing) return std::nullopt;
+    std::uint64_t version = 0;
+    if (reply.length < sizeof(version)) connection.throw_corrupt("the reply is too short for a version");
+    std::vector<std::byte> blob(reply.length - sizeof(version));
+    const std::array<std::span<std::byte>, 2> parts = {std::as_writable_bytes(std::span(&version, 1)), blob};
+    connection.receive_body(parts);
+    return std::pair(version, std::move(blob));
+  });
 }
 
 void Client::put(const std::string& mailbox, std::span<const std::byte> message) {
-  const Turn turn(*this);
-  receive_body(request(MessageType::kPut, mailbox, {}, std::span(&message, 1)));
+  const Turn turn(*impl_);
+  const std::array<std::uint64_t, 2> number = {impl_->writer, ++impl_->sequence};
+  impl_->ask(MessageType::kPut, mailbox, bytes_of(number), std::span(&message, 1));
 }
 
 std::vector<std::vector<std::byte>> Client::drain(const std::string& mailbox) {
-  const Turn turn(*this);
-  const auto bytes = receive_body(request(MessageType::kDrain, mailbox, {}));
+  const Turn turn(*impl_);
+  auto& taken = impl_->taken[mailbox];
+  const std::array<std::uint64_t, 2> seen = {taken.epoch, taken.last};
+  const auto body = impl_->ask(MessageType::kDrain, mailbox, bytes_of(seen));
+  BodyReader reader(body);
+  Impl::Taken now;
+  now.epoch = reader.number<std::uint64_t>("epoch");
+  now.last = reader.number<std::uint64_t>("last");
   std::vector<std::vector<std::byte>> messages;
-  for (BodyReader reader(bytes); !reader.empty();) {
+  while (!reader.empty()) {
     const auto length = reader.number<std::uint32_t>("message length");
     const auto message = reader.bytes(length, "message");
     messages.emplace_back(message.begin(), message.end());
   }
+  taken = now;
   return messages;
 }
 
 std::string Client::stats() {
-  const Turn turn(*this);
-  return std::string(as_text(receive_body(request(MessageType::kStats, "", {}))));
+  const Turn turn(*impl_);
+  return std::string(as_text(impl_->ask(MessageType::kStats, "", {})));
+}
+
+std::uint64_t Client::open_table(const std::string& name, const TableOptions& options, bool fresh) {
+  const Turn turn(*impl_);
+  const std::uint8_t flag = fresh ? 1 : 0;
+  const auto text = options.encode();
+  const auto part = as_bytes(text);
+  impl_->signatures.erase(name);
+  return impl_->ask_for_number(MessageType::kOpenTable, name, bytes_of(flag), std::span(&part, 1));
+}
+
+void Client::set_state(const std::string& table, TableState state) {
+  const Turn turn(*impl_);
+  impl_->ask(MessageType::kSetState, table, bytes_of(state));
+}
+
+std::uint64_t Client::drop(const std::string& prefix) {
+  const Turn turn(*impl_);
+  impl_->signatures.clear();
+  return impl_->ask_for_number(MessageType::kDrop, prefix, {});
+}
+
+void Client::claim(const std::string& name, std::uint64_t owner) {
+  const Turn turn(*impl_);
+  impl_->link.exchange([&](ClientConnection& connection) { Impl::claim(connection, name, owner); });
+  impl_->claims[name] = owner;
 }
 
 }  // namespace headrace

@@ -1,17 +1,18 @@
 #include "io/unix_socket.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "core/error.h"
+#include "io/random_bytes.h"
 
 namespace headrace {
 namespace {
@@ -50,11 +51,14 @@ void enlarge_buffers(int descriptor) {
   ::setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &kSocketBufferBytes, sizeof(kSocketBufferBytes));
 }
 
-bool same_user(int descriptor) {
+std::optional<ucred> peer_of(int descriptor) {
   ucred peer = {};
   socklen_t size = sizeof(peer);
-  return ::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+  if (::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer;
 }
+
+bool same_user(const std::optional<ucred>& peer) { return peer && peer->uid == ::geteuid(); }
 
 bool connects(const Address& address) {
   const auto socket = make_socket(address);
@@ -68,14 +72,6 @@ void remove_stale_file(const Address& address) {
   if (!S_ISSOCK(file.st_mode)) throw_system(address, "the path is there and is not a socket; it is left as it is");
   if (connects(address)) throw_system(address, "a server listens there already");
   ::unlink(address.name.c_str());
-}
-
-std::string random_name() {
-  std::uint64_t number = 0;
-  if (::getrandom(&number, sizeof(number), 0) != sizeof(number)) {
-    throw Error(ErrorKind::kSystem, std::string("random name for a socket: ") + std::strerror(errno));
-  }
-  return "headrace-" + std::to_string(number);
 }
 
 bool bind_to(const FileDescriptor& socket, const Address& address) {
@@ -95,7 +91,7 @@ UnixListener::UnixListener(Address address) : address_(std::move(address)), sock
   int attempts = pick_name ? kNameAttempts : 1;
   bool bound = false;
   while (!bound && attempts-- > 0) {
-    if (pick_name) address_.name = random_name();
+    if (pick_name) address_.name = "headrace-" + std::to_string(random_number());
     bound = bind_to(socket_, address_);
   }
   if (!bound) throw_system(address_, std::strerror(errno));
@@ -111,15 +107,17 @@ UnixListener::~UnixListener() {
   }
 }
 
-FileDescriptor UnixListener::accept() {
+Accepted UnixListener::accept() {
   FileDescriptor connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection) return connection;
-  if (address_.kind == Address::Kind::kUnixAbstract && !same_user(connection.get())) {
+  if (!connection) return {};
+  const auto peer = peer_of(connection.get());
+  if (address_.kind == Address::Kind::kUnixAbstract && !same_user(peer)) {
+    connection = {};
     errno = EACCES;
     return {};
   }
   enlarge_buffers(connection.get());
-  return connection;
+  return {std::move(connection), "unix pid " + std::to_string(peer ? peer->pid : 0)};
 }
 
 FileDescriptor connect_unix(const Address& address) {
@@ -132,7 +130,7 @@ FileDescriptor connect_unix(const Address& address) {
     errno = error;
     return socket;
   }
-  if (address.kind == Address::Kind::kUnixAbstract && !same_user(socket.get())) {
+  if (address.kind == Address::Kind::kUnixAbstract && !same_user(peer_of(socket.get()))) {
     throw Error(ErrorKind::kRefused, "address '" + address.text() + "': its server belongs to another user");
   }
   enlarge_buffers(socket.get());

@@ -3,28 +3,24 @@
 
 #include <sys/stat.h>
 
-#include <string>
-
-#include "io/address.h"
-#include "io/file_descriptor.h"
+#include "io/listener.h"
 
 namespace headrace {
 
 // A listening socket. A socket file has mode 0600 and goes with the listener; on an abstract name only
 // processes of the same user are accepted.
-class UnixListener {
+class UnixListener : public Listener {
  public:
   // Replaces a socket file that nobody listens on. kSystem: the path is not a socket, is listened on, or can't be had.
   explicit UnixListener(Address address);
-  ~UnixListener();
+  ~UnixListener() override;
   UnixListener(const UnixListener&) = delete;
   UnixListener& operator=(const UnixListener&) = delete;
 
-  int descriptor() const { return socket_.get(); }
-  const Address& address() const { return address_; }  // with the name that was picked
-  // A non-blocking connection; empty where none waits or the peer is another user's. errno says which: EAGAIN, EACCES,
-  // or what accept() set.
-  FileDescriptor accept();
+  int descriptor() const override { return socket_.get(); }
+  const Address& address() const override { return address_; }
+  bool local() const override { return true; }
+  Accepted accept() override;
 
  private:
   Address address_;
@@ -32,8 +28,7 @@ class UnixListener {
   struct stat file_ = {};  // of the socket file, so that only our own is removed
 };
 
-// Connects, or returns empty with errno where nobody listens (ENOENT, ECONNREFUSED, EAGAIN). Other errors throw
-// kSystem; an abstract name held by another user throws kRefused. The descriptor is non-blocking.
+// As connect_to(); there is nothing to wait for.
 FileDescriptor connect_unix(const Address& address);
 
 }  // namespace headrace

@@ -26,6 +26,7 @@ struct PlainChunk {
   std::vector<std::uint32_t> first, last;
   std::vector<float> reward, discount, priority;
   std::uint64_t policy_version = 0;
+  std::uint64_t writer = 0, sequence = 0;
 
   // T steps of one-step transitions over T + 1 rows. Row r holds {tag, r}; action and reward count from `tag`.
   static PlainChunk of(std::uint32_t steps, float priority, float tag = 0) {
@@ -51,6 +52,8 @@ struct PlainChunk {
     header.steps = steps;
     header.rows = static_cast<std::uint32_t>(rows.size());
     header.policy_version = policy_version;
+    header.writer = writer;
+    header.sequence = sequence;
     std::memcpy(out.data(), &header, sizeof(header));
     const auto put = [&](std::size_t offset, const auto& column) {
       std::memcpy(out.data() + offset, column.data(), column.size() * sizeof(column[0]));

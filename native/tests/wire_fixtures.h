@@ -5,15 +5,21 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/chunk.h"
 #include "core/chunk_writer.h"
+#include "core/huge_array.h"
 #include "core/server.h"
 #include "wire/frame.h"
 #include "wire/session.h"
+#include "wire/shared_region.h"
 
 namespace headrace::testing {
 
@@ -48,6 +54,17 @@ inline Bytes chunk_of(std::uint32_t steps) {
   return writer.take().at(0);
 }
 
+// The same, as the `sequence`-th of a writer.
+inline Bytes chunk_of(std::uint32_t steps, std::uint64_t writer, std::uint64_t sequence) {
+  auto chunk = chunk_of(steps);
+  ChunkHeader header;
+  std::memcpy(&header, chunk.data(), sizeof(header));
+  header.writer = writer;
+  header.sequence = sequence;
+  std::memcpy(chunk.data(), &header, sizeof(header));
+  return chunk;
+}
+
 inline Bytes& operator+=(Bytes& bytes, std::span<const std::byte> more) {
   bytes.insert(bytes.end(), more.begin(), more.end());
   return bytes;
@@ -56,6 +73,13 @@ inline Bytes& operator+=(Bytes& bytes, std::span<const std::byte> more) {
 inline Bytes frame(MessageType type, std::string_view name, std::span<const std::byte> payload = {},
                    std::uint64_t request = 1) {
   return encode_request(type, request, name, payload, 0);
+}
+
+inline Bytes insert_payload(std::span<const std::byte> chunk, std::int64_t wait_milliseconds = -1) {
+  Bytes payload;
+  append_number(payload, wait_milliseconds);
+  payload += chunk;
+  return payload;
 }
 
 inline Bytes sample_payload(std::uint32_t size, double importance_exponent, std::int64_t wait_milliseconds) {
@@ -76,6 +100,19 @@ Bytes numbers(Numbers... values) {
 template <typename T>
 T number_at(std::span<const std::byte> bytes, std::size_t offset = 0) {
   return BodyReader(bytes.subspan(offset)).number<T>("number");
+}
+
+inline Bytes sample_shared_payload(std::uint32_t index, std::uint32_t size, double importance_exponent,
+                                   std::int64_t wait_milliseconds) {
+  auto payload = numbers(index);
+  payload += sample_payload(size, importance_exponent, wait_milliseconds);
+  return payload;
+}
+
+inline Bytes put_payload(std::string_view message, std::uint64_t writer = 0, std::uint64_t sequence = 0) {
+  auto payload = numbers(writer, sequence);
+  payload += as_bytes(message);
+  return payload;
 }
 
 struct Reply {
@@ -126,6 +163,39 @@ inline std::vector<Reply> ask(Session& session, std::span<const std::byte> bytes
   feed(session, bytes);
   return replies_in(take_output(session));
 }
+
+// Shared memory that is not shared with anyone.
+class FakeRegion : public SharedRegion {
+ public:
+  static constexpr int kDescriptor = 1234;
+
+  explicit FakeRegion(std::uint64_t bytes) : memory_(bytes) {}
+  std::span<std::byte> bytes() override { return {memory_.data(), memory_.size()}; }
+  int descriptor() const override { return kDescriptor; }
+
+ private:
+  HugeArray<std::byte> memory_;
+};
+
+inline SessionOptions with_limits(Limits limits) {
+  SessionOptions options;
+  options.limits = limits;
+  return options;
+}
+
+// `made`: where the region, once there is one, is seen from outside.
+inline SessionOptions with_region(std::shared_ptr<SharedRegion>& made, Limits limits = {}) {
+  auto options = with_limits(limits);
+  options.make_region = [&made](std::uint64_t bytes) { return made = std::make_shared<FakeRegion>(bytes); };
+  return options;
+}
+
+// A session whose peer has just connected, at later(0).
+class OpenSession : public Session {
+ public:
+  explicit OpenSession(Server& server, SessionOptions options = {}) : Session(server, std::move(options), later(0)) {}
+  OpenSession(Server& server, Limits limits) : OpenSession(server, with_limits(limits)) {}
+};
 
 inline std::uint8_t status_of(ErrorKind kind) { return static_cast<std::uint8_t>(kind); }
 

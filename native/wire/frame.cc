@@ -91,4 +91,15 @@ std::vector<std::byte> encode_request(MessageType type, std::uint64_t request, s
   return bytes;
 }
 
+std::vector<std::byte> encode_reply(const FrameHeader& request, std::uint8_t status, std::span<const std::byte> body,
+                                    std::uint64_t trailing_bytes) {
+  const auto type = static_cast<std::uint8_t>(request.type | kReplyBit);
+  const auto header = encode_header({type, status, request.request, body.size() + trailing_bytes});
+  std::vector<std::byte> bytes;
+  bytes.reserve(header.size() + body.size());
+  bytes.insert(bytes.end(), header.begin(), header.end());
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  return bytes;
+}
+
 }  // namespace headrace

@@ -7,18 +7,32 @@
 //
 //   request            payload                                      reply (status kOk)
 //   kSignature         -                                            text of Signature::encode()
-//   kInsert            chunk                                        u64 key of the first transition
+//   kInsert            i64 wait in ms, chunk                        u64 key of the first transition
 //   kSample            u32 B, f64 beta, i64 wait in ms (< 0: no     observation, next_observation, action, reward,
 //                      deadline)                                    discount, weight, probability, key, policy_version
 //   kUpdatePriorities  u64 key [n], f32 priority [n]                u64 applied
 //   kPublish           u64 version, bytes                           u64 version
 //   kFetch             u64 newer_than                               u64 version, bytes
-//   kPut               message                                      -
-//   kDrain             -                                            (u32 length, message) *
+//   kPut               u64 writer, u64 sequence, message            -
+//   kDrain             u64 epoch, u64 seen                          u64 epoch, u64 last, (u32 length, message) *
 //   kStats             - (and the name is empty)                    JSON text
+//   kHello             u8 nonce [32] (name empty)                   u64 instance, u8 token required, u8 nonce [32]
+//   kAuthenticate      u8 proof [32] (name empty)                   u8 proof [32]
+//   kOpenTable         u8 fresh, text of TableOptions::encode()     u64 transitions it holds
+//   kSetState          u8 TableState                                -
+//   kDrop              - (the name is a prefix)                     u64 tables, blobs and mailboxes dropped
+//   kClaim             u64 owner                                    -
+//   kShare             u32 B, u32 count                             u64 bytes from one batch to the next; with it goes
+//                                                                   the descriptor of memory for `count` batches
+//   kSampleShared      u32 index, u32 B, f64 beta, i64 wait in ms   u32 index: that batch lies there (batch_sections.h)
 //
-// kNothing, with no body, answers a sample held to its deadline and a fetch with nothing newer. Other statuses are an
-// ErrorKind, and the body is the message.
+// kNothing, with no body, answers an insert or a sample held to its deadline and a fetch with nothing newer. Other
+// statuses are an ErrorKind, and the body is the message.
+//
+// A connection begins with kHello. Where a token is required, kAuthenticate must follow before anything else:
+//   client's proof = HMAC-SHA256(token, "headrace client" + server's nonce + client's nonce)
+//   server's proof = HMAC-SHA256(token, "headrace server" + client's nonce + server's nonce)
+// so each side shows that it knows the token, which never travels. Where none is required kHello may be left out.
 #pragma once
 
 #include <array>
@@ -41,7 +55,7 @@ namespace headrace {
 static_assert(std::endian::native == std::endian::little, "frames are little-endian and written as they lie");
 
 inline constexpr std::uint16_t kFrameMagic = 0x5248;  // "HR"
-inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
 inline constexpr std::uint8_t kReplyBit = 0x80;
 
@@ -55,6 +69,14 @@ enum class MessageType : std::uint8_t {
   kPut = 7,
   kDrain = 8,
   kStats = 9,
+  kHello = 10,
+  kAuthenticate = 11,
+  kOpenTable = 12,
+  kSetState = 13,
+  kDrop = 14,
+  kClaim = 15,
+  kShare = 16,
+  kSampleShared = 17,
 };
 
 // Of a reply; ErrorKind's values stand between these two.
@@ -113,5 +135,8 @@ inline std::string_view as_text(std::span<const std::byte> bytes) {
 // Header, name and the fixed part of the payload of a request; `trailing_bytes` more follow from the caller's memory.
 std::vector<std::byte> encode_request(MessageType type, std::uint64_t request, std::string_view name,
                                       std::span<const std::byte> payload, std::uint64_t trailing_bytes);
+// Header and body of the reply to a request, of whose header only type and number count; `trailing_bytes` as above.
+std::vector<std::byte> encode_reply(const FrameHeader& request, std::uint8_t status, std::span<const std::byte> body,
+                                    std::uint64_t trailing_bytes);
 
 }  // namespace headrace

@@ -1,16 +1,26 @@
 // What a peer may ask of a session. Each limit is checked before anything is allocated for the request.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
 namespace headrace {
 
 struct Limits {
-  std::uint64_t max_frame_bytes = 256ull << 20;  // body of one frame, in either direction
-  std::size_t max_name_bytes = 256;              // of a table, blob or mailbox: printable ASCII
-  std::uint32_t max_batch = 1u << 16;            // transitions of one sample
-  std::size_t max_queued_bytes = 4u << 20;       // output that waits for the peer; above, no further request is handled
+  std::uint64_t max_frame_bytes = 256ull << 20;   // body of one frame, in either direction
+  std::uint64_t max_unproven_frame_bytes = 1024;  // before the peer has shown that it knows the token
+  std::size_t max_name_bytes = 256;               // of a table, blob or mailbox: printable ASCII
+  std::uint32_t max_batch = 1u << 16;             // transitions of one sample
+  std::uint64_t max_shared_bytes = 4ull << 30;    // of one session's shared memory
+  std::size_t max_claims = 1024;                  // of one session
+  std::size_t max_queued_bytes = 4u << 20;        // output that waits, but for one batch; above, no request is handled
+
+  // A session whose peer takes longer is closed.
+  std::chrono::seconds proof_wait{10};   // from the beginning to the proof, where a token is required
+  std::chrono::seconds frame_wait{60};   // without a byte, within a frame that has begun
+  std::chrono::seconds output_wait{60};  // without taking a byte of what waits for it
+  std::chrono::seconds idle_wait{3600};  // without a request, unless one of its own is held
 };
 
 }  // namespace headrace

@@ -2,25 +2,35 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace headrace {
 
-std::span<std::byte> ReceiveBuffer::space(std::size_t frame_bytes) {
+void ReceiveBuffer::make_room(std::size_t frame_bytes) {
   const std::size_t used = end_ - begin_;
   if (begin_ > 0 && capacity_ - begin_ < frame_bytes) {
     std::memmove(data_.get(), data_.get() + begin_, used);
     begin_ = 0;
     end_ = used;
   }
-  if (end_ == capacity_) {
-    const std::size_t capacity = std::max(kFirstBytes, std::min(2 * capacity_, frame_bytes));
-    auto data = std::make_unique_for_overwrite<std::byte[]>(capacity);
-    if (used > 0) std::memcpy(data.get(), data_.get() + begin_, used);
-    data_ = std::move(data);
-    capacity_ = capacity;
-    begin_ = 0;
-    end_ = used;
-  }
+  if (capacity_ > 0 && end_ == capacity_) grow_to(std::max(kFirstBytes, std::min(2 * capacity_, frame_bytes)));
+}
+
+void ReceiveBuffer::grow_to(std::size_t capacity) {
+  MemoryBudget::Share share;
+  if (capacity > kFirstBytes) share = budget_.take(capacity, "bytes received of a frame");
+  auto data = std::make_unique_for_overwrite<std::byte[]>(capacity);
+  const std::size_t used = end_ - begin_;
+  if (used > 0) std::memcpy(data.get(), data_.get() + begin_, used);
+  data_ = std::move(data);
+  share_ = std::move(share);
+  capacity_ = capacity;
+  begin_ = 0;
+  end_ = used;
+}
+
+std::span<std::byte> ReceiveBuffer::space() {
+  if (capacity_ == 0) grow_to(kFirstBytes);
   return {data_.get() + end_, capacity_ - end_};
 }
 
@@ -30,6 +40,7 @@ void ReceiveBuffer::pop(std::size_t count) {
   begin_ = end_ = 0;
   if (capacity_ > kKeptBytes) {
     data_.reset();
+    share_ = {};
     capacity_ = 0;
   }
 }

@@ -1,9 +1,12 @@
-// Bytes received and not yet handled, contiguous. It grows as bytes arrive, never on the word of a peer alone.
+// Bytes received and not yet handled, contiguous. It grows as bytes arrive, never on the word of a peer alone, and
+// beyond its first bytes out of a budget.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
+
+#include "core/memory_budget.h"
 
 namespace headrace {
 
@@ -12,14 +15,22 @@ class ReceiveBuffer {
   static constexpr std::size_t kFirstBytes = 64 << 10;
   static constexpr std::size_t kKeptBytes = 4 << 20;  // more is given back once it is empty
 
+  explicit ReceiveBuffer(MemoryBudget& budget) : budget_(budget) {}  // which outlives it
+
   std::span<const std::byte> bytes() const { return {data_.get() + begin_, end_ - begin_}; }
-  // Where to put more, never empty, given that the frame in front has `frame_bytes` and is not complete. When full, the
-  // buffer doubles, but not beyond the frame. Spans from bytes() are void afterwards.
-  std::span<std::byte> space(std::size_t frame_bytes);
+  // Sees to it that space() is not empty, given that the frame in front has `frame_bytes` and is not complete: a full
+  // buffer doubles, but not beyond the frame. kRefused where the budget has no room; the bytes stay as they are. Spans
+  // from bytes() are void afterwards.
+  void make_room(std::size_t frame_bytes);
+  std::span<std::byte> space();  // where to put more; before the first bytes it needs no make_room()
   void commit(std::size_t count) { end_ += count; }
   void pop(std::size_t count);
 
  private:
+  void grow_to(std::size_t capacity);
+
+  MemoryBudget& budget_;
+  MemoryBudget::Share share_;
   std::unique_ptr<std::byte[]> data_;
   std::size_t capacity_ = 0;
   std::size_t begin_ = 0;

@@ -5,24 +5,34 @@
 //
 //   - while wants_input(): put received bytes into prepare(), then commit() how many. The space is the session's own
 //     receive buffer, so bytes are copied once, by whoever receives them;
-//   - send output() in order and say consumed(); a published blob or a sampled batch is sent from where it lies;
+//   - send output() in order and say consumed(); a published blob or a sampled batch is sent from where it lies. Where
+//     output_descriptor() is not -1, that descriptor goes with the first byte of output(), which then ends with
+//     the frame that it belongs to;
 //   - when blocked(): a request (insert or sample) waits for a table's limiter. No later request is handled meanwhile,
 //     so replies keep their order. Call resume() when that table wakes (Table::add_waker) and at deadline(). After
 //     adding a waker call resume() once more: the table may have changed in between;
-//   - when closing() and output() is empty: close the connection. At any time the session may simply be destroyed.
+//   - call expire() once a second or so: it begins closing where the peer is too slow, too silent or too long unproven;
+//   - when closing() and output() is empty: close the connection. When broken(): close it at once. At any time the
+//     session may simply be destroyed; claims end then, and shared memory goes when the peer has let go of it too.
 //
 // Backpressure is the session's: it takes no input while it is blocked, or while more than Limits::max_queued_bytes
-// of output wait for the peer. Time is whatever the caller last passed as `now`.
+// of output wait for the peer. One sampled batch may wait beside them, so that the next is gathered while it is on its
+// way; but before anything else is handled, a batch that was gathered must have begun to go out. Time is whatever
+// the caller last passed as `now`.
 //
-// A malformed frame header is answered with an error frame, and the session closes: the stream has lost its place. Any
-// other mistake of the peer (a chunk that does not fit, an unknown type, a body too short) is answered with an
-// error, and the session goes on.
+// A malformed frame header is answered with an error frame, and the session closes: the stream has lost its place. So
+// it does on anything wrong before the peer has shown the token, and where the server's memory budget has no room for a
+// frame. Any other mistake of the peer (a chunk that does not fit, an unknown type, a body too short) is answered with
+// an error, and the session goes on.
 //
-// Threading: one thread at a time. Sessions of one server may run on different threads.
+// Threading: one thread at a time. Sessions of one server may run on different threads, and a session may be handed
+// from one to another between calls.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,20 +45,35 @@
 #include "wire/limits.h"
 #include "wire/receive_buffer.h"
 #include "wire/send_queue.h"
+#include "wire/shared_region.h"
+#include "wire/token.h"
 
 namespace headrace {
+
+struct SessionOptions {
+  Limits limits = {};
+  std::string peer = {};         // as statistics show it
+  const Token* token = nullptr;  // required of the peer; outlives the session. Null: none is
+  Nonce nonce = {};              // random, never used before, where there is a token
+  MakeRegion make_region = {};
+};
 
 class Session {
  public:
   using Time = Deadline;
 
-  explicit Session(Server& server, Limits limits = {});  // the server outlives the session
+  // The server outlives the session. `now`: when the peer connected.
+  Session(Server& server, SessionOptions options, Time now);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   bool wants_input() const;
   std::span<std::byte> prepare();  // not empty; wants_input() must hold; void after the next call
   void commit(std::size_t count, Time now);
 
   std::span<const std::span<const std::byte>> output() { return output_.buffers(); }
+  int output_descriptor() const { return output_.descriptor(); }
   void consumed(std::size_t count, Time now);
 
   bool blocked() const { return pending_.has_value(); }
@@ -56,54 +81,105 @@ class Session {
   Time deadline() const { return pending_ ? pending_->deadline : never(); }
   bool resume(Time now);  // true: not blocked any more
 
+  void expire(Time now);
   bool closing() const { return closing_; }
+  bool broken() const { return broken_; }    // the peer does not take its output either
+  bool proven() const { return proven_; }    // the peer has shown that it knows the token, or need not
+  bool samples() const { return samples_; }  // its requests take longer, and may have a thread of their own
 
  private:
+  struct Block;   // memory that batches are gathered into
+  struct Shared;  // and such that the peer reads
   struct InsertRequest {
     std::span<const std::byte> chunk;  // in input_, which stays as it is while the session is blocked
   };
   struct SampleRequest {
     std::uint32_t size;
     double importance_exponent;
+    std::shared_ptr<Block> block;
+  };
+  struct SampleSharedRequest {
+    std::uint32_t index;
+    double importance_exponent;
   };
   struct Pending {
     FrameHeader header;
     std::shared_ptr<Table> table;
     Deadline deadline;
-    std::variant<InsertRequest, SampleRequest> request;
+    std::variant<InsertRequest, SampleRequest, SampleSharedRequest> request;
   };
-  struct Block;  // memory that batches are gathered into
 
-  void handle_frames(Time now);
+  void handle_frames();
+  bool decode_front(std::span<const std::byte, kFrameHeaderBytes> bytes);
+  void make_room();
   std::size_t front_frame_bytes() const;
   void finish_front();
-  void handle(const FrameHeader& header, std::span<const std::byte> body, Time now);
-  void dispatch(const FrameHeader& header, std::span<const std::byte> body, Time now);
-  void begin_insert(const FrameHeader& header, const std::string& name, BodyReader& body);
-  void begin_sample(const FrameHeader& header, const std::string& name, BodyReader& body, Time now);
+  void handle(const FrameHeader& header, std::span<const std::byte> body);
+  void dispatch(const FrameHeader& header, std::span<const std::byte> body);
+  void dispatch_named(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void give_up(const FrameHeader& request, ErrorKind kind, std::string_view message);
+
+  void hello(const FrameHeader& header, BodyReader& body);
+  void authenticate(const FrameHeader& header, BodyReader& body);
   void update_priorities(const FrameHeader& header, const std::string& name, BodyReader& body);
   void publish(const FrameHeader& header, const std::string& name, BodyReader& body);
   void fetch(const FrameHeader& header, const std::string& name, BodyReader& body);
-  void drain(const FrameHeader& header, const std::string& name);
+  void put(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void drain(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void open_table(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void set_state(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void claim(const FrameHeader& header, const std::string& name, BodyReader& body);
 
-  void try_pending(Time now);
-  bool try_insert(const InsertRequest& request);
-  bool try_sample(const SampleRequest& request);
+  void share(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void begin_insert(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void begin_sample(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void begin_sample_shared(const FrameHeader& header, const std::string& name, BodyReader& body);
+  std::shared_ptr<Block> free_block(std::uint64_t bytes);
+  Deadline deadline_after(std::int64_t wait_milliseconds) const;
+  void try_pending();
+  bool attempt(const InsertRequest& request);
+  bool attempt(const SampleRequest& request);
+  bool attempt(const SampleSharedRequest& request);
 
   void reply(const FrameHeader& request, std::span<const std::byte> body);
+  template <typename T>
+  void reply_number(const FrameHeader& request, T number) {
+    reply(request, std::as_bytes(std::span(&number, 1)));
+  }
   // As reply(), but `later_bytes` of the body are pushed by the caller.
   void reply_head(const FrameHeader& request, std::span<const std::byte> body, std::uint64_t later_bytes);
   void reply_nothing(const FrameHeader& request);
   void reply_error(const FrameHeader& request, ErrorKind kind, std::string_view message);
+  void push(std::vector<std::byte> frame, std::shared_ptr<const void> owner = {},
+            int descriptor = SendQueue::kNoDescriptor);
 
   Server& server_;
   const Limits limits_;
+  const Token* const token_;
+  const Nonce nonce_;
+  const MakeRegion make_region_;
+  const std::shared_ptr<ConnectionMeter> meter_;
   ReceiveBuffer input_;
   SendQueue output_;
   std::optional<FrameHeader> front_;  // header of the frame in front of input_, once it is there
   std::optional<Pending> pending_;
-  std::shared_ptr<Block> block_;
+
+  std::array<std::shared_ptr<Block>, 2> blocks_;  // one on its way, one to gather the next into
+  bool gathered_ = false;                         // a batch, and no byte of output has been taken since
+  std::unique_ptr<Shared> shared_;
+  std::map<std::string, std::shared_ptr<Claims::Hold>> claims_;
+  std::optional<Nonce> client_nonce_;  // once the peer has said hello
+
+  bool proven_;
+  bool samples_ = false;
   bool closing_ = false;
+  bool broken_ = false;
+
+  Time now_;            // as last passed
+  Time connected_;      // when the peer connected
+  Time input_since_;    // when a byte last came, or could come again
+  Time output_since_;   // when the peer last took a byte, or there was one for it again
+  Time request_since_;  // when a request last began or ended
 };
 
 }  // namespace headrace

@@ -1,129 +1,121 @@
-// What a session does for each type of request.
+// What a session does for each type of request; those that sample or may be held are in session_sampling.cc.
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstring>
-#include <new>
 #include <utility>
 
-#include "wire/batch_sections.h"
 #include "wire/session.h"
 #include "wire/stats_json.h"
 
 namespace headrace {
 namespace {
 
-constexpr std::int64_t kMaxWaitMilliseconds = 1'000'000'000;  // eleven days; keeps `now` + wait from overflowing
 constexpr std::size_t kKeyBytes = sizeof(std::uint64_t) + sizeof(float);  // of one priority update
+constexpr auto kFirstType = static_cast<std::uint8_t>(MessageType::kSignature);
+constexpr auto kLastType = static_cast<std::uint8_t>(MessageType::kSampleShared);
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
+bool is_handshake(MessageType type) { return type == MessageType::kHello || type == MessageType::kAuthenticate; }
+
+template <std::size_t N>
+std::array<std::byte, N> read_array(BodyReader& body, const char* field) {
+  std::array<std::byte, N> array;
+  const auto bytes = body.bytes(N, field);
+  std::copy(bytes.begin(), bytes.end(), array.begin());
+  return array;
 }
 
 }  // namespace
 
-// One batch's memory, reused from sample to sample once the peer has taken the last one.
-struct Session::Block {
-  static constexpr std::align_val_t kAlignment{64};
-
-  explicit Block(std::size_t bytes)
-      : capacity(bytes), data(static_cast<std::byte*>(::operator new(bytes, kAlignment))) {}
-  ~Block() { ::operator delete(data, kAlignment); }
-  Block(const Block&) = delete;
-  Block& operator=(const Block&) = delete;
-
-  std::size_t capacity;
-  std::byte* data;
-};
-
-void Session::dispatch(const FrameHeader& header, std::span<const std::byte> bytes, Time now) {
+void Session::dispatch(const FrameHeader& header, std::span<const std::byte> bytes) {
   if (header.status != kOk) throw Error(ErrorKind::kCorrupt, "status of a request: required 0");
-  if (header.type < static_cast<std::uint8_t>(MessageType::kSignature) ||
-      header.type > static_cast<std::uint8_t>(MessageType::kStats)) {
+  const auto type = static_cast<MessageType>(header.type);
+  if (!proven_ && !is_handshake(type)) {
+    throw Error(ErrorKind::kRefused, "token: this server requires one, and none was shown; the request is dropped");
+  }
+  if (header.type < kFirstType || header.type > kLastType) {
     throw Error(ErrorKind::kInvalid, "message type " + std::to_string(header.type) + " is unknown");
   }
   BodyReader body(bytes);
   const auto name = body.name(limits_);
-  const auto type = static_cast<MessageType>(header.type);
-  if (name.empty() != (type == MessageType::kStats)) {
-    throw Error(ErrorKind::kRefused, name.empty() ? "name: at least 1 byte required" : "name of stats: required empty");
+  const bool unnamed = is_handshake(type) || type == MessageType::kStats;
+  if (name.empty() != unnamed) {
+    throw Error(ErrorKind::kRefused,
+                unnamed ? "name: required empty for a request of this type" : "name: at least 1 byte required");
   }
   switch (type) {
+    case MessageType::kHello:
+      return hello(header, body);
+    case MessageType::kAuthenticate:
+      return authenticate(header, body);
+    case MessageType::kStats:
+      body.end();
+      return reply(header, as_bytes(stats_json(server_)));
+    default:
+      return dispatch_named(header, name, body);
+  }
+}
+
+void Session::dispatch_named(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  switch (static_cast<MessageType>(header.type)) {
     case MessageType::kSignature:
       body.end();
       return reply(header, as_bytes(server_.table(name)->options().signature.encode()));
     case MessageType::kInsert:
-      begin_insert(header, name, body);
-      return try_pending(now);
+      return begin_insert(header, name, body);
     case MessageType::kSample:
-      begin_sample(header, name, body, now);
-      return try_pending(now);
+      return begin_sample(header, name, body);
     case MessageType::kUpdatePriorities:
       return update_priorities(header, name, body);
     case MessageType::kPublish:
       return publish(header, name, body);
     case MessageType::kFetch:
       return fetch(header, name, body);
-    case MessageType::kPut: {
-      const auto message = body.rest();
-      server_.mailbox(name)->put({message.begin(), message.end()});
-      return reply(header, {});
-    }
+    case MessageType::kPut:
+      return put(header, name, body);
     case MessageType::kDrain:
+      return drain(header, name, body);
+    case MessageType::kOpenTable:
+      return open_table(header, name, body);
+    case MessageType::kSetState:
+      return set_state(header, name, body);
+    case MessageType::kDrop:
       body.end();
-      return drain(header, name);
+      return reply_number(header, std::uint64_t{server_.drop(name)});
+    case MessageType::kClaim:
+      return claim(header, name, body);
+    case MessageType::kShare:
+      return share(header, name, body);
+    case MessageType::kSampleShared:
+      return begin_sample_shared(header, name, body);
     case MessageType::kStats:
-      body.end();
-      return reply(header, as_bytes(stats_json(server_)));
+    case MessageType::kHello:
+    case MessageType::kAuthenticate:
+      return;  // dispatch() has them: they have no name
   }
 }
 
-void Session::begin_insert(const FrameHeader& header, const std::string& name, BodyReader& body) {
-  pending_ = Pending{header, server_.table(name), never(), InsertRequest{body.rest()}};
-}
-
-void Session::begin_sample(const FrameHeader& header, const std::string& name, BodyReader& body, Time now) {
-  const auto size = body.number<std::uint32_t>("batch size");
-  const auto importance_exponent = body.number<double>("importance exponent");
-  const auto wait = body.number<std::int64_t>("wait");
+void Session::hello(const FrameHeader& header, BodyReader& body) {
+  const auto nonce = read_array<kNonceBytes>(body, "nonce");
   body.end();
-  if (size == 0 || size > limits_.max_batch) {
-    throw Error(ErrorKind::kInvalid,
-                "batch size " + std::to_string(size) + ": required 1 to " + std::to_string(limits_.max_batch));
-  }
-  if (!std::isfinite(importance_exponent)) {
-    throw Error(ErrorKind::kInvalid, "importance exponent: a finite number required");
-  }
-  auto table = server_.table(name);
-  const auto bytes = block_bytes(table->options().signature, size);
-  if (bytes > limits_.max_frame_bytes) {
-    throw Error(ErrorKind::kRefused, "batch of " + std::to_string(size) + " transitions takes " +
-                                         std::to_string(bytes) + " bytes: at most " +
-                                         std::to_string(limits_.max_frame_bytes) + "; nothing is sampled");
-  }
-  if (!block_ || block_.use_count() > 1 || block_->capacity < bytes) block_ = std::make_shared<Block>(bytes);
-  const auto deadline = wait < 0 ? never() : now + std::chrono::milliseconds(std::min(wait, kMaxWaitMilliseconds));
-  pending_ = Pending{header, std::move(table), deadline, SampleRequest{size, importance_exponent}};
+  if (client_nonce_) throw Error(ErrorKind::kInvalid, "hello: once for each connection");
+  client_nonce_ = nonce;
+  std::vector<std::byte> answer;
+  append_number(answer, server_.instance());
+  append_number(answer, static_cast<std::uint8_t>(token_ != nullptr));
+  answer.insert(answer.end(), nonce_.begin(), nonce_.end());
+  reply(header, answer);
 }
 
-bool Session::try_insert(const InsertRequest& request) {
-  const auto key = pending_->table->try_insert(request.chunk);
-  if (!key) return false;
-  reply(pending_->header, bytes_of(*key));
-  return true;
-}
-
-bool Session::try_sample(const SampleRequest& request) {
-  const auto& signature = pending_->table->options().signature;
-  const auto view = lay_out(signature, request.size, block_->data);
-  if (!pending_->table->try_sample(view, request.importance_exponent)) return false;
-  const auto sections = sections_of(signature, view);
-  std::uint64_t bytes = 0;
-  for (const auto section : sections) bytes += section.size();
-  reply_head(pending_->header, {}, bytes);
-  for (const auto section : sections) output_.push(block_, section);
-  return true;
+void Session::authenticate(const FrameHeader& header, BodyReader& body) {
+  const auto proof = read_array<kProofBytes>(body, "proof");
+  body.end();
+  if (token_ == nullptr) throw Error(ErrorKind::kInvalid, "proof: this server requires none here");
+  if (!client_nonce_) throw Error(ErrorKind::kInvalid, "proof: a hello is required before it");
+  if (proven_) throw Error(ErrorKind::kInvalid, "proof: once for each connection");
+  if (!equal_in_constant_time(proof, token_->client_proof(nonce_, *client_nonce_))) {
+    throw Error(ErrorKind::kRefused, "token: not the one that this server requires");
+  }
+  proven_ = true;
+  reply(header, token_->server_proof(*client_nonce_, nonce_));
 }
 
 void Session::update_priorities(const FrameHeader& header, const std::string& name, BodyReader& body) {
@@ -139,15 +131,13 @@ void Session::update_priorities(const FrameHeader& header, const std::string& na
     std::memcpy(keys.data(), payload.data(), count * sizeof(std::uint64_t));
     std::memcpy(priorities.data(), payload.data() + count * sizeof(std::uint64_t), count * sizeof(float));
   }
-  const std::uint64_t applied = server_.table(name)->update_priorities(keys, priorities);
-  reply(header, bytes_of(applied));
+  reply_number(header, server_.table(name)->update_priorities(keys, priorities));
 }
 
 void Session::publish(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto version = body.number<std::uint64_t>("version");
   const auto blob = body.rest();
-  const std::uint64_t stored = server_.parameters().publish(name, version, {blob.begin(), blob.end()});
-  reply(header, bytes_of(stored));
+  reply_number(header, server_.parameters().publish(name, version, {blob.begin(), blob.end()}));
 }
 
 void Session::fetch(const FrameHeader& header, const std::string& name, BodyReader& body) {
@@ -155,17 +145,59 @@ void Session::fetch(const FrameHeader& header, const std::string& name, BodyRead
   body.end();
   const auto blob = server_.parameters().fetch(name, newer_than);
   if (!blob) return reply_nothing(header);
-  reply_head(header, bytes_of(blob->version), blob->bytes.size());
+  reply_head(header, std::as_bytes(std::span(&blob->version, 1)), blob->bytes.size());
   output_.push(blob, blob->bytes);
 }
 
-void Session::drain(const FrameHeader& header, const std::string& name) {
-  std::vector<std::byte> body;
-  for (const auto& message : server_.mailbox(name)->drain()) {
-    append_number(body, static_cast<std::uint32_t>(message.size()));
-    body.insert(body.end(), message.begin(), message.end());
+void Session::put(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto writer = body.number<std::uint64_t>("writer");
+  const auto sequence = body.number<std::uint64_t>("sequence");
+  const auto message = body.rest();
+  server_.mailbox(name)->put({message.begin(), message.end()}, writer, sequence);
+  reply(header, {});
+}
+
+void Session::drain(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto epoch = body.number<std::uint64_t>("epoch");
+  const auto seen = body.number<std::uint64_t>("seen");
+  body.end();
+  const auto taken = server_.mailbox(name)->take(epoch, seen);
+  std::vector<std::byte> answer;
+  append_number(answer, taken.epoch);
+  append_number(answer, taken.last);
+  for (const auto& message : taken.messages) {
+    append_number(answer, static_cast<std::uint32_t>(message.size()));
+    answer.insert(answer.end(), message.begin(), message.end());
   }
-  reply(header, body);
+  reply(header, answer);
+}
+
+void Session::open_table(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto fresh = body.number<std::uint8_t>("fresh");
+  if (fresh > 1) throw Error(ErrorKind::kCorrupt, "fresh " + std::to_string(fresh) + ": required 0 or 1");
+  const auto options = TableOptions::decode(as_text(body.rest()));
+  reply_number(header, server_.open_table(name, options, fresh == 1)->size());
+}
+
+void Session::set_state(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto state = body.number<std::uint8_t>("state");
+  body.end();
+  if (state > static_cast<std::uint8_t>(TableState::kClosed)) {
+    throw Error(ErrorKind::kInvalid, "state " + std::to_string(state) + ": required 0, 1 or 2");
+  }
+  server_.set_state(name, static_cast<TableState>(state));
+  reply(header, {});
+}
+
+void Session::claim(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto owner = body.number<std::uint64_t>("owner");
+  body.end();
+  if (claims_.size() >= limits_.max_claims && !claims_.contains(name)) {
+    throw Error(ErrorKind::kRefused, "claims of one connection: at most " + std::to_string(limits_.max_claims) + "; '" +
+                                         name + "' is not claimed");
+  }
+  claims_[name] = server_.claims().claim(name, owner);
+  reply(header, {});
 }
 
 }  // namespace headrace

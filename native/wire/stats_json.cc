@@ -1,10 +1,15 @@
 #include "wire/stats_json.h"
 
+#include <time.h>
+
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+
+#include "core/error.h"
 
 namespace headrace {
 namespace {
@@ -51,11 +56,56 @@ class Object {
     return json_ += ": ";
   }
   void number(std::string_view name, auto value) { append_value(this->name(name), value); }
+  void text(std::string_view name, std::string_view value) { append_string(this->name(name), value); }
+  void flag(std::string_view name, bool value) { this->name(name) += value ? "true" : "false"; }
 
  private:
   std::string& json_;
   bool first_ = true;
 };
+
+// And one JSON array, item by item.
+class Array {
+ public:
+  explicit Array(std::string& json) : json_(json) { json_ += '['; }
+  ~Array() { json_ += ']'; }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  std::string& item() {
+    if (!first_) json_ += ", ";
+    first_ = false;
+    return json_;
+  }
+
+ private:
+  std::string& json_;
+  bool first_ = true;
+};
+
+double seconds_since(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - time).count();
+}
+
+double cpu_seconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+void append_server(Object& object, Server& server) {
+  const auto& budget = server.budget();
+  object.number("instance", server.instance());
+  object.number("uptime_seconds", seconds_since(server.since()));
+  object.number("cpu_seconds", cpu_seconds());
+  object.number("memory_bytes", budget.used());
+  if (budget.limit() == MemoryBudget::kUnlimited) {
+    object.name("memory_limit_bytes") += "null";
+  } else {
+    object.number("memory_limit_bytes", budget.limit());
+  }
+  object.text("data", server.data());
+}
 
 void append_table(std::string& json, const TableStats& stats) {
   Object object(json);
@@ -75,6 +125,38 @@ void append_table(std::string& json, const TableStats& stats) {
   object.number("max_priority", stats.max_priority);
   object.number("total_weight", stats.total_weight);
   object.number("recovered", stats.recovered);
+  object.text("state", stats.closed ? "closed" : stats.paused ? "paused" : "open");
+}
+
+void append_tables(std::string& json, Server& server) {
+  Object tables(json);
+  for (const auto& name : server.table_names()) {
+    try {
+      const auto stats = server.table(name)->stats();
+      append_table(tables.name(name), stats);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kNotFound) throw;  // else it was dropped since its name was listed
+    }
+  }
+}
+
+void append_parameters(std::string& json, Server& server) {
+  Object parameters(json);
+  for (const auto& [name, blob] : server.parameters().list()) {
+    Object entry(parameters.name(name));
+    entry.number("version", blob->version);
+    entry.number("bytes", blob->bytes.size());
+  }
+}
+
+void append_connection(std::string& json, const ConnectionMeter& meter) {
+  Object object(json);
+  object.text("peer", meter.peer);
+  object.number("seconds", seconds_since(meter.since));
+  object.number("requests", meter.requests.load());
+  object.number("received_bytes", meter.received_bytes.load());
+  object.number("sent_bytes", meter.sent_bytes.load());
+  object.flag("blocked", meter.blocked.load());
 }
 
 }  // namespace
@@ -83,16 +165,15 @@ std::string stats_json(Server& server) {
   std::string json;
   {
     Object root(json);
+    append_server(root, server);
+    append_tables(root.name("tables"), server);
+    append_parameters(root.name("parameters"), server);
     {
-      Object tables(root.name("tables"));
-      for (const auto& name : server.table_names()) append_table(tables.name(name), server.table(name)->stats());
+      Array claims(root.name("claims"));
+      for (const auto& name : server.claims().held()) append_string(claims.item(), name);
     }
-    Object parameters(root.name("parameters"));
-    for (const auto& [name, blob] : server.parameters().list()) {
-      Object entry(parameters.name(name));
-      entry.number("version", blob->version);
-      entry.number("bytes", blob->bytes.size());
-    }
+    Array connections(root.name("connections"));
+    for (const auto& meter : server.meters()) append_connection(connections.item(), *meter);
   }
   return json;
 }

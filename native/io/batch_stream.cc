@@ -1,0 +1,286 @@
+#include "io/batch_stream.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/huge_array.h"
+#include "io/link.h"
+#include "io/quiet_thread.h"
+#include "io/shared_memory.h"
+#include "io/waker.h"
+#include "wire/batch_sections.h"
+
+namespace headrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kWait{10'000};  // that a request asks for; then the server says that there is nothing yet
+constexpr std::size_t kMinCredit = 2;  // one that the consumer reads, one that is under way
+constexpr std::size_t kMaxCredit = 64;
+
+// Room for the batches of one connection.
+struct Memory {
+  std::uint64_t number;
+  std::uint64_t stride;  // from one batch to the next
+  std::optional<MappedRegion> shared;
+  std::optional<HugeArray<std::byte>> own;
+
+  std::byte* batch(std::size_t index) { return (shared ? shared->data() : own->data()) + index * stride; }
+};
+
+struct Slot {
+  std::shared_ptr<Memory> memory;
+  std::size_t index;
+};
+
+std::size_t checked_credit(std::size_t credit) {
+  if (credit >= kMinCredit && credit <= kMaxCredit) return credit;
+  throw Error(ErrorKind::kInvalid, "credit " + std::to_string(credit) + ": required " + std::to_string(kMinCredit) +
+                                       " to " + std::to_string(kMaxCredit) + " batches");
+}
+
+}  // namespace
+
+struct BatchStream::Impl {
+  Impl(ClientOptions options, std::string table, std::uint32_t batch_size, std::size_t credit, double exponent);
+  ~Impl();
+
+  std::optional<Batch> next(Deadline deadline);
+  void close();
+
+  void greet(ClientConnection& connection);
+  std::shared_ptr<Memory> share(ClientConnection& connection);
+  void run();
+  void ask(ClientConnection& connection);
+  bool wait_for_reply(ClientConnection& connection);
+  void take_reply(ClientConnection& connection);
+  void give_back(std::size_t index);
+  void end(std::exception_ptr error);
+
+  const std::string table;
+  const std::uint32_t batch_size;
+  const std::size_t credit;
+  const double importance_exponent;
+  const bool shared;
+  const milliseconds request_timeout;
+  const Limits limits;
+  const Interrupt interrupt;
+  bool constructing = true;            // afterwards the interrupt is next()'s alone
+  Waker waker;                         // of the thread: a batch was given back, or the stream closed
+  std::optional<Signature> signature;  // from the first connection on
+
+  // The thread's, and the constructor's before.
+  std::deque<std::size_t> asked;     // in the order of the requests
+  Clock::time_point silent_since{};  // while one is asked for
+  std::uint64_t memories = 0;
+
+  std::mutex mutex;  // guards what follows
+  std::condition_variable ready_or_ended;
+  std::shared_ptr<Memory> memory;  // of the connection that there is
+  std::vector<std::size_t> free;   // indices in it
+  std::deque<Slot> ready;          // in the order drawn; the first may lie in an older memory
+  std::optional<Slot> taken;       // that the consumer reads
+  std::exception_ptr error;        // once the thread is at its end
+
+  std::optional<Link> link;
+  std::thread thread;
+};
+
+BatchStream::Impl::Impl(ClientOptions options, std::string table, std::uint32_t batch_size, std::size_t credit,
+                        double exponent)
+    : table(std::move(table)),
+      batch_size(batch_size),
+      credit(checked_credit(credit)),
+      importance_exponent(exponent),
+      shared(Address::parse(options.address).is_unix()),
+      request_timeout(options.request_timeout),
+      limits(options.limits),
+      interrupt(options.interrupt) {
+  options.interrupt = [this] {
+    if (constructing && interrupt) interrupt();
+  };
+  link.emplace(std::move(options), [this](ClientConnection& connection) { greet(connection); });
+  constructing = false;
+  thread = start_quiet_thread([this] { run(); });
+}
+
+BatchStream::Impl::~Impl() {
+  close();
+  thread.join();
+}
+
+// A new connection: new memory, and nothing is asked for yet.
+void BatchStream::Impl::greet(ClientConnection& connection) {
+  const auto reply = connection.request(MessageType::kSignature, table, {});
+  const auto found = Signature::decode(as_text(connection.receive_body(reply)));
+  if (signature && *signature != found) {
+    throw Error(ErrorKind::kInvalid, "table '" + table + "' holds " + found.encode() +
+                                         " since the connection was lost; " + signature->encode() +
+                                         " required; the stream ends");
+  }
+  if (!signature) signature = found;
+  auto fresh = share(connection);
+  const std::lock_guard lock(mutex);
+  memory = std::move(fresh);
+  asked.clear();
+  free.clear();
+  for (std::size_t index = 0; index < credit; ++index) free.push_back(index);
+}
+
+std::shared_ptr<Memory> BatchStream::Impl::share(ClientConnection& connection) {
+  auto result = std::make_shared<Memory>();
+  result->number = memories++;
+  result->stride = block_bytes(*signature, batch_size);
+  if (!shared) {
+    result->own.emplace(credit * result->stride);
+    return result;
+  }
+  std::vector<std::byte> payload;
+  append_number(payload, batch_size);
+  append_number(payload, static_cast<std::uint32_t>(credit));
+  const auto reply = connection.request(MessageType::kShare, table, payload);
+  const auto stride = connection.receive_number<std::uint64_t>(reply);
+  if (stride < result->stride || stride > limits.max_shared_bytes) {
+    connection.throw_corrupt("shared memory of " + std::to_string(stride) +
+                             " bytes a batch: " + std::to_string(result->stride) + " required");
+  }
+  result->stride = stride;
+  result->shared.emplace(connection.take_descriptor(), credit * stride);
+  return result;
+}
+
+void BatchStream::Impl::run() {
+  try {
+    for (;;) {
+      link->exchange([this](ClientConnection& connection) {
+        ask(connection);
+        if (wait_for_reply(connection)) take_reply(connection);
+      });
+    }
+  } catch (...) {
+    end(std::current_exception());
+  }
+}
+
+// Asks for a batch in every place that is free.
+void BatchStream::Impl::ask(ClientConnection& connection) {
+  std::vector<std::size_t> places;
+  {
+    const std::lock_guard lock(mutex);
+    places.swap(free);
+  }
+  if (asked.empty()) silent_since = Clock::now();
+  for (const auto index : places) {
+    std::vector<std::byte> payload;
+    if (shared) append_number(payload, static_cast<std::uint32_t>(index));
+    append_number(payload, batch_size);
+    append_number(payload, importance_exponent);
+    append_number(payload, std::int64_t{kWait.count()});
+    asked.push_back(index);
+    connection.send(shared ? MessageType::kSampleShared : MessageType::kSample, table, payload);
+  }
+}
+
+// Until the server says something: true. False where the consumer did.
+bool BatchStream::Impl::wait_for_reply(ClientConnection& connection) {
+  if (connection.has_input()) return true;
+  const auto deadline = silent_since + kWait + request_timeout;
+  const auto left = std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(0));
+  std::array<pollfd, 2> wanted = {pollfd{.fd = connection.descriptor(), .events = POLLIN, .revents = 0},
+                                  pollfd{.fd = waker.descriptor(), .events = POLLIN, .revents = 0}};
+  const int count = ::poll(wanted.data(), wanted.size(), asked.empty() ? -1 : static_cast<int>(left.count()));
+  if (wanted[1].revents != 0) waker.acknowledge();
+  if (count == 0) connection.throw_lost("no answer within " + std::to_string(request_timeout.count()) + " ms");
+  return count > 0 && wanted[0].revents != 0;
+}
+
+void BatchStream::Impl::take_reply(ClientConnection& connection) {
+  const auto reply = connection.receive(shared ? MessageType::kSampleShared : MessageType::kSample);
+  const auto index = asked.front();  // there is one: no other reply is received
+  asked.pop_front();
+  silent_since = Clock::now();
+  if (reply.status == kNothing) return give_back(index);
+  if (shared) {
+    if (connection.receive_number<std::uint32_t>(reply) != index) {
+      connection.throw_corrupt("the reply is not the batch asked for");
+    }
+  } else {
+    const auto sections = sections_of(*signature, lay_out(*signature, batch_size, memory->batch(index)));
+    std::uint64_t bytes = 0;
+    for (const auto section : sections) bytes += section.size();
+    if (reply.length != bytes) connection.throw_corrupt("the reply is not a batch of the size asked for");
+    connection.receive_body(sections);
+  }
+  {
+    const std::lock_guard lock(mutex);
+    ready.push_back({memory, index});
+  }
+  ready_or_ended.notify_one();
+}
+
+void BatchStream::Impl::give_back(std::size_t index) {
+  const std::lock_guard lock(mutex);
+  free.push_back(index);
+}
+
+std::optional<BatchStream::Batch> BatchStream::Impl::next(Deadline deadline) {
+  std::unique_lock lock(mutex);
+  if (taken && taken->memory == memory) {
+    free.push_back(taken->index);
+    waker.poke();
+  }
+  taken.reset();
+  while (ready.empty()) {
+    if (error) std::rethrow_exception(error);
+    if (Clock::now() >= deadline) return std::nullopt;
+    const auto slice = std::min(deadline, Clock::now() + kInterruptSlice);
+    if (ready_or_ended.wait_until(lock, slice) == std::cv_status::timeout && interrupt) {
+      lock.unlock();
+      interrupt();
+      lock.lock();
+    }
+  }
+  taken = std::move(ready.front());
+  ready.pop_front();
+  auto& place = *taken->memory;
+  return Batch{place.number, taken->index, lay_out(*signature, batch_size, place.batch(taken->index)), taken->memory};
+}
+
+void BatchStream::Impl::end(std::exception_ptr reason) {
+  {
+    const std::lock_guard lock(mutex);
+    if (!error) error = std::move(reason);
+  }
+  ready_or_ended.notify_all();
+}
+
+void BatchStream::Impl::close() {
+  end(std::make_exception_ptr(Error(ErrorKind::kClosed, "batches of table '" + table + "': the stream is closed")));
+  link->close();
+  waker.poke();
+}
+
+BatchStream::BatchStream(ClientOptions options, std::string table, std::uint32_t batch_size, std::size_t credit,
+                         double importance_exponent)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(table), batch_size, credit, importance_exponent)) {}
+
+BatchStream::~BatchStream() = default;
+
+const Signature& BatchStream::signature() const { return *impl_->signature; }
+bool BatchStream::shared() const { return impl_->shared; }
+std::optional<BatchStream::Batch> BatchStream::next(Deadline deadline) { return impl_->next(deadline); }
+void BatchStream::close() { impl_->close(); }
+
+}  // namespace headrace

@@ -1,0 +1,122 @@
+#include "io/client_connection.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "io/address.h"
+#include "io/random_bytes.h"
+
+namespace headrace {
+
+ClientConnection::ClientConnection(FileDescriptor socket, const ClientOptions& options, Interrupt interrupt)
+    : address_(options.address),
+      over_tcp_(!Address::parse(options.address).is_unix()),
+      token_(options.token),
+      limits_(options.limits),
+      request_timeout_(options.request_timeout),
+      stream_(std::move(socket), std::move(interrupt)) {}
+
+void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
+  stream_.set_timeout(std::min(timeout, request_timeout_));
+  Nonce ours;
+  fill_at_random(ours);
+  const auto reply = request(MessageType::kHello, "", ours);
+  const auto body = receive_body(reply);
+  Nonce theirs;
+  bool required = false;
+  try {
+    BodyReader reader(body);
+    instance_ = reader.number<std::uint64_t>("instance");
+    required = reader.number<std::uint8_t>("token required") != 0;
+    std::ranges::copy(reader.bytes(theirs.size(), "nonce"), theirs.begin());
+    reader.end();
+  } catch (const Error& error) {
+    throw_corrupt(error.what());
+  }
+  if (required) {
+    if (!token_) refuse("the server requires a token, and none was given; pass --token-file");
+    authenticate(theirs, ours);
+  } else if (token_ && over_tcp_) {
+    refuse(
+        "a token was given, and the server asks for none: it may be another one than was meant; leave the token out "
+        "to use it all the same");
+  }
+  stream_.set_timeout(request_timeout_);
+}
+
+void ClientConnection::authenticate(const Nonce& server, const Nonce& client) {
+  const auto reply = request(MessageType::kAuthenticate, "", token_->client_proof(server, client));
+  Proof proof;
+  if (reply.status != kOk || reply.length != proof.size()) throw_corrupt("the reply is not a proof");
+  const std::span<std::byte> part = proof;
+  stream_.receive(std::span(&part, 1));
+  if (!equal_in_constant_time(proof, token_->server_proof(client, server))) {
+    refuse("the server does not know the token; nothing more is sent to it");
+  }
+}
+
+void ClientConnection::send(MessageType type, std::string_view name, std::span<const std::byte> payload,
+                            std::span<const std::span<const std::byte>> trailing) {
+  std::uint64_t trailing_bytes = 0;
+  for (const auto part : trailing) trailing_bytes += part.size();
+  if (name.size() > limits_.max_name_bytes) {
+    throw Error(ErrorKind::kRefused, "name of " + std::to_string(name.size()) + " bytes: at most " +
+                                         std::to_string(limits_.max_name_bytes) + "; nothing is sent");
+  }
+  const auto head = encode_request(type, sent_ + 1, name, payload, trailing_bytes);
+  if (head.size() - kFrameHeaderBytes + trailing_bytes > limits_.max_frame_bytes) {
+    throw Error(ErrorKind::kRefused, "request of " + std::to_string(trailing_bytes) + " bytes: at most " +
+                                         std::to_string(limits_.max_frame_bytes) + "; nothing is sent");
+  }
+  std::array<std::span<const std::byte>, Stream::kMaxParts> parts = {head};
+  std::ranges::copy(trailing, parts.begin() + 1);
+  ++sent_;
+  stream_.send(std::span(parts).first(1 + trailing.size()));
+}
+
+FrameHeader ClientConnection::receive(MessageType type, std::chrono::milliseconds wait) {
+  std::array<std::byte, kFrameHeaderBytes> bytes;
+  const std::span<std::byte> part = bytes;
+  stream_.receive(std::span(&part, 1), wait);
+  FrameHeader reply;
+  try {
+    reply = decode_header(bytes, limits_);
+  } catch (const Error& error) {
+    throw_corrupt(error.what());
+  }
+  // What the server says of the connection itself, before it closes it, belongs to no request.
+  const bool last_words = reply.type == kReplyBit && reply.request == 0 && reply.status != kOk;
+  if (!last_words) {
+    if (answered_ == sent_ || reply.request != ++answered_ ||
+        reply.type != (static_cast<std::uint8_t>(type) | kReplyBit)) {
+      throw_corrupt("the reply belongs to another request");
+    }
+    if (reply.status == kOk || reply.status == kNothing) return reply;
+  }
+  if (reply.status > static_cast<std::uint8_t>(ErrorKind::kSystem)) throw_corrupt("the reply's status is unknown");
+  const auto kind = static_cast<ErrorKind>(reply.status);
+  const std::string message(as_text(receive_body(reply)));
+  if (last_words && kind == ErrorKind::kSystem) throw_lost(message);
+  if (last_words) shut();
+  throw Error(kind, message);
+}
+
+std::vector<std::byte> ClientConnection::receive_body(const FrameHeader& reply) {
+  std::vector<std::byte> body(reply.length);
+  const std::span<std::byte> part = body;
+  stream_.receive(std::span(&part, 1));
+  return body;
+}
+
+void ClientConnection::throw_corrupt(const std::string& what) {
+  shut();
+  throw Error(ErrorKind::kCorrupt, "address '" + address_ + "': " + what + "; the connection is closed");
+}
+
+void ClientConnection::refuse(const std::string& what) {
+  shut();
+  throw Error(ErrorKind::kRefused, "address '" + address_ + "': " + what);
+}
+
+}  // namespace headrace

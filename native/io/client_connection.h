@@ -1,0 +1,78 @@
+// One connection of a client: the handshake, then requests and their replies, in order.
+//
+// Errors of the connection name the address, but ConnectionLost, which is Link's to explain.
+//
+// Threading: shut() and is_open() from any thread; the rest from one thread at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/client_options.h"
+#include "io/stream.h"
+#include "wire/frame.h"
+
+namespace headrace {
+
+class ClientConnection {
+ public:
+  ClientConnection(FileDescriptor socket, const ClientOptions& options, Interrupt interrupt);
+
+  // Who answers? Throws kRefused where a token is required and there is none, or where one side does not know it, and
+  // over TCP also where there is one and the server asks for none. Requests come after it.
+  void shake_hands(std::chrono::milliseconds timeout);
+  std::uint64_t instance() const { return instance_; }
+
+  // Sends a request; `trailing` follows the payload from where it lies. Throws kRefused, and sends nothing, above the
+  // limits.
+  void send(MessageType type, std::string_view name, std::span<const std::byte> payload,
+            std::span<const std::span<const std::byte>> trailing = {});
+  // The header of the reply to the oldest request without one, which was of this type and asked the server to wait so
+  // long. Throws what the server says went wrong. The body must be received next.
+  FrameHeader receive(MessageType type, std::chrono::milliseconds wait = {});
+  FrameHeader request(MessageType type, std::string_view name, std::span<const std::byte> payload,
+                      std::span<const std::span<const std::byte>> trailing = {}, std::chrono::milliseconds wait = {}) {
+    send(type, name, payload, trailing);
+    return receive(type, wait);
+  }
+
+  void receive_body(std::span<const std::span<std::byte>> parts) { stream_.receive(parts); }
+  std::vector<std::byte> receive_body(const FrameHeader& reply);
+  template <typename T>
+  T receive_number(const FrameHeader& reply) {
+    T number = 0;
+    if (reply.status != kOk || reply.length != sizeof(number)) throw_corrupt("the reply is not one number");
+    const std::span<std::byte> part = std::as_writable_bytes(std::span(&number, 1));
+    stream_.receive(std::span(&part, 1));
+    return number;
+  }
+  FileDescriptor take_descriptor() { return stream_.take_descriptor(); }
+
+  bool has_input() const { return stream_.has_input(); }
+  int descriptor() const { return stream_.descriptor(); }
+  void shut() { stream_.shut(); }
+  bool is_open() const { return stream_.is_open(); }
+  [[noreturn]] void throw_lost(const std::string& what) { stream_.throw_lost(what); }
+  [[noreturn]] void throw_corrupt(const std::string& what);  // and shuts
+
+ private:
+  void authenticate(const Nonce& server, const Nonce& client);
+  [[noreturn]] void refuse(const std::string& what);  // and shuts
+
+  const std::string address_;
+  const bool over_tcp_;
+  const std::optional<Token> token_;
+  const Limits limits_;
+  const std::chrono::milliseconds request_timeout_;
+  Stream stream_;
+  std::uint64_t instance_ = 0;
+  std::uint64_t sent_ = 0;      // requests, whose numbers these are
+  std::uint64_t answered_ = 0;  // of these
+};
+
+}  // namespace headrace

@@ -1,0 +1,14 @@
+// How a program breaks off a call that waits: Ctrl-C, say.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+namespace headrace {
+
+// Called about ten times a second while a call waits. What it throws ends the call.
+using Interrupt = std::function<void()>;
+
+inline constexpr auto kInterruptSlice = std::chrono::milliseconds(100);
+
+}  // namespace headrace

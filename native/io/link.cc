@@ -1,0 +1,126 @@
+#include "io/link.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "core/random.h"
+#include "io/listener.h"
+#include "io/random_bytes.h"
+
+namespace headrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstPause{10};
+constexpr milliseconds kLongestPause{1000};
+constexpr milliseconds kLongestAttempt{
+    5000};  // a peer that is gone without a word may be back sooner than its silence ends
+
+milliseconds until(Deadline deadline, milliseconds longest) {
+  if (deadline - Clock::now() >= longest) return longest;
+  return std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(1));
+}
+
+}  // namespace
+
+Link::Link(ClientOptions options, Greet greet)
+    : options_(std::move(options)), address_(Address::parse(options_.address)), greet_(std::move(greet)) {
+  connect(Clock::now() + options_.connect_timeout);
+}
+
+void Link::throw_lost(const std::string& what) const {
+  throw ConnectionLost("address '" + options_.address + "': " + what);
+}
+
+void Link::check_open() const {
+  if (closed_.load()) throw ConnectionLost("the connection is closed");
+  if (options_.interrupt) options_.interrupt();
+}
+
+bool Link::may_try_again(Deadline& give_up) const {
+  if (closed_.load() || options_.reconnect_timeout.count() == 0) return false;
+  if (give_up == never()) give_up = Clock::now() + options_.reconnect_timeout;
+  return Clock::now() < give_up;
+}
+
+ClientConnection& Link::living(Deadline& give_up) {
+  if (connection_ && connection_->is_open()) return *connection_;
+  if (!may_try_again(give_up)) throw ConnectionLost("the connection is closed");
+  connect(give_up);
+  return *connection_;
+}
+
+void Link::connect(Deadline deadline) {
+  std::string reason;
+  for (auto longest = kFirstPause; !try_to_connect(deadline, reason); longest = std::min(2 * longest, kLongestPause)) {
+    if (Clock::now() >= deadline) {
+      if (connections_.load() > 0) throw_lost("the connection is lost, and no server answers (" + reason + ")");
+      throw Error(ErrorKind::kSystem, "address '" + options_.address + "': no server answers (" + reason + ")");
+    }
+    pause(longest, deadline);
+  }
+}
+
+// False, with the reason, where it may go better later.
+bool Link::try_to_connect(Deadline deadline, std::string& reason) {
+  try {
+    connect_once(deadline);
+    return true;
+  } catch (const ConnectionLost& error) {
+    if (closed_.load()) throw;
+    reason = error.what();
+  } catch (const Error& error) {
+    // A server that has just come back may be short of something, and a name server too.
+    if (error.kind() != ErrorKind::kSystem || connections_.load() == 0) throw;
+    reason = error.what();
+  }
+  return false;
+}
+
+void Link::connect_once(Deadline deadline) {
+  const Interrupt interrupt = [this] { check_open(); };
+  check_open();
+  auto socket = connect_to(address_, until(deadline, kLongestAttempt), interrupt);
+  if (!socket) throw ConnectionLost(std::strerror(errno));
+  auto connection = std::make_unique<ClientConnection>(std::move(socket), options_, interrupt);
+  {
+    const std::lock_guard lock(mutex_);
+    connection_ = std::move(connection);
+  }
+  try {
+    check_open();  // close() may have come before the pointer
+    connection_->shake_hands(until(deadline, options_.request_timeout));
+    instance_.store(connection_->instance());
+    greet_(*connection_);
+  } catch (...) {
+    connection_->shut();
+    throw;
+  }
+  connections_.fetch_add(1);
+}
+
+// A random part of `longest`, so that those who lost the same server do not all come back at once.
+void Link::pause(milliseconds longest, Deadline deadline) {
+  const double part = 0.5 + 0.5 * Random(random_number()).uniform();
+  const auto wanted = std::chrono::duration_cast<Clock::duration>(part * longest);
+  const auto end = std::min(Clock::now() + wanted, deadline);
+  while (Clock::now() < end) {
+    check_open();
+    std::unique_lock lock(mutex_);
+    closing_.wait_until(lock, std::min(end, Clock::now() + kInterruptSlice), [this] { return closed_.load(); });
+  }
+}
+
+void Link::close() {
+  const std::lock_guard lock(mutex_);
+  closed_.store(true);
+  if (connection_) connection_->shut();
+  closing_.notify_all();
+}
+
+}  // namespace headrace

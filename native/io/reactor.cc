@@ -1,0 +1,279 @@
+#include "io/reactor.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "io/quiet_thread.h"
+
+namespace headrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr Reactor::Id kWakerId = 0;
+constexpr std::size_t kMaxEvents = 64;
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr auto kSweepPause = std::chrono::seconds(1);
+
+bool is_listener(Reactor::Id id) { return id % 2 == 1; }
+
+FileDescriptor make_epoll() {
+  FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) throw Error(ErrorKind::kSystem, std::string("epoll: ") + std::strerror(errno));
+  return epoll;
+}
+
+int milliseconds_until(Deadline deadline) {
+  if (deadline == never()) return -1;
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(wait, 0, 60'000));
+}
+
+}  // namespace
+
+Reactor::Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unproven, Hooks hooks)
+    : connection_count_(connections),
+      max_unproven_(max_unproven),
+      hooks_(std::move(hooks)),
+      epoll_(make_epoll()),
+      waker_(std::make_shared<Waker>()) {
+  watch(EPOLL_CTL_ADD, waker_->descriptor(), EPOLLIN, kWakerId);
+}
+
+void Reactor::start() {
+  thread_ = start_quiet_thread([this] { run(); });
+}
+
+void Reactor::stop() {
+  stop_.store(true);
+  waker_->poke();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Reactor::watch(int operation, int descriptor, std::uint32_t events, Id id) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = id;
+  if (::epoll_ctl(epoll_.get(), operation, descriptor, &event) != 0) {
+    throw Error(ErrorKind::kSystem, std::string("epoll_ctl: ") + std::strerror(errno));
+  }
+}
+
+void Reactor::run() {
+  std::array<epoll_event, kMaxEvents> events;
+  while (!stop_.load()) {
+    const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, milliseconds_until(next_deadline()));
+    bool woken = false;
+    for (int i = 0; i < count; ++i) {
+      const Id id = events[i].data.u64;
+      if (id == kWakerId) {
+        waker_->acknowledge();
+        woken = true;
+      } else if (is_listener(id)) {
+        on_listener(id);
+      } else {
+        serve(id, [happened = events[i].events](ServedConnection& connection) {
+          // A peer that hung up takes no reply. What it sent before is handled, unless the session is held.
+          if ((happened & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0 && !connection.session().wants_input()) {
+            throw ServedConnection::Gone();
+          }
+          if ((happened & ~EPOLLOUT) != 0) connection.receive();
+        });
+      }
+    }
+    const auto now = Clock::now();
+    if (now >= accept_again_) resume_listeners();
+    if (woken) take_inbox();
+    if (woken || now >= resume_at_) resume_blocked();
+    if (now >= sweep_at_) sweep();
+  }
+  shut();
+}
+
+Deadline Reactor::next_deadline() const { return std::min({accept_again_, resume_at_, sweep_at_}); }
+
+void Reactor::watch_listener(Id id, int descriptor) {
+  const std::lock_guard lock(mutex_);
+  watch(EPOLL_CTL_ADD, descriptor, EPOLLIN, id);
+  listeners_[id] = descriptor;
+}
+
+void Reactor::on_listener(Id id) {
+  if (hooks_.accept(id)) return;
+  const std::lock_guard lock(mutex_);
+  watch_again(id, 0);
+  paused_listeners_.push_back(id);
+  accept_again_ = Clock::now() + kAcceptPause;
+}
+
+void Reactor::resume_listeners() {
+  const std::lock_guard lock(mutex_);
+  accept_again_ = never();
+  for (const Id id : std::exchange(paused_listeners_, {})) watch_again(id, EPOLLIN);
+}
+
+void Reactor::watch_again(Id id, std::uint32_t events) {
+  try {
+    watch(EPOLL_CTL_MOD, listeners_.at(id), events, id);
+  } catch (const Error&) {
+    // The listener is closed, and the loop about to be.
+  }
+}
+
+void Reactor::add(std::unique_ptr<ServedConnection> connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(std::move(connection));
+  }
+  waker_->poke();
+}
+
+void Reactor::take_inbox() {
+  std::vector<std::unique_ptr<ServedConnection>> arrived;
+  {
+    const std::lock_guard lock(mutex_);
+    arrived.swap(inbox_);
+  }
+  for (auto& connection : arrived) adopt(std::move(connection));
+}
+
+void Reactor::adopt(std::unique_ptr<ServedConnection> connection) {
+  const Id id = connection->id();
+  try {
+    watch(EPOLL_CTL_ADD, connection->descriptor(), EPOLLRDHUP | EPOLLIN, id);
+    if (!connection->session().proven()) unproven_.insert(id);
+    served_.emplace(id, Served{std::move(connection), EPOLLRDHUP | EPOLLIN});
+  } catch (const std::exception&) {
+    // No memory, or no room in epoll: the peer sees its connection closed.
+    unproven_.erase(id);
+    connection_count_.fetch_sub(1);
+    return;
+  }
+  if (sweep_at_ == never()) sweep_at_ = Clock::now() + kSweepPause;
+  if (unproven_.size() > max_unproven_) drop(*unproven_.begin());
+  // One that was handed over may be held by a table that has changed on the way.
+  serve(id, [](ServedConnection& each) { each.session().resume(Clock::now()); });
+}
+
+// Forgets a connection without closing it.
+std::unique_ptr<ServedConnection> Reactor::release(Id id) {
+  const auto found = served_.find(id);
+  auto connection = std::move(found->second.connection);
+  if (found->second.waits) std::erase(blocked_, id);
+  served_.erase(found);
+  unproven_.erase(id);
+  return connection;
+}
+
+void Reactor::drop(Id id) {
+  release(id);
+  connection_count_.fetch_sub(1);
+}
+
+// Runs `action` on a connection, sends what there is to send, and sees who serves it from then on.
+template <typename Action>
+void Reactor::serve(Id id, Action action) {
+  const auto found = served_.find(id);
+  if (found == served_.end()) return;
+  auto& served = found->second;
+  const Session& session = served.connection->session();
+  try {
+    action(*served.connection);
+    settle(served);
+    if (hooks_.hand_over && session.samples()) watch(EPOLL_CTL_DEL, served.connection->descriptor(), 0, id);
+  } catch (const std::exception&) {
+    return drop(id);
+  }
+  if (session.proven()) unproven_.erase(id);
+  if (hooks_.hand_over && session.samples()) hooks_.hand_over(release(id));
+}
+
+// Sends what there is, and has epoll watch for what the session needs next.
+void Reactor::settle(Served& served) {
+  auto& session = served.connection->session();
+  served.connection->send();
+  if (session.blocked()) note_blocked(served);
+  const bool sending = !session.output().empty();
+  const std::uint32_t events = EPOLLRDHUP | (session.wants_input() ? EPOLLIN : 0u) | (sending ? EPOLLOUT : 0u);
+  if (events != served.events) {
+    watch(EPOLL_CTL_MOD, served.connection->descriptor(), events, served.connection->id());
+    served.events = events;
+  }
+}
+
+void Reactor::note_blocked(Served& served) {
+  const auto& session = served.connection->session();
+  if (!served.waits) blocked_.push_back(served.connection->id());
+  served.waits = true;
+  resume_at_ = std::min(resume_at_, session.deadline());
+  watch_table(session.blocked_on());
+}
+
+void Reactor::watch_table(const std::shared_ptr<Table>& table) {
+  for (const auto& watched : watched_tables_) {
+    if (watched.table.lock() == table) return;
+  }
+  const auto waker = table->add_waker([waker = waker_] { waker->poke(); });
+  watched_tables_.push_back({table, waker});
+  waker_->poke();  // the table may have changed before it knew of us
+}
+
+void Reactor::resume_blocked() {
+  resume_at_ = never();
+  for (const Id id : std::exchange(blocked_, {})) {
+    if (const auto found = served_.find(id); found != served_.end()) found->second.waits = false;
+    serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
+  }
+}
+
+void Reactor::let_tables_go() {
+  const auto awaited = [this](const std::shared_ptr<Table>& table) {
+    return std::ranges::any_of(blocked_, [&](Id id) {
+      const auto& session = served_.at(id).connection->session();
+      return session.blocked() && session.blocked_on() == table;
+    });
+  };
+  std::erase_if(watched_tables_, [&](const WatchedTable& watched) {
+    const auto table = watched.table.lock();
+    if (table && awaited(table)) return false;
+    if (table) table->remove_waker(watched.waker);
+    return true;
+  });
+}
+
+void Reactor::sweep() {
+  std::vector<Id> ids;
+  for (const auto& [id, served] : served_) ids.push_back(id);
+  for (const Id id : ids) {
+    serve(id, [](ServedConnection& connection) { connection.session().expire(Clock::now()); });
+  }
+  let_tables_go();
+  sweep_at_ = served_.empty() ? never() : Clock::now() + kSweepPause;
+}
+
+void Reactor::shut() {
+  take_inbox();
+  for (const auto& [id, served] : served_) {
+    try {
+      served.connection->session().resume(Clock::now());
+      served.connection->send();
+    } catch (const std::exception&) {
+      // It is closed below in any case.
+    }
+  }
+  blocked_.clear();
+  let_tables_go();
+  connection_count_.fetch_sub(served_.size());
+  served_.clear();
+}
+
+}  // namespace headrace

@@ -1,0 +1,97 @@
+// One thread that serves connections with epoll; a Loop has two.
+//
+// Threading: start(), stop(), add() and watch_listener() from any thread; adopt() from the reactor's own, in the
+// accept hook. The hooks run on the reactor's thread. `mutex_` guards the inbox and the listeners; what stands below
+// them in the class is the thread's own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "io/file_descriptor.h"
+#include "io/served_connection.h"
+#include "io/waker.h"
+
+namespace headrace {
+
+class Reactor {
+ public:
+  using Id = ServedConnection::Id;  // odd: a listener; even: a connection
+
+  struct Hooks {
+    // A listener has connections that wait. False: the process has no descriptors left; ask again after a pause.
+    std::function<bool(Id)> accept = {};
+    // Takes a connection that has begun to sample. Empty: they stay.
+    std::function<void(std::unique_ptr<ServedConnection>)> hand_over = {};
+  };
+
+  // `connections` counts those that live, whoever serves them: what this reactor closes is taken off it.
+  Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unproven, Hooks hooks);  // throws kSystem
+  ~Reactor() { stop(); }
+
+  void start();
+  void stop();                                 // answers what can be answered at once, and closes every connection
+  void watch_listener(Id id, int descriptor);  // throws kSystem
+  void add(std::unique_ptr<ServedConnection> connection);
+  void adopt(std::unique_ptr<ServedConnection> connection);
+
+ private:
+  struct Served {
+    std::unique_ptr<ServedConnection> connection;
+    std::uint32_t events = 0;  // watched for
+    bool waits = false;        // its id is in blocked_
+  };
+  struct WatchedTable {
+    std::weak_ptr<Table> table;  // one that is dropped goes
+    std::uint64_t waker;
+  };
+
+  void run();
+  Deadline next_deadline() const;
+  void watch(int operation, int descriptor, std::uint32_t events, Id id);
+  void watch_again(Id id, std::uint32_t events);
+  void on_listener(Id id);
+  void resume_listeners();
+  void take_inbox();
+  void drop(Id id);
+  std::unique_ptr<ServedConnection> release(Id id);
+  void settle(Served& served);
+  template <typename Action>
+  void serve(Id id, Action action);
+  void note_blocked(Served& served);
+  void resume_blocked();
+  void watch_table(const std::shared_ptr<Table>& table);
+  void let_tables_go();
+  void sweep();
+  void shut();
+
+  std::atomic<std::uint64_t>& connection_count_;
+  const std::size_t max_unproven_;
+  const Hooks hooks_;
+  const FileDescriptor epoll_;
+  const std::shared_ptr<Waker> waker_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<ServedConnection>> inbox_;
+  std::unordered_map<Id, int> listeners_;  // their descriptors
+
+  std::vector<Id> paused_listeners_;  // asked again at accept_again_
+  Deadline accept_again_ = never();
+  std::unordered_map<Id, Served> served_;
+  std::set<Id> unproven_;         // the oldest first
+  std::vector<Id> blocked_;       // in the order in which they began to wait
+  Deadline resume_at_ = never();  // not after the first deadline of those
+  std::vector<WatchedTable> watched_tables_;
+  Deadline sweep_at_ = never();
+};
+
+}  // namespace headrace

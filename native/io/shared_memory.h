@@ -1,0 +1,45 @@
+// Shared memory as Linux has it: sealed memfds, and descriptors that travel over Unix sockets.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "io/file_descriptor.h"
+#include "wire/shared_region.h"
+
+namespace headrace {
+
+// A region of a memfd that neither side can shrink or grow any more: a peer can't make the other fault. kSystem.
+std::shared_ptr<SharedRegion> make_shared_region(std::uint64_t bytes);
+
+// The peer's side: maps a descriptor that was received, for reading alone. kCorrupt where it is shorter than `bytes` or
+// not sealed.
+class MappedRegion {
+ public:
+  MappedRegion(FileDescriptor descriptor, std::uint64_t bytes);
+  ~MappedRegion();
+  MappedRegion(const MappedRegion&) = delete;
+  MappedRegion& operator=(const MappedRegion&) = delete;
+  std::byte* data() { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t bytes_;
+};
+
+// Room beside a message for one descriptor; outlives the call that sends or receives the message.
+class DescriptorSlot {
+ public:
+  void send_with(msghdr& message, int descriptor);
+  void receive_with(msghdr& message);
+  FileDescriptor received(const msghdr& message) const;  // empty where none came
+
+ private:
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control_ = {};
+};
+
+}  // namespace headrace

@@ -1,0 +1,262 @@
+#include "io/loop.h"
+
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/unix_socket.h"
+#include "io_fixtures.h"
+
+using namespace headrace;
+using namespace headrace::testing;
+
+namespace {
+
+// Everything until the server closes.
+Bytes received_to_the_end(const FileDescriptor& socket) {
+  Bytes received;
+  REQUIRE(eventually([&] {
+    std::array<std::byte, 4096> bytes;
+    const auto count = ::recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (count > 0) received += std::span(bytes).first(static_cast<std::size_t>(count));
+    return count == 0 || (count < 0 && errno == ECONNRESET);
+  }));
+  return received;
+}
+
+void send_all(const FileDescriptor& socket, std::span<const std::byte> bytes) {
+  REQUIRE(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size()));
+}
+
+bool is_open(const FileDescriptor& socket) {
+  char byte;
+  const auto count = ::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return count > 0 || (count < 0 && errno == EAGAIN);
+}
+
+}  // namespace
+
+TEST_CASE("several clients at once: every chunk arrives once") {
+  Served served;
+  constexpr int kClients = 4;
+  constexpr int kChunks = 40;
+  std::array<std::vector<std::uint64_t>, kClients> keys;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kClients; ++i) {
+      threads.emplace_back([&, i] {
+        Client client(to(served.address));
+        for (int n = 0; n < kChunks; ++n) keys[i].push_back(client.insert("replay", chunk_of(5)));
+      });
+    }
+  }
+  std::vector<std::uint64_t> all;
+  for (const auto& each : keys) all.insert(all.end(), each.begin(), each.end());
+  std::sort(all.begin(), all.end());
+  REQUIRE(all.size() == kClients * kChunks);
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == 5 * i);
+  CHECK(eventually([&] { return served.loop.connections() == 0; }));
+}
+
+TEST_CASE("a held insert goes on when someone samples") {
+  Served served(limited_table());
+  std::atomic<int> stored = 0;
+  std::jthread actor([&] {
+    Client client(to(served.address));
+    for (int i = 0; i < 12; ++i) {
+      client.insert("replay", chunk_of(8));
+      ++stored;
+    }
+  });
+  REQUIRE(eventually([&] { return served.table->stats().insert_blocked_seconds > 0; }));
+  CHECK(stored < 12);
+  Client learner(to(served.address));
+  Batch remote(8);
+  Batch direct(8);
+  while (stored < 12) {
+    sample(learner, remote, milliseconds(100));
+    served.table->sample(direct.view, 0.4, in(100));
+  }
+  actor.join();
+  CHECK(served.table->stats().inserts == 96);
+}
+
+TEST_CASE("a connection that was handed to the samplers' thread does everything else there too") {
+  Served served(limited_table());
+  Client client(to(served.address));
+  Batch batch(8);
+  CHECK_FALSE(sample(client, batch, milliseconds(0)));  // from here on it is the other thread's
+  client.insert("replay", chunk_of(8));
+  CHECK(sample(client, batch, milliseconds(0)));
+  CHECK(client.publish("policy", 0, Bytes(1000)) == 1);
+  std::jthread actor([&] {
+    Client other(to(served.address));
+    other.insert("replay", chunk_of(8));
+    CHECK(eventually([&] { return served.table->stats().sample_blocked_seconds > 0; }));
+    for (int i = 0; i < 3; ++i) other.insert("replay", chunk_of(8));
+  });
+  for (int i = 0; i < 4; ++i) CHECK(sample(client, batch, std::nullopt));  // held there, and woken
+}
+
+TEST_CASE("a peer that hangs up while held is forgotten") {
+  for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
+    Served served(limited_table(), {}, where);
+    {
+      std::atomic<bool> stop = false;
+      struct Stopped : std::exception {};
+      auto options = to(served.address);
+      options.interrupt = [&] {
+        if (stop) throw Stopped();
+      };
+      Client client(options);
+      std::jthread actor([&] { CHECK_THROWS_AS(for (;;) client.insert("replay", chunk_of(8)), Stopped); });
+      CHECK(eventually([&] { return served.table->stats().insert_blocked_seconds > 0; }));
+      stop = true;  // as Ctrl-C does
+      actor.join();
+      CHECK(kind_of([&] { client.stats(); }) == ErrorKind::kClosed);
+    }
+    CHECK(eventually([&] { return served.loop.connections() == 0; }));
+    const auto inserts = served.table->stats().inserts;
+    Batch batch(8);
+    CHECK(served.table->try_sample(batch.view, 0.4));
+    Client other(to(served.address));
+    other.stats();
+    CHECK(served.table->stats().inserts == inserts);
+  }
+}
+
+TEST_CASE("clients get kClosed when the server closes, idle or held") {
+  Served served(limited_table());
+  Client idle(to(served.address));
+  idle.stats();
+  std::jthread actor([&] {
+    Client client(to(served.address));
+    CHECK(kind_of([&] {
+            for (;;) client.insert("replay", chunk_of(8));
+          }) == ErrorKind::kClosed);
+  });
+  CHECK(eventually([&] { return served.table->stats().insert_blocked_seconds > 0; }));
+  served.close();
+  actor.join();
+  CHECK(served.loop.connections() == 0);
+  CHECK(kind_of([&] { idle.stats(); }) == ErrorKind::kClosed);
+  CHECK(kind_of([&] { served.loop.listen("unix:@"); }) == ErrorKind::kClosed);
+}
+
+TEST_CASE("a table that is dropped while the loop knows it is gone at once") {
+  Served served(limited_table());
+  Client client(to(served.address));
+  Batch batch(8);
+  CHECK_FALSE(sample(client, batch, milliseconds(50)));  // held, so the loop waits for the table's waker
+  const std::weak_ptr<Table> table = served.table;
+  served.table.reset();
+  CHECK(client.drop("replay") == 1);
+  CHECK(eventually([&] { return table.expired(); }));
+  CHECK(kind_of([&] { client.signature("replay"); }) == ErrorKind::kNotFound);
+}
+
+TEST_CASE("bytes that are no frame get an error and the end, and the server goes on") {
+  Served served;
+  const auto socket = connect_unix(Address::parse(served.address));
+  send_all(socket, as_bytes(std::string(100, '?')));
+  const auto replies = replies_in(received_to_the_end(socket));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == status_of(ErrorKind::kCorrupt));
+  Client(to(served.address)).stats();
+}
+
+TEST_CASE("a peer that stops in the middle of a frame is closed, and harms nobody") {
+  Served served(small_table(), {.limits = {.frame_wait = std::chrono::seconds(1)}});
+  Client client(to(served.address));
+  const auto slow = connect_unix(Address::parse(served.address));
+  send_all(slow, std::span<const std::byte>(frame(MessageType::kStats, "")).first(10));
+  for (int i = 0; i < 20; ++i) client.insert("replay", chunk_of(4));
+  const auto replies = replies_in(received_to_the_end(slow));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == status_of(ErrorKind::kSystem));
+  client.stats();
+}
+
+TEST_CASE("a peer that takes no replies is closed") {
+  Served served(small_table(), {.limits = {.output_wait = std::chrono::seconds(1)}});
+  served.server.parameters().publish("policy", 1, Bytes(20'000'000));
+  const auto deaf = connect_unix(Address::parse(served.address));
+  send_all(deaf, frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0})));
+  CHECK(eventually([&] { return served.loop.connections() == 1; }));
+  CHECK(eventually([&] { return served.loop.connections() == 0; }));
+}
+
+TEST_CASE("a peer that asks for nothing is closed after idle_wait") {
+  Served served(small_table(), {.limits = {.idle_wait = std::chrono::seconds(1)}});
+  const auto idle = connect_unix(Address::parse(served.address));
+  CHECK(received_to_the_end(idle).empty());
+}
+
+TEST_CASE("beyond max_connections a peer is told why, and room that is given back is used") {
+  Served served(small_table(), {.max_connections = 2});
+  const auto first = connect_unix(Address::parse(served.address));
+  auto second = connect_unix(Address::parse(served.address));
+  REQUIRE(eventually([&] { return served.loop.connections() == 2; }));
+  std::string what;
+  CHECK(kind_of([&] { Client({.address = served.address, .connect_timeout = milliseconds(50)}); }, &what) ==
+        ErrorKind::kSystem);
+  CHECK_MESSAGE(what.find("2 connections, the most that it takes") != std::string::npos, what);
+  std::jthread leaver([&] { second = {}; });
+  Client(to(served.address)).stats();  // tries until there is room
+  CHECK(is_open(first));
+}
+
+TEST_CASE("of the connections that have not shown the token the oldest goes") {
+  LoopOptions options{.token = token_of("a secret of 16 bytes or more"), .max_unproven = 3};
+  Served served(small_table(), std::move(options), "tcp://127.0.0.1:0");
+  auto proven = to(served.address);
+  proven.token = token_of("a secret of 16 bytes or more");
+  Client client(proven);
+  std::vector<FileDescriptor> strangers;
+  for (int i = 0; i < 5; ++i) {
+    strangers.push_back(connect_to(Address::parse(served.address), milliseconds(5000)));
+    REQUIRE(strangers.back());
+  }
+  CHECK(eventually([&] { return !is_open(strangers[0]) && !is_open(strangers[1]); }));
+  for (int i = 2; i < 5; ++i) CHECK(is_open(strangers[static_cast<std::size_t>(i)]));
+  CHECK(served.loop.connections() == 4);
+  client.stats();
+}
+
+TEST_CASE("whoever does not show the token within proof_wait is closed") {
+  LoopOptions options{.limits = {.proof_wait = std::chrono::seconds(1)}, .token = token_of("a secret of 16 bytes")};
+  Served served(small_table(), std::move(options), "tcp://127.0.0.1:0");
+  const auto silent = connect_to(Address::parse(served.address), milliseconds(5000));
+  const auto replies = replies_in(received_to_the_end(silent));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == status_of(ErrorKind::kSystem));
+}
+
+TEST_CASE("a process without descriptors accepts those who wait once it has some") {
+  Served served(small_table(), {}, "tcp://127.0.0.1:0");
+  const FileDescriptor waiting(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in place = {};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(Address::parse(served.address).port);
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  rlimit before;
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const int connected = ::connect(waiting.get(), reinterpret_cast<const sockaddr*>(&place), sizeof(place));
+  std::this_thread::sleep_for(milliseconds(150));
+  const auto accepted = served.loop.connections();
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(connected == 0);
+  CHECK(accepted == 0);
+  CHECK(eventually([&] { return served.loop.connections() == 1; }));
+}

@@ -1,0 +1,153 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <string>
+
+#include "wire/session.h"
+#include "wire_fixtures.h"
+
+using namespace headrace;
+using namespace headrace::testing;
+
+TEST_CASE("priorities are updated, and keys that are not stored are not counted") {
+  Server server;
+  const auto table = server.add_table("replay", small_table());
+  OpenSession session(server);
+  ask(session, frame(MessageType::kInsert, "replay", insert_payload(chunk_of(2))));
+  const auto payload = numbers(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{99}, 4.0f, 9.0f, 1.0f);
+  const auto replies = ask(session, frame(MessageType::kUpdatePriorities, "replay", payload));
+  REQUIRE(replies.size() == 1);
+  CHECK(number_at<std::uint64_t>(replies[0].body) == 2);
+  CHECK(table->stats().max_priority == doctest::Approx(9));
+}
+
+TEST_CASE("a fetched blob is sent from where it lies") {
+  Server server;
+  OpenSession session(server);
+  Bytes payload = numbers(std::uint64_t{5});
+  payload += as_bytes("weights");
+  auto replies = ask(session, frame(MessageType::kPublish, "policy", payload));
+  REQUIRE(replies.size() == 1);
+  CHECK(number_at<std::uint64_t>(replies[0].body) == 5);
+
+  feed(session, frame(MessageType::kFetch, "policy", numbers(std::uint64_t{4})));
+  const auto buffers = session.output();
+  REQUIRE(buffers.size() == 2);
+  CHECK(buffers[1].data() == server.parameters().fetch("policy", 0)->bytes.data());
+  replies = replies_in(take_output(session));
+  REQUIRE(replies.size() == 1);
+  CHECK(number_at<std::uint64_t>(replies[0].body) == 5);
+  CHECK(as_text(std::span(replies[0].body).subspan(8)) == "weights");
+
+  replies = ask(session, frame(MessageType::kFetch, "policy", numbers(std::uint64_t{5})));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == kNothing);
+  replies = ask(session, frame(MessageType::kPublish, "policy", payload));  // once more: its answer was lost
+  REQUIRE(replies.size() == 1);
+  CHECK(number_at<std::uint64_t>(replies[0].body) == 5);
+  payload += as_bytes("!");
+  replies = ask(session, frame(MessageType::kPublish, "policy", payload));  // version 5 with other bytes
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == status_of(ErrorKind::kRefused));
+}
+
+TEST_CASE("mailboxes keep messages apart and in order, and until they are seen") {
+  Server server;
+  OpenSession session(server);
+  ask(session, frame(MessageType::kPut, "episodes", put_payload("first", 9, 1)));
+  ask(session, frame(MessageType::kPut, "episodes", put_payload("first", 9, 1)));  // once more
+  ask(session, frame(MessageType::kPut, "episodes", put_payload("", 9, 2)));
+  ask(session, frame(MessageType::kPut, "timings", put_payload("other")));
+  const auto drain = [&session](std::uint64_t epoch, std::uint64_t seen) {
+    return ask(session, frame(MessageType::kDrain, "episodes", numbers(epoch, seen))).at(0).body;
+  };
+  const auto body = drain(0, 0);
+  REQUIRE(body.size() > 16);
+  const auto epoch = number_at<std::uint64_t>(body);
+  Bytes expected = numbers(epoch, std::uint64_t{2}, std::uint32_t{5});
+  expected += as_bytes("first");
+  expected += numbers(std::uint32_t{0});
+  CHECK(body == expected);
+  CHECK(drain(epoch + 1, 2) == expected);  // of another mailbox, whose numbers mean nothing here
+  CHECK(drain(epoch, 0) == expected);
+  CHECK(drain(epoch, 1) == numbers(epoch, std::uint64_t{2}, std::uint32_t{0}));
+  CHECK(drain(epoch, 2) == numbers(epoch, std::uint64_t{2}));
+}
+
+TEST_CASE("tables are opened, paused, closed and dropped") {
+  Server server;
+  OpenSession session(server);
+  const auto open = [&session](std::uint8_t fresh) {
+    auto payload = numbers(fresh);
+    payload += as_bytes(small_table().encode());
+    return ask(session, frame(MessageType::kOpenTable, "run/replay", payload)).at(0);
+  };
+  const auto set_state = [&session](TableState state) {
+    const auto payload = numbers(static_cast<std::uint8_t>(state));
+    return ask(session, frame(MessageType::kSetState, "run/replay", payload)).at(0).header.status;
+  };
+  const auto insert = [&session] {
+    return ask(session, frame(MessageType::kInsert, "run/replay", insert_payload(chunk_of(3), 0))).at(0).header.status;
+  };
+  CHECK(number_at<std::uint64_t>(open(0).body) == 0);
+  CHECK(insert() == kOk);
+  CHECK(number_at<std::uint64_t>(open(0).body) == 3);
+  CHECK(set_state(TableState::kPaused) == kOk);
+  CHECK(insert() == kNothing);
+  CHECK(set_state(TableState::kClosed) == kOk);
+  CHECK(insert() == status_of(ErrorKind::kClosed));
+  CHECK(set_state(TableState::kOpen) == kOk);
+  CHECK(insert() == kOk);
+  CHECK(number_at<std::uint64_t>(open(1).body) == 0);
+
+  ask(session, frame(MessageType::kPublish, "run/policy", numbers(std::uint64_t{0})));
+  ask(session, frame(MessageType::kPut, "other/episodes", put_payload("kept")));
+  CHECK(number_at<std::uint64_t>(ask(session, frame(MessageType::kDrop, "run/")).at(0).body) == 2);
+  CHECK(server.table_names().empty());
+  CHECK(server.mailbox("other/episodes")->drain().size() == 1);
+}
+
+TEST_CASE("a claim is one owner's, and ends with its connection") {
+  Server server;
+  const auto claim = [](Session& session, std::uint64_t owner, const char* name = "learner") {
+    return ask(session, frame(MessageType::kClaim, name, numbers(owner))).at(0);
+  };
+  OpenSession session(server, Limits{.max_claims = 2});
+  {
+    OpenSession other(server);
+    CHECK(claim(other, 1).header.status == kOk);
+    const auto refused = claim(session, 2);
+    CHECK(refused.header.status == status_of(ErrorKind::kRefused));
+    CHECK(refused.text().find("learner") != std::string::npos);
+  }
+  CHECK(claim(session, 2).header.status == kOk);
+  CHECK(claim(session, 2, "actor").header.status == kOk);
+  const auto third = claim(session, 2, "third");
+  CHECK(third.header.status == status_of(ErrorKind::kRefused));
+  CHECK(third.text().find("at most 2") != std::string::npos);
+  CHECK(claim(session, 2).header.status == kOk);  // it has that one
+  CHECK(server.claims().held() == std::vector<std::string>{"actor", "learner"});
+}
+
+TEST_CASE("stats are JSON, with names escaped") {
+  Server server({.memory_bytes = 1 << 30});
+  server.add_table("re\"play", small_table());
+  server.set_state("re\"play", TableState::kPaused);
+  SessionOptions options;
+  options.peer = "unix pid 4711";
+  OpenSession session(server, options);
+  ask(session, frame(MessageType::kPublish, "policy", numbers(std::uint64_t{7}, std::uint64_t{0})));
+  ask(session, frame(MessageType::kClaim, "learner", numbers(std::uint64_t{1})));
+  const auto text = ask(session, frame(MessageType::kStats, "")).at(0).text();
+  CAPTURE(text);
+  const auto has = [&text](const std::string& part) { return text.find(part) != std::string::npos; };
+  CHECK(text.starts_with("{\"instance\": " + std::to_string(server.instance()) + ", \"uptime_seconds\": "));
+  CHECK(
+      has(", \"memory_bytes\": " + std::to_string(server.budget().used()) + ", \"memory_limit_bytes\": 1073741824, "));
+  CHECK(has(", \"data\": \"\", \"tables\": {\"re\\\"play\": {\"size\": 0, \"capacity\": 256, "));
+  CHECK(has(
+      ", \"recovered\": 0, \"state\": \"paused\"}}, \"parameters\": {\"policy\": {\"version\": 7, \"bytes\": 8}}, "));
+  CHECK(has(", \"claims\": [\"learner\"], \"connections\": [{\"peer\": \"unix pid 4711\", \"seconds\": "));
+  CHECK(has(", \"requests\": 3, \"received_bytes\": "));
+  CHECK(text.ends_with(", \"blocked\": false}]}"));
+}

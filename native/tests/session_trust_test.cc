@@ -1,0 +1,297 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "wire/session.h"
+#include "wire_fixtures.h"
+
+using namespace headrace;
+using namespace headrace::testing;
+
+namespace {
+
+const Token& token() {
+  static const Token kToken(as_bytes("sixteen or more bytes"));
+  return kToken;
+}
+
+Nonce nonce_of(int value) {
+  Nonce nonce;
+  nonce.fill(static_cast<std::byte>(value));
+  return nonce;
+}
+
+SessionOptions with_token(Limits limits = {}) {
+  auto options = with_limits(limits);
+  options.token = &token();
+  options.nonce = nonce_of(1);
+  return options;
+}
+
+Bytes hello(int nonce = 2) { return frame(MessageType::kHello, "", nonce_of(nonce)); }
+
+Bytes proof(const Proof& proof) { return frame(MessageType::kAuthenticate, "", proof); }
+
+Bytes good_proof() { return proof(token().client_proof(nonce_of(1), nonce_of(2))); }
+
+// Answered with an error that says `names`, and the connection closes.
+void check_refused(Session& session, const Bytes& request, ErrorKind kind, const std::string& names) {
+  const auto replies = ask(session, request);
+  REQUIRE(replies.size() == 1);
+  CAPTURE(replies[0].text());
+  CHECK(replies[0].header.status == status_of(kind));
+  CHECK(replies[0].text().find(names) != std::string::npos);
+  CHECK(replies[0].text().ends_with("the connection is closed"));
+  CHECK(session.closing());
+  CHECK_FALSE(session.proven());
+}
+
+}  // namespace
+
+TEST_CASE("each side shows that it knows the token") {
+  Server server;
+  OpenSession session(server, with_token());
+  CHECK_FALSE(session.proven());
+  auto replies = ask(session, hello());
+  REQUIRE(replies.size() == 1);
+  Bytes expected = numbers(server.instance(), std::uint8_t{1});
+  expected += nonce_of(1);
+  CHECK(replies[0].body == expected);
+  CHECK_FALSE(session.proven());
+  replies = ask(session, good_proof());
+  REQUIRE(replies.size() == 1);
+  REQUIRE(replies[0].header.status == kOk);
+  const auto answer = token().server_proof(nonce_of(2), nonce_of(1));
+  CHECK(replies[0].body == Bytes(answer.begin(), answer.end()));
+  CHECK(session.proven());
+  CHECK(ask(session, frame(MessageType::kPut, "episodes", Bytes(5000))).at(0).header.status == kOk);
+  CHECK(ask(session, good_proof()).at(0).header.status == status_of(ErrorKind::kInvalid));
+  CHECK_FALSE(session.closing());
+}
+
+TEST_CASE("a hello, its proof and requests may come at once") {
+  Server server;
+  OpenSession session(server, with_token());
+  auto requests = hello();
+  requests += good_proof();
+  requests += frame(MessageType::kPut, "episodes", put_payload("first"));
+  const auto replies = ask(session, requests);
+  REQUIRE(replies.size() == 3);
+  CHECK(replies[2].header.status == kOk);
+  CHECK(server.mailbox("episodes")->drain().size() == 1);
+}
+
+TEST_CASE("without the token nothing is answered but an error") {
+  Server server;
+  server.add_table("replay", small_table());
+  const auto put = frame(MessageType::kPut, "episodes", put_payload("no"));
+  auto wrong = token().client_proof(nonce_of(1), nonce_of(2));
+  wrong[31] ^= std::byte{1};
+  const auto reflected = token().server_proof(nonce_of(2), nonce_of(1));
+  const auto of_another_connection = token().client_proof(nonce_of(3), nonce_of(2));
+  struct Case {
+    Bytes before;
+    Bytes request;
+    ErrorKind kind;
+    const char* names;
+  };
+  const std::vector<Case> cases = {
+      {{}, put, ErrorKind::kRefused, "token"},
+      {{}, frame(MessageType::kStats, ""), ErrorKind::kRefused, "token"},
+      {{}, frame(MessageType::kSignature, "replay"), ErrorKind::kRefused, "token"},
+      {{}, frame(static_cast<MessageType>(200), ""), ErrorKind::kRefused, "token"},
+      {hello(), put, ErrorKind::kRefused, "token"},
+      {hello(), proof(wrong), ErrorKind::kRefused, "token"},
+      {hello(), proof(reflected), ErrorKind::kRefused, "token"},
+      {hello(), proof(of_another_connection), ErrorKind::kRefused, "token"},
+      {hello(), frame(MessageType::kAuthenticate, "", Bytes(31)), ErrorKind::kCorrupt, "proof"},
+      {hello(), hello(), ErrorKind::kInvalid, "once"},
+      {{}, good_proof(), ErrorKind::kInvalid, "hello"},
+      {{}, frame(MessageType::kHello, "", Bytes(31)), ErrorKind::kCorrupt, "nonce"},
+      {{}, frame(MessageType::kHello, "me", Bytes(32)), ErrorKind::kRefused, "name"},
+      {{}, frame(MessageType::kHello, "", Bytes(1023)), ErrorKind::kRefused, "1025 bytes: at most 1024"},
+  };
+  for (const auto& c : cases) {
+    CAPTURE(c.names);
+    OpenSession session(server, with_token());
+    ask(session, c.before);
+    check_refused(session, c.request, c.kind, c.names);
+    CHECK(feed(session, good_proof()) == 0);
+  }
+  CHECK(server.mailbox("episodes")->drain().empty());
+}
+
+TEST_CASE("a frame that is too large before the proof is refused by its header alone") {
+  Server server;
+  OpenSession session(server, with_token());
+  const auto insert = frame(MessageType::kInsert, "replay", Bytes(5000));
+  check_refused(session, Bytes(insert.begin(), insert.begin() + kFrameHeaderBytes), ErrorKind::kRefused, "token");
+}
+
+TEST_CASE("where no token is required, hello may come or not") {
+  Server server;
+  OpenSession session(server);
+  CHECK(session.proven());
+  CHECK(ask(session, frame(MessageType::kStats, "")).at(0).header.status == kOk);
+  const auto reply = ask(session, hello()).at(0);
+  CHECK(reply.body.size() == 8 + 1 + 32);
+  CHECK(number_at<std::uint64_t>(reply.body) == server.instance());
+  CHECK(number_at<std::uint8_t>(reply.body, 8) == 0);
+  CHECK(ask(session, hello()).at(0).header.status == status_of(ErrorKind::kInvalid));
+  CHECK(ask(session, good_proof()).at(0).header.status == status_of(ErrorKind::kInvalid));
+  CHECK_FALSE(session.closing());
+}
+
+TEST_CASE("a frame that the budget has no room for is refused, and closes") {
+  Server server({.memory_bytes = 300'000});
+  const auto publish = frame(MessageType::kPublish, "policy", Bytes(1'000'000));
+  {
+    OpenSession session(server);
+    CHECK(feed(session, publish) < publish.size());
+    const auto replies = replies_in(take_output(session));
+    REQUIRE(replies.size() == 1);
+    CHECK(replies[0].header.status == status_of(ErrorKind::kRefused));
+    CHECK(replies[0].text().find("300000") != std::string::npos);
+    CHECK(session.closing());
+  }
+  CHECK(server.budget().used() == 0);
+  OpenSession session(server);
+  CHECK(ask(session, frame(MessageType::kStats, "")).at(0).header.status == kOk);
+  CHECK(server.budget().used() == 0);  // the first bytes of a connection are its own
+}
+
+TEST_CASE("a batch or shared memory beyond the budget is refused, and the connection goes on") {
+  auto options = small_table();
+  Server server({.memory_bytes = Table::memory_bytes(options) + 8192});
+  server.add_table("replay", options)->try_insert(chunk_of(20));
+  std::shared_ptr<SharedRegion> region;
+  OpenSession session(server, with_region(region));
+  const auto sample = [&session](std::uint32_t size) {
+    return ask(session, frame(MessageType::kSample, "replay", sample_payload(size, 0.4, 0))).at(0).header.status;
+  };
+  const auto share = [&session](std::uint32_t count) {
+    return ask(session, frame(MessageType::kShare, "replay", numbers(4u, count))).at(0).header.status;
+  };
+  CHECK(sample(200) == status_of(ErrorKind::kRefused));  // 200 x 56 bytes
+  CHECK(sample(64) == kOk);
+  CHECK(share(2) == status_of(ErrorKind::kRefused));
+  CHECK(region == nullptr);
+  CHECK(share(1) == kOk);
+  CHECK_FALSE(session.closing());
+}
+
+TEST_CASE("who does not show the token in time is sent away") {
+  Server server;
+  OpenSession session(server, with_token());
+  session.expire(later(9'999));
+  CHECK_FALSE(session.closing());
+  ask(session, hello());
+  session.expire(later(10'000));
+  CHECK(session.closing());
+  const auto replies = replies_in(take_output(session));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == status_of(ErrorKind::kSystem));
+  CHECK(replies[0].header.request == 0);
+  CHECK(replies[0].text().starts_with("token: not shown within 10 s"));
+
+  OpenSession proven(server, with_token());
+  ask(proven, hello());
+  ask(proven, good_proof());
+  proven.expire(later(10'000));
+  CHECK_FALSE(proven.closing());
+}
+
+TEST_CASE("who stops within a frame is sent away, but not while the session takes none of it") {
+  Server server;
+  server.parameters().publish("policy", 1, Bytes(1000));
+  OpenSession session(server, Limits{.max_queued_bytes = 500, .output_wait = std::chrono::hours(1)});
+  const auto fetch = frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0}));
+  auto requests = fetch;
+  requests += std::span(fetch).first(10);
+  feed(session, requests, later(0));
+  CHECK_FALSE(session.wants_input());
+  session.expire(later(70'000));
+  CHECK_FALSE(session.closing());
+  take_output(session, later(70'000));
+  session.expire(later(129'999));
+  CHECK_FALSE(session.closing());
+  feed(session, std::span(fetch).subspan(10, 1), later(129'999));
+  session.expire(later(189'998));
+  CHECK_FALSE(session.closing());
+  session.expire(later(189'999));
+  CHECK(session.closing());
+  const auto replies = replies_in(take_output(session));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == status_of(ErrorKind::kSystem));
+  CHECK(replies[0].header.request == 0);
+  CHECK(replies[0].text().starts_with("frame: begun, and nothing came for 60 s"));
+}
+
+TEST_CASE("who takes nothing of what waits for it is cut off") {
+  Server server;
+  server.parameters().publish("policy", 1, Bytes(1000));
+  OpenSession session(server);
+  feed(session, frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0})), later(5'000));
+  session.expire(later(64'999));
+  CHECK_FALSE(session.closing());
+  session.consumed(1, later(64'999));
+  session.expire(later(124'998));
+  CHECK_FALSE(session.broken());
+  session.expire(later(124'999));
+  CHECK(session.broken());
+  CHECK(session.closing());
+
+  OpenSession refused(server);  // whose last error is not taken either
+  feed(refused, Bytes(kFrameHeaderBytes), later(5'000));
+  CHECK(refused.closing());
+  refused.expire(later(64'999));
+  CHECK_FALSE(refused.broken());
+  refused.expire(later(65'000));
+  CHECK(refused.broken());
+}
+
+TEST_CASE("who asks for nothing is forgotten, but not who waits for a reply") {
+  Server server;
+  server.add_table("replay", small_table());
+  OpenSession session(server, Limits{.output_wait = std::chrono::hours(2)});
+  feed(session, frame(MessageType::kSample, "replay", sample_payload(4, 0.4, -1)), later(1'000));
+  session.expire(later(9'000'000));
+  CHECK_FALSE(session.closing());
+  server.table("replay")->try_insert(chunk_of(8));
+  CHECK(session.resume(later(9'000'000)));
+  session.expire(later(9'000'000 + 3'600'000));
+  CHECK_FALSE(session.closing());  // the reply waits
+  take_output(session, later(9'000'000));
+  session.expire(later(9'000'000 + 3'599'999));
+  CHECK_FALSE(session.closing());
+  session.expire(later(9'000'000 + 3'600'000));
+  CHECK(session.closing());
+  CHECK(session.output().empty());
+}
+
+TEST_CASE("a connection's meter counts its requests and bytes") {
+  Server server;
+  const auto table = server.add_table("replay", limited_table());
+  SessionOptions options;
+  options.peer = "tcp 10.0.0.2:53142";
+  OpenSession session(server, options);
+  const auto meters = server.meters();
+  REQUIRE(meters.size() == 1);
+  CHECK(meters[0]->peer == "tcp 10.0.0.2:53142");
+  const auto insert = frame(MessageType::kInsert, "replay", insert_payload(chunk_of(8), 50));
+  std::uint64_t requests = 0;
+  std::uint64_t sent = 0;
+  while (!session.blocked()) {
+    REQUIRE(requests < 16);
+    CHECK_FALSE(meters[0]->blocked.load());
+    feed(session, insert);
+    ++requests;
+    sent += take_output(session).size();
+  }
+  CHECK(meters[0]->blocked.load());
+  CHECK(meters[0]->requests.load() == requests);
+  CHECK(meters[0]->received_bytes.load() == requests * insert.size());
+  CHECK(meters[0]->sent_bytes.load() == sent);
+  CHECK(session.resume(later(50)));
+  CHECK_FALSE(meters[0]->blocked.load());
+}

@@ -1,0 +1,79 @@
+#include "io/shared_memory.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+
+#include "io_fixtures.h"
+
+using namespace headrace;
+using namespace headrace::testing;
+
+namespace {
+
+FileDescriptor copy_of(int descriptor) { return FileDescriptor(::dup(descriptor)); }
+
+FileDescriptor memfd(off_t bytes, int seals) {
+  FileDescriptor file(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(::ftruncate(file.get(), bytes) == 0);
+  REQUIRE(::fcntl(file.get(), F_ADD_SEALS, seals) == 0);
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("what one side writes into shared memory the other reads") {
+  const auto region = make_shared_region(10'000);
+  REQUIRE(region->bytes().size() == 10'000);
+  MappedRegion mapped(copy_of(region->descriptor()), 10'000);
+  std::memcpy(region->bytes().data() + 9000, "batch", 5);
+  CHECK(std::memcmp(mapped.data() + 9000, "batch", 5) == 0);
+}
+
+TEST_CASE("shared memory keeps its size, and its seals") {
+  const auto region = make_shared_region(10'000);
+  CHECK(::ftruncate(region->descriptor(), 5000) != 0);
+  CHECK(::ftruncate(region->descriptor(), 20'000) != 0);
+  CHECK(::fcntl(region->descriptor(), F_ADD_SEALS, F_SEAL_WRITE) != 0);
+}
+
+TEST_CASE("memory that could shrink under the reader is not mapped") {
+  CHECK_FALSE(kind_of([] { MappedRegion(memfd(8192, F_SEAL_SHRINK | F_SEAL_GROW), 8192); }));
+  CHECK(kind_of([] { MappedRegion(memfd(8192, F_SEAL_GROW), 8192); }) == ErrorKind::kCorrupt);
+  CHECK(kind_of([] { MappedRegion(memfd(8191, F_SEAL_SHRINK | F_SEAL_GROW), 8192); }) == ErrorKind::kCorrupt);
+  CHECK(kind_of([] { MappedRegion(FileDescriptor(), 8192); }) == ErrorKind::kCorrupt);
+  std::array<int, 2> ends;
+  REQUIRE(::pipe(ends.data()) == 0);
+  const FileDescriptor writing(ends[1]);
+  CHECK(kind_of([&] { MappedRegion(FileDescriptor(ends[0]), 8192); }) == ErrorKind::kCorrupt);
+}
+
+TEST_CASE("a descriptor goes beside a message") {
+  std::array<int, 2> ends;
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+  const FileDescriptor left(ends[0]);
+  const FileDescriptor right(ends[1]);
+  const auto region = make_shared_region(4096);
+  std::array<char, 3> text = {'a', 'b', 'c'};
+  iovec part{text.data(), text.size()};
+
+  DescriptorSlot slot;
+  msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  slot.send_with(message, region->descriptor());
+  REQUIRE(::sendmsg(left.get(), &message, 0) == 3);
+  REQUIRE(::send(left.get(), text.data(), text.size(), 0) == 3);
+
+  for (const bool with : {true, false}) {
+    DescriptorSlot received;
+    msghdr into = {.msg_iov = &part, .msg_iovlen = 1};
+    received.receive_with(into);
+    REQUIRE(::recvmsg(right.get(), &into, 0) == 3);
+    auto descriptor = received.received(into);
+    CHECK(bool(descriptor) == with);
+    if (with) MappedRegion(std::move(descriptor), 4096);
+  }
+}

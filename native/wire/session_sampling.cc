@@ -1,0 +1,174 @@
+// Requests that a table's limiter may hold, and the memory that batches are gathered into.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "wire/batch_sections.h"
+#include "wire/session.h"
+#include "wire/session_memory.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::int64_t kMaxWaitMilliseconds = 1'000'000'000;  // eleven days; keeps `now` + wait from overflowing
+constexpr std::uint64_t kPageBytes = 4096;
+
+struct Draw {
+  std::uint32_t size;
+  double importance_exponent;
+  std::int64_t wait_milliseconds;
+};
+
+void check_size(std::uint32_t size, const Limits& limits) {
+  if (size > 0 && size <= limits.max_batch) return;
+  throw Error(ErrorKind::kInvalid,
+              "batch size " + std::to_string(size) + ": required 1 to " + std::to_string(limits.max_batch));
+}
+
+Draw read_draw(BodyReader& body, const Limits& limits) {
+  Draw draw;
+  draw.size = body.number<std::uint32_t>("batch size");
+  draw.importance_exponent = body.number<double>("importance exponent");
+  draw.wait_milliseconds = body.number<std::int64_t>("wait");
+  body.end();
+  check_size(draw.size, limits);
+  if (!std::isfinite(draw.importance_exponent)) {
+    throw Error(ErrorKind::kInvalid, "importance exponent: a finite number required");
+  }
+  return draw;
+}
+
+}  // namespace
+
+Deadline Session::deadline_after(std::int64_t wait_milliseconds) const {
+  if (wait_milliseconds < 0) return never();
+  return now_ + std::chrono::milliseconds(std::min(wait_milliseconds, kMaxWaitMilliseconds));
+}
+
+void Session::begin_insert(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto deadline = deadline_after(body.number<std::int64_t>("wait"));
+  pending_ = Pending{header, server_.table(name), deadline, InsertRequest{body.rest()}};
+  try_pending();
+}
+
+void Session::begin_sample(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto draw = read_draw(body, limits_);
+  auto table = server_.table(name);
+  const auto bytes = block_bytes(table->options().signature, draw.size);
+  if (bytes > limits_.max_frame_bytes) {
+    throw Error(ErrorKind::kRefused, "batch of " + std::to_string(draw.size) + " transitions takes " +
+                                         std::to_string(bytes) + " bytes: at most " +
+                                         std::to_string(limits_.max_frame_bytes) + "; nothing is sampled");
+  }
+  samples_ = true;
+  pending_ = Pending{header, std::move(table), deadline_after(draw.wait_milliseconds),
+                     SampleRequest{draw.size, draw.importance_exponent, free_block(bytes)}};
+  try_pending();
+}
+
+std::shared_ptr<Session::Block> Session::free_block(std::uint64_t bytes) {
+  std::shared_ptr<Block>* found = nullptr;  // one is free: wants_input() saw to it
+  for (auto& block : blocks_) {
+    if (block && block.use_count() > 1) continue;
+    if (block && block->bytes() >= bytes) return block;
+    if (found == nullptr) found = &block;
+  }
+  found->reset();  // its bytes may be needed for the larger one
+  return *found = std::make_shared<Block>(server_.budget(), bytes);
+}
+
+void Session::share(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto size = body.number<std::uint32_t>("batch size");
+  const auto count = body.number<std::uint32_t>("count");
+  body.end();
+  check_size(size, limits_);
+  if (!make_region_) {
+    throw Error(ErrorKind::kRefused, "shared memory: only over a Unix socket; sample without it");
+  }
+  if (shared_) throw Error(ErrorKind::kRefused, "shared memory: one for each connection; open another connection");
+  const auto signature = server_.table(name)->options().signature;
+  const std::uint64_t stride = (block_bytes(signature, size) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (count == 0 || count > limits_.max_shared_bytes / stride) {
+    throw Error(ErrorKind::kRefused, "shared memory for " + std::to_string(count) + " batches of " +
+                                         std::to_string(stride) + " bytes: required 1 batch to " +
+                                         std::to_string(limits_.max_shared_bytes) + " bytes; nothing is shared");
+  }
+  auto promised = server_.budget().take(count * stride, "shared memory");
+  auto region = make_region_(count * stride);
+  shared_ =
+      std::make_unique<Shared>(Shared{name, signature, size, count, stride, std::move(promised), std::move(region)});
+  samples_ = true;
+  push(encode_reply(header, kOk, std::as_bytes(std::span(&stride, 1)), 0), shared_->region,
+       shared_->region->descriptor());
+}
+
+void Session::begin_sample_shared(const FrameHeader& header, const std::string& name, BodyReader& body) {
+  const auto index = body.number<std::uint32_t>("index");
+  const auto draw = read_draw(body, limits_);
+  auto table = server_.table(name);
+  if (!shared_) throw Error(ErrorKind::kRefused, "shared memory: none yet; share it before sampling into it");
+  if (name != shared_->table || draw.size != shared_->size || table->options().signature != shared_->signature) {
+    throw Error(ErrorKind::kRefused, "batch of " + std::to_string(draw.size) + " transitions of table '" + name +
+                                         "': the shared memory is for " + std::to_string(shared_->size) + " of '" +
+                                         shared_->table + "', " + shared_->signature.encode() + "; nothing is sampled");
+  }
+  if (index >= shared_->count) {
+    throw Error(ErrorKind::kInvalid,
+                "index " + std::to_string(index) + ": required below " + std::to_string(shared_->count));
+  }
+  pending_ = Pending{header, std::move(table), deadline_after(draw.wait_milliseconds),
+                     SampleSharedRequest{index, draw.importance_exponent}};
+  try_pending();
+}
+
+void Session::try_pending() {
+  const auto attempted = [this](const auto& request) { return attempt(request); };
+  try {
+    if (!std::visit(attempted, pending_->request)) {
+      if (now_ < pending_->deadline) {
+        meter_->blocked.store(true);
+        return;
+      }
+      reply_nothing(pending_->header);
+    }
+  } catch (const Error& error) {
+    reply_error(pending_->header, error.kind(), error.what());
+  } catch (const std::bad_alloc&) {
+    reply_error(pending_->header, ErrorKind::kSystem, "the server is out of memory; the request is dropped");
+  }
+  pending_.reset();
+  request_since_ = now_;
+  meter_->blocked.store(false);
+}
+
+bool Session::attempt(const InsertRequest& request) {
+  const auto key = pending_->table->try_insert(request.chunk);
+  if (!key) return false;
+  reply_number(pending_->header, *key);
+  return true;
+}
+
+bool Session::attempt(const SampleRequest& request) {
+  const auto& signature = pending_->table->options().signature;
+  const auto view = lay_out(signature, request.size, request.block->memory.data());
+  if (!pending_->table->try_sample(view, request.importance_exponent)) return false;
+  const auto sections = sections_of(signature, view);
+  std::uint64_t bytes = 0;
+  for (const auto section : sections) bytes += section.size();
+  reply_head(pending_->header, {}, bytes);
+  for (const auto section : sections) output_.push(request.block, section);
+  gathered_ = true;
+  return true;
+}
+
+bool Session::attempt(const SampleSharedRequest& request) {
+  const auto view = lay_out(shared_->signature, shared_->size, shared_->at(request.index));
+  if (!pending_->table->try_sample(view, request.importance_exponent)) return false;
+  reply_number(pending_->header, request.index);
+  gathered_ = true;
+  return true;
+}
+
+}  // namespace headrace
