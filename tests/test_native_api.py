@@ -1,17 +1,19 @@
 """The bindings: what they accept, what they refuse and how, and what they keep alive."""
 
+import collections
 import gc
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from headrace import errors
-from headrace._native import BatchAhead, BatchView, ChunkWriter, Client, Server, Signature, Table
+from headrace._native import BatchAhead, BatchStream, BatchView, ChunkWriter, Client, Server, Signature, Table
 
 SIGNATURE = Signature((2,), "float32")
 STEPS = 8
@@ -256,6 +258,8 @@ class TestTable:
             table.sample_into(view, 0.4)
         with pytest.raises(errors.ClosedError):
             table.insert(chunk())
+        table.reopen()
+        assert table.insert(chunk()) == 0
 
     def test_system_errors_are_storage_errors(self) -> None:
         with pytest.raises(errors.StorageError, match="/nowhere"):
@@ -329,6 +333,58 @@ class TestServer:
         gc.collect()
         assert table.capacity == 1_000_000
 
+    def test_opens_a_table_anew_or_as_it_is(self, server: Server) -> None:
+        table = server.open_table("run/replay", SIGNATURE, fresh=True, capacity=50)
+        table.insert(chunk())
+        assert server.open_table("run/replay", SIGNATURE, fresh=False, capacity=50) is table
+        with pytest.raises(errors.ReplayError, match="capacity"):
+            server.open_table("run/replay", SIGNATURE, fresh=False, capacity=60)
+        assert server.open_table("run/replay", SIGNATURE, fresh=True, capacity=60).size == 0
+        with pytest.raises(TypeError):
+            server.open_table("run/replay", SIGNATURE, capacity=60)
+        assert server.table_names() == ["run/replay"]
+        server.publish("run/policy", b"weights")
+        server.publish("other/policy", b"weights")
+        assert server.drop("run/") == 2
+        assert server.table_names() == []
+        assert server.fetch("other/policy") == (1, b"weights")
+
+    def test_each_start_is_another_instance(self, server: Server) -> None:
+        assert server.instance == server.instance != Server().instance
+
+    def test_stats(self, server: Server) -> None:
+        server.add_table("replay", SIGNATURE)
+        stats = server.stats()
+        assert stats["instance"] == server.instance
+        assert stats["tables"]["replay"]["state"] == "open"
+        assert stats["memory_limit_bytes"] is None
+        assert stats["connections"] == []
+
+    def test_memory_is_bounded(self) -> None:
+        server = Server(memory_bytes=1 << 20)
+        assert server.stats()["memory_limit_bytes"] == 1 << 20
+        with pytest.raises(errors.ReplayError, match="memory"):
+            server.add_table("replay", SIGNATURE, capacity=1_000_000)
+        server.add_table("replay", SIGNATURE, capacity=1000)
+
+    def test_a_data_directory_keeps_tables(self, tmp_path: Path) -> None:
+        server = Server(data=str(tmp_path))
+        server.add_table("replay", SIGNATURE, capacity=100).insert(chunk())
+        with pytest.raises(errors.HeadraceError, match=str(tmp_path)):
+            Server(data=str(tmp_path))
+        server.close()
+        del server
+        gc.collect()
+        again = Server(data=str(tmp_path))
+        assert again.table_names() == ["replay"]
+        assert again.table("replay").size == STEPS
+        again.close()
+
+    def test_a_short_token_is_refused_unseen(self) -> None:
+        with pytest.raises(errors.ConfigError) as raised:
+            Server(token=b"hunter2")
+        assert "hunter2" not in str(raised.value)
+
     def test_parameters_are_fetched_if_newer(self, server: Server) -> None:
         assert server.fetch("policy") is None
         assert server.publish("policy", b"one") == 1
@@ -366,6 +422,46 @@ class TestClient:
         assert stats["tables"]["replay"]["inserts"] == STEPS
         assert stats["parameters"] == {"policy": {"version": 1, "bytes": 7}}
         assert server.connections() == 1
+        assert client.instance == server.instance
+        assert client.reconnections == 0
+
+    def test_opens_holds_and_drops_tables(self, server: Server) -> None:
+        client = Client(server.listen("unix:@"))
+        assert client.open_table("run/replay", SIGNATURE, fresh=True, capacity=50, sampler="uniform", seed=3) == 0
+        table = server.table("run/replay")
+        assert table.capacity == 50
+        client.insert("run/replay", chunk())
+        assert client.open_table("run/replay", SIGNATURE, fresh=False, capacity=50) == STEPS
+        client.set_state("run/replay", "paused")
+        assert table.insert(chunk(), 0.0) is None
+        client.set_state("run/replay", "open")
+        assert table.insert(chunk(), 0.0) == STEPS
+        client.set_state("run/replay", "closed")
+        with pytest.raises(errors.ClosedError):
+            client.insert("run/replay", chunk())
+        with pytest.raises(errors.ConfigError, match="state: 'ajar' given"):
+            client.set_state("run/replay", "ajar")
+        assert client.drop("run/") == 1
+        assert server.table_names() == []
+
+    def test_a_claim_lasts_as_long_as_its_client(self, server: Server) -> None:
+        address = server.listen("unix:@")
+        first, second = Client(address), Client(address)
+        first.claim("run/learner", 1)
+        first.claim("run/learner", 1)
+        with pytest.raises(errors.ReplayError, match="run/learner"):
+            second.claim("run/learner", 2)
+        first.close()
+        deadline = time.monotonic() + 10
+        while server.stats()["claims"] and time.monotonic() < deadline:
+            time.sleep(0.005)
+        second.claim("run/learner", 2)
+
+    @pytest.mark.parametrize("option", ["timeout_seconds", "request_timeout_seconds", "reconnect_seconds"])
+    @pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+    def test_durations_are_not_negative(self, option: str, seconds: float) -> None:
+        with pytest.raises(errors.ConfigError, match=f"^{option}: "):
+            Client("unix:@nobody", **{option: seconds})
 
     def test_errors_keep_their_class(self, server: Server) -> None:
         server.add_table("replay", SIGNATURE)
@@ -392,7 +488,7 @@ class TestClient:
         with pytest.raises(errors.StorageError, match=address):
             Client(address, timeout_seconds=0.0)
 
-    @pytest.mark.parametrize("address", ["tcp://host:7447", "unix:", "somewhere"])
+    @pytest.mark.parametrize("address", ["http://host:80", "tcp://host", "tcp://host:70000", "unix:", "somewhere"])
     def test_addresses_it_cannot_serve(self, server: Server, address: str) -> None:
         with pytest.raises(errors.ConfigError, match="required"):
             server.listen(address)
@@ -400,20 +496,107 @@ class TestClient:
             Client(address)
 
 
+@pytest.fixture(params=["unix:@", "tcp://127.0.0.1:0"])
+def address(request: pytest.FixtureRequest, server: Server) -> str:
+    return server.listen(request.param)
+
+
+class TestBatchStream:
+    def test_gives_what_was_inserted(self, server: Server, address: str) -> None:
+        signature = Signature((3, 2), "uint8", (2,), "float32", stack=2)
+        writer = ChunkWriter(signature, chunk_steps=STEPS)
+        writer.start(np.zeros((3, 2), np.uint8))
+        for i in range(STEPS):
+            writer.append(np.array([i, -i], np.float32), i, np.full((3, 2), i + 1, np.uint8), i + 1 == STEPS, False)
+        server.add_table("replay", signature).insert(writer.take()[0])
+        stream = BatchStream(address, "replay", 16, 0.4)
+        assert stream.signature == signature
+        assert stream.shared == address.startswith("unix:")
+        for _ in range(10):
+            batch = stream.next(10.0)
+            assert batch is not None
+            observation, next_observation, action, reward, discount, weight, probability, key, version = batch
+            step = key.astype(np.int64)
+            assert observation.shape == next_observation.shape == (16, 2, 3, 2)
+            assert observation[:, 1, 0, 0].tolist() == step.tolist()
+            assert observation[:, 0, 2, 1].tolist() == np.maximum(step - 1, 0).tolist()
+            assert next_observation[:, 1, 2, 1].tolist() == (step + 1).tolist()
+            assert action.tolist() == [[i, -i] for i in step]
+            assert reward.tolist() == step.tolist()
+            assert np.all((discount == 0) == (step == STEPS - 1))
+            assert np.all(weight == 1)
+            np.testing.assert_allclose(probability, 1 / STEPS)
+            assert version.tolist() == [0] * 16
+            assert [each.dtype.name for each in batch[2:]] == ["float32"] * 5 + ["uint64"] * 2
+
+    def test_arrays_are_read_only_and_the_same_few(self, server: Server, address: str) -> None:
+        server.add_table("replay", SIGNATURE).insert(chunk())
+        stream = BatchStream(address, "replay", 4, 0.4, credit=3)
+        seen = {}
+        for _ in range(30):
+            batch = stream.next(10.0)
+            assert batch is not None
+            assert not any(each.flags.writeable for each in batch)
+            seen[id(batch)] = batch
+        assert len(seen) == 3
+
+    def test_arrays_outlive_the_stream(self, server: Server, address: str) -> None:
+        server.add_table("replay", SIGNATURE).insert(chunk())
+        stream = BatchStream(address, "replay", 4, 0.4)
+        batch = stream.next(10.0)
+        assert batch is not None
+        observation, key = batch[0], batch[7]
+        del batch
+        stream.close()
+        del stream
+        gc.collect()
+        assert observation.tolist() == [[i, i] for i in key]
+
+    def test_waits_for_experience_and_ends_with_its_table(self, server: Server, address: str) -> None:
+        table = server.add_table("replay", SIGNATURE)
+        stream = BatchStream(address, "replay", 4, 0.4, credit=2)
+        assert stream.next(0.0) is None
+        table.insert(chunk())
+        assert stream.next(10.0) is not None
+        table.close()
+        with pytest.raises(errors.ClosedError):
+            collections.deque(iter(lambda: stream.next(10.0), None), maxlen=0)  # what was in flight, then the end
+
+    def test_refusals(self, server: Server, address: str) -> None:
+        server.add_table("replay", SIGNATURE)
+        with pytest.raises(errors.ReplayError, match="other"):
+            BatchStream(address, "other", 4, 0.4)
+        for credit in (1, 65):
+            with pytest.raises(errors.ConfigError, match="credit"):
+                BatchStream(address, "replay", 4, 0.4, credit=credit)
+
+    def test_close_lets_go_who_waits(self, server: Server, address: str) -> None:
+        server.add_table("replay", SIGNATURE)
+        stream = BatchStream(address, "replay", 4, 0.4)
+        closer = threading.Timer(0.05, stream.close)
+        closer.start()
+        with pytest.raises(errors.ClosedError):
+            stream.next()
+        closer.join()
+
+
 class Interrupted(Exception):
     """What a signal's handler raises here, as Ctrl-C's would KeyboardInterrupt."""
 
 
-@pytest.mark.parametrize("where", ["table", "ahead", "client"])
+@pytest.mark.parametrize("where", ["table", "ahead", "client", "stream"])
 def test_a_signal_ends_a_wait_without_deadline(server: Server, where: str) -> None:
     table = server.add_table("replay", SIGNATURE)
-    client = Client(server.listen("unix:@"))
+    address = server.listen("unix:@")
+    client = Client(address)
+    stream = BatchStream(address, "replay", 4, 0.4)
     view = BatchView(SIGNATURE, **arrays())
     ahead = BatchAhead(table, [BatchView(SIGNATURE, **arrays()) for _ in range(2)], 0.4)
     waits: dict[str, Callable[[], object]] = {
         "table": lambda: table.sample_into(view, 0.4),
         "ahead": ahead.next,
         "client": lambda: client.sample_into("replay", view, 0.4),
+        "stream": stream.next,
     }
 
     def interrupt(*_: object) -> None:

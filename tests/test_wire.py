@@ -1,5 +1,7 @@
 """The protocol as documented in native/wire/frame.h, written a second time, in Python, against the session."""
 
+import hashlib
+import hmac
 import os
 import struct
 from collections.abc import Iterator
@@ -16,8 +18,13 @@ from headrace._native import ChunkWriter, Client, Server, Session, Signature
 
 HEADER = struct.Struct("<HBBB3xQQ")
 MAGIC = 0x5248
+VERSION = 2
 SIGNATURE_TYPE, INSERT, SAMPLE, UPDATE, PUBLISH, FETCH, PUT, DRAIN, STATS = range(1, 10)
+HELLO, AUTHENTICATE, OPEN_TABLE, SET_STATE, DROP, CLAIM, SHARE, SAMPLE_SHARED = range(10, 18)
+UNNAMED = {STATS, HELLO, AUTHENTICATE}
 OK, INVALID, REFUSED, NOT_FOUND, CLOSED, CORRUPT, NOTHING = 0, 1, 2, 3, 4, 5, 255
+OPEN, PAUSED, SHUT = 0, 1, 2
+TOKEN = b"0123456789abcdef"
 SIGNATURE = Signature((2,), "float32")
 
 
@@ -30,13 +37,13 @@ class Reply(NamedTuple):
 
 def frame(kind: int, name: str = "", payload: bytes = b"", request: int = 1) -> bytes:
     body = struct.pack("<H", len(name)) + name.encode() + payload
-    return HEADER.pack(MAGIC, 1, kind, 0, request, len(body)) + body
+    return HEADER.pack(MAGIC, VERSION, kind, 0, request, len(body)) + body
 
 
 def replies(data: bytes) -> Iterator[Reply]:
     while data:
         magic, version, kind, status, request, length = HEADER.unpack_from(data)
-        assert (magic, version) == (MAGIC, 1)
+        assert (magic, version) == (MAGIC, VERSION)
         assert len(data) >= HEADER.size + length
         yield Reply(kind, status, request, data[HEADER.size : HEADER.size + length])
         data = data[HEADER.size + length :]
@@ -62,14 +69,14 @@ def test_every_request_by_hand(server: Server) -> None:
     session = Session(server)
     requests = [
         frame(SIGNATURE_TYPE, "replay", request=1),
-        frame(INSERT, "replay", chunk(), request=2),
+        frame(INSERT, "replay", struct.pack("<q", -1) + chunk(), request=2),
         frame(SAMPLE, "replay", struct.pack("<Idq", 3, 0.4, -1), request=3),
         frame(UPDATE, "replay", struct.pack("<QQff", 0, 77, 1.0, 2.0), request=4),
         frame(PUBLISH, "policy", struct.pack("<Q", 0) + b"weights", request=5),
         frame(FETCH, "policy", struct.pack("<Q", 0), request=6),
         frame(FETCH, "policy", struct.pack("<Q", 1), request=7),
-        frame(PUT, "episodes", b"one", request=8),
-        frame(DRAIN, "episodes", request=9),
+        frame(PUT, "episodes", struct.pack("<QQ", 7, 1) + b"one", request=8),
+        frame(DRAIN, "episodes", struct.pack("<QQ", 0, 0), request=9),
         frame(STATS, request=10),
     ]
     got = list(replies(session.receive(b"".join(requests))))
@@ -84,13 +91,15 @@ def test_every_request_by_hand(server: Server) -> None:
     assert keys.tolist() == actions.tolist()
     assert got[3].body == struct.pack("<Q", 1)
     assert got[5].body == struct.pack("<Q", 1) + b"weights"
-    assert got[8].body == struct.pack("<I", 3) + b"one"
+    _, last = struct.unpack_from("<QQ", got[8].body)
+    assert last == 1
+    assert got[8].body[16:] == struct.pack("<I", 3) + b"one"
     assert not session.closing
 
 
 def test_a_frame_may_arrive_byte_by_byte(server: Server) -> None:
     session = Session(server)
-    data = frame(INSERT, "replay", chunk())
+    data = frame(INSERT, "replay", struct.pack("<q", 0) + chunk())
     assert all(session.receive(data[i : i + 1]) == b"" for i in range(len(data) - 1))
     (reply,) = replies(session.receive(data[-1:]))
     assert reply.status == OK
@@ -108,10 +117,10 @@ def test_a_held_request_is_answered_when_it_can_be(server: Server) -> None:
 @pytest.mark.parametrize(
     ("header", "status", "names"),
     [
-        (HEADER.pack(0, 1, 1, 0, 1, 0), CORRUPT, "magic"),
-        (HEADER.pack(MAGIC, 2, 1, 0, 1, 0), CORRUPT, "version 2"),
-        (HEADER.pack(MAGIC, 1, 1, 0, 1, 4097), REFUSED, "4097 bytes: at most 4096"),
-        (HEADER.pack(MAGIC, 1, 1, 0, 1, 2**64 - 1), REFUSED, "at most 4096"),
+        (HEADER.pack(0, VERSION, 1, 0, 1, 0), CORRUPT, "magic"),
+        (HEADER.pack(MAGIC, 1, 1, 0, 1, 0), CORRUPT, "version 1"),
+        (HEADER.pack(MAGIC, VERSION, 1, 0, 1, 4097), REFUSED, "4097 bytes: at most 4096"),
+        (HEADER.pack(MAGIC, VERSION, 1, 0, 1, 2**64 - 1), REFUSED, "at most 4096"),
     ],
 )
 def test_a_bad_header_closes(server: Server, header: bytes, status: int, names: str) -> None:
@@ -127,11 +136,173 @@ def test_the_refusal_of_a_chunk_names_the_field(server: Server) -> None:
     session = Session(server)
     data = bytearray(chunk())
     data[0] ^= 1
-    (reply,) = replies(session.receive(frame(INSERT, "replay", bytes(data))))
+    wait = struct.pack("<q", 0)
+    (reply,) = replies(session.receive(frame(INSERT, "replay", wait + bytes(data))))
     assert reply.status == REFUSED
     assert "magic" in reply.body.decode()
-    (reply,) = replies(session.receive(frame(INSERT, "replay", chunk())))
+    (reply,) = replies(session.receive(frame(INSERT, "replay", wait + chunk())))
     assert reply.status == OK
+
+
+def test_a_chunk_sent_again_is_stored_once(server: Server) -> None:
+    one = bytearray(chunk())
+    struct.pack_into("<QQ", one, 48, 7, 1)  # writer and sequence
+    data = frame(INSERT, "replay", struct.pack("<q", -1) + one)
+    first, again = Session(server), Session(server)
+    (stored,) = replies(first.receive(data))
+    (known,) = replies(again.receive(data))
+    assert (stored.status, known.status) == (OK, OK)
+    assert stored.body == known.body == struct.pack("<Q", 0)
+    assert server.table("replay").size == 4
+
+
+def test_an_insert_waits_no_longer_than_it_asked_to(server: Server) -> None:
+    server.add_table("held", SIGNATURE, capacity=100, samples_per_insert=1.0, limiter_tolerance=4.0)
+    session = Session(server)
+    statuses = []
+    for request in range(1, 7):
+        answer = session.receive(frame(INSERT, "held", struct.pack("<q", 0) + chunk(), request=request))
+        statuses += [reply.status for reply in replies(answer)]
+    assert statuses[0] == OK
+    assert statuses[-1] == NOTHING
+
+
+def test_messages_are_neither_lost_nor_doubled(server: Server) -> None:
+    session = Session(server)
+
+    def put(writer: int, sequence: int, message: bytes) -> None:
+        (reply,) = replies(session.receive(frame(PUT, "box", struct.pack("<QQ", writer, sequence) + message)))
+        assert reply.status == OK
+
+    def drain(epoch: int, seen: int) -> tuple[int, int, bytes]:
+        (reply,) = replies(session.receive(frame(DRAIN, "box", struct.pack("<QQ", epoch, seen))))
+        assert reply.status == OK
+        return *struct.unpack_from("<QQ", reply.body), reply.body[16:]
+
+    put(7, 1, b"one")
+    put(7, 1, b"one")  # its answer was lost on the way
+    put(8, 1, b"two")
+    both = struct.pack("<I3sI3s", 3, b"one", 3, b"two")
+    epoch, last, messages = drain(0, 0)
+    assert messages == both
+    assert drain(0, 0) == (epoch, last, both)  # this answer was lost on the way
+    assert drain(epoch, last) == (epoch, last, b"")
+    put(7, 2, b"three")
+    assert drain(epoch, last) == (epoch, last + 1, struct.pack("<I5s", 5, b"three"))
+
+
+def test_what_a_learner_needs_of_a_standing_server(server: Server) -> None:
+    server.table("replay").insert(chunk())
+    options = server_options(server)
+    first, second = Session(server), Session(server)
+    requests = [
+        frame(OPEN_TABLE, "run/replay", b"\x01" + options, request=1),
+        frame(SET_STATE, "run/replay", bytes([PAUSED]), request=2),
+        frame(SET_STATE, "other", bytes([PAUSED]), request=3),
+        frame(SET_STATE, "run/replay", bytes([9]), request=4),
+        frame(CLAIM, "run/learner", struct.pack("<Q", 5), request=5),
+        frame(PUBLISH, "run/policy", struct.pack("<Q", 0) + b"w", request=6),
+        frame(DROP, "run/", request=7),
+        frame(SHARE, "replay", struct.pack("<II", 2, 2), request=8),
+    ]
+    got = list(replies(first.receive(b"".join(requests))))
+    assert [reply.status for reply in got[:3]] == [OK, OK, NOT_FOUND]
+    assert got[3].status not in {OK, NOTHING}
+    assert [reply.status for reply in got[4:7]] == [OK] * 3
+    assert got[0].body == struct.pack("<Q", 0)
+    assert got[6].body == struct.pack("<Q", 2)
+    assert server.table_names() == ["replay"]
+    assert got[7].status == REFUSED  # a session under test has no memory to share
+    (reply,) = replies(second.receive(frame(CLAIM, "run/learner", struct.pack("<Q", 6))))
+    assert reply.status == REFUSED
+    assert "run/learner" in reply.body.decode()
+    del first
+    (reply,) = replies(second.receive(frame(CLAIM, "run/learner", struct.pack("<Q", 6))))
+    assert reply.status == OK
+
+
+def server_options(server: Server) -> bytes:
+    """The text of TableOptions::encode(): all settings by name, then the signature."""
+    settings = {
+        "capacity": 100,
+        "capacity_bytes": 0,
+        "sampler": "prioritized",
+        "priority_exponent": 0.6,
+        "samples_per_insert": 0.0,
+        "tolerance": 0.0,
+        "min_size": 1,
+        "seed": 0,
+    }
+    text = ";".join(f"{name}={value}" for name, value in settings.items())
+    return f"{text}\n{server.table('replay').signature.encode()}".encode()
+
+
+def hello(session: Session, nonce: bytes) -> tuple[int, int, bytes]:
+    """-> instance, whether a token is required, the server's nonce."""
+    (reply,) = replies(session.receive(frame(HELLO, payload=nonce)))
+    assert reply.status == OK
+    instance, required = struct.unpack_from("<QB", reply.body)
+    return instance, required, reply.body[9:]
+
+
+def proof(token: bytes, side: bytes, theirs: bytes, ours: bytes) -> bytes:
+    return hmac.new(token, b"headrace " + side + theirs + ours, hashlib.sha256).digest()
+
+
+class TestToken:
+    nonce = bytes(range(32))
+
+    def test_each_side_proves_that_it_knows_it(self, server: Server) -> None:
+        session = Session(server, token=TOKEN)
+        instance, required, theirs = hello(session, self.nonce)
+        assert (instance, required, len(theirs)) == (server.instance, 1, 32)
+        (reply,) = replies(session.receive(frame(AUTHENTICATE, payload=proof(TOKEN, b"client", theirs, self.nonce))))
+        assert reply.status == OK
+        assert reply.body == proof(TOKEN, b"server", self.nonce, theirs)
+        (reply,) = replies(session.receive(frame(SIGNATURE_TYPE, "replay")))
+        assert reply.status == OK
+
+    def test_none_is_asked_for_where_there_is_none(self, server: Server) -> None:
+        session = Session(server)
+        assert hello(session, self.nonce)[:2] == (server.instance, 0)
+        (reply,) = replies(session.receive(frame(SIGNATURE_TYPE, "replay")))
+        assert reply.status == OK
+
+    @pytest.mark.parametrize("kind", [SIGNATURE_TYPE, INSERT, PUBLISH, STATS, DROP, AUTHENTICATE, 99])
+    def test_nothing_else_comes_before_it(self, server: Server, kind: int) -> None:
+        session = Session(server, token=TOKEN)
+        (reply,) = replies(session.receive(frame(kind, "" if kind in UNNAMED else "replay", bytes(32))))
+        assert reply.status not in {OK, NOTHING}
+        assert session.closing
+
+    def test_a_wrong_proof_closes(self, server: Server) -> None:
+        session = Session(server, token=TOKEN)
+        theirs = hello(session, self.nonce)[2]
+        wrong = proof(TOKEN[::-1], b"client", theirs, self.nonce)
+        (reply,) = replies(session.receive(frame(AUTHENTICATE, payload=wrong)))
+        assert reply.status == REFUSED
+        assert session.closing
+        assert session.receive(frame(SIGNATURE_TYPE, "replay")) == b""
+
+    def test_a_proof_serves_one_session(self, server: Server) -> None:
+        first, second = Session(server, token=TOKEN), Session(server, token=TOKEN)
+        theirs = hello(first, self.nonce)[2]
+        assert hello(second, self.nonce)[2] != theirs
+        replayed = frame(AUTHENTICATE, payload=proof(TOKEN, b"client", theirs, self.nonce))
+        (reply,) = replies(second.receive(replayed))
+        assert reply.status == REFUSED
+
+    def test_the_unproven_send_little(self, server: Server) -> None:
+        session = Session(server, token=TOKEN)
+        (reply,) = replies(session.receive(HEADER.pack(MAGIC, VERSION, INSERT, 0, 1, 1025)))
+        assert reply.status == REFUSED
+        assert session.closing
+
+    @pytest.mark.parametrize("token", [b"", b"fifteen letters", b"x" * 4097])
+    def test_its_length_is_bounded(self, server: Server, token: bytes) -> None:
+        with pytest.raises(errors.ConfigError) as raised:
+            Session(server, token=token)
+        assert token.decode() not in str(raised.value) or not token
 
 
 @given(data=st.binary(max_size=400), cut=st.integers(0, 400))

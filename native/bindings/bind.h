@@ -10,5 +10,7 @@ void bind_writer(nanobind::module_& module);
 void bind_table(nanobind::module_& module);
 void bind_server(nanobind::module_& module);
 void bind_client(nanobind::module_& module);
+void bind_stream(nanobind::module_& module);
+void bind_session(nanobind::module_& module);
 
 }  // namespace headrace::bindings

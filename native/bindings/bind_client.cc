@@ -3,15 +3,17 @@
 #include <nanobind/stl/string.h>
 
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings/arrays.h"
 #include "bindings/batch_view.h"
 #include "bindings/bind.h"
+#include "bindings/bind_table.h"
 #include "bindings/calls.h"
+#include "bindings/client_options.h"
 #include "io/client.h"
 
 namespace nb = nanobind;
@@ -23,14 +25,15 @@ namespace {
 using Released = nb::gil_scoped_release;
 
 std::optional<std::chrono::milliseconds> milliseconds(std::optional<double> seconds) {
-  constexpr double kForever = 1e9;  // seconds; 32 years
-  if (!seconds || *seconds >= kForever) return std::nullopt;
-  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(1000 * std::max(*seconds, 0.0))));
+  if (!seconds) return std::nullopt;
+  return duration("timeout_seconds", std::max(*seconds, 0.0));
 }
 
-void connect(Client* self, const std::string& address, double timeout_seconds) {
+void connect(Client* self, std::string address, double timeout_seconds, const std::optional<nb::bytes>& token,
+             double request_timeout_seconds, double reconnect_seconds) {
+  auto options = client_options(std::move(address), timeout_seconds, token, request_timeout_seconds, reconnect_seconds);
   const Released release;
-  new (self) Client(address, deadline_after(timeout_seconds), check_signals);
+  new (self) Client(std::move(options));
 }
 
 Signature signature(Client& client, const std::string& table) {
@@ -93,14 +96,36 @@ nb::object stats(Client& client) {
     const Released release;
     return client.stats();
   }();
-  return nb::module_::import_("json").attr("loads")(text);
+  return from_json(text);
+}
+
+std::uint64_t open_table(Client& client, const std::string& name, const Signature& signature, std::uint64_t capacity,
+                         std::uint64_t capacity_bytes, const std::string& sampler, double priority_exponent,
+                         double samples_per_insert, double limiter_tolerance, std::uint64_t min_size,
+                         std::uint64_t seed, bool fresh) {
+  const auto options = table_options(signature, capacity, capacity_bytes, sampler, priority_exponent,
+                                     samples_per_insert, limiter_tolerance, min_size, seed);
+  const Released release;
+  return client.open_table(name, options, fresh);
+}
+
+void set_state(Client& client, const std::string& table, const std::string& state) {
+  const auto value = table_state(state);
+  const Released release;
+  client.set_state(table, value);
 }
 
 }  // namespace
 
 void bind_client(nb::module_& module) {
-  nb::class_<Client>(module, "Client", "A blocking connection to a server; calls from several threads queue.")
-      .def("__init__", &connect, "address"_a, "timeout_seconds"_a = 10.0)
+  nb::class_<Client> client(module, "Client", "A blocking connection to a server; calls from several threads queue.");
+  with_client_arguments([&](const auto& timeout, const auto&... others) {
+    client.def("__init__", &connect, "address"_a, timeout, nb::kw_only(), others...);
+  });
+  with_table_arguments(
+      [&](const auto&... arguments) { client.def("open_table", &open_table, "name"_a, arguments..., "fresh"_a); });
+  client.def_prop_ro("instance", &Client::instance)
+      .def_prop_ro("reconnections", &Client::reconnections)
       .def("signature", &signature, "table"_a)
       .def("insert", &insert, "table"_a, "chunk"_a)
       .def("sample_into", &sample_into, "table"_a, "batch"_a, "importance_exponent"_a, "timeout_seconds"_a = nb::none())
@@ -110,7 +135,10 @@ void bind_client(nb::module_& module) {
       .def("put", &put, "mailbox"_a, "message"_a)
       .def("drain", &drain, "mailbox"_a)
       .def("stats", &stats)
-      .def("close", &Client::close);
+      .def("set_state", &set_state, "table"_a, "state"_a)
+      .def("drop", &Client::drop, "prefix"_a, nb::call_guard<Released>())
+      .def("claim", &Client::claim, "name"_a, "owner"_a, nb::call_guard<Released>())
+      .def("close", &Client::close, nb::call_guard<Released>());
 }
 
 }  // namespace headrace::bindings

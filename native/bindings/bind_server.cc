@@ -2,10 +2,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
-#include <chrono>
-#include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,9 +14,9 @@
 #include "bindings/bind.h"
 #include "bindings/bind_table.h"
 #include "bindings/calls.h"
-#include "core/server.h"
-#include "io/loop.h"
-#include "wire/session.h"
+#include "bindings/client_options.h"
+#include "bindings/embedded_server.h"
+#include "wire/stats_json.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -24,133 +24,100 @@ using namespace nb::literals;
 namespace headrace::bindings {
 namespace {
 
-std::vector<std::byte> copy_of(const Buffer& buffer) {
-  const nb::gil_scoped_release release;
+using Released = nb::gil_scoped_release;
+
+void make_server(EmbeddedServer* self, std::string data, std::uint64_t memory_bytes,
+                 const std::optional<nb::bytes>& token) {
+  ServerOptions server;
+  server.data = std::move(data);
+  if (memory_bytes != 0) server.memory_bytes = memory_bytes;
+  LoopOptions loop;
+  loop.token = token_of(token);
+  const Released release;  // tables of many gigabytes may be taken up
+  new (self) EmbeddedServer(std::move(server), std::move(loop));
+}
+
+std::shared_ptr<Table> add_table(EmbeddedServer& self, const std::string& name, const Signature& signature,
+                                 std::uint64_t capacity, std::uint64_t capacity_bytes, const std::string& sampler,
+                                 double priority_exponent, double samples_per_insert, double limiter_tolerance,
+                                 std::uint64_t min_size, std::uint64_t seed, std::string path) {
+  auto options = table_options(signature, capacity, capacity_bytes, sampler, priority_exponent, samples_per_insert,
+                               limiter_tolerance, min_size, seed, std::move(path));
+  const Released release;
+  return self.core().add_table(name, std::move(options));
+}
+
+std::shared_ptr<Table> open_table(EmbeddedServer& self, const std::string& name, const Signature& signature,
+                                  std::uint64_t capacity, std::uint64_t capacity_bytes, const std::string& sampler,
+                                  double priority_exponent, double samples_per_insert, double limiter_tolerance,
+                                  std::uint64_t min_size, std::uint64_t seed, bool fresh) {
+  auto options = table_options(signature, capacity, capacity_bytes, sampler, priority_exponent, samples_per_insert,
+                               limiter_tolerance, min_size, seed);
+  const Released release;
+  return self.core().open_table(name, std::move(options), fresh);
+}
+
+std::vector<std::byte> copy_of(nb::handle object, const char* name) {
+  const Buffer buffer(object.ptr(), name);
+  const Released release;
   return {buffer.bytes().begin(), buffer.bytes().end()};
 }
 
-// Core's server and the loop that serves it: the loop goes first.
-class EmbeddedServer {
- public:
-  ~EmbeddedServer() { close(); }
+std::uint64_t publish(EmbeddedServer& self, const std::string& name, nb::handle data, std::uint64_t version) {
+  auto blob = copy_of(data, "data");
+  const Released release;
+  return self.core().parameters().publish(name, version, std::move(blob));
+}
 
-  std::shared_ptr<Table> add_table(const std::string& name, const Signature& signature, std::uint64_t capacity,
-                                   std::uint64_t capacity_bytes, const std::string& sampler, double priority_exponent,
-                                   double samples_per_insert, double limiter_tolerance, std::uint64_t min_size,
-                                   std::uint64_t seed, std::string path) {
-    auto options = table_options(signature, capacity, capacity_bytes, sampler, priority_exponent, samples_per_insert,
-                                 limiter_tolerance, min_size, seed, std::move(path));
-    const nb::gil_scoped_release release;
-    return core_.add_table(name, std::move(options));
-  }
+std::optional<nb::tuple> fetch(EmbeddedServer& self, const std::string& name, std::uint64_t newer_than) {
+  const auto blob = self.core().parameters().fetch(name, newer_than);
+  if (!blob) return std::nullopt;
+  return nb::make_tuple(blob->version, to_bytes(blob->bytes));
+}
 
-  std::uint64_t publish(const std::string& name, nb::handle data, std::uint64_t version) {
-    auto blob = copy_of(Buffer(data.ptr(), "data"));
-    const nb::gil_scoped_release release;
-    return core_.parameters().publish(name, version, std::move(blob));
-  }
+void put(EmbeddedServer& self, const std::string& mailbox, nb::handle message) {
+  self.core().mailbox(mailbox)->put(copy_of(message, "message"));
+}
 
-  std::optional<nb::tuple> fetch(const std::string& name, std::uint64_t newer_than) {
-    const auto blob = core_.parameters().fetch(name, newer_than);
-    if (!blob) return std::nullopt;
-    return nb::make_tuple(blob->version, to_bytes(blob->bytes));
-  }
+nb::list drain(EmbeddedServer& self, const std::string& mailbox) {
+  return to_list(self.core().mailbox(mailbox)->drain());
+}
 
-  void put(const std::string& mailbox, nb::handle message) {
-    core_.mailbox(mailbox)->put(copy_of(Buffer(message.ptr(), "message")));
-  }
-
-  void close() {
-    const nb::gil_scoped_release release;
-    core_.close();
-    loop_.close();
-  }
-
-  Server& core() { return core_; }
-  Loop& loop() { return loop_; }
-
- private:
-  Server core_;
-  Loop loop_{core_};
-};
-
-// A session under test: what it does not take while a request is held waits here.
-class TestedSession {
- public:
-  TestedSession(EmbeddedServer& server, std::uint64_t max_frame_bytes)
-      : session_(server.core(), limits(max_frame_bytes)) {}
-
-  nb::bytes receive(nb::handle data) {
-    const Buffer bytes(data.ptr(), "data");
-    waiting_.insert(waiting_.end(), bytes.bytes().begin(), bytes.bytes().end());
-    std::vector<std::byte> sent;
-    session_.resume(now());
-    take_output(sent);
-    std::size_t taken = 0;
-    while (taken < waiting_.size() && session_.wants_input()) {
-      const auto space = session_.prepare();
-      const std::size_t count = std::min(space.size(), waiting_.size() - taken);
-      std::memcpy(space.data(), waiting_.data() + taken, count);
-      taken += count;
-      session_.commit(count, now());
-      take_output(sent);
-    }
-    waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(taken));
-    return to_bytes(sent);
-  }
-
-  bool closing() const { return session_.closing(); }
-
- private:
-  static Limits limits(std::uint64_t max_frame_bytes) {
-    Limits limits;
-    limits.max_frame_bytes = max_frame_bytes;
-    return limits;
-  }
-  static Session::Time now() { return std::chrono::steady_clock::now(); }
-
-  void take_output(std::vector<std::byte>& sent) {
-    for (auto buffers = session_.output(); !buffers.empty(); buffers = session_.output()) {
-      const auto front = buffers.front();
-      sent.insert(sent.end(), front.begin(), front.end());
-      session_.consumed(front.size(), now());
-    }
-  }
-
-  Session session_;
-  std::vector<std::byte> waiting_;
-};
+nb::object stats(EmbeddedServer& self) {
+  const auto text = [&] {
+    const Released release;
+    return stats_json(self.core());
+  }();
+  return from_json(text);
+}
 
 }  // namespace
 
 void bind_server(nb::module_& module) {
   nb::class_<EmbeddedServer> server(module, "Server",
-                                    "Tables, parameters and mailboxes under names, served to local clients.");
-  server.def(nb::init<>());
-  with_table_arguments(
-      [&](const auto&... arguments) { server.def("add_table", &EmbeddedServer::add_table, "name"_a, arguments...); });
-  server.def(
-            "table", [](EmbeddedServer& self, const std::string& name) { return self.core().table(name); }, "name"_a)
-      .def("publish", &EmbeddedServer::publish, "name"_a, "data"_a, "version"_a = 0)
-      .def("fetch", &EmbeddedServer::fetch, "name"_a, "newer_than"_a = 0)
-      .def("put", &EmbeddedServer::put, "mailbox"_a, "message"_a)
+                                    "Tables, parameters and mailboxes under names, served over sockets.");
+  server.def("__init__", &make_server, nb::kw_only(), "data"_a = "", "memory_bytes"_a = 0, "token"_a = nb::none());
+  with_table_arguments([&](const auto&... arguments) {
+    server.def("add_table", &add_table, "name"_a, arguments..., "path"_a = "");
+    server.def("open_table", &open_table, "name"_a, arguments..., "fresh"_a);
+  });
+  server.def_prop_ro("instance", [](EmbeddedServer& self) { return self.core().instance(); })
       .def(
-          "drain",
-          [](EmbeddedServer& self, const std::string& mailbox) {
-            return to_list(self.core().mailbox(mailbox)->drain());
-          },
-          "mailbox"_a)
+          "table", [](EmbeddedServer& self, const std::string& name) { return self.core().table(name); }, "name"_a)
+      .def("table_names", [](EmbeddedServer& self) { return self.core().table_names(); })
+      .def("publish", &publish, "name"_a, "data"_a, "version"_a = 0)
+      .def("fetch", &fetch, "name"_a, "newer_than"_a = 0)
+      .def("put", &put, "mailbox"_a, "message"_a)
+      .def("drain", &drain, "mailbox"_a)
+      .def(
+          "drop", [](EmbeddedServer& self, const std::string& prefix) { return self.core().drop(prefix); }, "prefix"_a,
+          nb::call_guard<Released>())
+      .def("stats", &stats)
       .def(
           "listen", [](EmbeddedServer& self, const std::string& address) { return self.loop().listen(address); },
-          "address"_a, nb::call_guard<nb::gil_scoped_release>())
+          "address"_a, nb::call_guard<Released>())
       .def("connections", [](EmbeddedServer& self) { return self.loop().connections(); })
       .def("close", &EmbeddedServer::close);
-
-  nb::class_<TestedSession>(module, "Session", "The sans-I/O protocol session: bytes in, bytes out.")
-      .def(nb::init<EmbeddedServer&, std::uint64_t>(), "server"_a, "max_frame_bytes"_a = Limits().max_frame_bytes,
-           nb::keep_alive<1, 2>())
-      .def("receive", &TestedSession::receive, "data"_a)
-      .def_prop_ro("closing", &TestedSession::closing);
 }
 
 }  // namespace headrace::bindings

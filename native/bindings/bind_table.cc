@@ -148,7 +148,8 @@ void make_table(Table* self, const Signature& signature, std::uint64_t capacity,
 
 void bind_table(nb::module_& module) {
   nb::class_<Table> table(module, "Table", "Chunks of experience with prioritized or uniform sampling.");
-  with_table_arguments([&](const auto&... arguments) { table.def("__init__", &make_table, arguments...); });
+  with_table_arguments(
+      [&](const auto&... arguments) { table.def("__init__", &make_table, arguments..., "path"_a = ""); });
   table.def_prop_ro("signature", [](const Table& self) { return self.options().signature; })
       .def_prop_ro("capacity", [](const Table& self) { return self.options().capacity; })
       .def_prop_ro("size", &Table::size)
@@ -157,6 +158,7 @@ void bind_table(nb::module_& module) {
       .def("update_priorities", &update_priorities, "key"_a, "priority"_a)
       .def("set_paused", &Table::set_paused, "paused"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &Table::close, nb::call_guard<nb::gil_scoped_release>())
+      .def("reopen", &Table::reopen, nb::call_guard<nb::gil_scoped_release>())
       .def("save", &Table::save, "path"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("restore", &Table::restore, "path"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("stats", &stats);

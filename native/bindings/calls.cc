@@ -1,5 +1,7 @@
 #include "bindings/calls.h"
 
+#include <nanobind/stl/string.h>
+
 #include <array>
 #include <cstring>
 #include <exception>
@@ -56,6 +58,8 @@ nb::bytes to_bytes(std::span<const std::byte> bytes) {
   }
   return result;
 }
+
+nb::object from_json(const std::string& text) { return nb::module_::import_("json").attr("loads")(text); }
 
 nb::list to_list(std::span<const std::vector<std::byte>> messages) {
   nb::list result;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -63,6 +64,7 @@ auto refusing_chunks(Insert insert) {
 }
 
 nb::bytes to_bytes(std::span<const std::byte> bytes);  // one copy, without the GIL where it is long
+nb::object from_json(const std::string& text);
 nb::list to_list(std::span<const std::vector<std::byte>> messages);
 
 }  // namespace headrace::bindings

@@ -11,5 +11,7 @@ NB_MODULE(_native, module) {
   headrace::bindings::bind_writer(module);
   headrace::bindings::bind_table(module);
   headrace::bindings::bind_server(module);
+  headrace::bindings::bind_session(module);
   headrace::bindings::bind_client(module);
+  headrace::bindings::bind_stream(module);
 }

@@ -2,7 +2,7 @@
 
 from headrace._native import BatchAhead, BatchView, ChunkWriter, Signature
 from headrace.replay.base import Replay
-from headrace.replay.batches import BatchBuffer, BatchesAhead
+from headrace.replay.batches import BatchBuffer, BatchesAhead, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable, connect
 from headrace.replay.table import Table
 from headrace.replay.writer import Writer
@@ -17,6 +17,7 @@ __all__ = [
     "RemoteTable",
     "Replay",
     "Signature",
+    "StreamedBatches",
     "Table",
     "Writer",
     "connect",

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from headrace._native import BatchAhead, BatchView, Signature
+from headrace._native import BatchAhead, BatchStream, BatchView, Signature
 from headrace._native import Table as NativeTable
 from headrace.errors import require
 from headrace.types import Array, Batch
 
-__all__ = ["BatchBuffer", "BatchesAhead"]
+__all__ = ["BatchBuffer", "BatchesAhead", "StreamedBatches"]
 
 Allocate = Callable[[tuple[int, ...], str], Array]
 
@@ -64,3 +64,24 @@ class BatchesAhead:
     def close(self) -> None:
         """Stops the thread."""
         self._ahead.close()
+
+
+class StreamedBatches:
+    """Batches that a server keeps in flight; the arrays can't be written to. One consumer thread."""
+
+    def __init__(self, stream: BatchStream) -> None:
+        self._stream = stream
+
+    @property
+    def shared(self) -> bool:
+        """Whether they lie in memory shared with the server."""
+        return self._stream.shared
+
+    def next(self, timeout_seconds: float | None = None) -> Batch | None:
+        """The next batch, valid until the next call; None at the deadline."""
+        arrays = self._stream.next(timeout_seconds)
+        return None if arrays is None else Batch(*arrays)
+
+    def close(self) -> None:
+        """Ends the connection; next() raises ClosedError once what had come is taken."""
+        self._stream.close()

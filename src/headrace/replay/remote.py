@@ -1,32 +1,62 @@
 """A table behind a server."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import Client, Signature
-from headrace.replay.batches import BatchBuffer
+from headrace._native import BatchStream, Client, Signature
+from headrace.errors import ConfigError, ReplayError
+from headrace.replay.batches import Allocate, BatchBuffer, StreamedBatches
 from headrace.replay.writer import Writer
 from headrace.types import Batch
 
-__all__ = ["Connection", "RemoteTable", "connect"]
+__all__ = ["Connection", "RemoteTable", "connect", "read_token"]
 
 
-def connect(address: str, timeout_seconds: float = 10.0) -> "Connection":
-    """Connects to the server at "unix:PATH" or "unix:@NAME"; raises StorageError where none answers in time."""
-    return Connection(Client(address, timeout_seconds))
+def read_token(path: str | Path) -> bytes:
+    """The secret in a token file, without the white space around it; raises ConfigError where it can't be read."""
+    try:
+        return Path(path).read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(f"token_file is {path}; it must be a file that can be read: {error.strerror}") from None
+
+
+def connect(address: str, timeout_seconds: float = 10.0, token_file: str | Path | None = None) -> "Connection":
+    """Connects to the server at tcp://HOST:PORT, unix:PATH or unix:@NAME.
+
+    `token_file` holds the secret that the server asks for, if it does. Raises StorageError where none answers in time.
+    """
+    return Connection(address, timeout_seconds, token=None if token_file is None else read_token(token_file))
 
 
 class Connection:
-    """One connection to a server; calls from several threads queue."""
+    """One connection to a server; calls from several threads queue.
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    A lost connection is tried again for `reconnect_seconds`; nothing is done twice.
+    """
+
+    def __init__(
+        self, address: str, timeout_seconds: float = 10.0, *, token: bytes | None = None, reconnect_seconds: float = 0.0
+    ) -> None:
+        self._address = address
+        self._options: dict[str, Any] = {
+            "timeout_seconds": timeout_seconds,
+            "token": token,
+            "reconnect_seconds": reconnect_seconds,
+        }
+        self.client = Client(address, **self._options)
 
     def table(self, name: str) -> "RemoteTable":
         """The table of that name; raises ReplayError, naming those there are."""
-        return RemoteTable(self.client, name)
+        return RemoteTable(self, name)
+
+    def stream(self, table: str, batch_size: int, importance_exponent: float, count: int) -> StreamedBatches:
+        """Batches of a table, `count` of them in flight, over a connection of their own."""
+        return StreamedBatches(
+            BatchStream(self._address, table, batch_size, importance_exponent, credit=count, **self._options)
+        )
 
     def stats(self) -> dict[str, Any]:
         """The server's tables, parameters and connections."""
@@ -40,10 +70,11 @@ class Connection:
 class RemoteTable:
     """The calls of `Table` on a table in another process; implements `Replay`."""
 
-    def __init__(self, client: Client, name: str) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection = connection
+        self._client = connection.client
         self._name = name
-        self._signature = client.signature(name)
+        self._signature = self._client.signature(name)
 
     @property
     def signature(self) -> Signature:
@@ -71,6 +102,35 @@ class RemoteTable:
         """B transitions into reused arrays; see `Replay`."""
         return self._client.sample_into(self._name, buffer.view, importance_exponent, timeout_seconds)
 
+    def batches_ahead(
+        self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
+    ) -> StreamedBatches:
+        """Keeps `count` batches in flight; their memory is the connection's, so that `allocate` is not called."""
+        return self._connection.stream(self._name, batch_size, importance_exponent, count)
+
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int:
         """Sets priorities to |priority| [B]; see `Replay`."""
         return self._client.update_priorities(self._name, key, np.abs(priority, dtype=np.float32))
+
+    def set_paused(self, paused: bool) -> None:
+        """Holds back inserts, and only these."""
+        self._client.set_state(self._name, "paused" if paused else "open")
+
+    def stats(self) -> dict[str, float]:
+        """Counts, bytes, ratio of samples to inserts, seconds that each side was held."""
+        tables = self._client.stats()["tables"]
+        if self._name not in tables:
+            raise ReplayError(f"table {self._name}: the server has it no more; it has {', '.join(tables) or 'none'}")
+        return {name: value for name, value in tables[self._name].items() if name != "state"}
+
+    def save(self, path: str) -> None:
+        """Raises ReplayError: the server keeps the experience."""
+        raise ReplayError(f"table {self._name}: no snapshot can be written to {path}; the server keeps the experience")
+
+    def restore(self, path: str) -> None:
+        """Raises ReplayError: the server keeps the experience."""
+        raise ReplayError(f"table {self._name}: no snapshot can be read from {path}; the server keeps the experience")
+
+    def close(self) -> None:
+        """Closes the table for everyone: who waits is let go, and later inserts raise ClosedError."""
+        self._client.set_state(self._name, "closed")
