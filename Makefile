@@ -25,7 +25,7 @@ help:  ## this list
 train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; more options: ARGS="--seed 1"
 	headrace train LunarLander-v3 --until-score 200 $(ARGS)
 
-test: test-native test-asan test-tsan $(VENV)/.module  ## all tests: native, the same under sanitizers, Python
+test: test-native test-asan test-tsan $(VENV)/.module $(VENV)/.redis  ## all tests: native, the same under sanitizers, Python
 	python -m pytest $(ARGS)
 
 check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts
@@ -86,4 +86,8 @@ $(VENV)/.module: $(VENV)/.run $(MODULE)
 
 $(VENV)/.doctest: $(VENV)/.python
 	@echo '#include <doctest/doctest.h>' | c++ -E -x c++ - >/dev/null 2>&1 || scripts/system-package "native tests need doctest" doctest-dev
+	@touch $@
+
+$(VENV)/.redis: $(VENV)/.python
+	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || scripts/system-package "Redis tests need a server" redis-server
 	@touch $@

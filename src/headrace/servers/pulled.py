@@ -1,0 +1,180 @@
+"""A table in the learner's process, filled by a thread that pulls chunks out of a queue: the published baseline."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import Signature
+from headrace._native import Table as NativeTable
+from headrace.errors import ChunkRefused, ClosedError
+from headrace.replay.batches import Allocate, BatchBuffer
+from headrace.servers.base import Batches
+from headrace.types import Batch
+
+__all__ = ["PulledTable"]
+
+_INSERT_SECONDS = 0.1
+_SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.001, 0.016
+_JOIN_SECONDS = 1.0
+_REFUSALS = 16
+
+
+class PulledTable:
+    """Pulls everything and samples here, when a batch is asked for; implements `ReplayTable`.
+
+    `pull()` gives the chunks that have arrived, none if there are none, and is called by one thread, from the first
+    batch that is asked for on: a snapshot can be restored before. `end()` tells whoever sends that nobody reads any
+    more. A chunk that does not fit is counted in stats() and left out, for it may be a stray actor's; where the first
+    16 chunks do not fit, or `pull` fails, every later call raises that error.
+    """
+
+    def __init__(self, table: NativeTable, pull: Callable[[], list[bytes]], end: Callable[[], None]) -> None:
+        self._table = table
+        self._pull = pull
+        self._end = end
+        self._stop = threading.Event()
+        self._lock = threading.Lock()  # guards the fields below
+        self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
+        self._chunks = self._bytes = self._refused = 0
+        self._pull_seconds = self._idle_seconds = 0.0
+
+    @property
+    def signature(self) -> Signature:
+        """What one step looks like."""
+        return self._table.signature
+
+    def batches_ahead(
+        self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
+    ) -> Batches:
+        """Batches of B transitions, sampled when they are asked for: none is ready ahead, whatever `count` says."""
+        return _SampledBatches(self, BatchBuffer(self.signature, batch_size, allocate), importance_exponent)
+
+    def sample_into(self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None) -> bool:
+        """Draws a batch; False at the deadline."""
+        self._start()
+        self._check()
+        try:
+            return self._table.sample_into(buffer.view, importance_exponent, timeout_seconds)
+        except ClosedError:
+            self._check()
+            raise
+
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
+        """Sets priorities [B]; those of overwritten transitions are dropped. How many were applied."""
+        self._check()
+        return self._table.update_priorities(key, priority)
+
+    def set_paused(self, paused: bool) -> None:
+        """Holds back inserts: the queue fills, and holds the actors."""
+        self._table.set_paused(paused)
+
+    def stats(self) -> dict[str, float]:
+        """The table's, and of the pulling: chunks, bytes, seconds that moved some and that found none, refusals."""
+        self._check()
+        with self._lock:
+            return {
+                **self._table.stats(),
+                "pulled_chunks": self._chunks,
+                "pulled_bytes": self._bytes,
+                "pull_seconds": self._pull_seconds,
+                "pull_idle_seconds": self._idle_seconds,
+                "refused_chunks": self._refused,
+            }
+
+    def save(self, path: str) -> None:
+        """Writes a snapshot."""
+        self._table.save(path)
+
+    def restore(self, path: str) -> None:
+        """Takes a snapshot into an empty table, before the first batch is asked for."""
+        self._table.restore(path)
+
+    def close(self) -> None:
+        """Ends the pulling, lets go whoever waits, and ends the actors."""
+        with self._lock:
+            again, thread = self._stop.is_set(), self._thread
+            self._stop.set()
+        self._table.close()
+        if again:
+            return
+        self._end()
+        if thread:
+            thread.join(_JOIN_SECONDS)  # one that waits for a queue that is gone ends with its connection
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="puller", daemon=True)
+                self._thread.start()
+
+    def _check(self) -> None:
+        with self._lock:
+            if self._error:
+                raise self._error
+
+    def _run(self) -> None:
+        wait = _SHORTEST_WAIT_SECONDS
+        try:
+            while not self._stop.is_set():
+                chunks = self._timed_pull()
+                for chunk in chunks:
+                    self._insert(chunk)
+                if chunks:
+                    wait = _SHORTEST_WAIT_SECONDS
+                    continue
+                started = time.perf_counter()
+                self._stop.wait(wait)
+                wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+                with self._lock:
+                    self._idle_seconds += time.perf_counter() - started
+        except Exception as error:  # the learner would wait for ever otherwise, whatever it is
+            if not self._stop.is_set():
+                with self._lock:
+                    self._error = error
+                self._table.close()  # so that a learner that waits for a batch hears of it
+
+    def _timed_pull(self) -> list[bytes]:
+        started = time.perf_counter()
+        chunks = self._pull()
+        seconds = time.perf_counter() - started
+        with self._lock:
+            if chunks:
+                self._pull_seconds += seconds
+            else:
+                self._idle_seconds += seconds
+            self._chunks += len(chunks)
+            self._bytes += sum(map(len, chunks))
+        return chunks
+
+    def _insert(self, chunk: bytes) -> None:
+        """Inserts a chunk, as soon as the limiter allows it."""
+        try:
+            while not self._stop.is_set() and self._table.insert(chunk, _INSERT_SECONDS) is None:
+                pass
+        except ChunkRefused as error:
+            with self._lock:
+                self._refused += 1
+                hopeless = self._refused >= _REFUSALS and self._refused == self._chunks
+            if hopeless:
+                raise ChunkRefused(f"not one of {self._refused} chunks that actors sent fits: {error}") from error
+
+
+class _SampledBatches:
+    """Batches sampled in the thread that asks for them; implements `Batches`."""
+
+    def __init__(self, table: PulledTable, buffer: BatchBuffer, importance_exponent: float) -> None:
+        self._table = table
+        self._buffer = buffer
+        self._importance_exponent = importance_exponent
+
+    def next(self, timeout_seconds: float | None = None) -> Batch | None:
+        """The next batch, valid until the next call; None at the deadline."""
+        sampled = self._table.sample_into(self._buffer, self._importance_exponent, timeout_seconds)
+        return self._buffer.arrays if sampled else None
+
+    def close(self) -> None:
+        """Nothing runs between two calls."""

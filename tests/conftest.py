@@ -1,0 +1,113 @@
+"""A Redis of the test's own."""
+
+import ctypes
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+_STARTS = 5
+_START_SECONDS = 20.0
+
+
+class RedisProcess:
+    """A redis-server or valkey-server on a port of its own, which keeps nothing on disk."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._command = [program, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--dir", str(folder)]
+        self._log = folder / "redis.log"
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self, *options: str) -> None:
+        """Starts it, on the port that it had before or on a free one, and waits until it answers."""
+        for _ in range(_STARTS):  # another process may take a free port first
+            port = self.port or _free_port()
+            with self._log.open("ab") as log:
+                self._process = subprocess.Popen(
+                    [*self._command, "--port", str(port), *options],
+                    stdout=log,
+                    stderr=log,
+                    preexec_fn=_die_with_parent,  # noqa: PLW1509 (it does nothing but one system call)
+                )
+            if self._answers(port):
+                self.port = port
+                return
+        pytest.fail(f"redis-server does not start: {self._log.read_text()}")
+
+    def client(self, **options: Any) -> Any:
+        import redis
+
+        return redis.Redis(port=self.port, protocol=2, **options)
+
+    def stop(self) -> None:
+        """Kills it."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def freeze(self) -> None:
+        """Its connections stay open and nothing answers."""
+        assert self._process
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process
+        self._process.send_signal(signal.SIGCONT)
+
+    def _answers(self, port: int) -> bool:
+        assert self._process
+        deadline = time.monotonic() + _START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+                    connection.sendall(b"PING\r\n")
+                    if connection.recv(16):  # +PONG, or that it wants a password
+                        return True
+            except OSError:
+                time.sleep(0.01)
+        self.stop()
+        return False
+
+
+@pytest.fixture
+def redis_process(tmp_path: Path) -> Iterator[RedisProcess]:
+    """Not started yet; gone afterwards."""
+    pytest.importorskip("redis")
+    program = shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        pytest.skip("needs redis-server or valkey-server (make .venv/.redis)")
+    process = RedisProcess(program, tmp_path)
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def redis_server(redis_process: RedisProcess) -> RedisProcess:
+    """Started."""
+    redis_process.start()
+    return redis_process
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
