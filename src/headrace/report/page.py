@@ -4,12 +4,12 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import CheckpointError, StorageError
 from headrace.report import figures
+from headrace.report.document import document, plot_row, share_bar, tile_row
 from headrace.report.formats import count, duration, number, size
 from headrace.report.history import History, Record, collect
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
@@ -38,7 +38,6 @@ def write_report(run: RunDirectory, path: Path, video: bytes | None = None, vide
 
 
 def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: Record, video: str) -> str:
-    style = (files("headrace.report") / "page.css").read_text(encoding="utf-8")
     algorithm, topology = config["algorithm"], config["topology"]
     title = f"{config['environment']} · {algorithm['name']} · {topology['name']}"
     target = config.get("until_score")
@@ -54,22 +53,16 @@ def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: 
         figures.over_time(history.progress, "learner_steps_per_second", "learner updates per second"),
     ]
     sections = (
-        ("Learning curve", _plots(curves)),
+        ("Learning curve", plot_row(curves)),
         ("The policy", video),
         ("Where the time goes", _times(history, summary)),
-        ("Replay ratio and staleness", _plots(flow)),
-        ("Throughput", _plots(speed)),
+        ("Replay ratio and staleness", plot_row(flow)),
+        ("Throughput", plot_row(speed)),
         ("Interruptions", _interruptions(history)),
         ("Settings", _settings(config)),
     )
-    body = "\n".join(f"<section><h2>{name}</h2>{html}</section>" for name, html in sections if html)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style></head>\n<body><header><h1>{escape(title)}</h1>"
-        f'<p class="soft"><code>{escape(str(run.path))}</code>{_machine(summary)}</p></header>\n'
-        f"{_tiles(history, summary)}\n{body}\n</body></html>\n"
-    )
+    lead = f"<code>{escape(str(run.path))}</code>{_machine(summary)}"
+    return document(title, lead, _tiles(history, summary), sections)
 
 
 def _tiles(history: History, summary: Record) -> str:
@@ -103,10 +96,7 @@ def _tiles(history: History, summary: Record) -> str:
         tiles.append((count(last["replay_size"]), f"transitions in replay{held}", False))
     stopped = str(summary.get("stopped_by", "–"))
     tiles.append((stopped, "stopped by" if summary else "no summary: still running, or killed", False))
-    return '<div class="tiles">' + "".join(
-        f'<div class="tile{" good" if good else ""}"><b>{escape(value)}</b><span>{escape(note)}</span></div>'
-        for value, note, good in tiles
-    ) + "</div>"  # fmt: skip
+    return tile_row(tiles)
 
 
 def _times(history: History, summary: Record) -> str:
@@ -118,18 +108,8 @@ def _times(history: History, summary: Record) -> str:
             (name, colour, spent.get(name, 0.0) / total)
             for name, colour in zip(names, figures.TIME_COLOURS, strict=True)
         ]
-        bar = "".join(
-            f'<div style="flex:{share:.5f} 0 0;background:var(--{colour})" title="{name} {share:.1%}"></div>'
-            for name, colour, share in shares
-        )
-        legend = "".join(
-            f'<li><i style="background:var(--{colour})"></i>{name} <b>{share:.1%}</b></li>'
-            for name, colour, share in shares
-        )
         plot = figures.time_shares(history.progress, key, names) if len(history.progress) > 1 else ""
-        parts.append(
-            f'<figure><h3>{title}</h3><div class="bar">{bar}</div><ul class="legend">{legend}</ul>{plot}</figure>'
-        )
+        parts.append(f"<figure><h3>{title}</h3>{share_bar(shares)}{plot}</figure>")
     return f'<div class="plots">{"".join(parts)}</div>'
 
 
@@ -181,7 +161,3 @@ def _video(video: bytes | None, note: str) -> str:
         return f'<p class="soft">{escape(note)}</p>' if note else ""
     data = base64.b64encode(video).decode("ascii")
     return f'<video controls muted loop playsinline src="data:video/mp4;base64,{data}"></video>'
-
-
-def _plots(svgs: Sequence[str]) -> str:
-    return '<div class="plots">' + "".join(f"<figure>{svg}</figure>" for svg in svgs) + "</div>"

@@ -1,0 +1,61 @@
+"""SVG text to put straight into a page, coloured by the page's style sheet."""
+
+import io
+import re
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "plain_axes", "to_svg"]
+
+# Okabe and Ito's palette, which the colour-blind can tell apart; the page's style sheet has its dark twin.
+COLOURS = {
+    "ink": "#24292f",
+    "faint": "#d0d7de",
+    "c1": "#0072b2",
+    "c2": "#e69f00",
+    "c3": "#009e73",
+    "c4": "#56b4e9",
+    "c5": "#cc79a7",
+    "c6": "#8c959f",
+    "c7": "#d55e00",
+}
+"""What a plot is drawn in; to_svg() puts the style sheet's variables of these names in their place."""
+_SIZE = (5.6, 3.3)
+
+
+def plain_axes(x_label: str, y_label: str) -> tuple[Figure, Axes]:
+    """Empty axes in the manner of every plot."""
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(COLOURS["faint"])
+    axes.tick_params(colors=COLOURS["ink"], labelsize=8, length=3)
+    axes.grid(color=COLOURS["faint"], linewidth=0.5)
+    axes.set_axisbelow(True)
+    for label in (axes.xaxis.label, axes.yaxis.label):
+        label.set_color(COLOURS["ink"])
+        label.set_fontsize(9)
+    return figure, axes
+
+
+def to_svg(figure: Figure, name: str, title: str) -> str:
+    """The figure as an <svg> element: text as text, colours as variables, ids that are its own in the page."""
+    name = re.sub(r"\W", "-", name)
+    out = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    svg = out.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
+    for variable, colour in COLOURS.items():
+        svg = svg.replace(colour, f"var(--{variable})")
+    opening, rest = svg.split(">", 1)
+    opening = re.sub(r' (width|height)="[^"]*"', "", opening)
+    return f'{opening} role="img" aria-label="{title}">{rest}'

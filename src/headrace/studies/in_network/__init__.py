@@ -1,0 +1,1 @@
+"""In-network experience sampling (Furukawa and Matsutani): sampling in the server between actors and learner."""

@@ -1,0 +1,207 @@
+"""The process of one actor: real Breakout, or one that pushes chunks of its size at a set rate.
+
+It reads its settings from the first line, fills the table, says "ready", reads {begin, end} in seconds of the
+monotonic clock, acts, and prints what it recorded between the two. Then it leaves chunks behind for one large pull.
+"""
+
+import itertools
+import json
+import sys
+import time
+from typing import Any
+
+from headrace.parameters import Policy
+from headrace.roles.actor import ACTOR_PHASES, Actor
+from headrace.roles.actor import ActorSettings as GameSettings
+from headrace.roles.base import POLICY, TABLE
+from headrace.roles.clock import PhaseClock
+from headrace.servers.base import Endpoint, RoleServer
+from headrace.servers.connect import connect_role
+from headrace.studies.in_network.experience import CHUNK_STEPS, DISCOUNT, EXPERIENCE, N_STEP, make_chunks
+from headrace.studies.in_network.settings import ActorSettings
+
+__all__ = ["BREAKOUT", "PULL_PERIOD_STEPS", "main"]
+
+BREAKOUT = "ALE/Breakout-v5"
+PULL_PERIOD_STEPS = 400
+"""Steps between looks for newer parameters (Horgan et al. 2018)."""
+_SOURCES = 8  # distinct chunks that pushes take turns with
+_EPSILON = 0.05
+_POLL_SECONDS = 0.02
+
+
+class _Pushes:
+    """Sends chunks where the variant wants them, and remembers what that took."""
+
+    def __init__(self, server: RoleServer, sampled_by_server: bool) -> None:
+        self._server = server
+        self._push = self._insert if sampled_by_server else self._put
+        self._sent = 0
+        self.reset()
+
+    @property
+    def transitions(self) -> int:
+        """Sent since the start, counted or not."""
+        return self._sent * CHUNK_STEPS
+
+    def reset(self) -> None:
+        """Forgets what was counted."""
+        self.seconds: list[float] = []
+        self.bytes = 0
+        self.chunks = 0
+
+    def send(self, chunks: list[bytes], count: int) -> None:
+        """Sends so many, one after the other in turns, uncounted."""
+        for chunk in itertools.islice(itertools.cycle(chunks), count):
+            self._push(chunk)
+
+    def __call__(self, chunk: bytes) -> None:
+        started = time.perf_counter()
+        self._push(chunk)
+        self.seconds.append(time.perf_counter() - started)
+        self.bytes += len(chunk)
+        self.chunks += 1
+
+    def _insert(self, chunk: bytes) -> None:
+        self._sent += 1
+        self._server.insert(TABLE, chunk)
+
+    def _put(self, chunk: bytes) -> None:
+        self._sent += 1
+        self._server.put(EXPERIENCE, chunk)
+
+
+class _Synthetic:
+    """Acts by sleeping for as long as a chunk's steps would take."""
+
+    def __init__(self, settings: ActorSettings, pushes: _Pushes, clock: PhaseClock, chunks: list[bytes]) -> None:
+        self._seconds = CHUNK_STEPS / settings.frames_per_second
+        self._pushes = pushes
+        self._clock = clock
+        self._chunks = itertools.cycle(chunks)
+
+    def act(self) -> int:
+        """One chunk; the environment steps in it."""
+        self._clock.enter("environment")
+        time.sleep(self._seconds)
+        self._clock.enter("push")
+        self._pushes(next(self._chunks))
+        self._clock.enter("other")
+        return CHUNK_STEPS
+
+    def load(self, version: int, graph: bytes) -> None:
+        """Nothing: no policy is asked."""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class _Breakout:
+    """Plays one game with the policy that was pulled."""
+
+    def __init__(self, settings: ActorSettings, pushes: _Pushes, clock: PhaseClock, version: int, graph: bytes) -> None:
+        self._policy = Policy(graph, version)
+        self._actor = Actor(
+            GameSettings(
+                environment=BREAKOUT,
+                seed=settings.index,
+                index=settings.index,
+                first_environment=settings.index,
+                epsilon=(_EPSILON,),
+                n_step=N_STEP,
+                discount=DISCOUNT,
+                chunk_steps=CHUNK_STEPS,
+                clip_rewards=True,
+                values=True,
+                pull_period=PULL_PERIOD_STEPS,
+            ),
+            self._policy.q,
+            pushes,
+            clock,
+        )
+
+    def act(self) -> int:
+        """One environment step; finished chunks are pushed."""
+        self._actor.step()
+        return 1
+
+    def load(self, version: int, graph: bytes) -> None:
+        """Takes a newer policy into use."""
+        self._policy.load(graph, version)
+        self._actor.set_policy_version(version)
+
+    def close(self) -> None:
+        """Closes the game."""
+        self._actor.close()
+
+
+def _first_policy(server: RoleServer) -> tuple[int, bytes]:
+    while (first := server.fetch(POLICY)) is None:
+        time.sleep(_POLL_SECONDS)
+    return first
+
+
+def _measure(
+    acting: _Synthetic | _Breakout, server: RoleServer, pushes: _Pushes, clock: PhaseClock, version: int
+) -> dict[str, Any]:
+    """Acts from the moment that the window is told until its end; what happened in it."""
+    window = json.loads(sys.stdin.readline())
+    begun = False
+    pulls: list[float] = []
+    steps, since_pull = 0, PULL_PERIOD_STEPS // 2
+    before, started = dict(clock.seconds), 0.0
+    while (now := time.monotonic()) < window["end"]:
+        if not begun and now >= window["begin"]:
+            clock.enter("other")
+            begun, started, before = True, time.perf_counter(), dict(clock.seconds)
+            steps, pulls = 0, []
+            pushes.reset()
+        done = acting.act()
+        steps += done
+        since_pull += done
+        if since_pull >= PULL_PERIOD_STEPS:
+            since_pull -= PULL_PERIOD_STEPS
+            clock.enter("pull")
+            asked = time.perf_counter()
+            newer = server.fetch(POLICY, version)
+            if newer is not None:
+                pulls.append(time.perf_counter() - asked)
+                clock.enter("load")
+                version = newer[0]
+                acting.load(*newer)
+            clock.enter("other")
+    clock.enter("other")
+    return {
+        "seconds": time.perf_counter() - started,
+        "phases": {phase: clock.seconds[phase] - before[phase] for phase in ACTOR_PHASES},
+        "steps": steps,
+        "push_seconds": pushes.seconds,
+        "pushed_bytes": pushes.bytes,
+        "pushed_transitions": pushes.chunks * CHUNK_STEPS,
+        "pull_seconds": pulls,
+    }
+
+
+def main() -> None:
+    """Runs the actor."""
+    settings = ActorSettings(**json.loads(sys.stdin.readline()))
+    server = connect_role(Endpoint.from_json(settings.endpoint))
+    chunks = make_chunks(_SOURCES, seed=settings.index)
+    pushes = _Pushes(server, settings.sampled_by_server)
+    pushes.send(chunks, settings.fill_chunks)
+    version, graph = _first_policy(server)
+    clock = PhaseClock(ACTOR_PHASES)
+    if settings.kind == "breakout":
+        acting: _Synthetic | _Breakout = _Breakout(settings, pushes, clock, version, graph)
+    else:
+        acting = _Synthetic(settings, pushes, clock, chunks)
+    print("ready", flush=True)
+    record = _measure(acting, server, pushes, clock, version)
+    acting.close()
+    pushes.send(chunks, settings.left_chunks)
+    print(json.dumps(record | {"all_transitions": pushes.transitions}), flush=True)
+    server.close()
+
+
+if __name__ == "__main__":
+    main()

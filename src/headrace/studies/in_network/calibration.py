@@ -1,0 +1,122 @@
+"""What a link really does: the round trip of a small message over TCP, and the rate of a long one.
+
+As a program it is one end: take or send, ADDRESS, round trips, seconds of warm-up.
+"""
+
+import contextlib
+import json
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from headrace.studies.in_network.figures import quantile
+from headrace.studies.in_network.hosts import Link
+from headrace.studies.in_network.measure import make_hosts
+from headrace.studies.processes import Process
+
+__all__ = ["calibrate", "main"]
+
+_PORT = 7448
+_TRIPS, _TRIPS_FAR = 200, 20  # of messages; fewer where the delay is 5 ms or more
+_MESSAGE_BYTES = 64
+_BLOCK = bytes(1 << 20)
+_SLOW_START_TRIPS = 20
+_RATE_SECONDS = 1.0
+_CONNECT_SECONDS = 10.0
+_SAY_SECONDS = 30.0
+
+
+def calibrate(link: Link) -> dict[str, float]:
+    """The link as set and as it is, from server to learner and back."""
+    trips = _TRIPS if link.delay_seconds < 5e-3 else _TRIPS_FAR
+    warm_up_seconds = 0.2 + _SLOW_START_TRIPS * 2 * link.delay_seconds
+    with tempfile.TemporaryDirectory(prefix="headrace-study-") as folder, contextlib.ExitStack() as stack:
+        hosts = stack.enter_context(make_hosts(link))
+        command = [sys.executable, "-m", "headrace.studies.in_network.calibration"]
+        words = [hosts.address("learner", "server"), str(trips), str(warm_up_seconds)]
+        near, far = (
+            stack.enter_context(
+                Process(f"calibration {end}", [*hosts.command(host), *command, end, *words], Path(folder) / end)
+            )
+            for host, end in (("learner", "take"), ("server", "send"))
+        )
+        round_trip = json.loads(far.listen(_SAY_SECONDS))
+        rate_bits = float(near.listen(_SAY_SECONDS))
+    return {
+        "rate_set_gbit_s": link.rate_bits / 1e9,
+        "rate_reached_gbit_s": rate_bits / 1e9,
+        "round_trip_set_us": 2e6 * link.delay_seconds,
+        "round_trip_p50_us": 1e6 * round_trip["p50"],
+        "round_trip_p99_us": 1e6 * round_trip["p99"],
+    }
+
+
+def main() -> None:
+    """Runs one end."""
+    end, address, trips, warm_up_seconds = sys.argv[1:]
+    if end == "take":
+        _take(address, int(trips), float(warm_up_seconds))
+    else:
+        _send(address, int(trips))
+
+
+def _take(address: str, trips: int, warm_up_seconds: float) -> None:
+    """Sends small messages back, then takes a long one; prints its rate in bits per second, slow start left out."""
+    with socket.create_server((address, _PORT)) as listener, listener.accept()[0] as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(trips):
+            peer.sendall(_receive(peer, _MESSAGE_BYTES))
+        buffer = bytearray(len(_BLOCK))
+        _take_for(peer, buffer, warm_up_seconds)
+        started = time.perf_counter()
+        moved = _take_for(peer, buffer, _RATE_SECONDS)
+        print(8 * moved / (time.perf_counter() - started), flush=True)
+
+
+def _take_for(peer: socket.socket, buffer: bytearray, seconds: float) -> int:
+    moved, end = 0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        moved += peer.recv_into(buffer)
+    return moved
+
+
+def _send(address: str, trips: int) -> None:
+    """Prints the round trips' quantiles in seconds as JSON, then sends until the other end has had enough."""
+    with _connect(address) as peer, contextlib.suppress(ConnectionError):
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        taken: list[float] = []
+        for _ in range(trips):
+            started = time.perf_counter()
+            peer.sendall(bytes(_MESSAGE_BYTES))
+            _receive(peer, _MESSAGE_BYTES)
+            taken.append(time.perf_counter() - started)
+        print(json.dumps({"p50": quantile(taken, 0.5), "p99": quantile(taken, 0.99)}), flush=True)
+        while True:
+            peer.sendall(_BLOCK)
+
+
+def _receive(peer: socket.socket, count_bytes: int) -> bytes:
+    message = b""
+    while len(message) < count_bytes:
+        part = peer.recv(count_bytes - len(message))
+        if not part:
+            raise ConnectionError("the other end is gone")
+        message += part
+    return message
+
+
+def _connect(address: str) -> socket.socket:
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while True:
+        try:
+            return socket.create_connection((address, _PORT), _CONNECT_SECONDS)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""One measurement: who samples, over what, with how many actors of which kind."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.studies.in_network.hosts import Link
+
+__all__ = ["VARIANTS", "Actors", "Case", "Transport", "Variant"]
+
+Variant = Literal["redis", "redis-ahead", "learner", "server"]
+Transport = Literal["unix", "loopback", "hosts"]
+Actors = Literal["synthetic", "breakout"]
+
+VARIANTS: dict[Variant, str] = {
+    "redis": "Redis, sampling in the learner (published baseline)",
+    "redis-ahead": "Redis, sampling in the learner, run ahead",
+    "learner": "our server, sampling in the learner",
+    "server": "our server, sampling in the server",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured in one go; `link` is the one between server and learner, where they are hosts."""
+
+    variant: Variant
+    transport: Transport
+    actors: int
+    kind: Actors
+    batch_size: int
+    seconds: float
+    link: Link | None = None
+
+    def __str__(self) -> str:
+        over = f"{self.transport}" if self.link is None else f"{self.transport}, {self.link}"
+        return f"{self.variant}, {over}, {self.actors} {self.kind} actor{'s' if self.actors > 1 else ''}"

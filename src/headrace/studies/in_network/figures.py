@@ -1,0 +1,96 @@
+"""The arithmetic: what the processes recorded, turned into the study's figures. Definitions: README.md."""
+
+from collections.abc import Sequence
+from math import isnan, nan
+from typing import Any
+
+import numpy as np
+
+from headrace.roles.actor import ACTOR_PHASES
+from headrace.studies.in_network.measure import Record
+from headrace.studies.in_network.settings import LEARNER_PHASES
+
+__all__ = ["ACTOR_COMMUNICATION", "decrease", "figures_of", "learner_communication", "median", "quantile"]
+
+ACTOR_COMMUNICATION = ("push", "pull")
+_ACCESS = ("pull", "store", "sample", "wait", "priorities")
+_SAMPLING = ("sample", "wait")
+
+
+def figures_of(record: Record) -> dict[str, Any]:
+    """One row: the case, then its figures; seconds become microseconds, an empty set of latencies nan."""
+    case, updates = record.case, record.learner["updates"]
+    access, sampling = _sum(updates, _ACCESS), _sum(updates, _SAMPLING)
+    pushes = [seconds for actor in record.actors for seconds in actor["push_seconds"]]
+    pulls = [seconds for actor in record.actors for seconds in actor["pull_seconds"]]
+    acted = sum(actor["seconds"] for actor in record.actors)
+    talked = sum(actor["phases"][phase] for actor in record.actors for phase in ACTOR_COMMUNICATION)
+    steps = sum(actor["steps"] for actor in record.actors)
+    learned = record.learner["seconds"]
+    learner_talked = sum(sum(updates[phase]) for phase in learner_communication(case.variant))
+    actor_phases = {p: sum(actor["phases"][p] for actor in record.actors) / acted for p in ACTOR_PHASES}
+    return {
+        "variant": case.variant,
+        "transport": case.transport,
+        "actors": case.actors,
+        "kind": case.kind,
+        "batch_size": case.batch_size,
+        "link_gbit_s": case.link.rate_bits / 1e9 if case.link else None,
+        "link_delay_us": case.link.delay_seconds * 1e6 if case.link else None,
+        "updates_per_s": len(access) / learned,
+        "sampling_p50_us": 1e6 * quantile(sampling, 0.5),
+        "sampling_p99_us": 1e6 * quantile(sampling, 0.99),
+        "access_p50_us": 1e6 * quantile(access, 0.5),
+        "access_p99_us": 1e6 * quantile(access, 0.99),
+        "pull_mb_s": record.learner["pull_bytes_per_second"] / 1e6,
+        "push_p50_us": 1e6 * quantile(pushes, 0.5),
+        "push_p99_us": 1e6 * quantile(pushes, 0.99),
+        "parameters_p50_us": 1e6 * quantile(pulls, 0.5),
+        "parameters_p99_us": 1e6 * quantile(pulls, 0.99),
+        "parameters_mb": record.learner["parameter_bytes"] / 1e6,
+        "ideal_frames_s": steps / (acted - talked) if acted > talked else nan,
+        "actual_frames_s": steps / acted,
+        "bytes_per_transition": _bytes_per_transition(record),
+        "communication_actors": talked / acted,
+        "communication_learner": learner_talked / learned,
+        "communication_total": (talked + learner_talked) / (acted + learned),
+        "server_cores": record.server_cpu_seconds,
+        "to_learner_mb_s": record.sent["server-learner"] / 1e6 if record.sent else None,
+        "from_learner_mb_s": record.sent["learner-server"] / 1e6 if record.sent else None,
+        **{f"actor_{phase}": share for phase, share in actor_phases.items()},
+        **{f"learner_{phase}": sum(updates[phase]) / learned for phase in LEARNER_PHASES},
+    }
+
+
+def learner_communication(variant: str) -> tuple[str, ...]:
+    """The learner's phases that a variant spends on the server; with sampling in the learner, priorities stay there."""
+    return ("wait", "priorities", "publish") if variant == "server" else ("pull", "publish")
+
+
+def quantile(seconds: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of the values does not exceed; nan of none."""
+    return float(np.quantile(seconds, share, method="inverted_cdf")) if len(seconds) else nan
+
+
+def decrease(before: float, after: float) -> float:
+    """By how many per cent `after` is below `before`; negative where it is above."""
+    return 100 * (1 - after / before)
+
+
+def median(values: Sequence[float | None]) -> float:
+    """The median of those that there are; nan of none."""
+    there = [value for value in values if value is not None and not isnan(value)]
+    return float(np.median(there)) if there else nan
+
+
+def _sum(updates: dict[str, list[float]], phases: Sequence[str]) -> list[float]:
+    """Seconds of each update in these phases together."""
+    return [sum(seconds) for seconds in zip(*(updates[phase] for phase in phases), strict=True)]
+
+
+def _bytes_per_transition(record: Record) -> Any:
+    """What actors send for each transition, all in all: counted on the link where there is one, else their chunks."""
+    if record.sent:
+        return record.actors_sent_bytes / sum(actor["all_transitions"] for actor in record.actors)
+    transitions = sum(actor["pushed_transitions"] for actor in record.actors)
+    return sum(actor["pushed_bytes"] for actor in record.actors) / transitions if transitions else nan

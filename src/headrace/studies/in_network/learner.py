@@ -1,0 +1,108 @@
+"""The process of the learner: DQN updates of the Nature network on batches from wherever the variant has them.
+
+It reads its settings from the first line, publishes a policy and says "open", warms up and says "ready", reads
+{begin, end} in seconds of the monotonic clock, learns and prints what it recorded between the two; then, after one
+line more, the rate of one large pull.
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+import torch
+
+from headrace.algorithms.dqn import DQN
+from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.roles.base import POLICY
+from headrace.roles.clock import PhaseClock
+from headrace.servers.base import Endpoint, RunServer
+from headrace.servers.connect import open_server
+from headrace.studies.in_network.experience import DISCOUNT, N_STEP, SPEC
+from headrace.studies.in_network.settings import LEARNER_PHASES, LearnerSettings
+from headrace.studies.in_network.sources import Source, open_source
+
+__all__ = ["main"]
+
+_WARM_UP_UPDATES = 3
+
+
+class _Learner:
+    """One update after the other, each timed phase by phase."""
+
+    def __init__(self, settings: LearnerSettings, server: RunServer) -> None:
+        config = DQN(
+            network="nature", hidden=(512,), duelling=True, n_step=N_STEP, discount=DISCOUNT,
+            batch_size=settings.batch_size, publish_period=settings.publish_period,
+        )  # fmt: skip
+        self._settings = settings
+        self._server = server
+        self._updater = DQNUpdater(config, SPEC, torch.device("cpu"), seed=0)
+        self.clock = PhaseClock(LEARNER_PHASES)
+        self.updates = 0
+        self.parameter_bytes = self.publish()
+
+    def publish(self) -> int:
+        """Publishes the policy; its bytes."""
+        policy = self._updater.policy()
+        self._server.publish(POLICY, policy, self.updates + 1)
+        return len(policy)
+
+    def update(self, source: Source) -> dict[str, float]:
+        """One update; the seconds of each phase."""
+        before = dict(self.clock.seconds)
+        batch = source.next(self.clock)
+        self.clock.enter("transfer")
+        tensors = self._updater.transfer(batch)
+        self.clock.enter("train")
+        update = self._updater.update(tensors)
+        self.clock.enter("priorities")
+        source.update_priorities(batch.key, update.priority)
+        self.updates += 1
+        if self.updates % self._settings.publish_period == 0:
+            self.clock.enter("publish")
+            self.publish()
+        self.clock.enter("other")
+        return {phase: self.clock.seconds[phase] - before[phase] for phase in LEARNER_PHASES}
+
+
+def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
+    """Learns from the moment that the window is told until its end; what happened in it."""
+    window = json.loads(sys.stdin.readline())
+    learner.clock.enter("other")
+    updates: list[dict[str, float]] = []
+    started, begun = time.perf_counter(), False
+    while (now := time.monotonic()) < window["end"]:
+        if not begun and now >= window["begin"]:
+            updates, started, begun = [], time.perf_counter(), True
+        updates.append(learner.update(source))
+    return {
+        "seconds": time.perf_counter() - started,
+        "updates": {phase: [spent[phase] for spent in updates] for phase in LEARNER_PHASES},
+        "parameter_bytes": learner.parameter_bytes,
+    }
+
+
+def main() -> None:
+    """Runs the learner."""
+    settings = LearnerSettings(**json.loads(sys.stdin.readline()))
+    torch.set_num_threads(1)
+    server = open_server(Endpoint.from_json(settings.endpoint))
+    source = open_source(settings.variant, server, settings.batch_size, settings.min_size)
+    try:
+        learner = _Learner(settings, server)
+        print("open", flush=True)
+        for _ in range(_WARM_UP_UPDATES):
+            learner.update(source)
+        print("ready", flush=True)
+        record = _measure(learner, source)
+        sys.stdin.readline()
+        record["pull_bytes_per_second"] = source.pull(settings.pull_bytes)
+        print(json.dumps(record), flush=True)
+    finally:
+        source.close()
+        server.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Runs one case: server, learner and actors as processes, a window in which all of them are measured."""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import LaunchError
+from headrace.studies.in_network.case import Case
+from headrace.studies.in_network.hosts import Hosts, Link
+from headrace.studies.in_network.servers import Running, start_redis, start_server
+from headrace.studies.in_network.settings import ActorSettings, LearnerSettings
+from headrace.studies.processes import Process
+
+__all__ = ["ACTOR_LINK", "FRAMES_PER_SECOND", "PUBLISH_PERIOD", "Record", "make_hosts", "measure"]
+
+FRAMES_PER_SECOND = 139.0
+"""Of a synthetic actor while nothing holds it up (Horgan et al. 2018: 50,000 frames a second of 360 actors)."""
+ACTOR_LINK = Link(10e9)
+"""Between actors and server where they are hosts."""
+PUBLISH_PERIOD = 20
+_LEARNER, _ACTOR = (f"headrace.studies.in_network.{role}" for role in ("learner", "actor"))
+_FILL_CHUNKS = 64
+_MIN_SIZE = 3000
+_LEFT_CHUNKS = 64
+_CHUNK_BYTES = 390_000  # a little less than a chunk has
+_START_SECONDS = 120.0
+_WARM_UP_SECONDS = 1.0
+_LOCAL = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a case gave: raw, as the processes recorded it."""
+
+    case: Case
+    learner: dict[str, Any]
+    actors: list[dict[str, Any]]
+    server_cpu_seconds: float
+    sent: dict[str, float]
+    """Bytes per second over each direction of each link, "actors-server"; empty where there are no hosts."""
+    actors_sent_bytes: int
+    """Over their link, from their start to their end; 0 where there are no hosts."""
+
+
+def make_hosts(link: Link) -> Hosts:
+    """Three hosts in a row; `link` is the one between server and learner."""
+    return Hosts({("actors", "server"): ACTOR_LINK, ("server", "learner"): link})
+
+
+def measure(case: Case) -> Record:
+    """Runs a case; every process and host is gone afterwards. Raises LaunchError where one of them fails."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-study-")))
+        hosts = stack.enter_context(make_hosts(case.link)) if case.link else None
+        server = stack.enter_context(_server(case, hosts, folder))
+        pupil = stack.enter_context(_process("learner", _LEARNER, hosts, folder))
+        pupil.say(json.dumps(asdict(_learner_settings(case, server))))
+        _hear(pupil, "open")
+        actors = []
+        for index in range(case.actors):
+            process = stack.enter_context(_process("actors", _ACTOR, hosts, folder, f" {index}"))
+            process.say(json.dumps(asdict(_actor_settings(case, server, index))))
+            actors.append(process)
+        for process in (*actors, pupil):
+            _hear(process, "ready")
+        return _window(case, pupil, actors, server.process, hosts)
+
+
+def _window(case: Case, pupil: Process, actors: Sequence[Process], server: Process, hosts: Hosts | None) -> Record:
+    begin = time.monotonic() + _WARM_UP_SECONDS
+    window = json.dumps({"begin": begin, "end": begin + case.seconds})
+    for process in (*actors, pupil):
+        process.say(window)
+    counters = []
+    for moment in (begin, begin + case.seconds):
+        time.sleep(max(0.0, moment - time.monotonic()))
+        counters.append((_cpu_seconds(server.process_id), _sent(hosts) if hosts else {}, time.monotonic()))
+    acted = [json.loads(process.listen(_START_SECONDS)) for process in actors]
+    total = hosts.sent_bytes("actors", "server") if hosts else 0
+    pupil.say("pull")
+    learned = json.loads(pupil.listen(_START_SECONDS))
+    (cpu, sent, started), (cpu_after, sent_after, ended) = counters
+    rates = {link: (sent_after[link] - sent[link]) / (ended - started) for link in sent}
+    return Record(case, learned, acted, (cpu_after - cpu) / (ended - started), rates, total)
+
+
+@contextlib.contextmanager
+def _server(case: Case, hosts: Hosts | None, folder: Path) -> Iterator[Running]:
+    redis = case.variant in ("redis", "redis-ahead")
+    start = start_redis if redis else start_server
+    if hosts:
+        ends = hosts.address("server", "learner"), hosts.address("server", "actors"), "0.0.0.0"
+        prefix = hosts.command("server")
+    else:
+        ends = (_LOCAL, _LOCAL, "" if case.transport == "unix" and not redis else _LOCAL)
+        prefix = []
+    with start(prefix, *ends, folder) as running:
+        yield running
+
+
+def _process(host: str, module: str, hosts: Hosts | None, folder: Path, number: str = "") -> Process:
+    prefix = hosts.command(host) if hosts else []
+    name = f"{module.rpartition('.')[2]}{number}"
+    return Process(name, [*prefix, sys.executable, "-m", module], folder / f"{name}.log")
+
+
+def _learner_settings(case: Case, server: Running) -> LearnerSettings:
+    return LearnerSettings(
+        endpoint=server.learner.to_json(),
+        variant=case.variant,
+        batch_size=case.batch_size,
+        min_size=_MIN_SIZE,
+        publish_period=PUBLISH_PERIOD,
+        pull_bytes=_LEFT_CHUNKS * _CHUNK_BYTES,
+    )
+
+
+def _actor_settings(case: Case, server: Running, index: int) -> ActorSettings:
+    return ActorSettings(
+        endpoint=server.actors.to_json(),
+        index=index,
+        kind=case.kind,
+        sampled_by_server=case.variant == "server",
+        frames_per_second=FRAMES_PER_SECOND,
+        fill_chunks=-(-_FILL_CHUNKS // case.actors),
+        left_chunks=-(-_LEFT_CHUNKS // case.actors),
+    )
+
+
+def _hear(process: Process, word: str) -> None:
+    said = process.listen(_START_SECONDS)
+    if said != word:
+        raise LaunchError(f"{process.name} said {said!r}; {word!r} was to come")
+
+
+def _sent(hosts: Hosts) -> dict[str, int]:
+    pairs = [("actors", "server"), ("server", "actors"), ("server", "learner"), ("learner", "server")]
+    return {f"{one}-{other}": hosts.sent_bytes(one, other) for one, other in pairs}
+
+
+def _cpu_seconds(process_id: int) -> float:
+    fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,75 @@
+"""The server's process: Headrace's, or a Redis."""
+
+import contextlib
+import secrets
+import shutil
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.errors import ConfigError
+from headrace.servers.base import Endpoint
+from headrace.studies.processes import Process
+
+__all__ = ["REDIS", "Running", "start_redis", "start_server"]
+
+REDIS = "redis-server"
+_START_SECONDS = 20.0
+_RUN = "study"
+_HOST_PORT = 7447  # free on a host of our own
+
+
+class Running(NamedTuple):
+    """A server's process, and how the learner and the actors reach it."""
+
+    process: Process
+    learner: Endpoint
+    actors: Endpoint
+
+
+@contextlib.contextmanager
+def start_redis(
+    prefix: Sequence[str], learner_sees: str, actors_see: str, listens: str, folder: Path
+) -> Iterator[Running]:
+    """A Redis that keeps nothing on disk; raises ConfigError where there is no redis-server."""
+    program = shutil.which(REDIS)
+    if program is None:
+        raise ConfigError(f"{REDIS} is not there; the published baseline needs it: apt-get install {REDIS}")
+    port = _HOST_PORT if prefix else _free_port()
+    command = [*prefix, program, "--port", str(port), "--bind", listens, "--dir", str(folder)]
+    command += ["--save", "", "--appendonly", "no", "--protected-mode", "no", "--daemonize", "no"]
+    with Process(REDIS, command, folder / "redis.log") as process:
+        while "eady to accept connections" not in process.listen(_START_SECONDS):
+            pass
+        yield Running(process, *(Endpoint(f"redis://{host}:{port}", _RUN) for host in (learner_sees, actors_see)))
+
+
+@contextlib.contextmanager
+def start_server(
+    prefix: Sequence[str], learner_sees: str, actors_see: str, listens: str, folder: Path
+) -> Iterator[Running]:
+    """`headrace serve`; an empty `listens` is a Unix socket. Over TCP it has a token, as it must beyond loopback."""
+    command = [*prefix, sys.executable, "-m", "headrace", "serve", "--quiet", "--listen"]
+    token_file = ""
+    if listens:
+        port = _HOST_PORT if prefix else _free_port()
+        token = folder / "token"
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_hex(32))
+        token_file = str(token)
+        command += [f"tcp://{listens}:{port}", "--token-file", token_file]
+        addresses = [f"tcp://{learner_sees}:{port}", f"tcp://{actors_see}:{port}"]
+    else:
+        addresses = [f"unix:{folder / 'server.sock'}"] * 2
+        command.append(addresses[0])
+    with Process("headrace serve", command, folder / "server.log") as process:
+        process.listen(_START_SECONDS)
+        yield Running(process, *(Endpoint(address, _RUN, token_file) for address in addresses))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port

@@ -1,0 +1,203 @@
+"""Where the learner's batches come from: the one difference between the variants."""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import Table as NativeTable
+from headrace.errors import ClosedError, LaunchError
+from headrace.replay import BatchBuffer, BatchesAhead
+from headrace.replay.remote import connect
+from headrace.roles.base import TABLE
+from headrace.roles.clock import PhaseClock
+from headrace.servers.base import ReplayTable, RunServer
+from headrace.studies.in_network.case import Variant
+from headrace.studies.in_network.experience import EXPERIENCE, signature
+from headrace.types import Batch
+
+__all__ = ["Source", "open_source"]
+
+_CAPACITY = 20_000
+_PRIORITY_EXPONENT = 0.6
+_IMPORTANCE_EXPONENT = 0.4
+_CREDIT = 4  # batches ready or in flight
+_LIMIT_SECONDS = 60.0
+_POLL_SECONDS = 0.001
+
+
+class Source(Protocol):
+    """Batches for one learner thread."""
+
+    def next(self, clock: PhaseClock) -> Batch:
+        """The next batch; enters the phases that it takes: pull, store, sample, wait."""
+
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
+        """Gives priorities back."""
+
+    def pull(self, count_bytes: int) -> float:
+        """Bytes per second of one large pull; the last call, after actors have left that many behind."""
+
+    def close(self) -> None:
+        """Ends threads and connections."""
+
+
+def open_source(variant: Variant, server: RunServer, batch_size: int, min_size: int) -> Source:
+    """The source of a variant; `min_size` transitions are there before the first batch."""
+    options: dict[str, Any] = {
+        "capacity": _CAPACITY,
+        "priority_exponent": _PRIORITY_EXPONENT,
+        "min_size": min_size,
+        "seed": 0,
+    }
+    if variant == "server":
+        return _Streamed(server, server.add_table(TABLE, signature(), fresh=True, **options), batch_size)
+    pulled = _Pulled if variant != "redis-ahead" else _PulledAhead
+    return pulled(lambda: server.drain(EXPERIENCE), NativeTable(signature(), **options), batch_size)
+
+
+class _Pulled:
+    """Pulls all new experience, stores it and samples, in the learner's thread and one after the other."""
+
+    def __init__(self, drain: Callable[[], list[bytes]], table: NativeTable, batch_size: int) -> None:
+        self._drain = drain
+        self._table = table
+        self._buffer = BatchBuffer(signature(), batch_size)
+
+    def next(self, clock: PhaseClock) -> Batch:
+        """The next batch."""
+        deadline = time.monotonic() + _LIMIT_SECONDS
+        while True:
+            clock.enter("pull")
+            chunks = self._drain()
+            clock.enter("store")
+            for chunk in chunks:
+                self._table.insert(chunk)
+            clock.enter("sample")
+            if self._table.sample_into(self._buffer.view, _IMPORTANCE_EXPONENT, 0.0):
+                return self._buffer.arrays
+            if time.monotonic() > deadline:
+                raise LaunchError(f"no batch in {_LIMIT_SECONDS:g} s; the table holds {self._table.size} transitions")
+
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
+        """Sets them in this process's table."""
+        self._table.update_priorities(key, priority)
+
+    def pull(self, count_bytes: int) -> float:
+        """Takes what the actors left behind."""
+        return _pull(self._drain, count_bytes)
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class _PulledAhead:
+    """The same, but a thread pulls and stores, and another one samples ahead."""
+
+    def __init__(self, drain: Callable[[], list[bytes]], table: NativeTable, batch_size: int) -> None:
+        self._drain = drain
+        self._table = table
+        self._batches = BatchesAhead(table, batch_size, _IMPORTANCE_EXPONENT, _CREDIT)
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="puller", daemon=True)
+        self._thread.start()
+
+    def next(self, clock: PhaseClock) -> Batch:
+        """The next batch."""
+        clock.enter("wait")
+        batch = self._batches.next(_LIMIT_SECONDS)
+        if self._error:
+            raise self._error
+        return _there(batch)
+
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
+        """Sets them in this process's table."""
+        self._table.update_priorities(key, priority)
+
+    def pull(self, count_bytes: int) -> float:
+        """Not a number: the thread has taken it already, in the way that the baseline does."""
+        return math.nan
+
+    def close(self) -> None:
+        """Ends both threads."""
+        self._stop.set()
+        self._thread.join()
+        self._batches.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                chunks = self._drain()
+                for chunk in chunks:
+                    self._table.insert(chunk)
+                if not chunks:
+                    self._stop.wait(_POLL_SECONDS)
+        except BaseException as error:  # for the learner's thread to raise
+            self._error = error
+            self._table.close()
+
+
+class _Streamed:
+    """The server samples and keeps batches in flight."""
+
+    def __init__(self, server: RunServer, table: ReplayTable, batch_size: int) -> None:
+        self._endpoint = server.endpoint
+        self._table = table
+        self._batch_size = batch_size
+        self._batches = table.batches_ahead(batch_size, _IMPORTANCE_EXPONENT, _CREDIT)
+
+    def next(self, clock: PhaseClock) -> Batch:
+        """The next batch."""
+        clock.enter("wait")
+        return _there(self._batches.next(_LIMIT_SECONDS))
+
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
+        """Has them sent to the server, without waiting for its answer."""
+        self._table.update_priorities(key, priority)
+
+    def pull(self, count_bytes: int) -> float:
+        """Asks for batch after batch, each when the one before is here, until as many bytes have come."""
+        self._batches.close()
+        endpoint = self._endpoint
+        connection = connect(endpoint.address, token_file=endpoint.token_file or None)
+        table = connection.table(endpoint.name(TABLE))
+        buffer = BatchBuffer(signature(), self._batch_size)
+        moved = sum(field.nbytes for field in buffer.arrays)
+        table.sample_into(buffer, _IMPORTANCE_EXPONENT, _LIMIT_SECONDS)  # its memory is touched for the first time
+        times = max(1, count_bytes // moved)
+        started = time.perf_counter()
+        for _ in range(times):
+            table.sample_into(buffer, _IMPORTANCE_EXPONENT, _LIMIT_SECONDS)
+        rate = times * moved / (time.perf_counter() - started)
+        connection.close()
+        return rate
+
+    def close(self) -> None:
+        """Ends the connection that batches come over."""
+        self._batches.close()
+
+
+def _pull(drain: Callable[[], list[bytes]], count_bytes: int) -> float:
+    """Pulls until so many bytes are here."""
+    moved = 0
+    started = time.perf_counter()
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    while True:
+        moved += sum(map(len, drain()))
+        if moved >= count_bytes:
+            return moved / (time.perf_counter() - started)
+        if time.monotonic() > deadline:
+            raise LaunchError(
+                f"{moved} bytes of experience came in {_LIMIT_SECONDS:g} s; {count_bytes} were left there"
+            )
+
+
+def _there(batch: Batch | None) -> Batch:
+    if batch is None:
+        raise ClosedError(f"no batch in {_LIMIT_SECONDS:g} s")
+    return batch

@@ -1,0 +1,105 @@
+"""Processes of a study: they speak in lines, and end with it however it ends."""
+
+import contextlib
+import ctypes
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from headrace.errors import LaunchError
+from headrace.launch.processes import SINGLE_THREAD
+
+__all__ = ["Process"]
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_TERM_SECONDS = 3.0
+_READ_BYTES = 1 << 16
+
+
+class Process:
+    """A command in a process group of its own, with one thread for arithmetic; its errors go to `log`.
+
+    One thread. A `with` block ends it.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        self.name = name
+        self._log = log
+        self._unread = b""
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=os.environ | SINGLE_THREAD | {"PYTHONPATH": path},
+                start_new_session=True,  # Ctrl-C is the study's, which then ends its processes
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing here forks from a thread)
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def process_id(self) -> int:
+        """Its number in the system."""
+        return self._process.pid
+
+    def say(self, line: str) -> None:
+        """Sends a line; one that has ended is noticed at the next listen()."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+
+    def listen(self, timeout_seconds: float) -> str:
+        """The next line that it prints; raises LaunchError, with its last words, where none comes in time."""
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + timeout_seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._unread:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise LaunchError(f"{self.name} said nothing for {timeout_seconds:g} s{self._last_words()}")
+                read = os.read(self._process.stdout.fileno(), _READ_BYTES)
+                if not read:
+                    status = self._process.wait()
+                    raise LaunchError(f"{self.name} ended with status {status}{self._last_words()}")
+                self._unread += read
+        line, self._unread = self._unread.split(b"\n", 1)
+        return line.decode(errors="replace")
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL to the whole group a little later."""
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_TERM_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

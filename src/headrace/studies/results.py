@@ -1,0 +1,77 @@
+"""CSV files whose every row says where it comes from."""
+
+import csv
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import StorageError
+from headrace.machine import available_cores
+
+__all__ = ["Origin", "write_csv"]
+
+_SOURCES = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What made a figure, when, and on which machine."""
+
+    command: str
+    commit: str
+    date: str
+    machine: str
+    cores: int
+
+    @staticmethod
+    def here(command: str) -> "Origin":
+        """This machine, now; the commit has a + behind it where sources differ from it."""
+        now = datetime.now(UTC).isoformat(" ", "minutes")
+        return Origin(command, _commit() or f"version {version('headrace')}", now, _processor(), available_cores())
+
+
+def write_csv(path: Path, rows: Iterable[Mapping[str, Any]], origin: Origin) -> None:
+    """Writes rows of the same keys, each with its origin; nothing where there are none. Raises StorageError."""
+    source = asdict(origin)
+    full = [{key: _short(value) for key, value in row.items()} | source for row in rows]
+    if not full:
+        return
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, fieldnames=list(full[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(full)
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+def _short(value: object) -> object:
+    """A number with five digits, for more would be noise; nothing where there is none."""
+    return float(f"{value:.5g}") if isinstance(value, float) else "" if value is None else value
+
+
+def _commit() -> str:
+    """The commit that the sources were checked out from; empty where they were not."""
+    try:
+        commit = _git("rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if _git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=_SOURCES, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else os.uname().machine

@@ -1,0 +1,57 @@
+"""Records of cases, made by hand."""
+
+from typing import Any
+
+import pytest
+
+from headrace.roles.actor import ACTOR_PHASES
+from headrace.studies.in_network.case import Case
+from headrace.studies.in_network.measure import Record
+from headrace.studies.in_network.settings import LEARNER_PHASES
+from headrace.studies.results import Origin
+
+
+@pytest.fixture
+def record():
+    """A record of 2 updates in 2 s and of one actor's 100 steps in 1 s; what matters to a test is given."""
+
+    def make(case: Case, updates: dict[str, list[float]], actor: dict[str, Any] | None = None, **fields: Any) -> Record:
+        learner = {
+            "seconds": 2.0,
+            "updates": {phase: updates.get(phase, [0.0, 0.0]) for phase in LEARNER_PHASES},
+            "parameter_bytes": 13_000_000,
+            "pull_bytes_per_second": 2e8,
+        }
+        acted = {
+            "seconds": 1.0,
+            "phases": dict.fromkeys(ACTOR_PHASES, 0.0) | {"environment": 0.8, "push": 0.15, "pull": 0.05},
+            "steps": 100,
+            "push_seconds": [0.05, 0.1],
+            "pull_seconds": [0.05],
+            "pushed_bytes": 800_000,
+            "pushed_transitions": 100,
+            "all_transitions": 200,
+        }
+        values: dict[str, Any] = {"server_cpu_seconds": 0.25, "sent": {}, "actors_sent_bytes": 0}
+        return Record(case, learner, [acted | (actor or {})], **(values | fields))
+
+    return make
+
+
+@pytest.fixture
+def case():
+    """A case over loopback with one actor; fields that matter to a test are given."""
+
+    def make(variant: str = "server", **fields: Any) -> Case:
+        values: dict[str, Any] = {
+            "transport": "loopback", "actors": 1, "kind": "synthetic", "batch_size": 8, "seconds": 1.0,
+        }  # fmt: skip
+        return Case(variant, **(values | fields))
+
+    return make
+
+
+@pytest.fixture
+def origin() -> Origin:
+    """Where a row might come from."""
+    return Origin("headrace study in-network", "0123456789ab", "2026-01-02 03:04", "a machine", 2)

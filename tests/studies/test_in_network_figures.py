@@ -1,0 +1,88 @@
+"""The arithmetic, by hand."""
+
+from math import isnan
+
+import pytest
+
+from headrace.studies.in_network.comparisons import compare
+from headrace.studies.in_network.figures import decrease, figures_of, median, quantile
+from headrace.studies.in_network.hosts import Link
+from headrace.studies.published import load_published
+
+PACKAGE = "headrace.studies.in_network"
+
+
+def test_latencies_of_the_learner(case, record) -> None:
+    updates = {"pull": [0.010, 0.020], "store": [0.001, 0.001], "sample": [0.002, 0.004], "priorities": [0.001, 0.003]}
+    row = figures_of(record(case("redis"), updates))
+    assert row["updates_per_s"] == 1.0
+    assert row["sampling_p50_us"] == pytest.approx(2000)
+    assert row["sampling_p99_us"] == pytest.approx(4000)
+    assert row["access_p50_us"] == pytest.approx(14_000)  # 10 + 1 + 2 + 1 ms
+    assert row["access_p99_us"] == pytest.approx(28_000)  # 20 + 1 + 4 + 3 ms
+    assert row["learner_pull"] == pytest.approx(0.015)
+
+
+def test_communication_counts_priorities_only_where_they_leave_the_learner(case, record) -> None:
+    updates = {"pull": [0.1, 0.1], "wait": [0.2, 0.2], "priorities": [0.3, 0.3], "publish": [0.0, 0.2]}
+    redis, ours = (figures_of(record(case(variant), updates)) for variant in ("redis", "server"))
+    assert redis["communication_learner"] == pytest.approx((0.2 + 0.2) / 2)
+    assert ours["communication_learner"] == pytest.approx((0.4 + 0.6 + 0.2) / 2)
+    assert ours["communication_actors"] == pytest.approx(0.2)
+    assert ours["communication_total"] == pytest.approx((1.2 + 0.2) / 3)
+
+
+def test_push_frequency_ideal_and_actual(case, record) -> None:
+    row = figures_of(record(case(), {}))
+    assert row["actual_frames_s"] == pytest.approx(100)
+    assert row["ideal_frames_s"] == pytest.approx(125)  # 100 steps in the 0.8 s that are not communication
+
+
+def test_bytes_per_transition_are_counted_on_the_link_where_there_is_one(case, record) -> None:
+    assert figures_of(record(case(), {}))["bytes_per_transition"] == 8000
+    sent = dict.fromkeys(("actors-server", "server-actors", "server-learner", "learner-server"), 3e6)
+    far = figures_of(record(case(transport="hosts", link=Link(1e9, 5e-3)), {}, sent=sent, actors_sent_bytes=1_640_000))
+    assert far["bytes_per_transition"] == 8200
+    assert (far["link_gbit_s"], far["link_delay_us"], far["to_learner_mb_s"]) == (1.0, 5000.0, 3.0)
+
+
+def test_an_actor_that_pushed_nothing_has_no_latency(case, record) -> None:
+    row = figures_of(record(case(), {}, {"push_seconds": [], "pull_seconds": [], "pushed_transitions": 0}))
+    assert all(isnan(row[name]) for name in ("push_p50_us", "parameters_p99_us", "bytes_per_transition"))
+
+
+def test_quantile_is_a_value_that_was_measured() -> None:
+    assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.0
+    assert quantile(list(range(1, 101)), 0.99) == 99
+    assert isnan(quantile([], 0.5))
+
+
+def test_decrease_and_median() -> None:
+    assert decrease(200.0, 50.0) == 75.0
+    assert decrease(100.0, 130.0) == pytest.approx(-30.0)
+    assert median([3.0, None, float("nan"), 1.0, 2.0]) == 2.0
+
+
+def test_ours_is_compared_with_the_peers_of_the_same_place(case, record) -> None:
+    rows = [
+        figures_of(record(case("redis"), {"sample": [0.010] * 2})),
+        figures_of(record(case("server"), {"wait": [0.001] * 2})),
+        figures_of(record(case("server", transport="unix"), {"wait": [0.003] * 2})),
+        figures_of(record(case("server", transport="hosts", link=Link(1e9, 0.05)), {"wait": [0.5] * 2}, sent={})),
+    ]
+    found = {
+        (each.transport, each.figure): each for each in compare(rows, load_published(PACKAGE)) if each.peer == "redis"
+    }
+    assert found["loopback", "sampling_p50_us"].decrease_percent == pytest.approx(90)
+    assert found["loopback", "sampling_p50_us"].verdict == "holds"
+    assert found["unix", "sampling_p50_us"].decrease_percent == pytest.approx(70)  # Redis is reached over TCP only
+    assert found["unix", "sampling_p50_us"].verdict == "MISSED"  # 80 % is required
+    assert found["unix", "access_p50_us"].verdict == "holds"  # 60 % is
+    assert not any(transport == "hosts" for transport, _ in found)  # a long link has no baseline
+
+
+def test_published_figures_are_in_the_package() -> None:
+    published = load_published(PACKAGE)
+    sampling = published["sampling latency of the learner (sampling in the node against in the learner)"]
+    assert (sampling.low, sampling.high, str(sampling)) == (21.9, 29.8, "−21.9 to −29.8 %")
+    assert str(published["parameters pulled (MB)"]) == "13 MB"
