@@ -1,6 +1,6 @@
 """Every benchmark, each in a process of its own: python -m benchmarks [--all].
 
---all adds those that train to a score, which take hours.
+--all adds those that take long: Reverb, the load of the Ape-X paper, and those that train to a score, which take hours.
 """
 
 import subprocess
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from benchmarks.measure import require
 
-_SHORT = ("table", "inference", "learner_wait")
-_LONG = ("learning", "time_to_score")
+_SHORT = ("table", "inference", "learner_wait", "network")
+_LONG = ("reverb", "load", "learning", "time_to_score")
 
 
 def main() -> int:

@@ -1,5 +1,8 @@
 """Made-up experience: the same steps as chunks for Headrace and as transitions for cpprb."""
 
+import itertools
+import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -8,11 +11,24 @@ from numpy.typing import NDArray
 from headrace.replay import ChunkWriter, Signature, Table
 from headrace.types import Array
 
-__all__ = ["CHUNK_STEPS", "DISCOUNT", "N_STEP", "Steps", "chunks_of", "fill", "make_steps", "stacks_of", "write_chunk"]
+__all__ = [
+    "CHUNK_STEPS",
+    "DISCOUNT",
+    "N_STEP",
+    "Steps",
+    "chunks_of",
+    "fill",
+    "make_steps",
+    "new_chunks",
+    "sent_as",
+    "stacks_of",
+    "write_chunk",
+]
 
 CHUNK_STEPS = 50
 N_STEP = 3
 DISCOUNT = 0.99
+_WRITER_AT = 48  # in a chunk's header
 
 
 class Steps(NamedTuple):
@@ -54,10 +70,23 @@ def chunks_of(signature: Signature, steps: Steps) -> list[bytes]:
     return write_chunk(writer, steps, 0, len(steps.action))
 
 
+def sent_as(chunk: bytearray, writer: int, sequence: int) -> bytearray:
+    """The chunk itself, now another one to a server: the pair tells chunks apart; writer 0 says that each is new."""
+    struct.pack_into("<QQ", chunk, _WRITER_AT, writer, sequence)
+    return chunk
+
+
+def new_chunks(chunks: list[bytes]) -> Iterator[bytearray]:
+    """These chunks in turn without end, each time as new ones: a table stores none that was sent before."""
+    copies = itertools.cycle([bytearray(chunk) for chunk in chunks])
+    for sequence, chunk in enumerate(copies, start=1):
+        yield sent_as(chunk, 1, sequence)
+
+
 def fill(table: Table, chunks: list[bytes]) -> None:
     """Inserts chunks, over and over, until the table holds as many transitions as it can."""
     for number in range(-(-table.native.capacity // CHUNK_STEPS)):
-        table.insert(chunks[number % len(chunks)])
+        table.insert(sent_as(bytearray(chunks[number % len(chunks)]), 0, 0))
 
 
 def stacks_of(steps: Steps, stack: int) -> Array:

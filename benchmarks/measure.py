@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -20,6 +20,7 @@ from rich.table import Table
 __all__ = [
     "RESULTS",
     "Row",
+    "at_least",
     "at_most",
     "faster",
     "interleave",
@@ -27,6 +28,8 @@ __all__ = [
     "report",
     "require",
     "resident_bytes",
+    "take_turns",
+    "warn_if_busy",
     "write_csv",
 ]
 
@@ -70,6 +73,15 @@ def at_most(
     return Row(name, unit, ours, peer_name, peer, ratio, f"<= {limit:g}", _verdict(bounded <= limit))
 
 
+def at_least(
+    name: str, unit: str, ours: float, peer_name: str, peer: float, share: float, *, required: bool = True
+) -> Row:
+    """A rate that must reach a share of what was asked for."""
+    ratio = ours / peer
+    bound, verdict = (f">= {share:g}", _verdict(ratio >= share)) if required else ("", "")
+    return Row(name, unit, ours, peer_name, peer, ratio, bound, verdict)
+
+
 def _verdict(holds: bool) -> str:
     return "holds" if holds else "MISSED"
 
@@ -107,6 +119,17 @@ def _calibrate(call: Callable[[], object], seconds: float) -> int:
     return calls
 
 
+def take_turns(contestants: Mapping[str, Callable[[], float]], repeats: int = 9) -> dict[str, float]:
+    """As interleave(), for those that measure themselves: each call is a turn, and returns seconds."""
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(repeats + 1):
+        for name, call in contestants.items():
+            measured = call()
+            if turn > 0:  # the first warms up
+                seconds[name].append(measured)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
 def resident_bytes() -> int:
     """Memory of this process that is in RAM."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -119,6 +142,21 @@ def require(*modules: str) -> None:
     if missing:
         print(f"benchmarks: {', '.join(missing)} not installed; pip install -c constraints.txt '.[box2d,bench]'")
         sys.exit(2)
+
+
+def warn_if_busy(seconds: float = 2.0, share: float = 0.1) -> None:
+    """Says so where other processes use the machine now: turns do not help those whom that slows down more."""
+    begin, busy = perf_counter(), _busy_seconds()
+    sleep(seconds)
+    cores = (_busy_seconds() - busy) / (perf_counter() - begin)
+    if cores > share * (os.cpu_count() or 1):
+        print(f"benchmarks: WARNING: others keep {cores:.1f} cores busy; these figures and ratios say little")
+
+
+def _busy_seconds() -> float:
+    """Core seconds that this machine has worked for."""
+    user, nice, system, _, _, interrupt, soft, stolen = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + interrupt + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 def origin() -> dict[str, str]:

@@ -1,18 +1,10 @@
-"""What Headrace's table is held against: cpprb, and a plain gather in C."""
+"""What Headrace's table is held against: cpprb."""
 
-import ctypes
-import itertools
-import mmap
-import subprocess
-import tempfile
-from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import cpprb
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.experience import CHUNK_STEPS, DISCOUNT, N_STEP, Steps, stacks_of
 from headrace.types import Array
@@ -23,7 +15,6 @@ __all__ = [
     "compressed_frames",
     "nstep_options",
     "plain_buffer",
-    "random_gather",
     "transitions_of",
 ]
 
@@ -72,49 +63,3 @@ def transitions_of(steps: Steps, stack: int) -> list[dict[str, Array]]:
 def nstep_options() -> dict[str, Any]:
     """Lets cpprb add up n-step returns itself, from single steps."""
     return {"Nstep": {"size": N_STEP, "gamma": DISCOUNT, "rew": "rew", "next": "next_obs"}}
-
-
-def _load_gather() -> Any:
-    """Compiles gather.c for this machine; the function of that name."""
-    source = Path(__file__).with_name("gather.c")
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "gather.so"
-        subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", source, "-o", library], check=True)
-        return ctypes.CDLL(str(library)).gather
-
-
-def random_gather(
-    stored_bytes: int, frame_bytes: int, stack: int, observation: Array, next_observation: Array
-) -> Callable[[], None]:
-    """A call that copies one batch from random frames of `stored_bytes` on huge pages, as a sample of stacks would.
-
-    Source and reach are a sample's: as many bytes are stored, a place is where any frame begins, places rise as those
-    of a stratified sample do, and the next stack lies n frames after the first. Each call takes other places; the
-    batch goes where the sample's goes.
-    """
-    gather = _load_gather()
-    frames = stored_bytes // frame_bytes
-    memory = mmap.mmap(-1, frames * frame_bytes)
-    memory.madvise(mmap.MADV_HUGEPAGE)
-    source = np.frombuffer(memory, np.uint8)
-    rng = np.random.default_rng(0)
-    source[:] = rng.integers(0, 256, len(source), np.uint8)
-    batch = len(observation)
-    places: list[NDArray[np.uint64]] = [
-        np.sort(rng.integers(0, frames - stack - N_STEP + 1, batch)).astype(np.uint64) * np.uint64(frame_bytes)
-        for _ in range(64)
-    ]
-    turn = itertools.cycle(places)
-
-    def copy() -> None:
-        gather(
-            ctypes.c_void_p(source.ctypes.data),
-            ctypes.c_void_p(next(turn).ctypes.data),
-            ctypes.c_size_t(batch),
-            ctypes.c_size_t(stack * frame_bytes),
-            ctypes.c_size_t(N_STEP * frame_bytes),
-            ctypes.c_void_p(observation.ctypes.data),
-            ctypes.c_void_p(next_observation.ctypes.data),
-        )
-
-    return copy

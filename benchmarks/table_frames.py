@@ -12,11 +12,13 @@ from benchmarks.experience import (
     chunks_of,
     fill,
     make_steps,
+    new_chunks,
     stacks_of,
     write_chunk,
 )
+from benchmarks.limits import random_gather
 from benchmarks.measure import Row, at_most, faster, interleave, resident_bytes
-from benchmarks.peers import CPPRB, PRIORITY_EXPONENT, compressed_frames, plain_buffer, random_gather, transitions_of
+from benchmarks.peers import CPPRB, PRIORITY_EXPONENT, compressed_frames, plain_buffer, transitions_of
 from headrace.replay import BatchBuffer, ChunkWriter, Signature, Table
 
 __all__ = ["measure_frames"]
@@ -116,7 +118,7 @@ def _speed(name: str, ours: float, peer_name: str, peer: float, at_least: float 
 
 
 def _inserting(table: Table, plain: Any, steps: Steps, transitions: list[dict[str, Any]]) -> list[Row]:
-    chunks = itertools.cycle(chunks_of(table.signature, steps)[:_SOURCES])
+    chunks = new_chunks(chunks_of(table.signature, steps)[:_SOURCES])
     batches = itertools.cycle(transitions)
     times = interleave(
         {

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.experience import CHUNK_STEPS, N_STEP, Steps, chunks_of, fill, make_steps
+from benchmarks.experience import CHUNK_STEPS, N_STEP, Steps, chunks_of, fill, make_steps, new_chunks
 from benchmarks.measure import Row, at_most, faster, interleave
 from benchmarks.peers import CPPRB, PRIORITY_EXPONENT, nstep_options, plain_buffer, transitions_of
 from benchmarks.table_frames import write_and_insert
@@ -69,7 +69,7 @@ def _against_cpprb(table: Table, buffer: Any, steps: Steps, chunks: list[bytes])
             "cpprb": lambda: buffer.update_priorities(next(indexes), next(priority)),
         }
     )
-    few = itertools.cycle(chunks)
+    few = new_chunks(chunks)
     batches = itertools.cycle(transitions_of(steps, stack=1))
     inserts = interleave(
         {

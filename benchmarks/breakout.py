@@ -1,0 +1,26 @@
+"""Breakout as a random player sees it: frames that compress as real ones do."""
+
+import gymnasium
+import numpy as np
+
+from benchmarks.experience import Steps
+from headrace.environments import atari
+
+__all__ = ["play_breakout"]
+
+_GAME = "ALE/Breakout-v5"
+
+
+def play_breakout(count: int, seed: int) -> Steps:
+    """Steps of preprocessed play, [84, 84] uint8; one game follows the other as if it were one long episode."""
+    atari.register(_GAME)
+    game = atari.preprocess(gymnasium.make(_GAME, **atari.BASE_OPTIONS))
+    rng = np.random.default_rng(seed)
+    action = rng.integers(0, 4, count)
+    reward = np.zeros(count, np.float32)
+    frames = [game.reset(seed=seed)[0]]
+    for t in range(count):
+        frame, reward[t], terminated, truncated, _ = game.step(int(action[t]))
+        frames.append(game.reset()[0] if terminated or truncated else frame)
+    game.close()
+    return Steps(np.array(frames), action, reward, rng.standard_normal(count + 1))

@@ -1,0 +1,117 @@
+"""What nothing can be faster than, in plain C: a gather, a round trip over a socket, a stream of bytes over one."""
+
+import ctypes
+import itertools
+import mmap
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.experience import N_STEP
+from headrace.types import Array
+
+__all__ = ["BareConnection", "bare_connection", "random_gather"]
+
+
+def _compile(source: str, to: Path, *options: str) -> Path:
+    """Compiles a C file beside this one for this machine."""
+    path = Path(__file__).with_name(source)
+    subprocess.run(["cc", "-O3", "-march=native", *options, path, "-o", to], check=True)
+    return to
+
+
+def _library(source: str) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        return ctypes.CDLL(str(_compile(source, Path(folder) / "library.so", "-shared", "-fPIC")))
+
+
+def random_gather(
+    stored_bytes: int, frame_bytes: int, stack: int, observation: Array, next_observation: Array
+) -> Callable[[], None]:
+    """A call that copies one batch from random frames of `stored_bytes` on huge pages, as a sample of stacks would.
+
+    Source and reach are a sample's: as many bytes are stored, a place is where any frame begins, places rise as those
+    of a stratified sample do, and the next stack lies n frames after the first. Each call takes other places; the
+    batch goes where the sample's goes.
+    """
+    gather = _library("gather.c").gather
+    frames = stored_bytes // frame_bytes
+    memory = mmap.mmap(-1, frames * frame_bytes)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    source = np.frombuffer(memory, np.uint8)
+    rng = np.random.default_rng(0)
+    source[:] = rng.integers(0, 256, len(source), np.uint8)
+    batch = len(observation)
+    places: list[NDArray[np.uint64]] = [
+        np.sort(rng.integers(0, frames - stack - N_STEP + 1, batch)).astype(np.uint64) * np.uint64(frame_bytes)
+        for _ in range(64)
+    ]
+    turn = itertools.cycle(places)
+
+    def copy() -> None:
+        gather(
+            ctypes.c_void_p(source.ctypes.data),
+            ctypes.c_void_p(next(turn).ctypes.data),
+            ctypes.c_size_t(batch),
+            ctypes.c_size_t(stack * frame_bytes),
+            ctypes.c_size_t(N_STEP * frame_bytes),
+            ctypes.c_void_p(observation.ctypes.data),
+            ctypes.c_void_p(next_observation.ctypes.data),
+        )
+
+    return copy
+
+
+class BareConnection:
+    """A connected socket in blocking mode, and what bare_client.c does with it."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self._library = _library("bare_client.c")
+
+    def round_trips(self, request_bytes: int, reply_bytes: int, count: int) -> None:
+        """A message there and one back, `count` times; both with a header of 24 bytes."""
+        size = ctypes.c_size_t
+        self._check(self._library.round_trips(self._peer.fileno(), size(request_bytes), size(reply_bytes), size(count)))
+
+    def receive(self, buffers: list[Array], count: int) -> None:
+        """Asks once, and receives `count` buffers full, into these in turn."""
+        size = ctypes.c_size_t
+        pointers = (ctypes.c_void_p * len(buffers))(*[buffer.ctypes.data for buffer in buffers])
+        self._check(
+            self._library.receive_stream(
+                self._peer.fileno(), pointers, size(len(buffers)), size(buffers[0].nbytes), size(count)
+            )
+        )
+
+    @staticmethod
+    def _check(result: int) -> None:
+        if result != 0:
+            raise ConnectionError("the bare server is gone")
+
+
+@contextmanager
+def bare_connection(transport: str) -> Iterator[BareConnection]:
+    """A connection of this kind, "unix" or "tcp", to a bare server in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = _compile("bare_server.c", Path(folder) / "bare_server")
+        path = f"{folder}/socket"
+        arguments = ["unix", path] if transport == "unix" else ["tcp"]
+        with subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            port = int(server.stdout.readline())
+            peer = socket.socket(socket.AF_UNIX if transport == "unix" else socket.AF_INET)
+            peer.connect(path if transport == "unix" else ("127.0.0.1", port))
+            if transport == "tcp":
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                yield BareConnection(peer)
+            finally:
+                peer.close()  # which ends the server, too

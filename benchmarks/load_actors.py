@@ -1,0 +1,93 @@
+"""A share of load.py's actors, in a process of its own: each a connection that pushes chunks at a set rate.
+
+python -m benchmarks.load_actors OPTIONS, where OPTIONS is JSON of Options; prints JSON of Outcome.
+"""
+
+import json
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.experience import CHUNK_STEPS, N_STEP, chunks_of, make_steps, sent_as
+from headrace._native import Client, Signature
+
+__all__ = ["SIGNATURE", "TABLE", "Options", "Outcome"]
+
+SIGNATURE = Signature((84, 84), "uint8", stack=4)
+TABLE = "replay"
+_SOURCES = 8
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the actors of one process do, at times of time.monotonic(): it is the machine's."""
+
+    address: str
+    actors: int
+    frames_per_second: float  # of each
+    begin: float
+    end: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it between begin and end."""
+
+    chunks: int
+    cpu_seconds: float
+    latency: list[float]  # of each insert, in seconds: from its call to its answer
+    delay: list[float]  # of each insert, from when it was due to its answer
+
+
+def _push(options: Options, actor: int, chunk: bytes, latency: list[float], delay: list[float]) -> None:
+    """One actor, in one thread, which waits without the GIL."""
+    client = Client(options.address, 60.0, request_timeout_seconds=120.0)
+    data = bytearray(chunk)
+    writer = options.seed * 1_000_000 + actor + 1
+    period = CHUNK_STEPS / options.frames_per_second
+    due = options.begin + period * actor / options.actors
+    sequence = 0
+    while due < options.end:
+        time.sleep(max(due - time.monotonic(), 0.0))
+        sequence += 1
+        sent_as(data, writer, sequence)
+        begin = time.monotonic()
+        client.insert(TABLE, data)
+        end = time.monotonic()
+        if end > options.end:
+            break
+        latency.append(end - begin)
+        delay.append(end - due)
+        due += period
+    client.close()
+
+
+def _run(options: Options) -> Outcome:
+    chunks = chunks_of(SIGNATURE, make_steps(CHUNK_STEPS * _SOURCES + N_STEP, (84, 84), "uint8", options.seed))
+    results: list[tuple[list[float], list[float]]] = [([], []) for _ in range(options.actors)]
+    threads = [
+        threading.Thread(target=_push, args=(options, actor, chunks[actor % len(chunks)], *results[actor]))
+        for actor in range(options.actors)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(max(options.begin - time.monotonic(), 0.0))
+    cpu = time.process_time()
+    for thread in threads:
+        thread.join()
+    latency = [each for one, _ in results for each in one]
+    delay = [each for _, one in results for each in one]
+    return Outcome(len(latency), time.process_time() - cpu, latency, delay)
+
+
+def main() -> None:
+    """Runs what the argument says, and prints what came of it."""
+    options: dict[str, Any] = json.loads(sys.argv[1])
+    print(json.dumps(asdict(_run(Options(**options)))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The server over its sockets against plain C over the same: small round trips, and batches of 29 MB."""
+
+import sys
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+
+from benchmarks.experience import CHUNK_STEPS, N_STEP, chunks_of, make_steps
+from benchmarks.limits import BareConnection, bare_connection, random_gather
+from benchmarks.measure import Row, at_most, faster, report, require, take_turns, warn_if_busy
+from benchmarks.standing import standing_server
+from headrace._native import BatchStream, Client
+from headrace.replay import BatchBuffer, Signature
+
+_FRAME = (84, 84)
+_STACK = 4
+_SIGNATURE = Signature(_FRAME, "uint8", stack=_STACK)
+_STORED = 20_000
+_BATCH = 512
+_BATCH_BYTES = _BATCH * 2 * _STACK * _FRAME[0] * _FRAME[1]
+_CREDIT = 4
+_TRIPS = 2000  # of one turn
+_BATCHES = 24
+_HEADER_BYTES = 24
+_NAME = "policy"
+_MESSAGE = bytes(64)
+_FETCH_BYTES = _HEADER_BYTES + 2 + len(_NAME) + 8
+_PUT_BYTES = _HEADER_BYTES + 2 + len(_NAME) + 16 + len(_MESSAGE)
+
+
+def measure_network() -> list[Row]:
+    """Each transport against the plain C of it; the server is `headrace serve`."""
+    rows = []
+    with standing_server() as addresses:
+        stored_bytes = _fill(Client(addresses["unix"]))
+        for transport, address in addresses.items():
+            with bare_connection(transport) as bare:
+                rows += _round_trips(transport, Client(address), bare)
+        with bare_connection("tcp") as bare:
+            rows += _streams(addresses, bare, stored_bytes)
+    return rows
+
+
+def _fill(client: Client) -> int:
+    """Makes the table and fills it; the bytes that it then holds."""
+    client.open_table("replay", _SIGNATURE, fresh=True, capacity=_STORED, seed=0)
+    for chunk in chunks_of(_SIGNATURE, make_steps(_STORED + CHUNK_STEPS + N_STEP, _FRAME, "uint8", seed=0)):
+        client.insert("replay", chunk)
+    client.publish(_NAME, b"weights")
+    return int(client.stats()["tables"]["replay"]["used_bytes"])
+
+
+def _round_trips(transport: str, client: Client, bare: BareConnection) -> list[Row]:
+    """Requests that carry next to nothing, and messages as long as theirs."""
+
+    def put() -> None:
+        client.put(_NAME, _MESSAGE)
+
+    times = take_turns(
+        {
+            "fetch": lambda: _seconds_each(lambda: client.fetch(_NAME, 1), _TRIPS),
+            "bare fetch": lambda: _seconds(lambda: bare.round_trips(_FETCH_BYTES, _HEADER_BYTES, _TRIPS)) / _TRIPS,
+            "put": lambda: _seconds_each(put, _TRIPS),
+            "bare put": lambda: _seconds(lambda: bare.round_trips(_PUT_BYTES, _HEADER_BYTES, _TRIPS)) / _TRIPS,
+        }
+    )
+    microseconds = {name: 1e6 * seconds for name, seconds in times.items()}
+    return [
+        at_most(
+            f"{transport}: {what}", "us", microseconds[key], 2, "C ping-pong", microseconds[f"bare {key}"], scale=True
+        )
+        for key, what in (("fetch", "fetch, nothing newer"), ("put", f"put {len(_MESSAGE)} bytes"))
+    ]
+
+
+def _streams(addresses: dict[str, str], bare: BareConnection, stored_bytes: int) -> list[Row]:
+    """Batches in flight, back to back, and batches asked for one at a time."""
+    streams = {
+        transport: BatchStream(address, "replay", _BATCH, 0.4, credit=_CREDIT)
+        for transport, address in addresses.items()
+    }
+    clients = {transport: Client(address) for transport, address in addresses.items()}
+    buffer = BatchBuffer(_SIGNATURE, _BATCH)
+    received = [np.zeros(_BATCH_BYTES, np.uint8) for _ in range(_CREDIT)]
+    gather = random_gather(
+        stored_bytes, _FRAME[0] * _FRAME[1], _STACK, buffer.arrays.observation, buffer.arrays.next_observation
+    )
+
+    def sample(transport: str) -> Callable[[], float]:
+        return lambda: _seconds_each(lambda: clients[transport].sample_into("replay", buffer.view, 0.4), _BATCHES)
+
+    times = take_turns(
+        {
+            "tcp": lambda: _streaming(streams["tcp"]),
+            "bare": lambda: _seconds(lambda: bare.receive(received, _BATCHES)) / _BATCHES,
+            "unix": lambda: _streaming(streams["unix"]),
+            "gather": lambda: _seconds_each(gather, _BATCHES),
+            "tcp, one": sample("tcp"),
+            "unix, one": sample("unix"),
+        }
+    )
+    for stream in streams.values():
+        stream.close()
+    return [
+        _speed("tcp: batches in flight", times["tcp"], "C stream", times["bare"], 0.8),
+        _speed("unix: batches in flight, shared memory", times["unix"], "C gather", times["gather"], 0.8),
+        _speed("tcp: one batch at a time", times["tcp, one"], "C stream", times["bare"]),
+        _speed("unix: one batch at a time", times["unix, one"], "C gather", times["gather"]),
+    ]
+
+
+def _streaming(stream: BatchStream) -> float:
+    """Seconds a batch, once all that had gathered in flight meanwhile is taken."""
+    for _ in range(2 * _CREDIT):
+        stream.next()
+    return _seconds_each(stream.next, _BATCHES)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begin = perf_counter()
+    call()
+    return perf_counter() - begin
+
+
+def _seconds_each(call: Callable[[], object], count: int) -> float:
+    begin = perf_counter()
+    for _ in range(count):
+        call()
+    return (perf_counter() - begin) / count
+
+
+def _speed(name: str, ours: float, peer_name: str, peer: float, at_least: float | None = None) -> Row:
+    """Two times as bytes of batches per second."""
+    row = faster(name, ours, peer_name, peer, at_least)
+    return row._replace(unit="GB/s", ours=_BATCH_BYTES / ours / 1e9, peer=_BATCH_BYTES / peer / 1e9)
+
+
+def main() -> int:
+    """Measures, prints, writes results/network.csv; status 1 where a requirement is missed."""
+    require("headrace")
+    warn_if_busy()
+    return report("network", measure_network())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""`headrace serve` in a process of its own, for as long as a benchmark needs it."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["ADDRESSES", "standing_server"]
+
+ADDRESSES = {"unix": "unix:@", "tcp": "tcp://127.0.0.1:0"}
+"""What to listen on, by transport; the server picks name and port."""
+_PREFIX = "listening on "
+
+
+@contextmanager
+def standing_server() -> Iterator[dict[str, str]]:
+    """A server; where it listens, by transport."""
+    command = [sys.executable, "-m", "headrace", "serve", "--quiet"]
+    for address in ADDRESSES.values():
+        command += ["--listen", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield {transport: _address(server.stdout.readline()) for transport in ADDRESSES}
+        finally:
+            server.terminate()
+
+
+def _address(line: str) -> str:
+    if not line.startswith(_PREFIX):
+        raise RuntimeError(f"headrace serve says {line!r}; where it listens was expected")
+    return line.removeprefix(_PREFIX).strip()
