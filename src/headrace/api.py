@@ -7,7 +7,7 @@ from typing import TypeVar
 from headrace.algorithms.dqn.config import DQN
 from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory, default_run_directory
-from headrace.settings import RunConfig, preset
+from headrace.settings import RunConfig, ServerPlace, preset
 from headrace.topologies.config import Topology
 from headrace.training import Result
 from headrace.training import train as train_run
@@ -35,11 +35,14 @@ def train(
     checkpoint_period_seconds: float | None = None,
     hang_seconds: float = 60.0,
     device: str = "auto",
+    server: str | None = None,
+    run: str = "default",
+    token_file: str | Path | None = None,
 ) -> Result:
     """Trains a policy and returns what came of it; blocks until a stopping rule holds.
 
     What is not given is the environment's preset (topology Ape-X); with no stopping rule given, the preset's number
-    of steps is one. The settings are `RunConfig`'s. Raises HeadraceError.
+    of steps is one. The settings are `RunConfig`'s and `ServerPlace`'s. Raises HeadraceError.
     """
     known = preset(environment)
     if steps is None and time_limit_seconds is None and until_score is None:
@@ -59,11 +62,12 @@ def train(
         checkpoint_period_seconds=_given(checkpoint_period_seconds, known.checkpoint_period_seconds),
         hang_seconds=hang_seconds,
         device=device,
+        place=ServerPlace(server, run, Path(token_file) if token_file else None),
     )
     path = Path(run_dir) if run_dir else default_run_directory(environment, config.algorithm_name, datetime.now())
     heading = Heading(environment, config.algorithm_name, config.topology_name, str(path))
-    with RunDirectory.create(path, config.to_json()) as run, open_display(heading, quiet=quiet) as display:
-        return train_run(config, run, display)
+    with RunDirectory.create(path, config.to_json()) as directory, open_display(heading, quiet=quiet) as display:
+        return train_run(config, directory, display)
 
 
 def _given(value: T | None, otherwise: T) -> T:

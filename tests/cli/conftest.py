@@ -1,5 +1,9 @@
-"""A stand-in for training, for the tests of this folder."""
+"""A stand-in for training, and servers that stand alone, for the tests of this folder."""
 
+import re
+import secrets
+import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -33,8 +37,8 @@ class FakeTraining:
         if self.error is not None:
             raise self.error
 
-    def train(self, config, run, display):
-        self._answer("train", config, run, display)
+    def train(self, config, run, display, **options):
+        self._answer("train", config, run, display, **options)
         return SimpleNamespace(run=run, summary=self.summary)
 
     def resume(self, run, display, **options):
@@ -65,3 +69,70 @@ def training(monkeypatch, tmp_path):
     monkeypatch.setattr(headrace, "training", fake, raising=False)
     monkeypatch.chdir(tmp_path)
     return fake
+
+
+class ServeCommand:
+    """`headrace serve` in a process of its own, listening on a free port of this machine."""
+
+    def __init__(self, *options, listen=("tcp://127.0.0.1:0",)):
+        words = [word for address in listen for word in ("--listen", address)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "serve", *words, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,  # so that communicate() has what readline() leaves
+        )
+        lines = [self.line() for _ in listen]
+        self.addresses = [re.fullmatch(r"listening on (\S+)\n", line)[1] for line in lines]
+        self.address = self.addresses[0]
+
+    def line(self):
+        """The next line that it says."""
+        return self.process.stdout.readline().decode()
+
+    def stop(self, number=signal.SIGTERM):
+        """Its exit code and what it had still to say, on either stream."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def serve():
+    """Starts servers; those that the test leaves are killed."""
+    started = []
+
+    def start(*options, **settings):
+        started.append(ServeCommand(*options, **settings))
+        return started[-1]
+
+    yield start
+    for command in started:
+        command.process.kill()
+        command.process.communicate()
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    """A token that only its owner may read."""
+    path = tmp_path / "token"
+    path.write_text(secrets.token_hex(32) + "\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def headrace_command():
+    """Runs a command in a process of its own, for as long as a minute."""
+
+    def run(*words, **options):
+        return subprocess.run(
+            [sys.executable, "-m", "headrace", *map(str, words)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            **options,
+        )
+
+    return run

@@ -22,8 +22,8 @@ def run(tmp_path):
 
 def test_train(training, tmp_path, capsys):
     assert main(["train", "CartPole-v1", "--until-score", "475", "--run-dir", "a run"]) == 0
-    [(name, (config, run, display), _)] = training.calls
-    assert name == "train"
+    [(name, (config, run, display), settings)] = training.calls
+    assert (name, settings) == ("train", {"local_actors": True})
     assert config == RunConfig(
         "CartPole-v1", preset("CartPole-v1").algorithm, preset("CartPole-v1").apex, until_score=475.0
     )

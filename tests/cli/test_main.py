@@ -9,6 +9,21 @@ from headrace.cli import main as command
 from headrace.cli.main import main
 from headrace.errors import CheckpointError, ConfigError, LaunchError
 
+COMMANDS = [
+    "train",
+    "resume",
+    "evaluate",
+    "report",
+    "export",
+    "presets",
+    "study",
+    "serve",
+    "learner",
+    "actor",
+    "stats",
+    "drop",
+]
+
 
 def answer(monkeypatch, error):
     """Makes `headrace presets` end by this error."""
@@ -24,7 +39,7 @@ def answer(monkeypatch, error):
 def test_help(words, capsys):
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert all(f"  {name}" in out for name in ("train", "resume", "evaluate", "report", "export", "presets"))
+    assert all(f"\n  {name} " in out for name in COMMANDS)
     assert "headrace train LunarLander-v3 --until-score 200" in out
 
 
@@ -34,7 +49,7 @@ def test_version(monkeypatch, capsys):
     assert capsys.readouterr().out == "headrace 1.2.3 of headrace\n"
 
 
-@pytest.mark.parametrize("name", ["train", "resume", "evaluate", "report", "export", "presets"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name, capsys):
     assert main([name, "--help"]) == 0
     assert f"usage: headrace {name}" in capsys.readouterr().out
@@ -44,7 +59,7 @@ def test_every_command_has_help(name, capsys):
     ("words", "complaint"),
     [
         (["trian"], "headrace: error: trian is not a command; did you mean train?\n"),
-        (["qq"], "headrace: error: qq is not a command; there are train, resume, evaluate, report, export, presets\n"),
+        (["qq"], f"headrace: error: qq is not a command; there are {', '.join(COMMANDS)}\n"),
         (["evaluate"], "headrace: error: RUN is missing (see headrace evaluate --help)\n"),
         (["export", "run"], "headrace: error: FILE is missing (see headrace export --help)\n"),
         (["export", "run", "a.pt"], "headrace: error: file is a.pt; it must be a path that ends in .onnx\n"),
@@ -83,7 +98,18 @@ def test_a_defect_is_not_hidden(monkeypatch):
         answer(monkeypatch, ZeroDivisionError())
 
 
-@pytest.mark.parametrize("words", [["--help"], ["presets"], ["train", "CartPole-v1", "--help"], ["evaluate", "/no"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["presets"],
+        ["train", "CartPole-v1", "--help"],
+        ["evaluate", "/no"],
+        ["serve", "--listen", "tcp://"],
+        ["stats", "redis://h"],
+        ["actor"],
+    ],
+)
 def test_what_only_talks_does_not_import_torch(words):
     code = "import sys; from headrace.cli.main import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True).stdout

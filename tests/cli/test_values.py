@@ -1,8 +1,8 @@
-"""Counts and durations."""
+"""Counts, durations and sizes."""
 
 import pytest
 
-from headrace.cli.values import parse_count, parse_duration
+from headrace.cli.values import parse_count, parse_duration, parse_size
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,28 @@ def test_durations(text, seconds):
 def test_no_durations(text):
     with pytest.raises(ValueError, match="is not a duration; write seconds or a unit: 90, 90s, 10m or 2h"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("1024", 1_024),
+        ("512M", 512_000_000),
+        ("512MB", 512_000_000),
+        ("8G", 8_000_000_000),
+        ("1.5GiB", 1_610_612_736),
+        ("4 kb", 4_000),
+        ("1Ki", 1_024),
+        ("2t", 2_000_000_000_000),
+        ("7b", 7),
+    ],
+)
+def test_sizes(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "8GG", "1e9", "5i", "5iB", "nan", "8 G B"])
+def test_no_sizes(text):
+    with pytest.raises(ValueError, match=r"is not a size; write bytes or a unit: 512M, 8G or 1\.5GiB"):
+        parse_size(text)

@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+import torch
 
 from headrace import DQN
-from headrace._native import Server
+from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import ConfigError
+from headrace.servers import EmbeddedServer
+from headrace.topologies.base import Workshop
 from headrace.topologies.experience import add_table
 from headrace.types import EnvironmentSpec
 
@@ -15,7 +18,9 @@ SPEC = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
 
 def add(**settings: Any) -> dict[str, float]:
     algorithm = DQN(**{"batch_size": 32, "learning_starts": 100, "replay_capacity": 1_000, **settings})
-    return add_table(Server(), SPEC, algorithm, seed=0, environments=2, chunk_steps=50).stats()
+    updater = DQNUpdater(algorithm, SPEC, torch.device("cpu"), 0)
+    workshop = Workshop("ALE/Breakout-v5", SPEC, 0, algorithm, updater, EmbeddedServer())
+    return add_table(workshop, environments=2, chunk_steps=50).stats()
 
 
 def test_memory_follows_from_the_capacity() -> None:

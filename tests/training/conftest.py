@@ -12,6 +12,7 @@ from headrace.launch import ThreadLauncher
 from headrace.launch.base import Launcher
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
+from headrace.servers import Endpoint
 from headrace.settings import RunConfig
 from headrace.training import Result, Trainer
 
@@ -34,9 +35,9 @@ TOPOLOGIES = {
 Train = Callable[..., Result]
 
 
-def threads(address: str, logs: Path) -> Launcher:
+def threads(endpoint: Endpoint, logs: Path) -> Launcher:
     del logs
-    return ThreadLauncher(address)
+    return ThreadLauncher(endpoint)
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
     assert len(family) == 2  # actor and evaluator
     [actor] = actors(process.pid)
     words = Path(f"/proc/{actor}/cmdline").read_text().split("\0")
-    [socket] = [word.removeprefix("unix:") for word in words if word.startswith("unix:@")]
+    [socket] = [json.loads(word)["address"].removeprefix("unix:") for word in words if word.startswith("{")]
     assert socket in Path("/proc/net/unix").read_text()
     process.kill()
     process.communicate(timeout=20)

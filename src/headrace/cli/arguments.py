@@ -13,13 +13,17 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from headrace.cli.values import parse_count, parse_duration
+from headrace.cli.values import parse_count, parse_duration, parse_size
 from headrace.errors import ConfigError
 
 __all__ = [
+    "Address",
     "Environment",
+    "Period",
     "Positional",
     "Run",
+    "RunName",
+    "Size",
     "Switch",
     "TimeLimit",
     "find_environment",
@@ -30,7 +34,12 @@ __all__ = [
 
 T = TypeVar("T")
 
-_FLAG_NAMES = {"time_limit_seconds": "time-limit", "algorithm_name": "algorithm", "topology_name": "topology"}
+_FLAG_NAMES = {
+    "time_limit_seconds": "time-limit",
+    "period_seconds": "period",
+    "algorithm_name": "algorithm",
+    "topology_name": "topology",
+}
 """Fields whose flags are called otherwise."""
 
 
@@ -40,7 +49,7 @@ def _word(convert: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSp
         nargs=1,
         metavar=metavar,
         instance_from_str=lambda words: convert(words[0]),
-        is_instance=lambda value: value is None or isinstance(value, int | float | Path),
+        is_instance=lambda value: value is None or isinstance(value, int | float | str | Path),
         str_from_instance=lambda value: ["none" if value is None else str(value)],
     )
 
@@ -49,11 +58,21 @@ Environment = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
 """The environment that a command is about, its first word."""
 Run = Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
 """The run directory that a command is about, its first word."""
+Address = Annotated[Positional[str], tyro.conf.arg(metavar="ADDRESS")]
+"""The server that a command is about, its first word."""
+RunName = Annotated[Positional[str], tyro.conf.arg(metavar="RUN")]
+"""The name of a run on a server."""
 TimeLimit = Annotated[float | None, _word(parse_duration, "TIME"), tyro.conf.arg(name="time-limit")]
 """Seconds, written 90, 90s, 10m or 2h."""
+Period = Annotated[float, _word(parse_duration, "TIME"), tyro.conf.arg(name="period")]
+"""Seconds between two of something, written likewise."""
+Size = Annotated[int | None, _word(parse_size, "SIZE")]
+"""Bytes, written 512M, 8G or 1.5GiB."""
 Switch = FlagCreatePairsOff[bool]
 """False unless its flag is there."""
 
+_WORDS = (Environment, Run, Address, RunName)
+"""What is no flag."""
 _REGISTRY = ConstructorRegistry()
 
 
@@ -64,6 +83,8 @@ def _words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
         return _word(parse_count, "N")
     if info.type in (float, float | None):
         return _word(float, "X")
+    if info.type == str | None:
+        return _word(str, "TEXT")
     return _word(Path, "PATH") if info.type == Path | None else None
 
 
@@ -94,7 +115,7 @@ def flag_types(kind: type) -> dict[str, Any]:
     for name, plain in get_type_hints(kind).items():
         if isinstance(plain, type) and dataclasses.is_dataclass(plain):
             flags |= flag_types(plain)
-        elif hints[name] not in (Environment, Run):
+        elif hints[name] not in _WORDS:
             flags["--" + _FLAG_NAMES.get(name, name.replace("_", "-"))] = plain
     return flags
 

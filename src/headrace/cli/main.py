@@ -11,21 +11,40 @@ from headrace.errors import ConfigError, HeadraceError, LaunchError
 
 __all__ = ["main"]
 
-_COMMANDS = {
-    "train": "train a policy in an environment",
-    "resume": "go on with a run from its last checkpoint",
-    "evaluate": "play greedy episodes with a run's policy",
-    "report": "write a run's report, one HTML page",
-    "export": "write a run's policy as an ONNX file",
-    "presets": "show the settings that each environment starts from",
+_GROUPS = {
+    "commands": {
+        "train": "train a policy in an environment",
+        "resume": "go on with a run from its last checkpoint",
+        "evaluate": "play greedy episodes with a run's policy",
+        "report": "write a run's report, one HTML page",
+        "export": "write a run's policy as an ONNX file",
+        "presets": "show the settings that each environment starts from",
+        "study": "measure again what was published, side by side",
+    },
+    "several machines": {
+        "serve": "run a server that holds experience and parameters",
+        "learner": "train on a server, with actors that are started apart",
+        "actor": "play for a run on a server",
+        "stats": "show what a server holds and does",
+        "drop": "remove what a run has left on a server",
+    },
 }
+_COMMANDS = [name for group in _GROUPS.values() for name in group]
+
+
+def _listing() -> str:
+    """The commands by group, as --help shows them."""
+    return "\n\n".join(
+        f"{title}:\n" + "\n".join(f"  {name:<10} {text}" for name, text in group.items())
+        for title, group in _GROUPS.items()
+    )
+
 
 _HELP = f"""usage: headrace COMMAND [...]
 
 Distributed deep reinforcement learning, from one command.
 
-commands:
-{chr(10).join(f"  {name:<10} {text}" for name, text in _COMMANDS.items())}
+{_listing()}
 
 options:
   -h, --help     show this help, or with a command the help of that command
@@ -37,6 +56,8 @@ examples:
   headrace train LunarLander-v3 --help          every setting, with its default for LunarLander-v3
   headrace evaluate RUN --episodes 100 --video landing.mp4
   headrace report RUN
+  headrace serve --listen tcp://10.0.0.1:7447 --token-file token --data experience
+  headrace actor --server tcp://10.0.0.1:7447 --token-file token
 """
 
 

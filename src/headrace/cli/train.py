@@ -14,10 +14,10 @@ from headrace.cli.arguments import Environment, Switch, TimeLimit, find_environm
 from headrace.cli.ending import conclude
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.report import Heading, RunDirectory, default_run_directory, open_display
-from headrace.settings import TOPOLOGIES, RunConfig, preset
+from headrace.settings import TOPOLOGIES, RunConfig, ServerPlace, preset
 from headrace.topologies.config import Apex, Serial
 
-__all__ = ["TrainOptions", "read_options", "run"]
+__all__ = ["TrainOptions", "read_options", "run", "start"]
 
 _PROG = "headrace train"
 
@@ -33,6 +33,7 @@ class TrainOptions(RunConfig):
     """Environment steps of all actors after which the run stops; if no stop is set, the preset's."""
     time_limit_seconds: TimeLimit = None
     """Training time after which the run stops, evaluations excluded: 90, 90s, 10m or 2h."""
+    place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
     algorithm_name: Annotated[Literal["dqn"], tyro.conf.arg(name="algorithm")] = "dqn"
     """What learns."""
     topology_name: Annotated[Literal["apex", "serial"], tyro.conf.arg(name="topology")] = "apex"
@@ -58,7 +59,11 @@ _KINDS: dict[str, type[TrainOptions]] = {"apex": _ApexOptions, "serial": _Serial
 
 def run(arguments: Sequence[str]) -> int:
     """Trains; returns the exit code."""
-    options = read_options(arguments)
+    return start(read_options(arguments))
+
+
+def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
+    """Starts a run and returns its exit code; `hint` is the first thing that its display says."""
     config = _config(options)
     path = options.run_dir or default_run_directory(config.environment, options.algorithm_name, datetime.now())
     heading = Heading(config.environment, options.algorithm_name, options.topology_name, str(path))
@@ -67,9 +72,11 @@ def run(arguments: Sequence[str]) -> int:
             from headrace import training
 
             with open_display(heading, quiet=options.quiet) as display:
+                if hint:
+                    display.message(hint)
                 if config.steps != options.steps:
                     display.message(f"no stop is set: {config.steps:,} steps, as the preset has it")
-                result = training.train(config, directory, display)
+                result = training.train(config, directory, display, local_actors=local_actors)
         except LaunchError:
             raise
         except (HeadraceError, KeyboardInterrupt):
@@ -78,8 +85,11 @@ def run(arguments: Sequence[str]) -> int:
     return conclude(result)
 
 
-def read_options(arguments: Sequence[str]) -> TrainOptions:
-    """The options of `headrace train`, on top of the environment's preset. Raises ConfigError."""
+def read_options(arguments: Sequence[str], prog: str = _PROG, description: str = "Train a policy.") -> TrainOptions:
+    """The options of `headrace train`, or of another that takes the same, on top of the environment's preset.
+
+    Raises ConfigError.
+    """
     topology = _chosen(arguments, "--topology", "apex")
     kind = _KINDS.get(topology, _ApexOptions)  # a topology that there is not is parse()'s to refuse
     flags = flag_types(kind)
@@ -90,20 +100,22 @@ def read_options(arguments: Sequence[str]) -> TrainOptions:
                 f"{foreign[0]} is a setting of --topology {other}, and this run's is {topology}; "
                 f"leave it out or add --topology {other}"
             )
-    require_known(arguments, flags, _PROG)
+    require_known(arguments, flags, prog)
     words = list(arguments)
     place = find_environment(words, flags)
     if place is None:
         if not {"-h", "--help"} & set(words):
-            raise ConfigError("train needs an environment: headrace train ENV, such as LunarLander-v3")
-        return _parse(kind, words, "", topology)
+            raise ConfigError(f"{prog.rsplit(maxsplit=1)[-1]} needs an environment: {prog} ENV, such as LunarLander-v3")
+        return _parse(kind, words, "", prog=prog, description=description)
     environment = words.pop(place)
     if not {"-h", "--help"} & set(words):  # whose usage shows that one is required
         words.insert(0, environment)
-    return _parse(kind, words, environment, topology)
+    return _parse(kind, words, environment, prog=prog, description=description)
 
 
-def _parse(kind: type[TrainOptions], words: Sequence[str], environment: str, topology: str) -> TrainOptions:
+def _parse(
+    kind: type[TrainOptions], words: Sequence[str], environment: str, *, prog: str, description: str
+) -> TrainOptions:
     start = preset(environment)
     default = kind(
         environment=environment or tyro.MISSING,
@@ -114,13 +126,14 @@ def _parse(kind: type[TrainOptions], words: Sequence[str], environment: str, top
         final_evaluation_episodes=start.final_evaluation_episodes,
         checkpoint_period_seconds=start.checkpoint_period_seconds,
     )
+    topology = "serial" if kind is _SerialOptions else "apex"
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
     return parse(
         kind,
         words,
-        prog=_PROG,
+        prog=prog,
         default=default,
-        description=f"Train a policy. Defaults below are {whose}, with --topology {topology}.",
+        description=f"{description} Defaults below are {whose}, with --topology {topology}.",
     )
 
 

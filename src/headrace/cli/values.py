@@ -1,11 +1,12 @@
-"""Counts and durations as people write them: 200k, 1e6, 1_000_000; 90, 90s, 10m, 2h."""
+"""Counts, durations and sizes as people write them: 200k, 1e6, 1_000_000; 90, 90s, 10m, 2h; 512M, 8G, 1.5GiB."""
 
 import re
 
-__all__ = ["parse_count", "parse_duration"]
+__all__ = ["parse_count", "parse_duration", "parse_size"]
 
 _MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def parse_count(text: str) -> int:
@@ -27,3 +28,11 @@ def parse_duration(text: str) -> float:
     if match is None:
         raise ValueError(f"{text} is not a duration; write seconds or a unit: 90, 90s, 10m or 2h")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def parse_size(text: str) -> int:
+    """Bytes: "512M" and "512MB" -> 512000000, "1.5GiB" -> 1610612736. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)", text.strip().lower())
+    if match is None or (match[3] and not match[2]):
+        raise ValueError(f"{text} is not a size; write bytes or a unit: 512M, 8G or 1.5GiB")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])

@@ -3,5 +3,6 @@
 from headrace.launch.base import Exit, Launcher, last_words
 from headrace.launch.processes import ProcessLauncher
 from headrace.launch.threads import ThreadLauncher
+from headrace.launch.volunteers import run_actors
 
-__all__ = ["Exit", "Launcher", "ProcessLauncher", "ThreadLauncher", "last_words"]
+__all__ = ["Exit", "Launcher", "ProcessLauncher", "ThreadLauncher", "last_words", "run_actors"]

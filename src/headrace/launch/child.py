@@ -1,4 +1,4 @@
-"""The process of one role; the launcher gives it kind, index, generation, address and its own process id."""
+"""The process of one role; the launcher gives it kind, index, generation, endpoint and its own process id."""
 
 import ctypes
 import os
@@ -12,6 +12,7 @@ from headrace.launch.base import last_words
 from headrace.launch.processes import FAULT_STATUS
 from headrace.launch.run_role import run_role
 from headrace.roles.base import Role, Stop
+from headrace.servers import Endpoint
 
 _PR_SET_PDEATHSIG = 1
 
@@ -25,7 +26,7 @@ def _die_with(parent: int) -> None:
 
 def main() -> None:
     """Runs the role until SIGTERM, or until the server is gone."""
-    kind, index, generation, address, parent = sys.argv[1:]
+    kind, index, generation, endpoint, parent = sys.argv[1:]
     _die_with(int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     stop = Stop()
@@ -36,7 +37,7 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, finish)
     try:
-        run_role(Role(kind, int(index), sys.stdin.read(), int(generation)), address, stop)
+        run_role(Role(kind, int(index), sys.stdin.read(), int(generation)), Endpoint.from_json(endpoint), stop)
     except ClosedError:
         pass
     except HeadraceError as error:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from headrace.launch.base import Exit
 from headrace.roles.base import Role
+from headrace.servers import Endpoint
 
 __all__ = ["FAULT_STATUS", "SINGLE_THREAD", "ProcessLauncher"]
 
@@ -36,8 +37,8 @@ class ProcessLauncher:
     A role's output goes to `logs/<kind>-<index>.log`. A role dies with this process, however that ends.
     """
 
-    def __init__(self, address: str, logs: Path) -> None:
-        self._address = address
+    def __init__(self, endpoint: Endpoint, logs: Path) -> None:
+        self._endpoint = endpoint
         self._logs = logs
         self._running: dict[str, _Running] = {}
 
@@ -45,7 +46,7 @@ class ProcessLauncher:
         """Starts a role in a process of its own."""
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{role.kind}-{role.index}.log"
-        arguments = [role.kind, str(role.index), str(role.generation), self._address, str(os.getpid())]
+        arguments = [role.kind, str(role.index), str(role.generation), self._endpoint.to_json(), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
         with log.open("ab") as output:
             process = subprocess.Popen(

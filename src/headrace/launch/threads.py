@@ -7,6 +7,7 @@ from headrace.errors import ClosedError, HeadraceError
 from headrace.launch.base import Exit, last_words
 from headrace.launch.run_role import run_role
 from headrace.roles.base import Role, Stop
+from headrace.servers import Endpoint
 
 __all__ = ["ThreadLauncher"]
 
@@ -16,8 +17,8 @@ _JOIN_SECONDS = 10.0
 class ThreadLauncher:
     """Implements `Launcher`. A thread can't be killed: a role that hangs is left behind as a daemon."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
         self._running: dict[str, tuple[threading.Thread, Stop]] = {}
         self._exits: list[Exit] = []  # appended by role threads
 
@@ -49,7 +50,7 @@ class ThreadLauncher:
 
     def _run(self, role: Role, stop: Stop) -> None:
         try:
-            run_role(role, self._address, stop)
+            run_role(role, self._endpoint, stop)
         except ClosedError:
             return
         except HeadraceError as error:

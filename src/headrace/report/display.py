@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, Self, TextIO
 from headrace.report.formats import count, duration, number
 from headrace.report.progress import Progress
 
-__all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "open_display"]
+__all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "draws_live", "open_display"]
 
 
 class Heading(NamedTuple):
@@ -107,14 +107,19 @@ def open_display(heading: Heading, *, quiet: bool = False, stream: TextIO | None
     if quiet:
         return QuietDisplay()
     out = stream or sys.stdout
-    utf8 = (out.encoding or "").lower().replace("-", "") == "utf8"
-    if out.isatty() and utf8 and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
+    if draws_live(out):
         from rich.console import Console
 
         from headrace.report.live import LiveDisplay
 
         return LiveDisplay(heading, Console(file=out))
     return PlainDisplay(heading, out)
+
+
+def draws_live(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that what stands on it can be redrawn on."""
+    utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
+    return stream.isatty() and utf8 and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def line(progress: Progress) -> str:

@@ -2,12 +2,17 @@
 
 import math
 
-__all__ = ["count", "duration", "number", "size"]
+__all__ = ["count", "counted", "duration", "number", "size"]
 
 
 def count(value: float) -> str:
     """1234567 -> "1,234,567"."""
     return f"{value:,.0f}"
+
+
+def counted(amount: int, noun: str) -> str:
+    """(1, "table") -> "1 table", (2000, "table") -> "2,000 tables"."""
+    return f"{count(amount)} {noun}" + ("" if amount == 1 else "s")
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -2,11 +2,8 @@
 
 import threading
 from dataclasses import dataclass
-from typing import Protocol
 
-from headrace.parameters.base import ParameterStore
-
-__all__ = ["EVALUATION", "EVALUATION_POLICY", "POLICY", "REPORTS", "TABLE", "Role", "RoleServer", "Stop"]
+__all__ = ["EVALUATION", "EVALUATION_POLICY", "POLICY", "REPORTS", "RUN", "TABLE", "Role", "Stop"]
 
 TABLE = "replay"
 """The table that experience goes to."""
@@ -19,27 +16,17 @@ EVALUATION_POLICY = "evaluation-policy"
 REPORTS = "reports"
 """Mailbox of JSON records, read by the training process."""
 
+RUN = "run"
+"""What actors that start apart need to know, a RunNotice; empty where the run has ended."""
+
 Stop = threading.Event
-
-
-class RoleServer(ParameterStore, Protocol):
-    """The server as a role sees it: a native Client."""
-
-    def insert(self, table: str, chunk: bytes) -> int:
-        """Stores a chunk, waiting for the limiter as long as it holds."""
-
-    def put(self, mailbox: str, message: bytes) -> None:
-        """Sends a message."""
-
-    def close(self) -> None:
-        """Ends the connection."""
 
 
 @dataclass(frozen=True)
 class Role:
     """One role of a program: what runs, apart from where."""
 
-    kind: str  # "actor" or "evaluator"
+    kind: str  # "actor", "evaluator" or "volunteer"
     index: int
     settings: str  # JSON
     generation: int = 0

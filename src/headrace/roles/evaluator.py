@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from headrace.environments import EnvironmentBatch, FrameStack
 from headrace.errors import ClosedError
 from headrace.parameters import Policy
-from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, RoleServer, Stop
+from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Stop
+from headrace.servers.base import RoleServer
 from headrace.types import Array
 
 __all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "Score", "play", "run_evaluator"]

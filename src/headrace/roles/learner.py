@@ -30,7 +30,7 @@ class Learner:
         self,
         updater: Updater,
         next_batch: Callable[[float], Batch | None],
-        update_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], int] | None,
+        update_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], object] | None,
         store: ParameterStore,
         publish_period: int,
         steps: int = 0,

@@ -6,9 +6,10 @@ import dataclasses
 from headrace.errors import ClosedError
 from headrace.parameters import Policy
 from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
-from headrace.roles.base import POLICY, TABLE, Role, RoleServer, Stop
+from headrace.roles.base import POLICY, TABLE, Role, Stop
 from headrace.roles.clock import PhaseClock
 from headrace.roles.reporter import ActorReporter
+from headrace.servers.base import RoleServer
 
 __all__ = ["run_actor"]
 
@@ -16,8 +17,13 @@ _POLL_SECONDS = 0.02
 _GENERATION_STRIDE = 1_000_003
 
 
-def run_actor(role: Role, server: RoleServer, report_server: RoleServer, stop: Stop) -> None:
-    """Acts until stopped or until the server is gone; both connections are this actor's own."""
+def run_actor(
+    role: Role, server: RoleServer, report_server: RoleServer, stop: Stop, hang_seconds: float | None = None
+) -> None:
+    """Acts until stopped or until the server is gone; both connections are this actor's own.
+
+    `hang_seconds` is None where somebody else watches that the environment does not hang.
+    """
     settings = ActorSettings.from_json(role.settings)
     settings = dataclasses.replace(settings, seed=settings.seed + _GENERATION_STRIDE * role.generation)
     clock = PhaseClock(ACTOR_PHASES)
@@ -25,7 +31,7 @@ def run_actor(role: Role, server: RoleServer, report_server: RoleServer, stop: S
         policy = _first_policy(server, stop)
         if policy is None:
             return
-        reporter = ActorReporter(report_server, role, settings, clock)
+        reporter = ActorReporter(report_server, role, settings, clock, hang_seconds)
         try:
             clock.enter("environment")
             actor = Actor(settings, policy.q, lambda chunk: server.insert(TABLE, chunk), clock)

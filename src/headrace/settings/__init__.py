@@ -1,6 +1,7 @@
 """What a run is, and settings that are known to work."""
 
+from headrace.settings.place import ServerPlace
 from headrace.settings.presets import PRESETS, Preset, preset
 from headrace.settings.run import ALGORITHMS, TOPOLOGIES, RunConfig
 
-__all__ = ["ALGORITHMS", "PRESETS", "TOPOLOGIES", "Preset", "RunConfig", "preset"]
+__all__ = ["ALGORITHMS", "PRESETS", "TOPOLOGIES", "Preset", "RunConfig", "ServerPlace", "preset"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.algorithms.dqn.config import DQN
-from headrace.errors import CheckpointError, require
+from headrace.errors import CheckpointError, ConfigError, require
+from headrace.settings.place import ServerPlace
 from headrace.topologies.config import Apex, Serial, Topology
 
 __all__ = ["ALGORITHMS", "TOPOLOGIES", "RunConfig"]
@@ -43,6 +44,7 @@ class RunConfig:
     """A process whose environment does not return for so long is killed and started again."""
     device: str = "auto"
     """Learner's torch device; auto is CUDA where there is a GPU."""
+    place: ServerPlace = field(default_factory=ServerPlace)
 
     def __post_init__(self) -> None:
         for name in ("steps", "time_limit_seconds"):
@@ -59,6 +61,11 @@ class RunConfig:
         final = self.final_evaluation_episodes
         require("final_evaluation_episodes", final, final >= 0, "0 or more")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
+        if self.place.server is not None and not isinstance(self.topology, Apex):
+            raise ConfigError(
+                f"server is {self.place.server} and topology is {self.topology_name}, which acts and learns in one "
+                "process: leave the server out, or take topology apex"
+            )
 
     @property
     def algorithm_name(self) -> str:
@@ -75,6 +82,7 @@ class RunConfig:
         record: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         record["algorithm"] = {"name": self.algorithm_name, **dataclasses.asdict(self.algorithm)}
         record["topology"] = {"name": self.topology_name, **dataclasses.asdict(self.topology)}
+        record["place"] = self.place.to_record()
         return json.dumps(record, indent=2) + "\n"
 
     @staticmethod
@@ -85,9 +93,11 @@ class RunConfig:
             algorithm = dict(record.pop("algorithm"))
             topology = dict(record.pop("topology"))
             algorithm["hidden"] = tuple(algorithm["hidden"])
+            place = record.pop("place", None)  # not there in runs from before there were servers
             return RunConfig(
                 algorithm=ALGORITHMS[algorithm.pop("name")](**algorithm),
                 topology=TOPOLOGIES[topology.pop("name")](**topology),
+                place=ServerPlace.from_record(place) if place else ServerPlace(),
                 **record,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -6,7 +6,6 @@ import torch
 
 from headrace.algorithms.dqn.exploration import epsilon_ladder
 from headrace.machine import available_cores
-from headrace.replay import BatchesAhead
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Role
 from headrace.roles.clock import PhaseClock
@@ -36,9 +35,7 @@ class ApexProgram:
         environments = actors * config.envs_per_actor
         self.acting: PhaseClock | None = None
         self.deterministic = False
-        self.table = add_table(
-            workshop.server, workshop.spec, algorithm, workshop.seed, environments, config.chunk_steps
-        )
+        self.table = add_table(workshop, environments, config.chunk_steps)
         ladder = epsilon_ladder(environments, config.epsilon_base, config.epsilon_exponent)
         self.roles = [
             Role(
@@ -61,8 +58,7 @@ class ApexProgram:
             )
             for index in range(actors)
         ]
-        self._ahead = BatchesAhead(
-            self.table,
+        self._ahead = self.table.batches_ahead(
             algorithm.batch_size,
             algorithm.importance_exponent,
             config.batches_ahead,

@@ -2,12 +2,12 @@
 
 from typing import Any, NamedTuple, Protocol
 
-from headrace._native import Server, Table
 from headrace.algorithms.base import Updater
 from headrace.algorithms.dqn.config import DQN
 from headrace.roles.base import Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
+from headrace.servers import ReplayTable, RunServer
 from headrace.types import EnvironmentSpec
 
 __all__ = ["Program", "Workshop"]
@@ -21,7 +21,9 @@ class Workshop(NamedTuple):
     seed: int
     algorithm: DQN
     updater: Updater
-    server: Server
+    server: RunServer
+    fresh: bool = True
+    """Begin with no experience, whatever an earlier start of the run left on the server."""
 
 
 class Program(Protocol):
@@ -30,7 +32,7 @@ class Program(Protocol):
     roles: list[Role]
     """To be started by a launcher, which role of the program runs where being no concern of this one."""
     learner: Learner
-    table: Table
+    table: ReplayTable
     acting: PhaseClock | None
     """The clock of an actor that runs inside this program, for whoever watches that it does not hang."""
     deterministic: bool

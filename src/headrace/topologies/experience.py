@@ -1,35 +1,41 @@
 """The table that a topology's experience goes through."""
 
 from math import ceil, prod
+from typing import Any
 
 import numpy as np
 
-from headrace._native import Server, Table
-from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError, require
 from headrace.machine import total_memory_bytes
 from headrace.roles.actor import table_signature
 from headrace.roles.base import TABLE
+from headrace.servers import ReplayTable
+from headrace.topologies.base import Workshop
 from headrace.types import EnvironmentSpec
 
-__all__ = ["add_table"]
+__all__ = ["add_table", "table_options"]
 
 _HEADER_BYTES = 64
 _STEP_BYTES = 8 + 5 * 4  # action, first, last, reward, discount, priority
 _SLACK = 1.25  # for chunks that episodes' ends cut short
 
 
-def add_table(
-    server: Server, spec: EnvironmentSpec, algorithm: DQN, seed: int, environments: int, chunk_steps: int
-) -> Table:
-    """Adds the replay table, its limiter set to the algorithm's replay ratio.
+def add_table(workshop: Workshop, environments: int, chunk_steps: int) -> ReplayTable:
+    """The run's table on its server; raises what table_options() and the server raise."""
+    options = table_options(workshop, environments, chunk_steps)
+    return workshop.server.add_table(TABLE, table_signature(workshop.spec), fresh=workshop.fresh, **options)
+
+
+def table_options(workshop: Workshop, environments: int, chunk_steps: int) -> dict[str, Any]:
+    """Options of the native table, its limiter set to the algorithm's replay ratio.
 
     Actors finish their chunks in bursts, one of each environment at nearly the same time; the limiter's tolerance is
     two bursts, so that the learner works on one while the actors gather the next and neither waits.
 
     Raises ConfigError where the table could not hold what the first batch waits for (the oldest transitions go by
-    whole chunks), or the machine not the table.
+    whole chunks), or the machine not the table, if it is this machine that has it.
     """
+    spec, algorithm = workshop.spec, workshop.algorithm
     burst = algorithm.samples_per_step * chunk_steps * environments
     start = max(algorithm.learning_starts, algorithm.batch_size)
     capacity = algorithm.replay_capacity
@@ -48,23 +54,21 @@ def add_table(
     )
     capacity_bytes = algorithm.replay_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps)
     memory = total_memory_bytes()
-    if capacity_bytes > memory:
+    if not workshop.server.keeps_experience and capacity_bytes > memory:
         raise ConfigError(
             f"replay_capacity is {capacity}, which takes {capacity_bytes / 1e9:.1f} GB; this machine has "
             f"{memory / 1e9:.1f} GB: a smaller replay_capacity, or a limit by replay_bytes, is required"
         )
-    return server.add_table(
-        TABLE,
-        table_signature(spec),
-        capacity=capacity,
-        capacity_bytes=capacity_bytes,
-        sampler="prioritized" if algorithm.prioritized else "uniform",
-        priority_exponent=algorithm.priority_exponent,
-        samples_per_insert=algorithm.samples_per_step,
-        limiter_tolerance=algorithm.batch_size + 2 * burst,
-        min_size=start,
-        seed=seed,
-    )
+    return {
+        "capacity": capacity,
+        "capacity_bytes": capacity_bytes,
+        "sampler": "prioritized" if algorithm.prioritized else "uniform",
+        "priority_exponent": algorithm.priority_exponent,
+        "samples_per_insert": algorithm.samples_per_step,
+        "limiter_tolerance": algorithm.batch_size + 2 * burst,
+        "min_size": start,
+        "seed": workshop.seed,
+    }
 
 
 def _bytes_for(transitions: int, spec: EnvironmentSpec, n_step: int, chunk_steps: int) -> int:

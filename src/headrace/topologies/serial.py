@@ -3,15 +3,17 @@
 from time import perf_counter
 from typing import Any
 
+from headrace._native import Table
 from headrace.algorithms.dqn.exploration import linear_epsilon
 from headrace.replay import BatchBuffer
-from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
+from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings, table_signature
 from headrace.roles.base import Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
+from headrace.servers import EmbeddedTable, ReplayTable
 from headrace.topologies.base import Workshop
 from headrace.topologies.config import Serial
-from headrace.topologies.experience import add_table
+from headrace.topologies.experience import table_options
 from headrace.types import Batch
 
 __all__ = ["SerialProgram"]
@@ -28,9 +30,10 @@ class SerialProgram:
         algorithm = workshop.algorithm
         self.roles: list[Role] = []
         self.deterministic = True
-        self.table = add_table(
-            workshop.server, workshop.spec, algorithm, workshop.seed, config.envs_per_actor, config.chunk_steps
+        self._native = Table(
+            table_signature(workshop.spec), **table_options(workshop, config.envs_per_actor, config.chunk_steps)
         )
+        self.table: ReplayTable = EmbeddedTable(self._native)
         self._algorithm = algorithm
         self._clock = PhaseClock(ACTOR_PHASES)
         self.acting: PhaseClock | None = self._clock
@@ -47,10 +50,11 @@ class SerialProgram:
             values=False,
             pull_period=1,
         )
-        self._actor = Actor(settings, workshop.updater.act, self.table.insert, self._clock)
+        self._actor = Actor(settings, workshop.updater.act, self._native.insert, self._clock)
         self._steps = 0
         self._reported = 0
-        self._buffer = BatchBuffer(self.table.signature, algorithm.batch_size)
+        self._reported_seconds = dict.fromkeys(ACTOR_PHASES, 0.0)
+        self._buffer = BatchBuffer(self._native.signature, algorithm.batch_size)
         self.learner = Learner(
             workshop.updater,
             self._next_batch,
@@ -81,9 +85,10 @@ class SerialProgram:
             "index": 0,
             "steps": self._steps - self._reported,
             "episodes": [[episode.return_, episode.length, 1.0] for episode in episodes],
-            "seconds": self._clock.seconds,
+            "seconds": {phase: spent - self._reported_seconds[phase] for phase, spent in self._clock.seconds.items()},
         }
         self._reported = self._steps
+        self._reported_seconds = dict(self._clock.seconds)
         return [report]
 
     def skip(self, seconds: float) -> None:
@@ -106,4 +111,4 @@ class SerialProgram:
 
     def _next_batch(self, timeout_seconds: float) -> Batch | None:
         exponent = self._algorithm.importance_exponent
-        return self._buffer.arrays if self.table.sample_into(self._buffer.view, exponent, timeout_seconds) else None
+        return self._buffer.arrays if self._native.sample_into(self._buffer.view, exponent, timeout_seconds) else None

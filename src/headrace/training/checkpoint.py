@@ -1,4 +1,6 @@
-"""Checkpoints: network, target, optimizer, replay with its priorities, counters and random states.
+"""Checkpoints: network, target, optimizer, counters, random states, and replay with its priorities.
+
+The replay is left out where the run's server keeps it.
 
 A checkpoint is a directory that appears under its name only when it is whole: it is written beside it, flushed to
 the disk, and renamed. Its number rises, so no name is ever used again. `manifest.json` holds each file's size and
@@ -16,8 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from headrace._native import Table
 from headrace.errors import CheckpointError, DivergenceError, StorageError
+from headrace.servers import ReplayTable
 from headrace.training.evaluation import Moment
 
 __all__ = ["Checkpoint", "newest_checkpoint", "save_checkpoint"]
@@ -58,7 +60,7 @@ class Checkpoint(NamedTuple):
         """The policy as an ONNX graph."""
         return self._checked(_POLICY).read_bytes()
 
-    def restore_replay(self, table: Table) -> None:
+    def restore_replay(self, table: ReplayTable) -> None:
         """Fills an empty table."""
         table.restore(str(self._checked(_REPLAY)))
 
@@ -68,9 +70,9 @@ class Checkpoint(NamedTuple):
 
 
 def save_checkpoint(
-    folder: Path, tensors: dict[str, Tensor], policy: bytes, table: Table, state: dict[str, Any]
+    folder: Path, tensors: dict[str, Tensor], policy: bytes, table: ReplayTable | None, state: dict[str, Any]
 ) -> Path:
-    """Writes a checkpoint and removes older ones.
+    """Writes a checkpoint and removes older ones; without the replay where there is no table.
 
     Raises StorageError, or DivergenceError where a number is not finite, and then leaves the older ones alone.
     """
@@ -85,10 +87,11 @@ def save_checkpoint(
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, draft / _LEARNER)
-        table.save(str(draft / _REPLAY))
+        if table is not None:
+            table.save(str(draft / _REPLAY))
         (draft / _POLICY).write_bytes(policy)
         (draft / _STATE).write_text(json.dumps(state))
-        names = (_LEARNER, _REPLAY, _POLICY, _STATE)
+        names = (_LEARNER, *([] if table is None else [_REPLAY]), _POLICY, _STATE)
         (draft / _MANIFEST).write_text(json.dumps({name: _fingerprint(draft / name) for name in names}))
         for name in (*names, _MANIFEST):
             _flush(draft / name)

@@ -4,8 +4,8 @@ import json
 import statistics
 from typing import Any, NamedTuple
 
-from headrace._native import Server
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
+from headrace.servers import RunServer
 
 __all__ = ["CONFIRMATION_EPISODES", "Evaluation", "Evaluations", "Moment"]
 
@@ -81,12 +81,13 @@ class Evaluations:
     many tries at the same episodes, nor does it depend on how often the run was resumed.
     """
 
-    def __init__(self, server: Server, environment: str, seed: int, target: float | None) -> None:
+    def __init__(self, server: RunServer, environment: str, seed: int, target: float | None) -> None:
         self._server = server
         self._environment = environment
         self._seed = seed
         self._target = target
         self._pending: _Request | None = None
+        self._number = 0
         self.last: Evaluation | None = None
         self.best: float | None = None
         self.solved_at: Evaluation | None = None
@@ -101,7 +102,7 @@ class Evaluations:
         self._send(_Request(0, policy, moment, episodes))
 
     def repeat(self) -> None:
-        """Asks again, where the evaluator died over the request."""
+        """Asks again, where the evaluator died over the request, or the server lost it or its answer."""
         if self._pending is not None:
             self._send(self._pending)
 
@@ -138,5 +139,6 @@ class Evaluations:
         seed = self._seed + 1 + 2 * request.moment.learner_steps + confirms
         self._server.publish(EVALUATION_POLICY, request.policy)
         body = {"environment": self._environment, "episodes": request.episodes, "seed": seed}
-        number = self._server.publish(EVALUATION, json.dumps(body).encode())
-        self._pending = request._replace(number=number)
+        number = self._number + 1 if self._number else 0  # a server started anew counts from there, too
+        self._number = self._server.publish(EVALUATION, json.dumps(body).encode(), number)
+        self._pending = request._replace(number=self._number)

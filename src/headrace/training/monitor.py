@@ -3,12 +3,13 @@
 from collections import deque
 from collections.abc import Mapping
 from statistics import fmean
+from time import monotonic
 from typing import Any
 
-from headrace._native import Table
 from headrace.report.progress import Progress
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES, Learner
+from headrace.servers import ReplayTable
 from headrace.settings import RunConfig
 from headrace.training.evaluation import Evaluations, Moment
 
@@ -16,6 +17,8 @@ __all__ = ["Monitor"]
 
 _NEAR_GREEDY = 0.02
 _SHORTEST_SECONDS = 0.1  # of training, for a rate to mean something
+_SILENT_SECONDS = 5.0
+"""An actor that has sent no report for so long counts as gone."""
 _WAITS = 0.25  # share of a side's time in waiting above which the other side holds the run
 
 
@@ -30,7 +33,7 @@ class Monitor:
         self._actors = actors
         self._returns: deque[float] = deque(maxlen=100)
         self._greedy: deque[float] = deque(maxlen=20)
-        self._times: dict[int, dict[str, float]] = {}  # last seen of each living actor
+        self._heard: dict[int, float] = {}  # monotonic() of each actor's last report
         self._off_clock: dict[int, float] = {}  # seconds that each spent waiting for evaluations, not yet taken off
         self._last = start
         self._rates = (0.0, 0.0)
@@ -43,7 +46,7 @@ class Monitor:
         self._last_actor, self._last_learner = dict(actor_seconds), dict(learner_seconds)
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """Takes one actor's report."""
+        """Takes one actor's report, which holds what is new since its last."""
         self.environment_steps += report["steps"]
         self.episodes += len(report["episodes"])
         for return_, _, epsilon in report["episodes"]:
@@ -51,24 +54,21 @@ class Monitor:
             if epsilon <= _NEAR_GREEDY:
                 self._greedy.append(return_)
         index = report["index"]
-        before = self._times.get(index, {})
         for phase, seconds in report["seconds"].items():
-            spent = seconds - before.get(phase, 0.0)
-            if phase == "push":
-                off_clock = min(spent, self._off_clock.get(index, 0.0))
-                self._off_clock[index] = self._off_clock.get(index, 0.0) - off_clock
-                spent -= off_clock
-            self.actor_seconds[phase] += spent
-        self._times[index] = report["seconds"]
+            off_clock = min(seconds, self._off_clock.get(index, 0.0)) if phase == "push" else 0.0
+            if off_clock:
+                self._off_clock[index] -= off_clock
+            self.actor_seconds[phase] += seconds - off_clock
+        self._heard[index] = monotonic()
 
     def skip(self, seconds: float) -> None:
         """The actors were held for an evaluation: so many seconds of waiting to push are not training's."""
-        for index in self._times:
+        for index in self._heard:
             self._off_clock[index] = self._off_clock.get(index, 0.0) + seconds
 
     def forget(self, index: int) -> None:
-        """An actor ended; the next of this index begins to count at 0."""
-        self._times.pop(index, None)
+        """An actor ended."""
+        self._heard.pop(index, None)
         self._off_clock.pop(index, None)
 
     @property
@@ -80,7 +80,7 @@ class Monitor:
         """Begins to gather those episodes anew."""
         self._greedy.clear()
 
-    def snapshot(self, seconds: float, learner: Learner, table: Table, evaluations: Evaluations) -> Progress:
+    def snapshot(self, seconds: float, learner: Learner, table: ReplayTable, evaluations: Evaluations) -> Progress:
         """The run at this moment; rates and shares since the snapshot before."""
         stats = table.stats()
         elapsed = seconds - self._last.seconds
@@ -112,7 +112,7 @@ class Monitor:
             bottleneck=_bottleneck(actor_times, learner_times, learner.steps),
             actor_times=actor_times,
             learner_times=learner_times,
-            actors_alive=len(self._times),
+            actors_alive=sum(monotonic() - heard < _SILENT_SECONDS for heard in self._heard.values()),
             actors_total=self._actors,
             paused=evaluations.pending,
             steps_target=self._config.steps,

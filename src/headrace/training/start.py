@@ -13,9 +13,9 @@ from headrace.training.trainer import Trainer
 __all__ = ["resume", "train"]
 
 
-def train(config: RunConfig, run: RunDirectory, display: Display) -> Result:
-    """Trains from scratch into a new run directory."""
-    return Result(run, Trainer(config, run, display).run())
+def train(config: RunConfig, run: RunDirectory, display: Display, *, local_actors: bool = True) -> Result:
+    """Trains from scratch into a new run directory; without `local_actors`, they are to come from elsewhere."""
+    return Result(run, Trainer(config, run, display, local_actors=local_actors).run())
 
 
 def resume(
@@ -44,4 +44,5 @@ def resume(
         raise CheckpointError(
             f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"
         )
-    return Result(run, Trainer(config, run, display, checkpoint=checkpoint).run())
+    local_actors = checkpoint.state.get("local_actors", True)
+    return Result(run, Trainer(config, run, display, checkpoint=checkpoint, local_actors=local_actors).run())

@@ -3,8 +3,8 @@
 from importlib.metadata import version
 from typing import Any
 
-from headrace._native import Table
 from headrace.roles.learner import Learner
+from headrace.servers import ReplayTable
 from headrace.settings import RunConfig
 from headrace.training.evaluation import Evaluations
 from headrace.training.hardware import describe_machine
@@ -17,7 +17,7 @@ def summarize(
     config: RunConfig,
     monitor: Monitor,
     learner: Learner,
-    table: Table,
+    table: ReplayTable,
     evaluations: Evaluations,
     *,
     wall_seconds: float,

@@ -2,18 +2,15 @@
 
 import dataclasses
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from headrace.errors import EnvironmentFault, LaunchError
+from headrace.errors import EnvironmentFault
 from headrace.launch import Exit, Launcher
+from headrace.launch.deaths import Deaths, given_up
 from headrace.roles.base import Role
 
-__all__ = ["DEATHS", "DEATHS_SECONDS", "Supervisor"]
-
-DEATHS = 3
-DEATHS_SECONDS = 60.0
+__all__ = ["Supervisor"]
 
 
 class _Sign(NamedTuple):
@@ -38,9 +35,8 @@ class Supervisor:
         self._roles = {role.name: role for role in roles}
         self._hang_seconds = hang_seconds
         self._on_exit = on_exit
-        self._deaths: dict[str, deque[float]] = {name: deque(maxlen=DEATHS) for name in self._roles}
+        self._deaths = {name: Deaths() for name in self._roles}
         self._signs: dict[str, _Sign] = {}
-        self._hung_seconds = dict.fromkeys(self._roles, 0.0)
 
     def start(self) -> None:
         """Starts every role."""
@@ -54,6 +50,12 @@ class Supervisor:
             sign = _Sign(report.get("phase", ""), report.get("still_seconds", 0.0), time.monotonic())
             self._signs[role.name] = sign
 
+    def forgive(self, seconds: float) -> None:
+        """Leaves out of every role's silence what could not be heard, since there was no server to bring it."""
+        now = time.monotonic()
+        for name, sign in self._signs.items():
+            self._signs[name] = sign._replace(heard=min(now, sign.heard + seconds))
+
     def check(self) -> None:
         """Looks after every role.
 
@@ -65,8 +67,7 @@ class Supervisor:
             reason = self._hang(self._signs[role.name])
             if reason:
                 self._launcher.kill(role)
-                self._hung_seconds[role.name] += self._hang_seconds
-                self._bury(Exit(role, "killed", fault=False, message=reason))
+                self._bury(Exit(role, "killed", fault=False, message=reason), self._hang_seconds)
 
     def stop(self, *kinds: str) -> None:
         """Ends the roles of these kinds, or all; they are no longer looked after."""
@@ -88,18 +89,14 @@ class Supervisor:
             return f"it has given no sign of life for {silence:.0f} s; {limit:.0f} s are allowed"
         return None
 
-    def _bury(self, ended: Exit) -> None:
+    def _bury(self, ended: Exit, hung_seconds: float = 0.0) -> None:
         role = ended.role
         if ended.fault:
             raise EnvironmentFault(ended.message)
-        deaths = self._deaths[role.name]
-        deaths.append(time.monotonic() - self._hung_seconds[role.name])  # hanging takes longer than that minute
-        again = len(deaths) < DEATHS or deaths[-1] - deaths[0] > DEATHS_SECONDS
+        again = self._deaths[role.name].add(hung_seconds)
         self._on_exit(ended, again)
         if not again:
-            raise LaunchError(
-                f"{role.name} died {DEATHS} times within a minute; its last end: {ended.reason}: {ended.message}"
-            )
+            raise given_up(ended)
         renewed = dataclasses.replace(role, generation=role.generation + 1)
         self._roles[role.name] = renewed
         self._start(renewed)

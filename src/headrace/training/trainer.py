@@ -1,5 +1,6 @@
 """Runs a program of roles: the main loop, its stopping rules, evaluations, checkpoints and records."""
 
+import contextlib
 import json
 import time
 import traceback
@@ -9,19 +10,21 @@ from typing import Any
 
 import torch
 
-from headrace._native import Server
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.environments import describe
-from headrace.errors import DivergenceError, HeadraceError, LaunchError, StorageError
+from headrace.errors import ClosedError, DivergenceError, HeadraceError, LaunchError, ReplayError, StorageError
 from headrace.launch import Exit, Launcher, ProcessLauncher, last_words
 from headrace.machine import available_cores
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import REPORTS, Role
 from headrace.roles.evaluator import LONGEST_EPISODE
+from headrace.roles.volunteer import RunNotice
+from headrace.servers import Endpoint, open_server
 from headrace.settings import RunConfig
 from headrace.topologies.base import Workshop
 from headrace.topologies.build import build_program
+from headrace.training.announcement import Announcement
 from headrace.training.checkpoint import Checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import CONFIRMATION_EPISODES, Evaluation, Evaluations, Moment
@@ -35,19 +38,24 @@ from headrace.training.supervision import Supervisor
 __all__ = ["Trainer"]
 
 _TICK_SECONDS = 0.1
+_LONGEST_TICK_SECONDS = 5.0
+_OUTAGE_SECONDS = 1.0
+_TICK_SHARE = 20
+"""Asking a server that is far away for reports takes at most a twentieth of the time."""
 _RECORD_SECONDS = 1.0
 _HINT_SECONDS = 3.0
 _STEP_TIMEOUT_SECONDS = 0.05
 _EVALUATION_POLL_SECONDS = 0.005
 _GENERATIONS_PER_START = 1 << 16
 
-LauncherFactory = Callable[[str, Path], Launcher]
+LauncherFactory = Callable[[Endpoint, Path], Launcher]
 
 
 class Trainer:
     """One start of a run, from scratch or from a checkpoint. One thread.
 
-    `launcher` makes what runs the roles, from the server's address and the folder for logs.
+    `launcher` makes what runs the roles, from the server's endpoint and the folder for logs. Without `local_actors`
+    none is started: places are offered on the server, for actors that start apart.
     """
 
     def __init__(
@@ -58,6 +66,7 @@ class Trainer:
         *,
         checkpoint: Checkpoint | None = None,
         launcher: LauncherFactory = ProcessLauncher,
+        local_actors: bool = True,
     ) -> None:
         self._config = config
         self._run = run
@@ -67,9 +76,11 @@ class Trainer:
         spec = describe(config.environment)
         device = choose_device(config.device)
         self._updater = DQNUpdater(config.algorithm, spec, device, config.seed)
-        self._server = Server()
+        self._server = open_server(config.place.endpoint)
         self._generation = self._state.get("generation", -1) + 1
-        workshop = Workshop(config.environment, spec, config.seed, config.algorithm, self._updater, self._server)
+        workshop = Workshop(
+            config.environment, spec, config.seed, config.algorithm, self._updater, self._server, fresh=not checkpoint
+        )
         self._program = build_program(
             config.topology,
             workshop,
@@ -77,19 +88,25 @@ class Trainer:
             pinned=device.type == "cuda",
         )
         self._learner = self._program.learner
-        actors = len(self._program.roles)
-        self._holds = self._program.deterministic or available_cores() < actors + 2
-        torch.set_num_threads(1 if self._program.deterministic else max(1, available_cores() - actors))
+        self._local_actors = local_actors
+        actors = self._program.roles if local_actors else []
+        self._holds = self._program.deterministic or available_cores() < len(actors) + 2
+        others = max(1, len(actors))  # the evaluator alone: a thread that shares its core holds all the others up
+        torch.set_num_threads(1 if self._program.deterministic else max(1, available_cores() - others))
         start = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
-        self._monitor = Monitor(config, max(1, actors), start, self._state.get("episodes", 0))
+        self._monitor = Monitor(config, max(1, len(self._program.roles)), start, self._state.get("episodes", 0))
         self._evaluations = Evaluations(self._server, config.environment, config.seed, config.until_score)
+        places = () if local_actors else tuple(role.settings for role in self._program.roles)
+        notice = RunNotice(config.environment, config.algorithm_name, config.hang_seconds, places)
+        self._announcement = Announcement(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(start.seconds)
-        launched = launcher(self._server.listen("unix:@"), run.logs_path)
-        roles = [*self._program.roles, Role("evaluator", 0, "{}")]
+        launched = launcher(self._server.endpoint, run.logs_path)
+        roles = [*actors, Role("evaluator", 0, "{}")]
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
         self._next_evaluation = self._state.get("next_evaluation", self._evaluation_period())
         self._next_hint = 0.0
         self._next_tick = 0.0
+        self._drain_seconds = 0.0
         self._started = time.perf_counter()
         self._next_record = self._started + _RECORD_SECONDS
         self._recorded_seconds = start.seconds
@@ -104,14 +121,25 @@ class Trainer:
                         self._restore(self._checkpoint)
                     stopped_by = self._train_or_save(interrupts)
                 return self._finish(stopped_by, interrupts)
+        except ReplayError as error:
+            if not self._config.place.server:
+                raise
+            raise LaunchError(
+                f"the run can't go on with the server at {self._config.place.server}: {error}"
+                + ("; headrace resume goes on from what was learnt" if self._learner.steps else "")
+            ) from error
         except HeadraceError:
             raise
         except Exception as error:
             log = self._run.logs_path / "training.log"
             log.write_text("".join(traceback.format_exception(error)))
             raise LaunchError(f"training failed: {last_words(error)}; where: {log}") from error
+        except KeyboardInterrupt:
+            self._server.close()  # nothing is waited for any more
+            raise
         finally:
-            self._program.table.close()
+            with contextlib.suppress(ReplayError):  # the server may be the reason for the end
+                self._announcement.end()
             self._supervisor.stop()
             self._program.close()
             self._server.close()
@@ -119,12 +147,14 @@ class Trainer:
     def _train_or_save(self, interrupts: Interrupts) -> str:
         """Trains; what was learnt is saved whatever stops it, if it is worth it and the disk takes it."""
         try:
-            self._learner.publish()
+            self._announcement.publish()
             self._supervisor.start()
             return self._train(interrupts)
         except (DivergenceError, StorageError):
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, ClosedError):
+                self._server.close()  # it was waited for long enough
             if self._learner.steps:
                 self._save()
             raise
@@ -153,7 +183,7 @@ class Trainer:
         now = time.perf_counter()
         if now < self._next_tick:
             return
-        self._next_tick = now + _TICK_SECONDS
+        self._next_tick = now + min(max(_TICK_SECONDS, _TICK_SHARE * self._drain_seconds), _LONGEST_TICK_SECONDS)
         self._supervisor.check()
         if now >= self._next_record:
             self._next_record = now + _RECORD_SECONDS
@@ -173,7 +203,12 @@ class Trainer:
         """Takes in every report that has arrived."""
         for report in self._program.take_reports():
             self._monitor.add(report)
-        for message in self._server.drain(REPORTS):
+        begin = time.perf_counter()
+        messages = self._server.drain(REPORTS)
+        self._drain_seconds = time.perf_counter() - begin
+        if self._drain_seconds > _OUTAGE_SECONDS:
+            self._supervisor.forgive(self._drain_seconds)
+        for message in messages:
             report = json.loads(message)
             self._supervisor.hear(report)
             if report["role"] == "actor":
@@ -182,6 +217,9 @@ class Trainer:
                 evaluation = self._evaluations.answer(report)
                 if evaluation:
                     self._on_evaluation(evaluation)
+        if self._announcement.renew(paused=self._clock.paused):
+            self._display.message("the server was started anew; what it must know is published again")
+            self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
 
     def _stopped_by(self) -> str | None:
         config = self._config
@@ -265,10 +303,12 @@ class Trainer:
         """Ends the actors, saves, evaluates the final policy, and writes the summary."""
         if not self._clock.paused:
             self._clock.pause()
-        self._program.table.close()  # whoever waits to push is let go
-        self._supervisor.stop("actor")
-        self._collect()
-        self._save()
+        try:
+            self._announcement.end()
+            self._supervisor.stop("actor")
+            self._collect()
+        finally:
+            self._save()
         episodes = self._config.final_evaluation_episodes
         if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
             self._evaluate(episodes, hold=True)
@@ -309,18 +349,22 @@ class Trainer:
             "evaluations": self._evaluations.state(),
             "solved": self._evaluations.solved_at is not None,
             "generation": self._generation,
+            "local_actors": self._local_actors,
             "next_evaluation": self._next_evaluation,
             "torch_random": torch.get_rng_state().tolist(),
             "program": self._program.state(),
         }
-        save_checkpoint(
-            self._run.checkpoints_path, self._updater.state(), self._updater.policy(), self._program.table, state
-        )
+        table = None if self._server.keeps_experience else self._program.table
+        save_checkpoint(self._run.checkpoints_path, self._updater.state(), self._updater.policy(), table, state)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state
         self._updater.load(checkpoint.tensors())
-        checkpoint.restore_replay(self._program.table)
+        if self._server.keeps_experience:
+            size = int(self._program.table.stats()["size"])
+            self._display.message(f"the server holds {size:,} transitions of the run")
+        else:
+            checkpoint.restore_replay(self._program.table)
         torch.set_rng_state(torch.tensor(state["torch_random"], dtype=torch.uint8))
         self._program.restore(state["program"])
         self._learner.steps = checkpoint.moment.learner_steps

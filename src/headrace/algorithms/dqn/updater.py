@@ -1,5 +1,6 @@
 """DQN's gradient step."""
 
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,6 +18,9 @@ from headrace.networks.q_network import QNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["DQNUpdater"]
+
+# Batches from another process lie in memory that can't be written to; nothing here writes to them.
+warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
 
 
 class DQNUpdater:

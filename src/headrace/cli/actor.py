@@ -1,0 +1,51 @@
+"""`headrace actor`: actors for a run on a server, which tells them everything else."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from headrace.cli.arguments import parse
+from headrace.errors import ConfigError, require
+from headrace.launch import run_actors
+from headrace.report import default_run_directory
+from headrace.settings import ServerPlace
+
+__all__ = ["run"]
+
+
+@dataclass(frozen=True)
+class _Options:
+    place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
+    actors: int = 1
+    """Actor processes to start here, each with the environments that the learner's settings give it."""
+    log_dir: Path | None = None
+    """Where the actors' output goes; runs/actors-RUN-TIME if not set."""
+
+    def __post_init__(self) -> None:
+        require("actors", self.actors, self.actors > 0, "above 0")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Acts until the run has ended; returns the exit code."""
+    options = parse(
+        _Options,
+        arguments,
+        prog="headrace actor",
+        description="Play for a run on a server; environment, settings and policy come from its learner.",
+    )
+    endpoint = options.place.endpoint
+    if endpoint is None:
+        raise ConfigError("server is missing; an actor learns everything from one: headrace actor --server ADDRESS")
+    logs = options.log_dir or default_run_directory("actors", endpoint.run, datetime.now())
+    return 130 if run_actors(endpoint, options.actors, logs, _say) == "interrupt" else 0
+
+
+def _say(text: str) -> None:
+    """A line at once; a reader that has gone away does not end the actors."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)

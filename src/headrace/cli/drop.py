@@ -1,0 +1,62 @@
+"""`headrace drop`: removes what a run has left on a server."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.cli.arguments import Address, RunName, parse
+from headrace.cli.visit import visit
+from headrace.errors import ConfigError, ReplayError
+from headrace.report.formats import count, size
+from headrace.servers import LEARNER
+
+__all__ = ["run"]
+
+
+@dataclass(frozen=True)
+class _Options:
+    address: Address
+    """Server: tcp://HOST:PORT, unix:PATH or unix:@NAME."""
+    run: RunName
+    """Name of the run on that server."""
+    token_file: Path | None = None
+    """File with the server's secret."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Removes the run; returns the exit code."""
+    options = parse(
+        _Options,
+        arguments,
+        prog="headrace drop",
+        description="Remove a run's experience, parameters and messages from a server; its directory stays.",
+    )
+    prefix = f"{options.run}/"
+    with visit(options.address, options.token_file) as client:
+        try:
+            client.claim(prefix + LEARNER, secrets.randbits(63))  # so that no learner begins meanwhile
+        except ReplayError as error:
+            raise ConfigError(
+                f"run {options.run} has a learner on {options.address}; stop it first, or the run would go on with "
+                "nothing"
+            ) from error
+        statistics = client.stats()
+        if not client.drop(prefix):
+            known = ", ".join(_runs(statistics)) or "none"
+            raise ConfigError(f"run {options.run} is not on {options.address}; the runs there: {known}")
+    tables = [table for name, table in statistics["tables"].items() if name.startswith(prefix)]
+    blobs = [blob for name, blob in statistics["parameters"].items() if name.startswith(prefix)]
+    print(
+        f"dropped {options.run}: {count(sum(table['size'] for table in tables))} transitions "
+        f"({size(sum(table['used_bytes'] for table in tables))}), "
+        f"{size(sum(blob['bytes'] for blob in blobs))} of parameters, and its messages"
+    )
+    return 0
+
+
+def _runs(statistics: Mapping[str, Any]) -> list[str]:
+    """The runs that have something on a server."""
+    names = [*statistics["tables"], *statistics["parameters"]]
+    return sorted({name.split("/")[0] for name in names if "/" in name})

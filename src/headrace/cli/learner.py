@@ -1,0 +1,42 @@
+"""`headrace learner`: a run whose actors are started apart, on any machine."""
+
+import shlex
+from collections.abc import Sequence
+
+from headrace.cli.train import TrainOptions, read_options, start
+from headrace.errors import ConfigError
+from headrace.topologies.config import Apex
+
+__all__ = ["run"]
+
+_PROG = "headrace learner"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Trains on a server with whatever actors come; returns the exit code."""
+    options = read_options(
+        arguments, _PROG, "Train on a server, with actors that are started apart by `headrace actor`."
+    )
+    if options.place.server is None:
+        raise ConfigError(
+            "server is missing; learner needs the address of a server that actors reach too: "
+            f"{_PROG} --server ADDRESS {options.environment} (one process alone: headrace train)"
+        )
+    hint = (
+        f"actors learn everything from the server; start them wherever it can be reached:\n  {_actor_command(options)}"
+    )
+    return start(options, local_actors=False, hint=hint)
+
+
+def _actor_command(options: TrainOptions) -> str:
+    """What starts an actor of this run where the server has the same address."""
+    from headrace.topologies.apex import actor_count  # with torch, which those that only talk do without
+
+    place = options.place
+    words = ["headrace", "actor", "--server", str(place.server)]
+    if place.run != type(place)().run:
+        words += ["--run", place.run]
+    if place.token_file is not None:
+        words += ["--token-file", str(place.token_file)]
+    assert isinstance(options.topology, Apex)  # the one that has actors elsewhere
+    return shlex.join([*words, "--actors", str(actor_count(options.topology))])

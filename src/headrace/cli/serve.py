@@ -1,0 +1,159 @@
+"""`headrace serve`: a server that stands alone, for actors and learners of any number of runs."""
+
+import contextlib
+import signal
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import tyro
+
+from headrace._native import Server
+from headrace.cli.arguments import Size, Switch, parse
+from headrace.errors import ConfigError, require
+from headrace.machine import total_memory_bytes
+from headrace.report.display import draws_live
+from headrace.report.formats import count, counted, size
+from headrace.report.server_view import status_line
+from headrace.servers import read_token
+
+__all__ = ["run"]
+
+_DEFAULT_ADDRESS = "tcp://127.0.0.1:7447"
+_MEMORY_SHARE = 0.8
+_STATUS_SECONDS = 60.0
+_LIVE_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class _Options:
+    listen: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="ADDRESS")] = ()
+    """tcp://HOST:PORT (port 0 is a free one), unix:PATH or unix:@NAME; tcp://127.0.0.1:7447 if not set."""
+    data: Path | None = None
+    """Directory that keeps the experience, so that a server that was killed has it again; made if it is missing."""
+    memory: Size = None
+    """Bound on tables, parameters and buffers: 512M, 8G, 1.5GiB; if not set, 80 % of this machine's memory."""
+    token_file: Path | None = None
+    """File with the secret that whoever comes over TCP must have; required beyond this machine."""
+    quiet: Switch = False
+    """Say where it listens, and nothing more."""
+
+    def __post_init__(self) -> None:
+        require("memory", self.memory, self.memory is None or 0 < self.memory < 2**63, "above 0 bytes")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code."""
+    options = parse(
+        _Options,
+        arguments,
+        prog="headrace serve",
+        description="Run a server that holds experience and parameters for actors and learners on any machine.",
+    )
+    for address in options.listen:
+        if address.startswith("redis:"):
+            raise ConfigError(f"listen is {address}; it must be a tcp:// or unix: address (redis-server serves Redis)")
+    token = _token(options.token_file)
+    memory = options.memory or int(_MEMORY_SHARE * total_memory_bytes())
+    with _interrupts() as requested:
+        server = Server(data=str(options.data or ""), memory_bytes=memory, token=token)
+        try:
+            _introduce(server, options, memory)
+            _serve(server, requested, quiet=options.quiet)
+            if not options.quiet:
+                _say("stopping" + (": what is not on the disk yet is written" if options.data else ""))
+        finally:
+            server.close()
+    return 0
+
+
+def _introduce(server: Server, options: _Options, memory: int) -> None:
+    """Begins to listen, and says where, with what memory, and what was found in the data directory."""
+    for address in options.listen or (_DEFAULT_ADDRESS,):
+        _say(f"listening on {server.listen(address)}")
+    if options.quiet:
+        return
+    share = "" if options.memory else f", {_MEMORY_SHARE:.0%} of this machine's"
+    _say(f"memory    {size(memory)}{share}")
+    if options.data is None:
+        _say("data      kept in memory alone; --data DIR keeps it on disk")
+    else:
+        tables = server.stats()["tables"]
+        recovered = sum(table["recovered"] for table in tables.values())
+        found = f"{counted(len(tables), 'table')} of {count(recovered)} transitions" if tables else "nothing yet"
+        _say(f"data      {options.data}, with {found}")
+
+
+def _serve(server: Server, requested: Callable[[], bool], *, quiet: bool) -> None:
+    """Shows a line of status now and then, until it is asked to stop."""
+    live = not quiet and draws_live(sys.stdout)
+    period = _LIVE_SECONDS if live else _STATUS_SECONDS
+    with _status_display(live) as show:
+        before: dict[str, Any] | None = None
+        due = time.monotonic() + (0.0 if live else period)
+        while not requested():
+            if not quiet and time.monotonic() >= due:
+                due += period
+                after = server.stats()
+                show(status_line(before, after))
+                before = after
+            time.sleep(_POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def _status_display(live: bool) -> Iterator[Callable[[str], None]]:
+    """What shows a line: in place on a terminal, else one below the other."""
+    if not live:
+        yield _say
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(), auto_refresh=False) as display:
+        yield lambda line: display.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Tells whether SIGTERM or SIGINT has come; a second one ends the process at once."""
+    requested = False
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        nonlocal requested
+        requested = True
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: requested
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _token(path: Path | None) -> bytes | None:
+    """The secret in the file, if there is one; warns where others of this machine may read it."""
+    if path is None:
+        return None
+    token = read_token(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        print(
+            f"headrace: warning: {path} has mode {mode:o}, so others on this machine may read the token; "
+            f"chmod 600 {path}",
+            file=sys.stderr,
+        )
+    return token
+
+
+def _say(text: str) -> None:
+    """A line at once, for whoever waits for it; a reader that has gone away does not end the server."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)

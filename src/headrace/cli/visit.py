@@ -1,0 +1,29 @@
+"""A short connection to a server, for the commands that look at it or tidy it."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace._native import Client
+from headrace.errors import ConfigError
+from headrace.servers import read_token
+
+__all__ = ["visit"]
+
+_CONNECT_SECONDS = 5.0
+_REQUEST_SECONDS = 10.0
+
+
+@contextlib.contextmanager
+def visit(address: str, token_file: Path | None) -> Iterator[Client]:
+    """A client of the server; raises ConfigError for a Redis, and HeadraceError where no server answers soon."""
+    if address.startswith("redis:"):
+        raise ConfigError(
+            f"address is {address}; it must be a Headrace server's, tcp:// or unix: (redis-cli looks at a Redis)"
+        )
+    token = read_token(token_file) if token_file else None
+    client = Client(address, _CONNECT_SECONDS, token=token, request_timeout_seconds=_REQUEST_SECONDS)
+    try:
+        yield client
+    finally:
+        client.close()

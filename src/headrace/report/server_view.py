@@ -1,0 +1,233 @@
+"""What a server holds and does, drawn from its statistics: rates are the differences of two looks."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from headrace.report.formats import count, counted, duration, number, size
+
+__all__ = ["Connection", "ServerView", "TableFlow", "connections", "status_line", "table_flows"]
+
+Statistics = Mapping[str, Any]
+"""What the server's `stats()` gives: names and counters since its start."""
+
+_MOST_CONNECTIONS = 12
+_SAME_START_SECONDS = 0.05
+
+
+class TableFlow(NamedTuple):
+    """One table between two looks. Rates are per second; a share is of the time in between."""
+
+    name: str
+    state: str
+    size: int
+    capacity: int
+    used_bytes: int
+    inserts: float
+    samples: float
+    samples_per_insert: float
+    inserts_held: float
+    samples_held: float
+
+
+class Connection(NamedTuple):
+    """One connection between two looks. Rates are per second."""
+
+    peer: str
+    seconds: float
+    requests: float
+    received_bytes: float
+    sent_bytes: float
+    blocked: bool
+
+
+class ServerView:
+    """A server between two looks at it, drawn as wide as the console allows; of many connections, the busiest."""
+
+    def __init__(self, address: str, before: Statistics | None, after: Statistics) -> None:
+        self._address = address
+        self._before = before
+        self._after = after
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """A panel with the server's totals, tables, parameters and connections."""
+        parts: list[RenderableType] = [self._summary()]
+        for section in (self._tables(), self._parameters(), self._connections()):
+            parts += ["", *section]
+        title = Text.assemble((self._address, "bold"), f" · up {duration(self._after['uptime_seconds'])}")
+        yield Panel(Group(*parts), title=title, title_align="left", border_style="bright_black")
+
+    def _summary(self) -> Text:
+        after = self._after
+        limit = after["memory_limit_bytes"]
+        memory = size(after["memory_bytes"]) + (f" of {size(limit)}" if limit is not None else "")
+        text = Text.assemble(("memory ", "dim"), memory, ("   cpu ", "dim"), _cpu(self._before, after))
+        return text.append("   data ", "dim").append(after["data"] or "in memory alone")
+
+    def _tables(self) -> Iterator[Table | Text]:
+        flows = table_flows(self._before, self._after)
+        if not flows:
+            yield Text("no tables", "dim")
+            return
+        table = _grid("table", "filled", "bytes", "inserts/s", "samples/s", "ratio", "state")
+        for flow in flows:
+            table.add_row(
+                Text(flow.name),
+                f"{count(flow.size)} / {count(flow.capacity)}",
+                size(flow.used_bytes),
+                count(flow.inserts),
+                count(flow.samples),
+                number(flow.samples_per_insert),
+                _state(flow),
+            )
+        yield table
+
+    def _parameters(self) -> Iterator[Table | Text]:
+        blobs = self._after["parameters"]
+        if not blobs:
+            yield Text("no parameters", "dim")
+            return
+        table = _grid("parameters", "version", "bytes")
+        for name, blob in sorted(blobs.items()):
+            table.add_row(Text(name), count(blob["version"]), size(blob["bytes"]))
+        yield table
+
+    def _connections(self) -> Iterator[Table | Text]:
+        found = connections(self._before, self._after)
+        if not found:
+            yield Text("no connections", "dim")
+            return
+        table = _grid("connection", "age", "requests/s", "received/s", "sent/s", "")
+        for each in found[:_MOST_CONNECTIONS]:
+            table.add_row(
+                Text(each.peer),
+                duration(each.seconds),
+                count(each.requests),
+                size(each.received_bytes),
+                size(each.sent_bytes),
+                Text("held" if each.blocked else "", "yellow"),
+            )
+        yield table
+        rest = found[_MOST_CONNECTIONS:]
+        if rest:
+            moved = sum(each.received_bytes + each.sent_bytes for each in rest)
+            held = sum(each.blocked for each in rest)
+            yield Text(f"and {count(len(rest))} more: {size(moved)}/s, {count(held)} held", "dim")
+
+
+def table_flows(before: Statistics | None, after: Statistics) -> list[TableFlow]:
+    """The tables by name; rates are 0 where there was no look before, or the server or table began in between."""
+    seconds = _seconds_between(before, after)
+    flows = []
+    for name, now in sorted(after["tables"].items()):
+        then = _earlier(before, after, name)
+        rate = {
+            key: max(0.0, now[key] - then[key]) / seconds if then and seconds else 0.0
+            for key in ("inserts", "samples", "insert_blocked_seconds", "sample_blocked_seconds")
+        }
+        flows.append(
+            TableFlow(
+                name,
+                now["state"],
+                now["size"],
+                now["capacity"],
+                now["used_bytes"],
+                rate["inserts"],
+                rate["samples"],
+                now["samples_per_insert"],
+                min(1.0, rate["insert_blocked_seconds"]),
+                min(1.0, rate["sample_blocked_seconds"]),
+            )
+        )
+    return flows
+
+
+def connections(before: Statistics | None, after: Statistics) -> list[Connection]:
+    """Connections, those that moved most bytes first; one that is new since `before` is averaged over its life.
+
+    A peer may have several: of these, one is recognised by when it began.
+    """
+    seconds = _seconds_between(before, after)
+    known = [(before["uptime_seconds"] - each["seconds"], each) for each in before["connections"]] if before else []
+    found = []
+    for now in after["connections"]:
+        began = after["uptime_seconds"] - now["seconds"]
+        place = next(
+            (
+                index
+                for index, (start, then) in enumerate(known)
+                if seconds and then["peer"] == now["peer"] and abs(start - began) < _SAME_START_SECONDS
+            ),
+            None,
+        )
+        then = known.pop(place)[1] if place is not None else dict.fromkeys(now, 0)
+        span = (seconds if place is not None else now["seconds"]) or 1.0
+        found.append(
+            Connection(
+                now["peer"],
+                now["seconds"],
+                (now["requests"] - then["requests"]) / span,
+                (now["received_bytes"] - then["received_bytes"]) / span,
+                (now["sent_bytes"] - then["sent_bytes"]) / span,
+                now["blocked"],
+            )
+        )
+    return sorted(found, key=lambda each: -(each.received_bytes + each.sent_bytes))
+
+
+def status_line(before: Statistics | None, after: Statistics) -> str:
+    """The server in one line of ASCII."""
+    flows = table_flows(before, after)
+    limit = after["memory_limit_bytes"]
+    return ", ".join(
+        [
+            f"[{duration(after['uptime_seconds'])}] {counted(len(after['connections']), 'connection')}",
+            f"{counted(len(flows), 'table')} with {count(sum(flow.size for flow in flows))} transitions",
+            f"{count(sum(flow.inserts for flow in flows))} inserts/s",
+            f"{count(sum(flow.samples for flow in flows))} samples/s",
+            f"memory {size(after['memory_bytes'])}" + (f" of {size(limit)}" if limit is not None else ""),
+            f"cpu {_cpu(before, after)}",
+        ]
+    )
+
+
+def _seconds_between(before: Statistics | None, after: Statistics) -> float:
+    """Time between two looks at one server; 0 where there is none to speak of."""
+    if before is None or before["instance"] != after["instance"]:
+        return 0.0
+    return max(0.0, float(after["uptime_seconds"] - before["uptime_seconds"]))
+
+
+def _earlier(before: Statistics | None, after: Statistics, table: str) -> Mapping[str, Any] | None:
+    """The same table at the first look; a table that was made anew since then counts from 0 again."""
+    then = before["tables"].get(table) if before is not None else None
+    return then if then is not None and then["inserts"] <= after["tables"][table]["inserts"] else None
+
+
+def _cpu(before: Statistics | None, after: Statistics) -> str:
+    """Processor time in percent of one core: since the first look, or else since the server's start."""
+    seconds = _seconds_between(before, after)
+    if before is None or not seconds:
+        return f"{after['cpu_seconds'] / max(after['uptime_seconds'], 1e-3):.0%}"
+    return f"{(after['cpu_seconds'] - before['cpu_seconds']) / seconds:.0%}"
+
+
+def _state(flow: TableFlow) -> Text:
+    """Open or not, and which side the limiter holds for how much of the time."""
+    sides = [("inserts", flow.inserts_held), ("samples", flow.samples_held)]
+    held = [f"{name} held {share:.0%}" for name, share in sides if share >= 0.005]
+    words = [*([] if flow.state == "open" and held else [flow.state]), *held]
+    return Text(", ".join(words), "" if words == ["open"] else "yellow")
+
+
+def _grid(*columns: str) -> Table:
+    """A table without lines: numbers to the right, and a state on several lines where there is no room for it."""
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    for index, name in enumerate(columns):
+        left = index == 0 or name in ("state", "")
+        table.add_column(name, justify="left" if left else "right", no_wrap=name != "state")
+    return table

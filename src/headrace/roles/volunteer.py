@@ -1,0 +1,96 @@
+"""An actor that is started apart from its run: all that it needs to know it learns from the server."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+
+from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.roles.base import RUN, Role, Stop
+from headrace.roles.remote_actor import run_actor
+from headrace.servers.base import RoleServer
+
+__all__ = ["RunNotice", "await_notice", "claim_place", "run_volunteer"]
+
+_POLL_SECONDS = 0.1
+_PATIENCE_SECONDS = 5.0
+"""After so long without a learner, a line says what is awaited."""
+_CLAIM_SECONDS = 5.0
+"""For how long a predecessor's connection may still be closing."""
+
+
+@dataclass(frozen=True)
+class RunNotice:
+    """What a learner tells actors that start apart; published under RUN as JSON."""
+
+    environment: str
+    algorithm: str
+    hang_seconds: float
+    actors: tuple[str, ...]
+    """ActorSettings of every place as JSON; none where the learner starts all its actors itself."""
+
+    def to_json(self) -> str:
+        """The notice as JSON."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str | bytes) -> "RunNotice":
+        """Reads what to_json() wrote."""
+        record = json.loads(text)
+        return RunNotice(**{**record, "actors": tuple(record["actors"])})
+
+
+def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[str], object]) -> RunNotice | None:
+    """Waits for the run's learner, and says so where it takes long; None once it is to stop."""
+    patience = time.monotonic() + _PATIENCE_SECONDS
+    while not stop():
+        found = server.fetch(RUN)
+        if found is not None and found[1]:
+            return RunNotice.from_json(found[1])
+        if time.monotonic() >= patience:
+            patience = float("inf")
+            say("there is no learner of this run yet; waiting for it")
+        time.sleep(_POLL_SECONDS)
+    return None
+
+
+def claim_place(server: RoleServer, places: Iterable[int], stop: Stop) -> int | None:
+    """Takes the first of these places in the run that is free; None where all stay taken for 5 seconds."""
+    places = list(places)
+    owner = secrets.randbits(63)
+    deadline = time.monotonic() + _CLAIM_SECONDS
+    while not stop.is_set():
+        for place in places:
+            try:
+                server.claim(f"actor/{place}", owner)
+            except ClosedError:
+                raise
+            except ReplayError:
+                continue
+            return place
+        if not places or time.monotonic() >= deadline:
+            return None
+        stop.wait(_POLL_SECONDS)
+    raise ClosedError("asked to stop")
+
+
+def run_volunteer(server: RoleServer, report_server: RoleServer, stop: Stop) -> None:
+    """Acts in the first free place of the run until stopped or until the run or the server is gone.
+
+    Raises ConfigError where there is no such place. An environment that hangs ends the process.
+    """
+    notice = await_notice(server, stop.is_set, lambda text: print(text, flush=True))
+    if notice is None:
+        return
+    place = claim_place(server, range(len(notice.actors)), stop)
+    if place is None:
+        raise ConfigError(_no_place(len(notice.actors)))
+    generation = int(time.time())  # above every predecessor's in this place, whose episodes are not played again
+    run_actor(Role("actor", place, notice.actors[place], generation), server, report_server, stop, notice.hang_seconds)
+
+
+def _no_place(places: int) -> str:
+    if not places:
+        return "the run's learner starts its actors itself; headrace learner leaves them to others"
+    return f"the run has {places} places for actors and all are taken; the learner's --actors sets how many there are"

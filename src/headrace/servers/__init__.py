@@ -1,0 +1,22 @@
+"""Servers: what experience, parameters and reports of a run go through, wherever it is."""
+
+from headrace.replay.remote import read_token
+from headrace.servers.base import LEARNER, Batches, Endpoint, ReplayTable, RoleServer, RunServer
+from headrace.servers.connect import connect_role, open_server
+from headrace.servers.embedded import EmbeddedServer, EmbeddedTable
+from headrace.servers.standalone import StandaloneServer
+
+__all__ = [
+    "LEARNER",
+    "Batches",
+    "EmbeddedServer",
+    "EmbeddedTable",
+    "Endpoint",
+    "ReplayTable",
+    "RoleServer",
+    "RunServer",
+    "StandaloneServer",
+    "connect_role",
+    "open_server",
+    "read_token",
+]

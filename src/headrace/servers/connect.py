@@ -1,0 +1,34 @@
+"""From where a server is to a connection with it."""
+
+import secrets
+
+from headrace.servers.base import Endpoint, RoleServer, RunServer
+from headrace.servers.embedded import EmbeddedServer
+from headrace.servers.standalone import StandaloneRole, StandaloneServer
+
+__all__ = ["connect_role", "open_server"]
+
+_REDIS = "redis://"
+
+
+def connect_role(endpoint: Endpoint) -> RoleServer:
+    """A role's connection to its run's server; StorageError where none answers in time, ConfigError for the token."""
+    if endpoint.address.startswith(_REDIS):
+        from headrace.servers.redis import RedisRoleServer  # an extra: only who uses it needs its package
+
+        return RedisRoleServer(endpoint)
+    return StandaloneRole(endpoint)
+
+
+def open_server(endpoint: Endpoint | None) -> RunServer:
+    """The training process's server: one of its own where no endpoint is given. Raises as connect_role() does.
+
+    ConfigError, too, where another learner has the run.
+    """
+    if endpoint is None:
+        return EmbeddedServer()
+    if endpoint.address.startswith(_REDIS):
+        from headrace.servers.redis import RedisServer
+
+        return RedisServer(endpoint)
+    return StandaloneServer(endpoint, owner=secrets.randbits(63))

@@ -1,0 +1,196 @@
+"""A server that stands alone and may be shared by several runs, each under its own name."""
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import Client, Signature
+from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.replay.batches import Allocate, StreamedBatches
+from headrace.replay.remote import Connection, RemoteTable, read_token
+from headrace.servers.base import LEARNER, Endpoint
+from headrace.servers.errands import Errands
+
+__all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable"]
+
+_CONNECT_SECONDS = 10.0
+_CLAIM_SECONDS = 5.0
+"""For how long a predecessor's connection may still be closing."""
+_POLL_SECONDS = 0.1
+
+
+class StandaloneRole:
+    """A connection to a native server under a run's names; implements `RoleServer`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._client = Client(
+            endpoint.address,
+            _CONNECT_SECONDS,
+            token=_token(endpoint),
+            reconnect_seconds=endpoint.reconnect_seconds,
+        )
+
+    def insert(self, table: str, chunk: bytes) -> int | None:
+        """Stores a chunk, waiting for the limiter as long as it holds."""
+        return self._client.insert(self._endpoint.name(table), chunk)
+
+    def put(self, mailbox: str, message: bytes) -> None:
+        """Sends a message."""
+        self._client.put(self._endpoint.name(mailbox), message)
+
+    def publish(self, name: str, data: bytes, version: int = 0) -> int:
+        """Replaces a blob; see `ParameterStore`."""
+        return self._client.publish(self._endpoint.name(name), data, version)
+
+    def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        """A newer blob; see `ParameterStore`."""
+        return self._client.fetch(self._endpoint.name(name), newer_than)
+
+    def claim(self, name: str, owner: int) -> None:
+        """Takes a name for as long as this is open; raises ReplayError where another owner holds it."""
+        self._client.claim(self._endpoint.name(name), owner)
+
+    def close(self) -> None:
+        """Ends the connection; a call that waits raises ClosedError."""
+        self._client.close()
+
+
+class StandaloneTable:
+    """A table of a server's; implements `ReplayTable`. Priorities are on their way while the learner goes on."""
+
+    def __init__(self, table: RemoteTable, late_table: RemoteTable, errands: Errands) -> None:
+        self._table = table
+        self._late_table = late_table
+        self._errands = errands
+
+    @property
+    def signature(self) -> Signature:
+        """What one step looks like."""
+        return self._table.signature
+
+    def batches_ahead(
+        self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
+    ) -> StreamedBatches:
+        """Keeps `count` batches in flight, in memory of the connection's own."""
+        return self._table.batches_ahead(batch_size, importance_exponent, count, allocate)
+
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
+        """Sets priorities [B] soon; what went wrong with an earlier call is raised by a later one."""
+        self._errands.send(self._late_table.update_priorities, key.copy(), priority)
+
+    def set_paused(self, paused: bool) -> None:
+        """Holds back inserts, and only these."""
+        self._table.set_paused(paused)
+
+    def stats(self) -> dict[str, float]:
+        """Counts, bytes, ratio of samples to inserts."""
+        return self._table.stats()
+
+    def save(self, path: str) -> None:
+        """Raises ReplayError: the server keeps the experience."""
+        self._table.save(path)
+
+    def restore(self, path: str) -> None:
+        """Raises ReplayError: the server keeps the experience."""
+        self._table.restore(path)
+
+    def close(self) -> None:
+        """Lets go whoever waits; later inserts raise ClosedError. What is on its way arrives before."""
+        self._errands.finish()
+        self._table.close()
+
+
+class StandaloneServer:
+    """Implements `RunServer`. Holds the run's claim LEARNER: raises ConfigError where another learner has it.
+
+    Priorities and policies go over a connection of their own, from a thread of their own: the learner does not wait
+    for a server that is far away.
+    """
+
+    def __init__(self, endpoint: Endpoint, owner: int) -> None:
+        self._endpoint = endpoint
+        self._connection, self._late_connection = _connect(endpoint), _connect(endpoint)
+        self._client = self._connection.client
+        self._errands = Errands("errands")
+        try:
+            self._claim(owner)
+        except BaseException:
+            self.close()
+            raise
+        self._instance = self._client.instance
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """How roles reach it."""
+        return self._endpoint
+
+    @property
+    def keeps_experience(self) -> bool:
+        """True: it outlives the run."""
+        return True
+
+    def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> StandaloneTable:
+        """The run's table; what an earlier start of the run published goes, and `fresh` its experience too."""
+        prefix = self._endpoint.name("")
+        if fresh:
+            self._client.drop(prefix)
+        else:
+            for blob in [blob for blob in self._client.stats()["parameters"] if blob.startswith(prefix)]:
+                self._client.drop(blob)
+        self._client.open_table(prefix + name, signature, fresh=fresh, **options)
+        remote, late = self._connection.table(prefix + name), self._late_connection.table(prefix + name)
+        return StandaloneTable(remote, late, self._errands)
+
+    def publish(self, name: str, data: bytes, version: int = 0) -> int:
+        """Replaces a blob, soon where the version is given; see `ParameterStore`."""
+        if version:
+            self._errands.send(self._late_connection.client.publish, self._endpoint.name(name), data, version)
+            return version
+        return self._client.publish(self._endpoint.name(name), data)
+
+    def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        """A newer blob; see `ParameterStore`."""
+        return self._client.fetch(self._endpoint.name(name), newer_than)
+
+    def drain(self, mailbox: str) -> list[bytes]:
+        """Messages that have arrived since the last call."""
+        return self._client.drain(self._endpoint.name(mailbox))
+
+    def restarted(self) -> bool:
+        """Whether the server that answered last is another than before."""
+        before, self._instance = self._instance, self._client.instance
+        return self._instance != before
+
+    def close(self) -> None:
+        """Ends the connections, and with them the claim."""
+        self._connection.close()
+        self._late_connection.close()
+        self._errands.close()
+
+    def _claim(self, owner: int) -> None:
+        deadline = time.monotonic() + _CLAIM_SECONDS
+        while True:
+            try:
+                return self._client.claim(self._endpoint.name(LEARNER), owner)
+            except ClosedError:
+                raise
+            except ReplayError:
+                if time.monotonic() >= deadline:
+                    raise ConfigError(
+                        f"run is {self._endpoint.run}; it must be one without a learner on {self._endpoint.address}, "
+                        "and another learner has this one: stop that, or take another name"
+                    ) from None
+            time.sleep(_POLL_SECONDS)
+
+
+def _connect(endpoint: Endpoint) -> Connection:
+    return Connection(
+        endpoint.address, _CONNECT_SECONDS, token=_token(endpoint), reconnect_seconds=endpoint.reconnect_seconds
+    )
+
+
+def _token(endpoint: Endpoint) -> bytes | None:
+    return read_token(endpoint.token_file) if endpoint.token_file else None

@@ -1,0 +1,140 @@
+"""`headrace serve` as a process: what it says, its mistakes, its end, and what it finds again after being killed."""
+
+import re
+import signal
+import socket
+
+import numpy as np
+import pytest
+
+from headrace._native import ChunkWriter, Client, Server, Signature
+from headrace.errors import HeadraceError
+from headrace.replay.remote import read_token
+
+SIGNATURE = Signature((4,), "float32")
+
+
+def chunk(steps=10):
+    writer = ChunkWriter(SIGNATURE, chunk_steps=steps)
+    writer.start(np.zeros(4, np.float32))
+    for step in range(steps):
+        writer.append(1, float(step), np.full(4, step, np.float32), False, step == steps - 1)
+    [made] = writer.take()
+    return made
+
+
+def test_it_says_where_it_listens_and_with_what(serve, tmp_path):
+    socket_path = tmp_path / "socket"
+    server = serve("--memory", "100MB", listen=["tcp://127.0.0.1:0", f"unix:{socket_path}"])
+    port = int(server.address.removeprefix("tcp://127.0.0.1:"))
+    assert port > 0
+    assert server.addresses[1] == f"unix:{socket_path}"
+    for address in server.addresses:
+        client = Client(address)
+        assert client.stats()["memory_limit_bytes"] == 100_000_000
+        client.close()
+    code, out, err = server.stop()
+    assert (code, err) == (0, "")
+    assert out == "memory    100 MB\ndata      kept in memory alone; --data DIR keeps it on disk\nstopping\n"
+    assert not socket_path.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_0_whoever_is_connected(serve, number):
+    server = serve("--quiet")
+    client = Client(server.address)
+    client.open_table("run/replay", SIGNATURE, fresh=True, capacity=100)
+    assert server.stop(number) == (0, "", "")
+    with pytest.raises(HeadraceError):
+        client.stats()
+
+
+def test_the_memory_is_that_of_the_machine_if_not_told(serve):
+    server = serve()
+    assert "80% of this machine's" in server.line()
+    assert server.stop()[0] == 0
+
+
+def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
+    data = tmp_path / "data"
+    server = serve("--data", str(data))
+    client = Client(server.address)
+    client.open_table("run/replay", SIGNATURE, fresh=True, capacity=1_000)
+    for _ in range(7):
+        client.insert("run/replay", chunk(10))
+    assert server.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    again = serve("--data", str(data))
+    client = Client(again.address)
+    assert client.stats()["tables"]["run/replay"]["size"] == 70
+    code, out, _ = again.stop()
+    assert code == 0
+    assert f"data      {data}, with 1 table of 70 transitions\n" in out
+    assert "stopping: what is not on the disk yet is written\n" in out
+
+
+def test_a_token_is_asked_of_whoever_comes_over_tcp(serve, token_file, tmp_path):
+    server = serve("--quiet", "--token-file", str(token_file), listen=["tcp://127.0.0.1:0", f"unix:{tmp_path / 's'}"])
+    token = read_token(token_file)
+    for address, proof in ((server.address, token), (server.addresses[1], None)):
+        client = Client(address, token=proof)
+        assert client.stats()["tables"] == {}
+        client.close()
+    for wrong in (None, b"x" * 32):
+        with pytest.raises(HeadraceError, match="token"):
+            Client(server.address, token=wrong)
+    assert server.stop() == (0, "", "")
+
+
+def test_a_token_that_others_may_read_is_warned_of(serve, token_file):
+    token_file.chmod(0o644)
+    server = serve("--quiet", "--token-file", str(token_file))
+    code, _, err = server.stop()
+    assert code == 0
+    assert err == (
+        f"headrace: warning: {token_file} has mode 644, so others on this machine may read the token; "
+        f"chmod 600 {token_file}\n"
+    )
+
+
+@pytest.fixture
+def taken():
+    """A port of this machine that somebody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--listen tcp://127.0.0.1:{port}", r"127\.0\.0\.1:{port}.*in use"),
+        ("--listen tcp://no-such-host.invalid:7447", r"no-such-host\.invalid"),
+        ("--listen tcp://127.0.0.1", r"tcp://127\.0\.0\.1"),
+        ("--listen tcp://127.0.0.1:99999", r"99999"),
+        ("--listen ftp://127.0.0.1:1", r"ftp://127\.0\.0\.1:1"),
+        ("--listen redis://127.0.0.1:1", r"must be a tcp:// or unix: address"),
+        ("--listen tcp://0.0.0.0:0", r"token.*--token-file"),
+        ("--listen unix:/no/such/folder/socket", r"/no/such/folder/socket"),
+        ("--token-file {folder}/none", r"token_file is {folder}/none; it must be a file that can be read"),
+        ("--token-file {folder}/short", r"token"),
+        ("--data {folder}/short", r"{folder}/short"),
+        ("--data {folder}/used", r"{folder}/used"),
+        ("--memory 8X", r"8X is not a size"),
+        ("--memory 0", r"memory is 0; it must be above 0 bytes"),
+        ("--port 7447", r"--port is not an option of headrace serve"),
+        ("7447", r"Unrecognized options: 7447"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(headrace_command, tmp_path, taken, words, complaint):
+    (tmp_path / "short").write_text("secret")
+    (tmp_path / "short").chmod(0o600)
+    other = Server(data=str(tmp_path / "used"))
+    try:
+        run = headrace_command("serve", *words.format(port=taken, folder=tmp_path).split())
+    finally:
+        other.close()
+    assert run.returncode == 2
+    assert run.stderr.startswith("headrace: error: ")
+    assert run.stderr.count("\n") == 1
+    assert re.search(complaint.format(port=taken, folder=re.escape(str(tmp_path))), run.stderr), run.stderr

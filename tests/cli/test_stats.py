@@ -1,0 +1,103 @@
+"""`headrace stats` and `headrace drop` against a server in a process of its own."""
+
+import json
+
+import pytest
+
+from headrace._native import Client, Signature
+from headrace.cli.main import main
+from headrace.replay.remote import read_token
+
+SIGNATURE = Signature((4,), "float32")
+
+
+@pytest.fixture
+def server(serve, token_file):
+    """A server with two runs on it, "lander" and "lander-2"."""
+    started = serve("--quiet", "--token-file", str(token_file))
+    client = Client(started.address, token=read_token(token_file))
+    for run in ("lander", "lander-2"):
+        client.open_table(f"{run}/replay", SIGNATURE, fresh=True, capacity=1_000)
+        client.publish(f"{run}/policy", b"x" * 1_500)
+        client.put(f"{run}/reports", b"hello")
+    client.close()
+    return started
+
+
+@pytest.fixture
+def look(server, token_file):
+    client = Client(server.address, token=read_token(token_file))
+    yield client
+    client.close()
+
+
+def test_json_is_what_the_server_says(server, token_file, capsys):
+    assert main(["stats", server.address, "--token-file", str(token_file), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {name: table["capacity"] for name, table in record["tables"].items()} == {
+        "lander/replay": 1_000,
+        "lander-2/replay": 1_000,
+    }
+    assert record["parameters"]["lander/policy"] == {"version": 1, "bytes": 1_500}
+    assert len(record["connections"]) == 1
+
+
+def test_a_pipe_gets_the_view_once(server, token_file, capsys):
+    assert main(["stats", server.address, "--token-file", str(token_file), "--period", "0.05s"]) == 0
+    out = capsys.readouterr().out
+    for shown in (server.address, "lander/replay", "0 / 1,000", "lander-2/policy", "1.5 kB", "tcp 127.0.0.1:", "open"):
+        assert shown in out, shown
+
+
+def test_drop_removes_a_run_and_no_other(server, token_file, look, capsys):
+    words = ["drop", server.address, "lander", "--token-file", str(token_file)]
+    assert main(words) == 0
+    assert capsys.readouterr().out == ("dropped lander: 0 transitions (0 B), 1.5 kB of parameters, and its messages\n")
+    assert list(look.stats()["tables"]) == ["lander-2/replay"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        f"headrace: error: run lander is not on {server.address}; the runs there: lander-2\n"
+    )
+    assert look.drain("lander/reports") == []
+    assert look.drain("lander-2/reports") == [b"hello"]
+
+
+def test_a_run_in_training_is_not_dropped(server, token_file, look, capsys):
+    look.claim("lander/learner", 7)
+    assert main(["drop", server.address, "lander", "--token-file", str(token_file)]) == 2
+    assert f"run lander has a learner on {server.address}; stop it first" in capsys.readouterr().err
+    assert len(look.stats()["tables"]) == 2
+
+
+@pytest.mark.parametrize("command", [["stats"], ["drop"]])
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("redis://127.0.0.1:6379", "it must be a Headrace server's, tcp:// or unix: (redis-cli looks at a Redis)"),
+        ("127.0.0.1:7447", "127.0.0.1:7447"),
+        ("unix:/no/such/socket", "/no/such/socket"),
+    ],
+)
+def test_no_server_there(monkeypatch, command, address, complaint, capsys):
+    monkeypatch.setattr("headrace.cli.visit._CONNECT_SECONDS", 0.2)
+    assert main([*command, address, *(["run"] if command == ["drop"] else [])]) == 2
+    err = capsys.readouterr().err
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_without_the_token(server, tmp_path, capsys):
+    assert main(["stats", server.address]) == 2
+    assert "token" in capsys.readouterr().err
+    other = tmp_path / "other"
+    other.write_text("another secret, long enough")
+    assert main(["stats", server.address, "--token-file", str(other)]) == 2
+    err = capsys.readouterr().err
+    assert "token" in err
+    assert "another secret" not in err
+
+
+@pytest.mark.parametrize("period", ["0", "2h"])
+def test_a_period_that_cannot_be(period, capsys):
+    assert main(["stats", "unix:@none", "--period", period]) == 2
+    assert "it must be above 0, at most an hour" in capsys.readouterr().err

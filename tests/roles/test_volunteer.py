@@ -1,0 +1,120 @@
+"""Actors that start apart: what they are told, and the place that they take."""
+
+import json
+import threading
+
+import pytest
+
+from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.roles import volunteer
+from headrace.roles.actor import ActorSettings
+from headrace.roles.base import RUN, Role, Stop
+from headrace.roles.volunteer import RunNotice, await_notice, claim_place, run_volunteer
+
+
+class Memory:
+    """A role's server that is a few dictionaries; `taken` are places of others."""
+
+    def __init__(self, *taken: str) -> None:
+        self.blobs: dict[str, tuple[int, bytes]] = {}
+        self.taken = set(taken)
+        self.claims: list[str] = []
+        self.fetches = 0
+
+    def publish(self, name: str, data: bytes, version: int = 0) -> int:
+        self.blobs[name] = (version or 1, data)
+        return version or 1
+
+    def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        self.fetches += 1
+        return self.blobs.get(name)
+
+    def insert(self, table: str, chunk: bytes) -> int | None:
+        raise ClosedError("the run has ended")
+
+    def put(self, mailbox: str, message: bytes) -> None:
+        raise ClosedError("the run has ended")
+
+    def claim(self, name: str, owner: int) -> None:
+        if name in self.taken:
+            raise ReplayError(f"{name} is taken")
+        self.claims.append(name)
+
+    def close(self) -> None:
+        pass
+
+
+def notice(places: int) -> RunNotice:
+    settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), 3, 0.99, 50, False, True, 400)
+    return RunNotice("CartPole-v1", "dqn", 60.0, (settings.to_json(),) * places)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volunteer, "_CLAIM_SECONDS", 0.2)
+    monkeypatch.setattr(volunteer, "_POLL_SECONDS", 0.01)
+
+
+def test_the_notice_travels_as_json() -> None:
+    assert RunNotice.from_json(notice(2).to_json()) == notice(2)
+    assert set(json.loads(notice(1).to_json())) == {"environment", "algorithm", "hang_seconds", "actors"}
+
+
+def test_the_first_free_place_is_taken() -> None:
+    server = Memory("actor/0", "actor/1")
+    assert claim_place(server, range(4), Stop()) == 2
+    assert server.claims == ["actor/2"]
+
+
+def test_a_place_that_becomes_free_soon_is_waited_for() -> None:
+    server = Memory("actor/0")
+    threading.Timer(0.05, server.taken.clear).start()
+    assert claim_place(server, [0], Stop()) == 0
+
+
+def test_no_free_place_is_none_and_a_stop_ends_the_wait() -> None:
+    server = Memory("actor/0")
+    assert claim_place(server, [0], Stop()) is None
+    stop = Stop()
+    stop.set()
+    with pytest.raises(ClosedError):
+        claim_place(server, [0], stop)
+
+
+def test_a_run_without_free_places_says_how_many_it_has() -> None:
+    server = Memory("actor/0", "actor/1")
+    server.publish(RUN, notice(2).to_json().encode())
+    with pytest.raises(ConfigError, match="the run has 2 places for actors and all are taken; the learner's --actors"):
+        run_volunteer(server, server, Stop())
+
+
+def test_a_run_that_starts_its_actors_itself_says_so() -> None:
+    server = Memory()
+    server.publish(RUN, notice(0).to_json().encode())
+    with pytest.raises(ConfigError, match="the run's learner starts its actors itself"):
+        run_volunteer(server, server, Stop())
+
+
+def test_it_waits_for_a_learner_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(volunteer, "_PATIENCE_SECONDS", 0.0)
+    server, said = Memory(), []
+    server.publish(RUN, b"")  # of a run that has ended
+    assert await_notice(server, lambda: server.fetches > 5, said.append) is None
+    assert said == ["there is no learner of this run yet; waiting for it"]
+    server.publish(RUN, notice(1).to_json().encode())
+    assert await_notice(server, lambda: False, said.append) == notice(1)
+
+
+def test_it_plays_other_episodes_than_its_predecessors(monkeypatch: pytest.MonkeyPatch) -> None:
+    roles: list[Role] = []
+    monkeypatch.setattr(volunteer, "run_actor", lambda role, *others: roles.append(role))
+    server = Memory("actor/0")
+    server.publish(RUN, notice(2).to_json().encode())
+    for now in (1_000_000_000.9, 1_000_000_001.1):
+        monkeypatch.setattr(volunteer.time, "time", lambda now=now: now)
+        run_volunteer(server, server, Stop())
+    assert [(role.name, role.generation) for role in roles] == [
+        ("actor 1", 1_000_000_000),
+        ("actor 1", 1_000_000_001),
+    ]
+    assert roles[0].settings == notice(2).actors[1]

@@ -1,0 +1,235 @@
+"""A run's two ends on a native server that others use too."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace._native import ChunkWriter, Server, Signature
+from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.replay import BatchBuffer
+from headrace.servers import Endpoint, RoleServer, RunServer, connect_role, open_server, read_token, standalone
+
+SIGNATURE = Signature((2,), "float32")
+ADDRESSES = ("unix:@", "tcp://127.0.0.1:0")
+Open = Callable[..., RunServer]
+Connect = Callable[..., RoleServer]
+
+
+def chunk(writer: ChunkWriter | None = None) -> bytes:
+    """Four transitions of one episode."""
+    writer = writer or ChunkWriter(SIGNATURE, chunk_steps=4)
+    writer.start(np.zeros(2, np.float32))
+    for action in range(4):
+        writer.append(action, 1.0, np.full(2, action, np.float32), action == 3, False)
+    return writer.take()[0]
+
+
+class Place:
+    """A server in this process, and the ends that tests open on it."""
+
+    def __init__(self, server: Server, address: str, stack: contextlib.ExitStack) -> None:
+        self.native = server
+        self.address = server.listen(address)
+        self._stack = stack
+
+    def server(self, run: str = "run") -> RunServer:
+        return self._stack.enter_context(contextlib.closing(open_server(Endpoint(self.address, run))))
+
+    def role(self, run: str = "run") -> RoleServer:
+        return self._stack.enter_context(contextlib.closing(connect_role(Endpoint(self.address, run))))
+
+
+@pytest.fixture(params=ADDRESSES, ids=["unix", "tcp"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    server = Server()
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.close)
+        yield Place(server, request.param, stack)
+
+
+def test_what_an_actor_inserts_the_learner_samples(place: Place) -> None:
+    table = place.server().add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    place.role().insert("replay", chunk())
+    ahead = table.batches_ahead(8, 0.4, 2)
+    batch = ahead.next(10.0)
+    assert batch is not None
+    assert batch.action.shape == (8,)
+    assert set(batch.action.tolist()) <= {0, 1, 2, 3}
+    assert table.stats()["size"] == 4
+    ahead.close()
+
+
+def test_priorities_arrive_though_nobody_waits_for_them(place: Place) -> None:
+    server = place.server()
+    table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100, priority_exponent=1.0)
+    place.role().insert("replay", chunk())
+    native = place.native.table("run/replay")
+    ahead = table.batches_ahead(64, 0.0, 2)
+    batch = ahead.next(10.0)
+    assert batch is not None
+    key = np.unique(batch.key)  # four keys, in the order of their slots
+    ahead.close()
+    for _ in range(20):  # more than may be on their way at once
+        table.update_priorities(key, np.array([1, 1, 1, 97], np.float32))
+    table.close()
+    native.reopen()
+    buffer = BatchBuffer(SIGNATURE, 256)
+    assert native.sample_into(buffer.view, 0.0)
+    assert np.isclose(buffer.arrays.probability[buffer.arrays.key == key[3]], 0.97).all()
+    assert (buffer.arrays.key == key[3]).mean() > 0.9
+
+
+def test_two_runs_share_a_server_and_see_nothing_of_each_other(place: Place) -> None:
+    first, second = place.server("first"), place.server("second")
+    tables = [server.add_table("replay", SIGNATURE, fresh=True, capacity=100) for server in (first, second)]
+    place.role("first").insert("replay", chunk())
+    place.role("first").put("reports", b"hello")
+    first.publish("policy", b"graph", 7)
+    assert [table.stats()["size"] for table in tables] == [4, 0]
+    assert second.drain("reports") == []
+    assert first.drain("reports") == [b"hello"]
+    assert second.fetch("policy") is None
+    tables[0].close()
+    place.role("second").insert("replay", chunk())
+    with pytest.raises(ClosedError):
+        place.role("first").insert("replay", chunk())
+
+
+def test_a_second_learner_of_a_run_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standalone, "_CLAIM_SECONDS", 0.3)
+    first = place.server()
+    with pytest.raises(ConfigError, match=r"run is run; it must be one without a learner on .*, and another learner"):
+        place.server()
+    first.close()
+    place.server()  # the first is gone: within the seconds that it may take to be noticed
+
+
+def test_a_fresh_start_finds_nothing_and_another_finds_the_experience_alone(place: Place) -> None:
+    server = place.server()
+    server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    place.role().insert("replay", chunk())
+    server.publish("policy", b"old", 900)
+    server.publish("run", b"notice")
+    server.close()
+
+    server = place.server()
+    table = server.add_table("replay", SIGNATURE, fresh=False, capacity=100)
+    assert table.stats()["size"] == 4
+    assert server.fetch("policy") is None
+    assert server.publish("policy", b"older", 400) == 400  # a checkpoint may be behind what was published
+    server.close()
+
+    server = place.server()
+    assert server.add_table("replay", SIGNATURE, fresh=True, capacity=100).stats()["size"] == 0
+    assert server.fetch("policy") is None
+
+
+def test_a_closed_table_goes_on_where_its_run_is_resumed(place: Place) -> None:
+    server = place.server()
+    server.add_table("replay", SIGNATURE, fresh=True, capacity=100).close()
+    role = place.role()
+    with pytest.raises(ClosedError):
+        role.insert("replay", chunk())
+    server.close()
+    place.server().add_table("replay", SIGNATURE, fresh=False, capacity=100)
+    place.role().insert("replay", chunk())
+
+
+def test_an_error_of_a_late_call_is_raised_by_a_later_one(place: Place) -> None:
+    server = place.server()
+    server.publish("policy", b"graph", 5)
+    server.publish("policy", b"another", 4)
+
+    def publish_more() -> None:
+        for version in range(6, 20):
+            server.publish("policy", b"graph", version)
+
+    with pytest.raises(ReplayError, match="policy"):
+        publish_more()
+
+
+def test_a_paused_table_holds_back_inserts(place: Place) -> None:
+    table = place.server().add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    table.set_paused(True)
+    role = place.role()
+    inserts = threading.Thread(target=role.insert, args=("replay", chunk()), daemon=True)
+    inserts.start()
+    inserts.join(0.3)
+    assert inserts.is_alive()
+    assert table.stats()["size"] == 0
+    table.set_paused(False)
+    inserts.join(10)
+    assert table.stats()["size"] == 4
+
+
+def test_a_claim_ends_with_its_connection(place: Place) -> None:
+    first, second = place.role(), place.role()
+    first.claim("actor/0", 1)
+    with pytest.raises(ReplayError, match="actor/0"):
+        second.claim("actor/0", 2)
+    place.role("other").claim("actor/0", 2)  # another run's place of that name
+    first.close()
+    for _ in range(500):
+        with contextlib.suppress(ReplayError):
+            second.claim("actor/0", 2)
+            break
+    assert place.native.stats()["claims"].count("run/actor/0") == 1
+
+
+def test_it_has_not_been_restarted_by_itself(place: Place) -> None:
+    server = place.server()
+    server.drain("reports")
+    assert not server.restarted()
+
+
+def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(b"0123456789abcdef\n")
+    assert read_token(str(path)) == b"0123456789abcdef"
+    native = Server(token=b"0123456789abcdef")
+    try:
+        address = native.listen("tcp://127.0.0.1:0")
+        with contextlib.closing(open_server(Endpoint(address, "run", str(path)))) as server:
+            server.publish("policy", b"graph", 1)
+    finally:
+        native.close()
+
+
+@pytest.mark.parametrize(("secret", "said"), [(None, "token_file is .*token"), (b"short\n", "token")])
+def test_a_token_that_is_none_is_refused(tmp_path: Path, secret: bytes | None, said: str) -> None:
+    path = tmp_path / "token"
+    if secret is not None:
+        path.write_bytes(secret)
+    native = Server()
+    try:
+        endpoint = Endpoint(native.listen("tcp://127.0.0.1:0"), "run", str(path))
+        for connect in (connect_role, open_server):
+            with pytest.raises(ConfigError, match=said):
+                connect(endpoint)
+    finally:
+        native.close()
+
+
+def test_the_endpoint_travels_as_json() -> None:
+    endpoint = Endpoint("tcp://[::1]:7447", "lander", "/secrets/token", 60.0)
+    assert Endpoint.from_json(endpoint.to_json()) == endpoint
+    assert endpoint.name("replay") == "lander/replay"
+    assert Endpoint("unix:@x").name("replay") == "replay"
+
+
+def test_the_embedded_server_is_reached_by_roles() -> None:
+    with contextlib.closing(open_server(None)) as server:
+        table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
+        with contextlib.closing(connect_role(server.endpoint)) as role:
+            role.insert("replay", chunk())
+            role.put("reports", b"hello")
+            server.publish("policy", b"graph", 3)
+            assert role.fetch("policy") == (3, b"graph")
+        assert table.stats()["size"] == 4
+        assert server.drain("reports") == [b"hello"]
+        assert not server.keeps_experience
+        assert not server.restarted()

@@ -1,0 +1,63 @@
+"""Roles that are silent, and a server that brings nothing from anyone."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from headrace.launch import Exit
+from headrace.roles.base import Role
+from headrace.training import supervision
+from headrace.training.supervision import Supervisor
+
+
+class Pretence:
+    def __init__(self) -> None:
+        self.killed: list[str] = []
+
+    def start(self, role: Role) -> None:
+        pass
+
+    def poll(self) -> list[Exit]:
+        return []
+
+    def kill(self, role: Role) -> None:
+        self.killed.append(role.name)
+
+    def stop(self, roles: Iterable[Role]) -> None:
+        pass
+
+
+class Time:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(supervision.time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    return Time(monkeypatch)
+
+
+def test_silence_is_a_hang_but_for_the_time_without_a_server(time: Time) -> None:
+    launcher = Pretence()
+    supervisor = Supervisor(launcher, [Role("actor", 0, "{}")], 10.0, lambda ended, again: None)
+    supervisor.start()
+    time.now += 35.0
+    supervisor.forgive(30.0)
+    supervisor.check()
+    assert launcher.killed == []
+    time.now += 5.1
+    supervisor.check()
+    assert launcher.killed == ["actor 0"]
+
+
+def test_what_was_heard_meanwhile_is_not_put_into_the_future(time: Time) -> None:
+    launcher = Pretence()
+    supervisor = Supervisor(launcher, [Role("actor", 0, "{}")], 10.0, lambda ended, again: None)
+    supervisor.start()
+    time.now += 20.0
+    supervisor.hear({"role": "actor", "index": 0})
+    supervisor.forgive(20.0)
+    time.now += 10.1
+    supervisor.check()
+    assert launcher.killed == ["actor 0"]
