@@ -54,7 +54,10 @@ class ArrayStream {
   bool shared() const { return stream_.shared(); }
 
   std::optional<nb::object> next(std::optional<double> timeout_seconds) {
-    const auto batch = wait_in_slices(timeout_seconds, [&](Deadline deadline) { return stream_.next(deadline); });
+    auto batch = stream_.next(Deadline::min());  // one that is ready is not worth losing the GIL for
+    if (!batch) {
+      batch = wait_in_slices(timeout_seconds, [&](Deadline deadline) { return stream_.next(deadline); });
+    }
     if (!batch) return std::nullopt;
     if (batch->memory != memory_) arrays_.clear();
     memory_ = batch->memory;

@@ -162,6 +162,7 @@ std::shared_ptr<Memory> BatchStream::Impl::share(ClientConnection& connection) {
 }
 
 void BatchStream::Impl::run() {
+  run_in_background();
   try {
     for (;;) {
       link->exchange([this](ClientConnection& connection) {
@@ -237,11 +238,11 @@ void BatchStream::Impl::give_back(std::size_t index) {
 
 std::optional<BatchStream::Batch> BatchStream::Impl::next(Deadline deadline) {
   std::unique_lock lock(mutex);
-  if (taken && taken->memory == memory) {
-    free.push_back(taken->index);
-    waker.poke();
-  }
+  const bool given_back = taken && taken->memory == memory;
+  if (given_back) free.push_back(taken->index);
   taken.reset();
+  if (given_back && ready.empty()) waker.poke();  // else below, once the next one is at hand
+  const bool poke_later = given_back && !ready.empty();
   while (ready.empty()) {
     if (error) std::rethrow_exception(error);
     if (Clock::now() >= deadline) return std::nullopt;
@@ -255,6 +256,8 @@ std::optional<BatchStream::Batch> BatchStream::Impl::next(Deadline deadline) {
   taken = std::move(ready.front());
   ready.pop_front();
   auto& place = *taken->memory;
+  lock.unlock();
+  if (poke_later) waker.poke();
   return Batch{place.number, taken->index, lay_out(*signature, batch_size, place.batch(taken->index)), taken->memory};
 }
 

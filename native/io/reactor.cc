@@ -69,6 +69,7 @@ void Reactor::watch(int operation, int descriptor, std::uint32_t events, Id id) 
 }
 
 void Reactor::run() {
+  if (!hooks_.hand_over) run_in_background();  // this one gathers batches ahead
   std::array<epoll_event, kMaxEvents> events;
   while (!stop_.load()) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, milliseconds_until(next_deadline()));
