@@ -3,6 +3,7 @@
 import ctypes
 import itertools
 import mmap
+import os
 import socket
 import subprocess
 import tempfile
@@ -72,14 +73,27 @@ def random_gather(
 class BareConnection:
     """A connected socket in blocking mode, and what bare_client.c does with it."""
 
-    def __init__(self, peer: socket.socket) -> None:
+    def __init__(self, peer: socket.socket, server: int) -> None:
         self._peer = peer
+        self._server = server  # process id
         self._library = _library("bare_client.c")
 
     def round_trips(self, request_bytes: int, reply_bytes: int, count: int) -> None:
         """A message there and one back, `count` times; both with a header of 24 bytes."""
         size = ctypes.c_size_t
         self._check(self._library.round_trips(self._peer.fileno(), size(request_bytes), size(reply_bytes), size(count)))
+
+    def round_trips_on_one_core(self, request_bytes: int, reply_bytes: int, count: int) -> None:
+        """The same with both ends on one core, where neither has to be woken from another one's sleep."""
+        cores = os.sched_getaffinity(0)
+        first = {min(cores)}
+        os.sched_setaffinity(0, first)
+        os.sched_setaffinity(self._server, first)
+        try:
+            self.round_trips(request_bytes, reply_bytes, count)
+        finally:
+            os.sched_setaffinity(0, cores)
+            os.sched_setaffinity(self._server, cores)
 
     def receive(self, buffers: list[Array], count: int) -> None:
         """Asks once, and receives `count` buffers full, into these in turn."""
@@ -112,6 +126,6 @@ def bare_connection(transport: str) -> Iterator[BareConnection]:
             if transport == "tcp":
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
-                yield BareConnection(peer)
+                yield BareConnection(peer, server.pid)
             finally:
                 peer.close()  # which ends the server, too

@@ -1,5 +1,6 @@
 #include "io/reactor.h"
 
+#include <sched.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -22,6 +23,8 @@ using Clock = std::chrono::steady_clock;
 constexpr Reactor::Id kWakerId = 0;
 constexpr std::size_t kMaxEvents = 64;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+// After a request it stays awake so long for the next, whose sender may be waiting for it: see Stream::receive().
+constexpr auto kAwake = std::chrono::microseconds(50);
 constexpr auto kSweepPause = std::chrono::seconds(1);
 
 bool is_listener(Reactor::Id id) { return id % 2 == 1; }
@@ -71,8 +74,15 @@ void Reactor::watch(int operation, int descriptor, std::uint32_t events, Id id) 
 void Reactor::run() {
   if (!hooks_.hand_over) run_in_background();  // this one gathers batches ahead
   std::array<epoll_event, kMaxEvents> events;
+  auto asleep = Clock::time_point::min();
   while (!stop_.load()) {
-    const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, milliseconds_until(next_deadline()));
+    const bool awake = Clock::now() < asleep;
+    const int wait = awake ? 0 : milliseconds_until(next_deadline());
+    const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, wait);
+    if (count == 0 && awake) {
+      ::sched_yield();
+      continue;
+    }
     bool woken = false;
     for (int i = 0; i < count; ++i) {
       const Id id = events[i].data.u64;
@@ -92,6 +102,7 @@ void Reactor::run() {
       }
     }
     const auto now = Clock::now();
+    if (count > 0 && hooks_.hand_over) asleep = now + kAwake;
     if (now >= accept_again_) resume_listeners();
     if (woken) take_inbox();
     if (woken || now >= resume_at_) resume_blocked();
