@@ -6,6 +6,7 @@ SHELL := bash
 
 PYTHON ?= python3
 ARGS ?=
+FUZZ_SECONDS ?= 60
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
@@ -14,10 +15,11 @@ NATIVE := $(wildcard native/*/*.cc native/*/*.h)
 MODULE := CMakeLists.txt $(wildcard native/core/* native/wire/* native/io/* native/bindings/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt
+FUZZ_TARGETS := $(basename $(notdir $(wildcard native/tests/fuzz_*.cc)))
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help train test check format bench test-native test-asan test-tsan clean
+.PHONY: help train test check format bench test-native test-asan test-tsan fuzz clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
@@ -50,6 +52,16 @@ test-asan: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing under the 
 
 test-tsan: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing under the thread sanitizer
 	$(call native_tests,build/tsan,thread,$(FIXED_ADDRESSES))
+
+fuzz: $(VENV)/.dev $(VENV)/.fuzzer  ## every fuzz target in libFuzzer for FUZZ_SECONDS (60), going on from its corpus in build/fuzz
+	cmake -S . -B build/fuzz -G Ninja --log-level=WARNING -DCMAKE_CXX_COMPILER=clang++ -DHEADRACE_PYTHON=OFF \
+		-DHEADRACE_FUZZ=ON "-DHEADRACE_SANITIZE=address;undefined"
+	cmake --build build/fuzz
+	@for target in $(FUZZ_TARGETS); do \
+		echo "$$target: $(FUZZ_SECONDS) s"; \
+		mkdir -p build/fuzz/corpus/$$target; \
+		(cd build/fuzz && ./$$target -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 corpus/$$target); \
+	done
 
 clean:  ## remove build outputs and caches; .venv and runs stay
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -86,6 +98,12 @@ $(VENV)/.module: $(VENV)/.run $(MODULE)
 
 $(VENV)/.doctest: $(VENV)/.python
 	@echo '#include <doctest/doctest.h>' | c++ -E -x c++ - >/dev/null 2>&1 || scripts/system-package "native tests need doctest" doctest-dev
+	@touch $@
+
+$(VENV)/.fuzzer: $(VENV)/.python
+	@echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' \
+		| clang++ -fsanitize=fuzzer,address,undefined -x c++ - -o /dev/null 2>/dev/null \
+		|| scripts/system-package "fuzzing needs clang and its libFuzzer" clang libclang-rt-dev
 	@touch $@
 
 $(VENV)/.redis: $(VENV)/.python

@@ -1,7 +1,8 @@
 /* The limit of a server on a stream socket: takes a message, sends as many bytes as it asks for, and nothing else.
 
-   bare_server unix PATH | bare_server tcp: prints the port, and serves one connection until it ends. A message is
-   24 bytes and what follows them; the first eight bytes say how many follow, the next eight how many to send. */
+   bare_server unix BUFFER PATH | bare_server tcp BUFFER: prints the port, and serves one connection until it ends, with
+   as many bytes of socket buffer (0: what the system gives). A message is 24 bytes and what follows them; the first
+   eight bytes say how many follow, the next eight how many to send. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdint.h>
@@ -15,9 +16,9 @@
 enum { kHeader = 24, kSource = 32 << 20 };
 
 static int listening(int argc, char **argv) {
-  if (argc == 3 && strcmp(argv[1], "unix") == 0) {
+  if (argc == 4 && strcmp(argv[1], "unix") == 0) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    strncpy(address.sun_path, argv[2], sizeof(address.sun_path) - 1);
+    strncpy(address.sun_path, argv[3], sizeof(address.sun_path) - 1);
     const int socket_ = socket(AF_UNIX, SOCK_STREAM, 0);
     if (bind(socket_, (struct sockaddr *)&address, sizeof(address)) != 0) exit(1);
     puts("0");
@@ -33,12 +34,16 @@ static int listening(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  if (argc < 3) return 2;
+  const int buffer = atoi(argv[2]);
   const int listener = listening(argc, argv);
   if (listen(listener, 1) != 0) return 1;
   fflush(stdout);
   const int peer = accept(listener, NULL, NULL);
   const int on = 1;
-  if (argc == 2) setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (argc == 3) setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (buffer > 0) setsockopt(peer, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+  if (buffer > 0) setsockopt(peer, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
   uint8_t *source = malloc(kSource);
   memset(source, 7, kSource);
   static uint8_t message[1 << 20];

@@ -112,12 +112,15 @@ class BareConnection:
 
 
 @contextmanager
-def bare_connection(transport: str) -> Iterator[BareConnection]:
-    """A connection of this kind, "unix" or "tcp", to a bare server in a process of its own."""
+def bare_connection(transport: str, buffer_bytes: int = 0) -> Iterator[BareConnection]:
+    """A connection of this kind, "unix" or "tcp", to a bare server in a process of its own.
+
+    Both ends ask for socket buffers of so many bytes; 0 leaves them to the system.
+    """
     with tempfile.TemporaryDirectory() as folder:
         program = _compile("bare_server.c", Path(folder) / "bare_server")
         path = f"{folder}/socket"
-        arguments = ["unix", path] if transport == "unix" else ["tcp"]
+        arguments = [transport, str(buffer_bytes), *([path] if transport == "unix" else [])]
         with subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             port = int(server.stdout.readline())
@@ -125,6 +128,9 @@ def bare_connection(transport: str) -> Iterator[BareConnection]:
             peer.connect(path if transport == "unix" else ("127.0.0.1", port))
             if transport == "tcp":
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if buffer_bytes:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
             try:
                 yield BareConnection(peer, server.pid)
             finally:

@@ -5,8 +5,8 @@ python -m benchmarks.load_actors OPTIONS, where OPTIONS is JSON of Options; prin
 
 import json
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,28 +28,29 @@ class Options:
     actors: int
     frames_per_second: float  # of each
     begin: float
+    counted: float  # what is due from here to the end counts
     end: float
     seed: int
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it between begin and end."""
+    """What came of it between counted and end."""
 
-    chunks: int
+    chunks: int  # stored before the end; what was due then and came later has its latency below too
     cpu_seconds: float
     latency: list[float]  # of each insert, in seconds: from its call to its answer
     delay: list[float]  # of each insert, from when it was due to its answer
 
 
-def _push(options: Options, actor: int, chunk: bytes, latency: list[float], delay: list[float]) -> None:
-    """One actor, in one thread, which waits without the GIL."""
+def _push(options: Options, actor: int, chunk: bytes, latency: list[float], delay: list[float]) -> int:
+    """One actor, in one thread, which waits without the GIL; how many of its chunks count."""
     client = Client(options.address, 60.0, request_timeout_seconds=120.0)
     data = bytearray(chunk)
     writer = options.seed * 1_000_000 + actor + 1
     period = CHUNK_STEPS / options.frames_per_second
     due = options.begin + period * actor / options.actors
-    sequence = 0
+    sequence = chunks = 0
     while due < options.end:
         time.sleep(max(due - time.monotonic(), 0.0))
         sequence += 1
@@ -57,30 +58,27 @@ def _push(options: Options, actor: int, chunk: bytes, latency: list[float], dela
         begin = time.monotonic()
         client.insert(TABLE, data)
         end = time.monotonic()
-        if end > options.end:
-            break
-        latency.append(end - begin)
-        delay.append(end - due)
-        due += period
+        if due >= options.counted:
+            latency.append(end - begin)
+            delay.append(end - due)
+            chunks += end <= options.end
+        due = due + period if end <= options.end else options.end
     client.close()
+    return chunks
 
 
 def _run(options: Options) -> Outcome:
     chunks = chunks_of(SIGNATURE, make_steps(CHUNK_STEPS * _SOURCES + N_STEP, (84, 84), "uint8", options.seed))
-    results: list[tuple[list[float], list[float]]] = [([], []) for _ in range(options.actors)]
-    threads = [
-        threading.Thread(target=_push, args=(options, actor, chunks[actor % len(chunks)], *results[actor]))
-        for actor in range(options.actors)
-    ]
-    for thread in threads:
-        thread.start()
-    time.sleep(max(options.begin - time.monotonic(), 0.0))
-    cpu = time.process_time()
-    for thread in threads:
-        thread.join()
-    latency = [each for one, _ in results for each in one]
-    delay = [each for _, one in results for each in one]
-    return Outcome(len(latency), time.process_time() - cpu, latency, delay)
+    latency: list[float] = []
+    delay: list[float] = []
+    with ThreadPoolExecutor(options.actors) as threads:
+        pushing = [
+            threads.submit(_push, options, actor, chunks[actor % len(chunks)], latency, delay)
+            for actor in range(options.actors)
+        ]
+        time.sleep(max(options.counted - time.monotonic(), 0.0))
+        cpu = time.process_time()
+    return Outcome(sum(each.result() for each in pushing), time.process_time() - cpu, latency, delay)
 
 
 def main() -> None:

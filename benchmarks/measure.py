@@ -6,16 +6,17 @@ import importlib.util
 import os
 import shlex
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+
+from headrace.studies.results import Origin
 
 __all__ = [
     "RESULTS",
@@ -159,30 +160,11 @@ def _busy_seconds() -> float:
     return (user + nice + system + interrupt + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
 
-def origin() -> dict[str, str]:
+def origin() -> dict[str, Any]:
     """Where a figure comes from: command, commit, date, machine."""
     module = Path(sys.argv[0]).stem
     command = shlex.join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]])
-    return {"command": command, "commit": _commit(), "date": datetime.now(UTC).isoformat(" ", "minutes"), **_machine()}
-
-
-def _commit() -> str:
-    """The commit that is checked out, with a + where sources differ from it; empty outside a repository."""
-    try:
-        commit = _git("rev-parse", "--short=12", "HEAD")
-        return commit + ("+" if _git("status", "--porcelain", "--", "src", "native", "benchmarks/*.py") else "")
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=_ROOT, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def _machine() -> dict[str, str]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"machine": names[0] if names else "unknown", "cores": str(len(os.sched_getaffinity(0)))}
+    return asdict(Origin.here(command, Path(__file__).parent))
 
 
 def write_csv(name: str, records: Iterable[Mapping[str, Any]]) -> Path:

@@ -4,7 +4,9 @@ python reverb_peer.py serve CAPACITY: a server with a prioritized table; prints 
 ends.
 
 python reverb_peer.py client PORT RECORDING CHUNK_FRAMES: obeys commands, one a line, and answers each with the seconds
-that it took: "insert COUNT" writes transitions in chunks of that many frames, "sample COUNT WORKERS" takes batches.
+that it took: "insert COUNT IN_FLIGHT" writes transitions in chunks of that many frames, with so many not yet confirmed;
+"sample COUNT SAMPLERS WORKERS IN_FLIGHT" takes batches from so many data sets side by side, each with so many workers,
+each with so many transitions on their way.
 RECORDING is an .npz with frame [T + 1, 84, 84], action [T], reward [T] of one long episode.
 """
 
@@ -29,7 +31,6 @@ _BATCH = 512
 _SPAN = _STACK + _N_STEP  # frames that one transition takes
 _TABLE = "replay"
 _PRIORITY_EXPONENT = 0.6
-_IN_FLIGHT_ITEMS = 200
 
 
 def _serve(capacity: int) -> None:
@@ -65,9 +66,9 @@ class _Client:
         self._writer = self._client.trajectory_writer(num_keep_alive_refs=kept)
         for column in ("frame", "action", "reward"):
             self._writer.configure((column,), num_keep_alive_refs=kept, max_chunk_length=chunk_frames)
-        self._batches: dict[int, Iterator[Any]] = {}
+        self._batches: dict[tuple[int, ...], Iterator[Any]] = {}
 
-    def insert(self, count: int) -> float:
+    def insert(self, count: int, in_flight: int) -> float:
         """Writes steps, each frame once, and an n-step transition for each; the last of them is stored at the end."""
         begin = time.perf_counter()
         done = 0
@@ -88,28 +89,38 @@ class _Client:
                     "reward": history["reward"][first:-1],
                 },
             )
-            self._writer.flush(block_until_num_items=_IN_FLIGHT_ITEMS)
+            self._writer.flush(block_until_num_items=in_flight)
             done += 1
         self._writer.flush()
         return time.perf_counter() - begin
 
-    def sample(self, count: int, workers: int) -> float:
+    def sample(self, count: int, *settings: int) -> float:
         """Takes batches of 512 as fast as they come, after some that do not count."""
-        if workers not in self._batches:
-            dataset = reverb.TrajectoryDataset.from_table_signature(
-                server_address=self._address,
-                table=_TABLE,
-                max_in_flight_samples_per_worker=2 * _BATCH,
-                num_workers_per_iterator=workers,
-            )
-            self._batches = {workers: iter(dataset.batch(_BATCH, drop_remainder=True).prefetch(4))}  # one at a time
-        batches = self._batches[workers]
+        if settings not in self._batches:
+            self._batches.clear()  # one at a time
+            self._batches[settings] = self._sampling(*settings)
+        batches = self._batches[settings]
         for _ in range(6):
             next(batches)
         begin = time.perf_counter()
         for _ in range(count):
-            next(batches)
+            next(batches).data["observation"].numpy()  # no copy: the tensor's own memory as an array
         return time.perf_counter() - begin
+
+    def _sampling(self, samplers: int, workers: int, in_flight: int) -> Iterator[Any]:
+        def batched(_: Any) -> Any:
+            dataset = reverb.TrajectoryDataset.from_table_signature(
+                server_address=self._address,
+                table=_TABLE,
+                max_in_flight_samples_per_worker=in_flight,
+                num_workers_per_iterator=workers,
+            )
+            return dataset.batch(_BATCH, drop_remainder=True)
+
+        side_by_side = tf.data.Dataset.range(samplers).interleave(
+            batched, cycle_length=samplers, num_parallel_calls=samplers, deterministic=False
+        )
+        return iter(side_by_side.prefetch(4))
 
 
 def _obey(port: int, recording: str, chunk_frames: int) -> None:

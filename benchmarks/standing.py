@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["ADDRESSES", "standing_server"]
+__all__ = ["ADDRESSES", "listening_on", "standing_server"]
 
 ADDRESSES = {"unix": "unix:@", "tcp": "tcp://127.0.0.1:0"}
 """What to listen on, by transport; the server picks name and port."""
@@ -21,12 +21,13 @@ def standing_server() -> Iterator[dict[str, str]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            yield {transport: _address(server.stdout.readline()) for transport in ADDRESSES}
+            yield {transport: listening_on(server.stdout.readline()) for transport in ADDRESSES}
         finally:
             server.terminate()
 
 
-def _address(line: str) -> str:
+def listening_on(line: str) -> str:
+    """The address in what a server says once it listens; RuntimeError where it says something else."""
     if not line.startswith(_PREFIX):
         raise RuntimeError(f"headrace serve says {line!r}; where it listens was expected")
     return line.removeprefix(_PREFIX).strip()

@@ -57,16 +57,10 @@ std::shared_ptr<Table> open_table(EmbeddedServer& self, const std::string& name,
   return self.core().open_table(name, std::move(options), fresh);
 }
 
-std::vector<std::byte> copy_of(nb::handle object, const char* name) {
-  const Buffer buffer(object.ptr(), name);
-  const Released release;
-  return {buffer.bytes().begin(), buffer.bytes().end()};
-}
-
 std::uint64_t publish(EmbeddedServer& self, const std::string& name, nb::handle data, std::uint64_t version) {
-  auto blob = copy_of(data, "data");
+  const Buffer blob(data.ptr(), "data");
   const Released release;
-  return self.core().parameters().publish(name, version, std::move(blob));
+  return self.core().parameters().publish(name, version, blob.bytes());
 }
 
 std::optional<nb::tuple> fetch(EmbeddedServer& self, const std::string& name, std::uint64_t newer_than) {
@@ -76,11 +70,14 @@ std::optional<nb::tuple> fetch(EmbeddedServer& self, const std::string& name, st
 }
 
 void put(EmbeddedServer& self, const std::string& mailbox, nb::handle message) {
-  self.core().mailbox(mailbox)->put(copy_of(message, "message"));
+  const Buffer bytes(message.ptr(), "message");
+  const Released release;
+  self.core().mailbox(mailbox)->put(bytes.bytes());
 }
 
 nb::list drain(EmbeddedServer& self, const std::string& mailbox) {
-  return to_list(self.core().mailbox(mailbox)->drain());
+  const auto found = self.core().find_mailbox(mailbox);
+  return found ? to_list(found->drain()) : nb::list();
 }
 
 nb::object stats(EmbeddedServer& self) {

@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include <optional>
+#include <exception>
 #include <utility>
 
 #include "core/server.h"
@@ -14,13 +14,31 @@ namespace headrace::bindings {
 class EmbeddedServer {
  public:
   EmbeddedServer(ServerOptions server, LoopOptions loop) : core_(std::move(server)), loop_(core_, std::move(loop)) {}
-  ~EmbeddedServer() { close(); }
+  // A file that can't be written is reported as Python does for a destructor: there is nobody to raise to.
+  ~EmbeddedServer() {
+    try {
+      close();
+    } catch (const std::exception& error) {
+      const nanobind::error_scope pending;
+      PyErr_SetString(PyExc_OSError, error.what());
+      PyErr_WriteUnraisable(nullptr);
+    }
+  }
+  EmbeddedServer(const EmbeddedServer&) = delete;
+  EmbeddedServer& operator=(const EmbeddedServer&) = delete;
 
-  // Tables first, so that whoever waits is answered while there are connections. Called with the GIL.
+  // Tables first, so that whoever waits is answered while there are connections. Called with the GIL. Throws where a
+  // file can't be written; everything is closed all the same.
   void close() {
     const nanobind::gil_scoped_release release;
-    core_.close();
+    std::exception_ptr failed;
+    try {
+      core_.close();
+    } catch (...) {
+      failed = std::current_exception();
+    }
     loop_.close();
+    if (failed) std::rethrow_exception(failed);
   }
 
   Server& core() { return core_; }

@@ -25,7 +25,8 @@ class Claims {
   // kRefused where another owner holds the name, or kMaxNames are held. Its own owner may claim it again (a connection
   // was lost, and the server has not noticed yet): the new hold counts, and the end of the old one changes nothing.
   std::shared_ptr<Hold> claim(const std::string& name, std::uint64_t owner);
-  std::vector<std::string> held() const;  // sorted
+  std::vector<std::string> held(std::size_t most = kMaxNames) const;  // the first of them, sorted
+  std::size_t size() const;                                           // how many are held
 
  private:
   struct State;

@@ -1,15 +1,13 @@
-// Numbers that nobody can guess, for identities; what must be repeatable comes from random.h.
+// Numbers that nobody can foresee, from the operating system; what must be repeatable comes from random.h.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <random>
+#include <span>
 
 namespace headrace {
 
-inline std::uint64_t draw_entropy() {
-  std::random_device device;  // the operating system's
-  const std::uint64_t high = device();
-  return high << 32 | device();
-}
+void fill_with_entropy(std::span<std::byte> bytes);  // throws kSystem
+std::uint64_t draw_entropy();                        // never 0; throws kSystem
 
 }  // namespace headrace

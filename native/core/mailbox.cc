@@ -22,6 +22,11 @@ void Mailbox::forget_oldest() {
   messages_.pop_front();
 }
 
+void Mailbox::drop_oldest() {
+  forget_oldest();
+  ++dropped_;
+}
+
 void Mailbox::remember(std::uint64_t writer, std::uint64_t sequence) {
   if (writer == 0) return;
   if (writers_.size() < writers_.limit() && writers_.find(writer) == nullptr) {
@@ -36,35 +41,34 @@ void Mailbox::remember(std::uint64_t writer, std::uint64_t sequence) {
   writers_.remember({writer, sequence, next_number_});
 }
 
-void Mailbox::put(std::vector<std::byte> message, std::uint64_t writer, std::uint64_t sequence) {
+void Mailbox::put(std::span<const std::byte> message, std::uint64_t writer, std::uint64_t sequence) {
   const std::size_t size = message.size();
   if (size > kMaxMessageBytes) {
     throw Error(ErrorKind::kRefused, "message: " + std::to_string(size) + " bytes, but it must be at most " +
                                          std::to_string(kMaxMessageBytes) + "; it is not kept");
   }
+  auto share = budget_.try_take(size + sizeof(Message));
+  std::vector<std::byte> bytes;
+  if (share) bytes.assign(message.begin(), message.end());  // before the lock: it may be large
   const std::lock_guard lock(mutex_);
   if (writers_.repeated(writer, sequence) != nullptr) return;
-  remember(writer, sequence);
-  while (!messages_.empty() && (messages_.size() >= kMaxMessages || bytes_ + size > kMaxBytes)) {
-    forget_oldest();
-    ++dropped_;
-  }
-  auto share = budget_.try_take(size + sizeof(Message));
+  while (!messages_.empty() && (messages_.size() >= kMaxMessages || bytes_ + size > kMaxBytes)) drop_oldest();
   while (!share && !messages_.empty()) {
-    forget_oldest();
-    ++dropped_;
+    drop_oldest();
     share = budget_.try_take(size + sizeof(Message));
   }
+  if (share && bytes.empty()) bytes.assign(message.begin(), message.end());
+  remember(writer, sequence);
   if (!share) {
     ++dropped_;
     return;
   }
+  messages_.push_back({std::move(bytes), std::move(*share)});
   bytes_ += size;
-  messages_.push_back({std::move(message), std::move(*share)});
   ++next_number_;
 }
 
-Mailbox::Messages Mailbox::take(std::uint64_t epoch, std::uint64_t seen) {
+Mailbox::Messages Mailbox::take(std::uint64_t epoch, std::uint64_t seen, std::size_t most_bytes) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t first = next_number_ - messages_.size();
   if (epoch == epoch_ && seen >= first) {
@@ -72,9 +76,14 @@ Mailbox::Messages Mailbox::take(std::uint64_t epoch, std::uint64_t seen) {
       forget_oldest();
     }
   }
-  Messages taken{epoch_, next_number_ - 1, {}};
-  taken.messages.reserve(messages_.size());
-  for (const Message& message : messages_) taken.messages.push_back(message.bytes);
+  Messages taken{epoch_, next_number_ - messages_.size() - 1, {}};
+  std::size_t bytes = 0;
+  for (const Message& message : messages_) {
+    bytes += message.bytes.size();
+    if (bytes > most_bytes && !taken.messages.empty()) break;
+    taken.messages.push_back(message.bytes);
+    ++taken.last;
+  }
   return taken;
 }
 

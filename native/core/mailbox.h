@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "core/memory_budget.h"
@@ -22,22 +23,24 @@ class Mailbox {
  public:
   static constexpr std::size_t kMaxMessages = 65536;
   static constexpr std::size_t kMaxBytes = 64 << 20;
-  static constexpr std::size_t kMaxWriters = 65536;  // remembered; the longest silent go first
+  static constexpr std::size_t kMaxTakenBytes = 4 << 20;  // of one take(), but for a message that is larger
+  static constexpr std::size_t kMaxWriters = 65536;       // remembered; the longest silent go first
 
   explicit Mailbox(MemoryBudget& budget);  // which outlives it
 
   // When full, or when the budget has no more, the oldest messages go, if need be this one, and are counted in
   // dropped(). kRefused above 16 MiB. `writer` not 0: a message whose `sequence` is not above the writer's last was put
   // before, and counts for nothing.
-  void put(std::vector<std::byte> message, std::uint64_t writer = 0, std::uint64_t sequence = 0);
+  void put(std::span<const std::byte> message, std::uint64_t writer = 0, std::uint64_t sequence = 0);
 
   struct Messages {
     std::uint64_t epoch;  // of this mailbox, drawn at random: numbers of another one mean nothing here
     std::uint64_t last;   // number of the last message below, or of the last taken
     std::vector<std::vector<std::byte>> messages;
   };
-  // Forgets the messages numbered up to `seen`, where `epoch` is this mailbox's, and gives those behind; they stay.
-  Messages take(std::uint64_t epoch, std::uint64_t seen);
+  // Forgets the messages numbered up to `seen`, where `epoch` is this mailbox's, and gives the first of those behind:
+  // as many as have `most_bytes` together, but at least one. They stay. None: there are none.
+  Messages take(std::uint64_t epoch, std::uint64_t seen, std::size_t most_bytes = kMaxTakenBytes);
   std::vector<std::vector<std::byte>> drain();  // gives and forgets all
   std::uint64_t dropped() const;
 
@@ -46,7 +49,8 @@ class Mailbox {
     std::vector<std::byte> bytes;
     MemoryBudget::Share share;
   };
-  void forget_oldest();  // these two with mutex_ held
+  void forget_oldest();  // these three with mutex_ held
+  void drop_oldest();    // as that, and counted
   void remember(std::uint64_t writer, std::uint64_t sequence);
 
   MemoryBudget& budget_;

@@ -30,6 +30,9 @@ class MemoryBudget {
       if (budget_ != nullptr) budget_->used_.fetch_sub(bytes_);
     }
     std::uint64_t bytes() const { return bytes_; }
+    void shrink(std::uint64_t bytes) {  // to as many, where there are more
+      if (bytes < bytes_) budget_->used_.fetch_sub(std::exchange(bytes_, bytes) - bytes);
+    }
     void add(Share other) {  // of the same budget
       if (other.budget_ == nullptr) return;
       budget_ = std::exchange(other.budget_, nullptr);

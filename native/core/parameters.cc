@@ -1,5 +1,6 @@
 #include "core/parameters.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -12,27 +13,50 @@ namespace {
   throw Error(ErrorKind::kRefused, "parameters \"" + name + "\": " + why);
 }
 
+[[noreturn]] void refuse_version(const std::string& name, std::uint64_t version, std::uint64_t stored) {
+  refuse(name, "version " + std::to_string(version) + " is not above the stored version " + std::to_string(stored) +
+                   "; the stored one stays");
+}
+
 }  // namespace
 
-std::uint64_t Parameters::publish(const std::string& name, std::uint64_t version, std::vector<std::byte> bytes) {
-  std::shared_ptr<const Blob> replaced;  // freed after the lock is gone: a blob may be large
-  const std::lock_guard lock(mutex_);
+std::uint64_t Parameters::admit(const std::string& name, std::uint64_t version) const {
   const auto found = blobs_.find(name);
-  const bool is_new = found == blobs_.end();
-  const std::uint64_t current = is_new ? 0 : found->second->version;
-  if (version != 0 && version == current && found->second->bytes == bytes) return current;
-  if (version == 0) version = current + 1;
-  if (version <= current) {
-    refuse(name, "version " + std::to_string(version) + " is not above the stored version " + std::to_string(current) +
-                     "; the stored one stays");
-  }
-  if (is_new && blobs_.size() >= kMaxNames) {
+  if (found == blobs_.end() && blobs_.size() >= kMaxNames) {
     refuse(name, "there are " + std::to_string(kMaxNames) + " names already, which is the limit; nothing is stored");
   }
-  auto share = budget_.take(bytes.size(), "parameters \"" + name + "\"");
-  auto blob = std::make_shared<const Blob>(Blob{version, std::move(bytes), std::move(share)});
-  replaced = std::exchange(is_new ? blobs_[name] : found->second, std::move(blob));
+  const std::uint64_t stored = found == blobs_.end() ? 0 : found->second->version;
+  if (version == 0) return stored + 1;
+  if (version <= stored) refuse_version(name, version, stored);
   return version;
+}
+
+// Bytes are compared and copied without the lock, which every fetch takes: a blob may be large.
+std::uint64_t Parameters::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> bytes) {
+  std::shared_ptr<Blob> made;
+  for (;;) {
+    std::shared_ptr<const Blob> other;  // of that version, or the one replaced; freed after the lock is gone
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = blobs_.find(name);
+      if (found != blobs_.end() && found->second->version == version) {
+        other = found->second;
+      } else {
+        const std::uint64_t admitted = admit(name, version);
+        if (made) {
+          made->version = admitted;
+          other = std::exchange(found != blobs_.end() ? found->second : blobs_[name], std::move(made));
+          return admitted;
+        }
+      }
+    }
+    if (other) {
+      if (std::ranges::equal(other->bytes, bytes)) return version;
+      refuse_version(name, version, version);
+    }
+    auto share = budget_.take(bytes.size(), "parameters \"" + name + "\"");
+    made = std::make_shared<Blob>(Blob{version, {bytes.begin(), bytes.end()}, std::move(share)});
+  }
 }
 
 std::shared_ptr<const Blob> Parameters::fetch(const std::string& name, std::uint64_t newer_than) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -32,13 +33,15 @@ class Parameters {
   // Replaces the blob of that name. Versions rise: kRefused if `version` is not above the stored one; 0 = the next.
   // The stored version with the stored bytes once more is no error and changes nothing: an answer was lost. kRefused,
   // too, where the budget or kMaxNames is reached. Returns the version stored.
-  std::uint64_t publish(const std::string& name, std::uint64_t version, std::vector<std::byte> bytes);
+  std::uint64_t publish(const std::string& name, std::uint64_t version, std::span<const std::byte> bytes);
   // The blob if its version is above `newer_than`, else null (also where there is none of that name).
   std::shared_ptr<const Blob> fetch(const std::string& name, std::uint64_t newer_than = 0) const;
   std::vector<std::pair<std::string, std::shared_ptr<const Blob>>> list() const;
   std::size_t drop(std::string_view prefix);  // every blob whose name begins so; how many
 
  private:
+  std::uint64_t admit(const std::string& name, std::uint64_t version) const;  // what is stored; with mutex_ held
+
   MemoryBudget& budget_;
   mutable std::mutex mutex_;  // guards blobs_
   std::unordered_map<std::string, std::shared_ptr<const Blob>> blobs_;

@@ -22,6 +22,11 @@ std::string quoted(const std::string& name) { return "\"" + name + "\""; }
               what + ": there are " + std::to_string(limit) + " already, which is the limit; it is not made");
 }
 
+// Makes `share` one of as many bytes, where it is less.
+void cover(MemoryBudget::Share& share, std::uint64_t bytes, MemoryBudget& budget, const std::string& name) {
+  if (bytes > share.bytes()) share.add(budget.take(bytes - share.bytes(), "table " + quoted(name)));
+}
+
 void check_same(const std::string& name, const TableOptions& held, const TableOptions& asked) {
   if (held.signature == asked.signature && held.capacity == asked.capacity) return;
   const auto describe = [](const TableOptions& options) {
@@ -69,12 +74,23 @@ std::vector<std::shared_ptr<Table>> Server::all_tables() const {
   return tables;
 }
 
-std::shared_ptr<Table> Server::make(const std::string& name, TableOptions options) {
+// Tables that are closed when nothing is locked any more, so that who waits on one can be told.
+struct Server::Removed {
+  std::vector<std::shared_ptr<Table>> tables;
+  MemoryBudget::Share share;  // the last one's
+  ~Removed() {
+    for (const auto& table : tables) table->close();
+  }
+};
+
+std::shared_ptr<Table> Server::make(const std::string& name, TableOptions options, MemoryBudget::Share share) {
   {
     const Lock lock(mutex_);
     if (tables_.size() >= kMaxTables) refuse_limit("table " + quoted(name), kMaxTables);
   }
-  auto share = budget_.take(Table::memory_bytes(options), "table " + quoted(name));
+  const std::uint64_t bytes = Table::memory_bytes(options);
+  cover(share, bytes, budget_, name);
+  share.shrink(bytes);
   const bool kept = store_ && options.path.empty();
   if (kept) options.path = store_->next_arena();
   std::shared_ptr<Table> table;
@@ -90,18 +106,22 @@ std::shared_ptr<Table> Server::make(const std::string& name, TableOptions option
   return table;
 }
 
-std::shared_ptr<Table> Server::remove(const std::string& name) {
+void Server::remove(const std::string& name, Removed& removed) {
   const auto found = tables_.find(name);  // nobody else changes it now
-  if (found == tables_.end()) return nullptr;
-  const auto table = found->second.table;
-  if (found->second.kept) {
-    store_->remove(table->options().path);
-  } else if (!table->options().path.empty()) {
-    unlink(table->options().path.c_str());
+  const bool kept = found->second.kept;
+  const std::string path = found->second.table->options().path;
+  if (kept) store_->forget(path);  // without settings, what is inserted from now on would be lost at the next start
+  {
+    const Lock lock(mutex_);
+    removed.tables.push_back(std::move(found->second.table));
+    removed.share = std::move(found->second.share);
+    tables_.erase(found);
   }
-  const Lock lock(mutex_);
-  tables_.erase(found);
-  return table;
+  if (kept) {
+    store_->remove(path);
+  } else if (!path.empty()) {
+    unlink(path.c_str());
+  }
 }
 
 std::shared_ptr<Table> Server::add_table(const std::string& name, TableOptions options) {
@@ -111,28 +131,33 @@ std::shared_ptr<Table> Server::add_table(const std::string& name, TableOptions o
     throw Error(ErrorKind::kInvalid,
                 "table " + quoted(name) + " exists already; names must differ, and the first one stays");
   }
-  return make(name, std::move(options));
+  return make(name, std::move(options), {});
 }
 
 std::shared_ptr<Table> Server::open_table(const std::string& name, TableOptions options, bool fresh) {
-  Table::memory_bytes(options);  // where no table can be made of them, the old one stays
+  const std::uint64_t bytes = Table::memory_bytes(options);  // where no table can be made of them, the old one stays
+  MemoryBudget::Share share;
   for (;;) {
     std::shared_ptr<Table> table;
+    Removed removed;
     {
       const Lock changing(change_mutex_);
       check_open();
-      table = fresh ? remove(name) : find(name);
-      if (!table) return make(name, options);
-      if (!fresh) {
-        check_same(name, table->options(), options);
-        table->reopen();
+      const auto found = tables_.find(name);
+      if (found == tables_.end()) return make(name, options, std::move(share));
+      if (fresh) {  // and round again: its memory and its file's are free before the new one is made
+        const std::uint64_t held = found->second.share.bytes();
+        if (bytes > held) cover(share, bytes - held, budget_, name);
+        remove(name, removed);
+        share.add(std::move(removed.share));
+        continue;
       }
+      table = found->second.table;
+      check_same(name, table->options(), options);
+      table->reopen();
     }
-    if (!fresh) {
-      table->set_paused(false);
-      return table;
-    }
-    table->close();
+    table->set_paused(false);
+    return table;
   }
 }
 
@@ -178,27 +203,28 @@ std::shared_ptr<Mailbox> Server::mailbox(const std::string& name) {
   return mailboxes_.emplace(name, std::make_shared<Mailbox>(budget_)).first->second;
 }
 
+std::shared_ptr<Mailbox> Server::find_mailbox(const std::string& name) const {
+  const Lock lock(mutex_);
+  const auto found = mailboxes_.find(name);
+  return found != mailboxes_.end() ? found->second : nullptr;
+}
+
 std::size_t Server::drop(std::string_view prefix) {
-  struct Removed {
-    std::vector<std::shared_ptr<Table>> tables;
-    std::vector<std::shared_ptr<Mailbox>> mailboxes;
-    ~Removed() {
-      for (const auto& table : tables) table->close();
-    }
-  } removed;  // before the locks, so that it is done without them, and also where a file can't be removed
+  Removed removed;  // before the locks, as are the mailboxes: done without them, also where a file can't be removed
+  std::vector<std::shared_ptr<Mailbox>> mailboxes;
   const Lock changing(change_mutex_);
   for (const std::string& name : table_names()) {
-    if (name.starts_with(prefix)) removed.tables.push_back(remove(name));
+    if (name.starts_with(prefix)) remove(name, removed);
   }
   {
     const Lock lock(mutex_);
     for (auto at = mailboxes_.begin(); at != mailboxes_.end();) {
       const auto next = std::next(at);
-      if (at->first.starts_with(prefix)) removed.mailboxes.push_back(std::move(mailboxes_.extract(at).mapped()));
+      if (at->first.starts_with(prefix)) mailboxes.push_back(std::move(mailboxes_.extract(at).mapped()));
       at = next;
     }
   }
-  return removed.tables.size() + removed.mailboxes.size() + parameters_.drop(prefix);
+  return removed.tables.size() + mailboxes.size() + parameters_.drop(prefix);
 }
 
 std::shared_ptr<ConnectionMeter> Server::add_meter(std::string peer) {

@@ -2,7 +2,8 @@
 //
 // With a data directory, tables live in files there, each beside its settings, and a server that is started again on
 // the directory has them back: experience with its priorities, as of the last acknowledged insert even after kill -9.
-// Blobs, mailboxes and claims are not kept: their owners publish and claim again.
+// Whether a table was paused or closed is not kept, nor are blobs, mailboxes and claims: their owners publish and claim
+// again.
 //
 // Threading: every method may be called from any thread. Tables are made, opened and dropped one at a time, which takes
 // as long as their files do and holds up nothing else. A dropped table is closed; its memory and the blocks of its file
@@ -60,8 +61,9 @@ class Server {
   // kInvalid: the name is taken. kRefused: the budget, or kMaxTables. `options.path` empty: in `data`, where there is
   // one. kClosed after close(), as the other two that make or open tables.
   std::shared_ptr<Table> add_table(const std::string& name, TableOptions options);
-  // For a learner that begins (`fresh`: a table of that name goes, with its experience) or goes on (it is opened again
-  // as it is, if its signature and capacity are those asked for, else kRefused; where there is none, it is made).
+  // For a learner that begins (`fresh`: a table of that name goes, with its experience, unless the options or the
+  // budget do not allow the new one) or goes on (it is opened again as it is, if its signature and capacity are those
+  // asked for, else kRefused; where there is none, it is made).
   std::shared_ptr<Table> open_table(const std::string& name, TableOptions options, bool fresh);
   std::shared_ptr<Table> table(const std::string& name) const;  // kNotFound, naming those there are
   std::vector<std::string> table_names() const;
@@ -69,6 +71,7 @@ class Server {
 
   Parameters& parameters() { return parameters_; }
   std::shared_ptr<Mailbox> mailbox(const std::string& name);  // made at first use; kRefused beyond kMaxMailboxes
+  std::shared_ptr<Mailbox> find_mailbox(const std::string& name) const;  // null where there is none
   Claims& claims() { return claims_; }
   // Removes tables (with their files), blobs and mailboxes whose name begins so. How many.
   std::size_t drop(std::string_view prefix);
@@ -84,12 +87,16 @@ class Server {
     MemoryBudget::Share share;
     bool kept;  // in store_
   };
+  struct Removed;
   using Lock = std::lock_guard<std::mutex>;
 
   // With change_mutex_ held.
   void check_open() const;
-  std::shared_ptr<Table> make(const std::string& name, TableOptions options);
-  std::shared_ptr<Table> remove(const std::string& name);  // null where there is none; to be closed without any lock
+  // `share` grows to what the table takes; kRefused where the budget has no more.
+  std::shared_ptr<Table> make(const std::string& name, TableOptions options, MemoryBudget::Share share);
+  // Takes a table away, and gives what it held. Throws kSystem where its files can't be removed: it stays if they are
+  // all there, and otherwise is gone, and in `removed`.
+  void remove(const std::string& name, Removed& removed);
 
   std::shared_ptr<Table> find(const std::string& name) const;  // null where there is none
   std::vector<std::shared_ptr<Table>> all_tables() const;

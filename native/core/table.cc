@@ -107,22 +107,35 @@ void Table::Impl::evict_oldest() {
   tree->clear_range(0, steps - before_wrap);
 }
 
-std::size_t Table::Impl::make_room(const ChunkHeader& header, Lock& lock) {
+std::optional<std::size_t> Table::Impl::make_room(const ChunkHeader& header, Lock& lock, bool may_wait) {
+  const auto free_to_go = [&] { return pins.oldest() >= transitions.oldest_key(); };
   while (transitions.size() + header.steps > options.capacity) evict_oldest();
   for (;;) {
-    unpinned.wait(lock, [&] { return pins.oldest() >= transitions.oldest_key(); });
+    if (!may_wait && !free_to_go()) {
+      insert_parked = true;
+      return std::nullopt;
+    }
+    unpinned.wait(lock, free_to_go);
     transitions.release_forgotten();
-    if (const auto offset = transitions.reserve(header.bytes)) return *offset;
+    if (const auto offset = transitions.reserve(header.bytes)) return offset;
     evict_oldest();
   }
+}
+
+bool Table::Impl::unpinned_one() {
+  unpinned.notify_one();  // inserts that wait here come one at a time
+  return insert_parked && pins.oldest() >= transitions.oldest_key() && std::exchange(insert_parked, false);
 }
 
 void Table::Impl::remember(const ChunkHeader& header, std::uint64_t key) {
   if (header.writer != 0) writers.remember({header.writer, header.sequence, key});
 }
 
-std::uint64_t Table::Impl::store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock) {
-  const std::size_t offset = make_room(header, lock);
+std::optional<std::uint64_t> Table::Impl::store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock,
+                                                bool may_wait) {
+  const auto room = make_room(header, lock, may_wait);
+  if (!room) return std::nullopt;
+  const std::size_t offset = *room;
   const float unknown_priority = max_priority;
   lock.unlock();  // the copy needs insert_mutex alone: nobody else reads or reserves these bytes
   const ChunkHeader& stored = transitions.write(offset, chunk, unknown_priority);
@@ -146,7 +159,8 @@ std::optional<std::uint64_t> Table::Impl::insert(std::span<const std::byte> chun
       const bool allowed = may_insert();
       if (repeated != nullptr) return repeated->key;
       if (allowed) {
-        key = store(chunk, header, lock);
+        key = store(chunk, header, lock, deadline.has_value());
+        if (!key) return std::nullopt;
         limiter.inserted(header.steps);
         counters.inserts += header.steps;
         wake = settle();

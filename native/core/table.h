@@ -7,7 +7,7 @@
 // state, and is held for microseconds. Copies run outside it: an insert copies into reserved bytes (one insert at a
 // time, which a second mutex sees to) and publishes afterwards; a sample draws its keys under the mutex, pins the
 // oldest of them, gathers, and unpins. An insert that has to overwrite what is pinned takes it out of the draw at
-// once, and waits for the gather to finish.
+// once, and waits for the gather to finish (try_insert: is refused until then).
 #pragma once
 
 #include <chrono>
@@ -81,7 +81,8 @@ class Table {
   std::uint64_t size() const;
 
   // Stores a chunk after check_chunk(). Oldest chunks go when slots or bytes run out. Returns the key of the first
-  // transition; nullopt where the limiter holds inserts (try_insert) or held them to the deadline (insert).
+  // transition; nullopt where the limiter holds inserts or readers hold what must go (try_insert), or the limiter
+  // held them to the deadline (insert).
   // Throws kRefused (does not fit signature, arena or capacity), kClosed.
   //
   // A chunk whose writer has sent that sequence, or a later one, before is stored already: it counts for nothing,

@@ -84,8 +84,11 @@ struct Table::Impl {
   bool settle();  // after a change: ends holds that are over; true if wakers must be called
   void check_fits(const ChunkHeader& header) const;             // kRefused where the chunk can never be stored
   void remember(const ChunkHeader& header, std::uint64_t key);  // the writer, under insert_mutex alone
-  std::uint64_t store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock);
-  std::size_t make_room(const ChunkHeader& header, Lock& lock);
+  std::optional<std::uint64_t> store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock,
+                                     bool may_wait);
+  // Nullopt where `may_wait` is false and readers hold what must go; they will wake.
+  std::optional<std::size_t> make_room(const ChunkHeader& header, Lock& lock, bool may_wait);
+  bool unpinned_one();  // after a change of pins: true if wakers must be called
   void evict_oldest();
   void weigh(const float* priorities, std::uint32_t steps);  // fills `weights`, needs insert_mutex alone
   void index(std::uint64_t first_key);                       // puts `weights` into the tree
@@ -113,7 +116,8 @@ struct Table::Impl {
   RateLimiter limiter;
   Random random;
   Pins pins;
-  float max_priority = 1.0f;  // the largest ever written
+  bool insert_parked = false;  // a refused insert waits for pins
+  float max_priority = 1.0f;   // the largest ever written
   bool paused = false;
   bool closed = false;
   HeldClock insert_held, sample_held;

@@ -78,6 +78,7 @@ TableOptions checked(TableOptions options) {
           std::to_string(options.priority_exponent), "in [0, 4]");
   require(options.limiter.min_size <= options.capacity, "min_size", std::to_string(options.limiter.min_size),
           "at most capacity = " + std::to_string(options.capacity));
+  RateLimiter{options.limiter};  // has its own to say
   return options;
 }
 

@@ -110,7 +110,7 @@ bool Table::Impl::sample(const BatchView& batch, double importance_exponent, std
   const std::size_t pin = pins.add(*std::min_element(drawn.keys.begin(), drawn.keys.end()));
   limiter.sampled(batch.size);
   counters.samples += batch.size;
-  const bool wake = settle();
+  bool wake = settle();
   lock.unlock();
 
   if (wake) wakers.wake_all();
@@ -120,7 +120,9 @@ bool Table::Impl::sample(const BatchView& batch, double importance_exponent, std
 
   lock.lock();
   pins.remove(pin);
-  unpinned.notify_one();  // inserts come one at a time
+  wake = unpinned_one();
+  lock.unlock();
+  if (wake) wakers.wake_all();
   return true;
 }
 

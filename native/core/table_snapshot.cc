@@ -80,9 +80,11 @@ void Table::Impl::save(const std::string& path) {
 
   // The pin follows what is written, so that inserts may overwrite chunks that are safe.
   const auto move_pin = [&](std::uint64_t key) {
-    const std::lock_guard moving(mutex);
+    Lock moving(mutex);
     pins.move(pin, key);
-    unpinned.notify_one();
+    const bool wake = unpinned_one();
+    moving.unlock();
+    if (wake) wakers.wake_all();
   };
   try {
     SnapshotWriter writer(path);
@@ -131,7 +133,7 @@ void Table::Impl::restore(const std::string& path) {
       std::span<const std::byte> chunk;
       const ChunkHeader header = read_chunk(reader, options.signature, transitions.next_key(), chunk);
       check_fits(header);
-      remember(header, store(chunk, header, lock));
+      remember(header, *store(chunk, header, lock, true));
     }
     reader.finish();
   } catch (...) {

@@ -123,10 +123,13 @@ std::vector<TableStore::Kept> TableStore::recover() {
     errno = error.value();
     fail(directory_, "read");
   }
+  // Above every number met, for an arena without settings stays where it can't be removed.
+  for (const auto* numbers : {&settings, &arenas}) {
+    if (!numbers->empty()) next_number_ = std::max(next_number_, *numbers->rbegin() + 1);
+  }
   for (const std::uint64_t number : arenas) {
     if (!settings.contains(number)) unlink(path_of(number, kArena).c_str());
   }
-  if (!settings.empty()) next_number_ = *settings.rbegin() + 1;
   std::vector<Kept> kept;
   for (const std::uint64_t number : settings) kept.push_back(read(number));
   return kept;
@@ -174,9 +177,13 @@ void TableStore::keep(const std::string& name, const TableOptions& options) {
   sync();
 }
 
-void TableStore::remove(const std::string& arena) {
+void TableStore::forget(const std::string& arena) {
   const std::string settings = arena.substr(0, arena.size() - std::strlen(kArena)) + kSettings;
   if (unlink(settings.c_str()) != 0 && errno != ENOENT) fail(settings, "removed");
+}
+
+void TableStore::remove(const std::string& arena) {
+  forget(arena);
   sync();
   if (unlink(arena.c_str()) != 0 && errno != ENOENT) fail(arena, "removed");
 }

@@ -35,7 +35,9 @@ class TableStore {
   std::string next_arena();  // a path that was never used before
   // The table made of `options`, whose path came from next_arena(), exists from now on. Throws kSystem.
   void keep(const std::string& name, const TableOptions& options);
-  void remove(const std::string& arena);  // settings, where there are some, and arena; throws kSystem
+  void forget(
+      const std::string& arena);  // the settings, where there are some; throws kSystem, and then nothing is gone
+  void remove(const std::string& arena);  // these and the arena, on the disk too; throws kSystem
 
  private:
   Kept read(std::uint64_t number) const;

@@ -62,6 +62,7 @@ struct BatchStream::Impl {
 
   void greet(ClientConnection& connection);
   std::shared_ptr<Memory> share(ClientConnection& connection);
+  FrameHeader request_share(ClientConnection& connection, std::span<const std::byte> payload);
   void run();
   void ask(ClientConnection& connection);
   bool wait_for_reply(ClientConnection& connection);
@@ -139,6 +140,16 @@ void BatchStream::Impl::greet(ClientConnection& connection) {
   for (std::size_t index = 0; index < credit; ++index) free.push_back(index);
 }
 
+FrameHeader BatchStream::Impl::request_share(ClientConnection& connection, std::span<const std::byte> payload) {
+  try {
+    return connection.request(MessageType::kShare, table, payload);
+  } catch (const Error& error) {
+    // After a loss the server's budget may still hold what the lost connection had, until it is closed there too.
+    if (error.kind() == ErrorKind::kRefused && memory) connection.throw_lost(error.what());
+    throw;
+  }
+}
+
 std::shared_ptr<Memory> BatchStream::Impl::share(ClientConnection& connection) {
   auto result = std::make_shared<Memory>();
   result->number = memories++;
@@ -150,7 +161,7 @@ std::shared_ptr<Memory> BatchStream::Impl::share(ClientConnection& connection) {
   std::vector<std::byte> payload;
   append_number(payload, batch_size);
   append_number(payload, static_cast<std::uint32_t>(credit));
-  const auto reply = connection.request(MessageType::kShare, table, payload);
+  const auto reply = request_share(connection, payload);
   const auto stride = connection.receive_number<std::uint64_t>(reply);
   if (stride < result->stride || stride > limits.max_shared_bytes) {
     connection.throw_corrupt("shared memory of " + std::to_string(stride) +
@@ -172,6 +183,7 @@ void BatchStream::Impl::run() {
     }
   } catch (...) {
     end(std::current_exception());
+    link->close();  // what is still asked for is not to be gathered for nobody
   }
 }
 
@@ -219,9 +231,8 @@ void BatchStream::Impl::take_reply(ClientConnection& connection) {
     }
   } else {
     const auto sections = sections_of(*signature, lay_out(*signature, batch_size, memory->batch(index)));
-    std::uint64_t bytes = 0;
-    for (const auto section : sections) bytes += section.size();
-    if (reply.length != bytes) connection.throw_corrupt("the reply is not a batch of the size asked for");
+    if (reply.length != total_bytes(sections))
+      connection.throw_corrupt("the reply is not a batch of the size asked for");
     connection.receive_body(sections);
   }
   {

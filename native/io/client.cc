@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "core/chunk.h"
+#include "core/entropy.h"
 #include "io/link.h"
-#include "io/random_bytes.h"
 #include "wire/batch_sections.h"
 
 namespace headrace {
@@ -62,11 +62,14 @@ struct Client::Impl {
   struct Taken {
     std::uint64_t epoch = 0;
     std::uint64_t last = 0;
+    std::size_t bytes = 0;                         // of messages
+    std::vector<std::vector<std::byte>> messages;  // that came, and that no drain() has given yet
+    bool take_more(std::span<const std::byte> body);
   };
 
   const Interrupt interrupt;
-  const std::uint64_t writer = random_number();  // the same after a reconnection
-  std::mutex mutex;                              // guards busy
+  const std::uint64_t writer = draw_entropy();  // the same after a reconnection
+  std::mutex mutex;                             // guards busy
   std::condition_variable free;
   bool busy = false;                            // someone has the turn, which guards what follows
   std::uint64_t sequence = 0;                   // of the writer's chunks and messages
@@ -154,8 +157,7 @@ bool Client::sample(const std::string& table, const Signature& signature, const 
   const auto deadline = wait ? Clock::now() + *wait : never();
   impl_->check_signature(table, signature);
   const auto sections = sections_of(signature, batch);
-  std::uint64_t bytes = 0;
-  for (const auto section : sections) bytes += section.size();
+  const std::uint64_t bytes = total_bytes(sections);
   for (;;) {
     const auto left = deadline == never() ? kLongestWait : std::chrono::ceil<milliseconds>(deadline - Clock::now());
     const auto slice = std::clamp(left, milliseconds(0), kLongestWait);
@@ -212,23 +214,38 @@ void Client::put(const std::string& mailbox, std::span<const std::byte> message)
   impl_->ask(MessageType::kPut, mailbox, bytes_of(number), std::span(&message, 1));
 }
 
+// False where the answer has no messages. Throws kCorrupt, and then takes none.
+bool Client::Impl::Taken::take_more(std::span<const std::byte> body) {
+  BodyReader reader(body);
+  const auto epoch_now = reader.number<std::uint64_t>("epoch");
+  const auto last_now = reader.number<std::uint64_t>("last");
+  const std::size_t before = messages.size();
+  try {
+    while (!reader.empty()) {
+      const auto length = reader.number<std::uint32_t>("message length");
+      const auto message = reader.bytes(length, "message");
+      messages.emplace_back(message.begin(), message.end());
+    }
+  } catch (...) {
+    messages.resize(before);
+    throw;
+  }
+  epoch = epoch_now;
+  last = last_now;
+  bytes += body.size();
+  return messages.size() > before;
+}
+
 std::vector<std::vector<std::byte>> Client::drain(const std::string& mailbox) {
   const Turn turn(*impl_);
   auto& taken = impl_->taken[mailbox];
-  const std::array<std::uint64_t, 2> seen = {taken.epoch, taken.last};
-  const auto body = impl_->ask(MessageType::kDrain, mailbox, bytes_of(seen));
-  BodyReader reader(body);
-  Impl::Taken now;
-  now.epoch = reader.number<std::uint64_t>("epoch");
-  now.last = reader.number<std::uint64_t>("last");
-  std::vector<std::vector<std::byte>> messages;
-  while (!reader.empty()) {
-    const auto length = reader.number<std::uint32_t>("message length");
-    const auto message = reader.bytes(length, "message");
-    messages.emplace_back(message.begin(), message.end());
+  // To an answer without messages: by then the server knows that the others arrived, and has forgotten them.
+  for (bool more = true; more && taken.bytes < Mailbox::kMaxBytes && taken.messages.size() < Mailbox::kMaxMessages;) {
+    const std::array<std::uint64_t, 2> seen = {taken.epoch, taken.last};
+    more = taken.take_more(impl_->ask(MessageType::kDrain, mailbox, bytes_of(seen)));
   }
-  taken = now;
-  return messages;
+  taken.bytes = 0;
+  return std::exchange(taken.messages, {});
 }
 
 std::string Client::stats() {

@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "core/entropy.h"
 #include "io/address.h"
-#include "io/random_bytes.h"
 
 namespace headrace {
 
@@ -20,7 +20,7 @@ ClientConnection::ClientConnection(FileDescriptor socket, const ClientOptions& o
 void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
   stream_.set_timeout(std::min(timeout, request_timeout_));
   Nonce ours;
-  fill_at_random(ours);
+  fill_with_entropy(ours);
   const auto reply = request(MessageType::kHello, "", ours);
   const auto body = receive_body(reply);
   Nonce theirs;
@@ -43,6 +43,7 @@ void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
         "to use it all the same");
   }
   stream_.set_timeout(request_timeout_);
+  greeted_ = true;
 }
 
 void ClientConnection::authenticate(const Nonce& server, const Nonce& client) {
@@ -84,6 +85,10 @@ FrameHeader ClientConnection::receive(MessageType type, std::chrono::millisecond
     reply = decode_header(bytes, limits_);
   } catch (const Error& error) {
     throw_corrupt(error.what());
+  }
+  if (!greeted_ && reply.length > limits_.max_unproven_frame_bytes) {
+    throw_corrupt("the reply is of " + std::to_string(reply.length) + " bytes: at most " +
+                  std::to_string(limits_.max_unproven_frame_bytes) + " before the server has shown who it is");
   }
   // What the server says of the connection itself, before it closes it, belongs to no request.
   const bool last_words = reply.type == kReplyBit && reply.request == 0 && reply.status != kOk;

@@ -70,6 +70,7 @@ class ClientConnection {
   const Limits limits_;
   const std::chrono::milliseconds request_timeout_;
   Stream stream_;
+  bool greeted_ = false;  // the handshake is done
   std::uint64_t instance_ = 0;
   std::uint64_t sent_ = 0;      // requests, whose numbers these are
   std::uint64_t answered_ = 0;  // of these

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "core/entropy.h"
 #include "core/random.h"
 #include "io/listener.h"
-#include "io/random_bytes.h"
 
 namespace headrace {
 namespace {
@@ -104,9 +104,13 @@ void Link::connect_once(Deadline deadline) {
   connections_.fetch_add(1);
 }
 
+void Link::back_off(int failures, Deadline deadline) {
+  pause(std::min(kFirstPause * (1 << std::min(failures - 1, 10)), kLongestPause), deadline);
+}
+
 // A random part of `longest`, so that those who lost the same server do not all come back at once.
 void Link::pause(milliseconds longest, Deadline deadline) {
-  const double part = 0.5 + 0.5 * Random(random_number()).uniform();
+  const double part = 0.5 + 0.5 * Random(draw_entropy()).uniform();
   const auto wanted = std::chrono::duration_cast<Clock::duration>(part * longest);
   const auto end = std::min(Clock::now() + wanted, deadline);
   while (Clock::now() < end) {

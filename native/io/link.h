@@ -30,8 +30,10 @@ class Link {
   // first loss. Throws kClosed after that, and after close().
   template <typename Call>
   auto exchange(Call call) {
-    for (Deadline give_up = never();;) {
+    Deadline give_up = never();
+    for (int losses = 0;; ++losses) {
       try {
+        if (losses > 1) back_off(losses - 1, give_up);  // to connect is no remedy by itself
         return call(living(give_up));
       } catch (const ConnectionLost& lost) {
         if (!may_try_again(give_up)) throw_lost(lost.what());
@@ -49,6 +51,7 @@ class Link {
   void connect(Deadline deadline);
   void connect_once(Deadline deadline);
   bool try_to_connect(Deadline deadline, std::string& reason);
+  void back_off(int failures, Deadline deadline);
   void pause(std::chrono::milliseconds longest, Deadline deadline);
   void check_open() const;  // throws kClosed after close(), and what the interrupt throws
   [[noreturn]] void throw_lost(const std::string& what) const;

@@ -6,13 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/entropy.h"
 #include "core/error.h"
-#include "io/random_bytes.h"
 #include "io/shared_memory.h"
 #include "wire/frame.h"
 
 namespace headrace {
 namespace {
+
+constexpr int kAcceptsPerTurn = 64;
 
 // Says why, as far as the socket takes it at once.
 void turn_away(const FileDescriptor& socket, const std::string& reason) {
@@ -29,10 +31,10 @@ void turn_away(const FileDescriptor& socket, const std::string& reason) {
 Loop::Loop(Server& server, LoopOptions options)
     : server_(server),
       options_(std::move(options)),
-      samplers_(connection_count_, options_.max_unproven, {}),
+      samplers_(connection_count_, options_.max_unproven, {.reactor_of = places()}),
+      errands_(connection_count_, options_.max_unproven, {.reactor_of = places()}),
       others_(connection_count_, options_.max_unproven,
-              {.accept = [this](Id id) { return accept(id); },
-               .hand_over = [this](std::unique_ptr<ServedConnection> one) { samplers_.add(std::move(one)); }}) {}
+              {.reactor_of = places(), .accept = [this](Id id) { return accept(id); }}) {}
 
 Loop::~Loop() { close(); }
 
@@ -56,6 +58,7 @@ std::string Loop::listen(const std::string& address) {
   }
   if (!std::exchange(started_, true)) {
     samplers_.start();
+    errands_.start();
     others_.start();
   }
   return text;
@@ -67,15 +70,16 @@ void Loop::close() {
     closed_ = true;
     listeners_.clear();
   }
-  others_.stop();  // first: it hands over to the other
+  others_.stop();
   samplers_.stop();
+  errands_.stop();
 }
 
 bool Loop::accept(Id id) {
   const std::lock_guard lock(mutex_);
   const auto found = listeners_.find(id);
   if (found == listeners_.end()) return true;
-  for (;;) {
+  for (int left = kAcceptsPerTurn; left > 0; --left) {
     auto accepted = found->second->accept();
     if (accepted.socket) {
       admit(std::move(accepted), found->second->address().is_unix());
@@ -85,6 +89,7 @@ bool Loop::accept(Id id) {
       return false;
     }
   }
+  return true;  // the rest after others have had their turn
 }
 
 void Loop::admit(Accepted accepted, bool is_unix) {
@@ -103,13 +108,27 @@ void Loop::admit(Accepted accepted, bool is_unix) {
   }
 }
 
+std::function<Reactor&(Session::Place)> Loop::places() {
+  return [this](Session::Place place) -> Reactor& {
+    switch (place) {
+      case Session::Place::kSampling:
+        return samplers_;
+      case Session::Place::kSlow:
+        return errands_;
+      case Session::Place::kQuick:
+        break;
+    }
+    return others_;
+  };
+}
+
 SessionOptions Loop::session_options(std::string peer, bool is_unix) const {
-  SessionOptions options{.limits = options_.limits, .peer = std::move(peer)};
+  SessionOptions options{.limits = options_.limits, .peer = std::move(peer), .yields = true};
   if (is_unix) {
     options.make_region = make_shared_region;
   } else if (options_.token) {
     options.token = &*options_.token;
-    fill_at_random(options.nonce);
+    fill_with_entropy(options.nonce);
   }
   return options;
 }

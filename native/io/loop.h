@@ -1,20 +1,22 @@
 // Serves sessions over sockets with epoll; nothing blocks.
 //
-// Two threads: one accepts connections and serves most of them; those that sample (Session::samples) are handed to the
-// other, so that nobody's insert waits for a batch to be gathered.
+// Three threads: one accepts connections and serves most of them; those that sample are handed to another, so that
+// nobody's insert waits for a batch to be gathered; and while a table is made or dropped for a connection, that one is
+// with the third, so that nobody else waits for a disk (Session::place).
 //
 // The loop reads only what a session wants (Session::wants_input), so a peer that is held by the limiter, or that does
 // not take its replies, feels it as a full socket. Sessions that are held are tried again, in the order in which
 // they began to wait, whenever one of their tables wakes, and at their deadline. Once a second every session is asked
 // whether its peer is too slow or too silent.
 //
-// Threading: every method may be called from any thread. A connection belongs to one of the two threads at a time;
+// Threading: every method may be called from any thread. A connection belongs to one of the three threads at a time;
 // `mutex_` guards the listeners and the life of the threads. Wakers of tables hold the Waker alone, and may outlive the
 // loop.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,6 +56,7 @@ class Loop {
 
   bool accept(Id id);
   void admit(Accepted accepted, bool is_unix);
+  std::function<Reactor&(Session::Place)> places();
   SessionOptions session_options(std::string peer, bool is_unix) const;
 
   Server& server_;
@@ -68,6 +71,7 @@ class Loop {
   bool closed_ = false;
 
   Reactor samplers_;
+  Reactor errands_;
   Reactor others_;  // which accepts too
 };
 

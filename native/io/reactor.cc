@@ -26,6 +26,7 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 // After a request it stays awake so long for the next, whose sender may be waiting for it: see Stream::receive().
 constexpr auto kAwake = std::chrono::microseconds(50);
 constexpr auto kSweepPause = std::chrono::seconds(1);
+constexpr auto kMemoryPause = std::chrono::milliseconds(10);
 
 bool is_listener(Reactor::Id id) { return id % 2 == 1; }
 
@@ -72,43 +73,59 @@ void Reactor::watch(int operation, int descriptor, std::uint32_t events, Id id) 
 }
 
 void Reactor::run() {
-  if (!hooks_.hand_over) run_in_background();  // this one gathers batches ahead
-  std::array<epoll_event, kMaxEvents> events;
-  auto asleep = Clock::time_point::min();
+  if (!hooks_.accept) run_in_background();
   while (!stop_.load()) {
-    const bool awake = Clock::now() < asleep;
-    const int wait = awake ? 0 : milliseconds_until(next_deadline());
-    const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, wait);
-    if (count == 0 && awake) {
-      ::sched_yield();
-      continue;
+    try {
+      turn();
+    } catch (const std::exception&) {
+      // No memory, for the moment: what was not done comes again, and what the waker was poked for is looked for again.
+      waker_->poke();
+      std::this_thread::sleep_for(kMemoryPause);
     }
-    bool woken = false;
-    for (int i = 0; i < count; ++i) {
-      const Id id = events[i].data.u64;
-      if (id == kWakerId) {
-        waker_->acknowledge();
-        woken = true;
-      } else if (is_listener(id)) {
-        on_listener(id);
-      } else {
-        serve(id, [happened = events[i].events](ServedConnection& connection) {
-          // A peer that hung up takes no reply. What it sent before is handled, unless the session is held.
-          if ((happened & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0 && !connection.session().wants_input()) {
-            throw ServedConnection::Gone();
-          }
-          if ((happened & ~EPOLLOUT) != 0) connection.receive();
-        });
-      }
-    }
-    const auto now = Clock::now();
-    if (count > 0 && hooks_.hand_over) asleep = now + kAwake;
-    if (now >= accept_again_) resume_listeners();
-    if (woken) take_inbox();
-    if (woken || now >= resume_at_) resume_blocked();
-    if (now >= sweep_at_) sweep();
   }
   shut();
+}
+
+// Waits for something to happen, and serves whomever it happened to.
+void Reactor::turn() {
+  std::array<epoll_event, kMaxEvents> events;
+  const bool awake = Clock::now() < asleep_at_;
+  const int wait = awake || !yielded_.empty() ? 0 : milliseconds_until(next_deadline());
+  const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, wait);
+  if (count == 0 && awake && yielded_.empty()) {
+    ::sched_yield();
+    return;
+  }
+  bool woken = false;
+  for (int i = 0; i < count; ++i) {
+    const Id id = events[i].data.u64;
+    if (id == kWakerId) {
+      waker_->acknowledge();
+      woken = true;
+    } else if (is_listener(id)) {
+      on_listener(id);
+    } else {
+      serve(id, [happened = events[i].events](ServedConnection& connection) {
+        // A peer that hung up takes no reply. What it sent before is handled, unless the session is held.
+        const Session& session = connection.session();
+        if ((happened & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0 && !session.wants_input() && !session.yielded()) {
+          throw ServedConnection::Gone();
+        }
+        if ((happened & ~EPOLLOUT) != 0) connection.receive();
+      });
+    }
+  }
+  const auto now = Clock::now();
+  if (count > 0 && hooks_.accept) asleep_at_ = now + kAwake;
+  if (now >= accept_again_) resume_listeners();
+  if (woken) take_inbox();
+  if (woken || now >= resume_at_) resume_blocked();
+  resume_yielded();
+  if (now - 2 * kSweepPause >= sweep_at_) {  // it may be never()
+    excuse(now - sweep_at_);  // something held this thread up; what they sent meanwhile waits in their sockets
+  } else if (now >= sweep_at_) {
+    sweep();
+  }
 }
 
 Deadline Reactor::next_deadline() const { return std::min({accept_again_, resume_at_, sweep_at_}); }
@@ -122,8 +139,8 @@ void Reactor::watch_listener(Id id, int descriptor) {
 void Reactor::on_listener(Id id) {
   if (hooks_.accept(id)) return;
   const std::lock_guard lock(mutex_);
-  watch_again(id, 0);
   paused_listeners_.push_back(id);
+  watch_again(id, 0);
   accept_again_ = Clock::now() + kAcceptPause;
 }
 
@@ -141,11 +158,14 @@ void Reactor::watch_again(Id id, std::uint32_t events) {
   }
 }
 
-void Reactor::add(std::unique_ptr<ServedConnection> connection) {
-  {
+void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
+  try {
     const std::lock_guard lock(mutex_);
-    inbox_.push_back(std::move(connection));
+    if (!shut_) inbox_.push_back(std::move(connection));
+  } catch (const std::bad_alloc&) {
+    // It is still ours, as after stop().
   }
+  if (connection) connection_count_.fetch_sub(1);
   waker_->poke();
 }
 
@@ -172,7 +192,7 @@ void Reactor::adopt(std::unique_ptr<ServedConnection> connection) {
   }
   if (sweep_at_ == never()) sweep_at_ = Clock::now() + kSweepPause;
   if (unproven_.size() > max_unproven_) drop(*unproven_.begin());
-  // One that was handed over may be held by a table that has changed on the way.
+  // One that was handed over has something to do here, or is held by a table that has changed on the way.
   serve(id, [](ServedConnection& each) { each.session().resume(Clock::now()); });
 }
 
@@ -181,6 +201,7 @@ std::unique_ptr<ServedConnection> Reactor::release(Id id) {
   const auto found = served_.find(id);
   auto connection = std::move(found->second.connection);
   if (found->second.waits) std::erase(blocked_, id);
+  if (found->second.yielded) std::erase(yielded_, id);
   served_.erase(found);
   unproven_.erase(id);
   return connection;
@@ -198,15 +219,17 @@ void Reactor::serve(Id id, Action action) {
   if (found == served_.end()) return;
   auto& served = found->second;
   const Session& session = served.connection->session();
+  Reactor* server = this;
   try {
     action(*served.connection);
     settle(served);
-    if (hooks_.hand_over && session.samples()) watch(EPOLL_CTL_DEL, served.connection->descriptor(), 0, id);
+    server = &hooks_.reactor_of(session.place());
+    if (server != this) watch(EPOLL_CTL_DEL, served.connection->descriptor(), 0, id);
   } catch (const std::exception&) {
     return drop(id);
   }
   if (session.proven()) unproven_.erase(id);
-  if (hooks_.hand_over && session.samples()) hooks_.hand_over(release(id));
+  if (server != this) server->add(release(id));
 }
 
 // Sends what there is, and has epoll watch for what the session needs next.
@@ -214,6 +237,7 @@ void Reactor::settle(Served& served) {
   auto& session = served.connection->session();
   served.connection->send();
   if (session.blocked()) note_blocked(served);
+  if (session.yielded()) note_yielded(served);
   const bool sending = !session.output().empty();
   const std::uint32_t events = EPOLLRDHUP | (session.wants_input() ? EPOLLIN : 0u) | (sending ? EPOLLOUT : 0u);
   if (events != served.events) {
@@ -227,7 +251,16 @@ void Reactor::note_blocked(Served& served) {
   if (!served.waits) blocked_.push_back(served.connection->id());
   served.waits = true;
   resume_at_ = std::min(resume_at_, session.deadline());
-  watch_table(session.blocked_on());
+  if (const auto table = session.blocked_on()) {
+    watch_table(table);
+  } else {
+    waker_->poke();  // it was dropped just now
+  }
+}
+
+void Reactor::note_yielded(Served& served) {
+  if (!served.yielded) yielded_.push_back(served.connection->id());
+  served.yielded = true;
 }
 
 void Reactor::watch_table(const std::shared_ptr<Table>& table) {
@@ -239,10 +272,37 @@ void Reactor::watch_table(const std::shared_ptr<Table>& table) {
   waker_->poke();  // the table may have changed before it knew of us
 }
 
+// Once a table holds an insert, it holds the later ones too: each of these is tried when the one before it has gone.
 void Reactor::resume_blocked() {
+  std::vector<std::shared_ptr<Table>> full;
+  std::vector<Id> earlier;
+  full.reserve(blocked_.size());
+  earlier.reserve(blocked_.size());
+  earlier.swap(blocked_);  // from here on nothing throws
   resume_at_ = never();
-  for (const Id id : std::exchange(blocked_, {})) {
-    if (const auto found = served_.find(id); found != served_.end()) found->second.waits = false;
+  const auto now = Clock::now();
+  for (const Id id : earlier) {
+    const auto found = served_.find(id);
+    if (found == served_.end()) continue;
+    const Session& session = found->second.connection->session();
+    const auto table = session.blocked() && session.inserts() ? session.blocked_on() : nullptr;
+    if (table && now < session.deadline() && std::ranges::find(full, table) != full.end()) {
+      blocked_.push_back(id);
+      resume_at_ = std::min(resume_at_, session.deadline());
+      continue;
+    }
+    found->second.waits = false;
+    serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
+    const auto after = served_.find(id);
+    if (table && after != served_.end() && after->second.waits) full.push_back(table);
+  }
+}
+
+void Reactor::resume_yielded() {
+  for (const Id id : std::exchange(yielded_, {})) {
+    const auto found = served_.find(id);
+    if (found == served_.end()) continue;
+    found->second.yielded = false;
     serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
   }
 }
@@ -272,7 +332,16 @@ void Reactor::sweep() {
   sweep_at_ = served_.empty() ? never() : Clock::now() + kSweepPause;
 }
 
+void Reactor::excuse(Deadline::duration lost) {
+  for (const auto& [id, served] : served_) served.connection->session().excuse(lost);
+  sweep_at_ = Clock::now() + kSweepPause;
+}
+
 void Reactor::shut() {
+  {
+    const std::lock_guard lock(mutex_);
+    shut_ = true;
+  }
   take_inbox();
   for (const auto& [id, served] : served_) {
     try {

@@ -1,8 +1,8 @@
-// One thread that serves connections with epoll; a Loop has two.
+// One thread that serves connections with epoll; a Loop has three.
 //
 // Threading: start(), stop(), add() and watch_listener() from any thread; adopt() from the reactor's own, in the
-// accept hook. The hooks run on the reactor's thread. `mutex_` guards the inbox and the listeners; what stands below
-// them in the class is the thread's own.
+// accept hook. The hooks run on the reactor's thread. `mutex_` guards the inbox, whether it is shut, and the listeners;
+// what stands below them in the class is the thread's own.
 #pragma once
 
 #include <atomic>
@@ -26,10 +26,10 @@ class Reactor {
   using Id = ServedConnection::Id;  // odd: a listener; even: a connection
 
   struct Hooks {
-    // A listener has connections that wait. False: the process has no descriptors left; ask again after a pause.
+    std::function<Reactor&(Session::Place)> reactor_of;  // who serves such sessions: they are handed over
+    // A listener has connections that wait. False: the process has no descriptors left; ask again after a pause. Empty:
+    // this reactor has no listeners, and works in the background.
     std::function<bool(Id)> accept = {};
-    // Takes a connection that has begun to sample. Empty: they stay.
-    std::function<void(std::unique_ptr<ServedConnection>)> hand_over = {};
   };
 
   // `connections` counts those that live, whoever serves them: what this reactor closes is taken off it.
@@ -39,7 +39,8 @@ class Reactor {
   void start();
   void stop();                                 // answers what can be answered at once, and closes every connection
   void watch_listener(Id id, int descriptor);  // throws kSystem
-  void add(std::unique_ptr<ServedConnection> connection);
+  void add(
+      std::unique_ptr<ServedConnection> connection) noexcept;  // closes it where there is no memory, or after stop()
   void adopt(std::unique_ptr<ServedConnection> connection);
 
  private:
@@ -47,6 +48,7 @@ class Reactor {
     std::unique_ptr<ServedConnection> connection;
     std::uint32_t events = 0;  // watched for
     bool waits = false;        // its id is in blocked_
+    bool yielded = false;      // its id is in yielded_
   };
   struct WatchedTable {
     std::weak_ptr<Table> table;  // one that is dropped goes
@@ -54,6 +56,7 @@ class Reactor {
   };
 
   void run();
+  void turn();
   Deadline next_deadline() const;
   void watch(int operation, int descriptor, std::uint32_t events, Id id);
   void watch_again(Id id, std::uint32_t events);
@@ -66,10 +69,13 @@ class Reactor {
   template <typename Action>
   void serve(Id id, Action action);
   void note_blocked(Served& served);
+  void note_yielded(Served& served);
   void resume_blocked();
+  void resume_yielded();
   void watch_table(const std::shared_ptr<Table>& table);
   void let_tables_go();
   void sweep();
+  void excuse(Deadline::duration lost);
   void shut();
 
   std::atomic<std::uint64_t>& connection_count_;
@@ -82,6 +88,7 @@ class Reactor {
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<ServedConnection>> inbox_;
+  bool shut_ = false;                      // nothing is taken any more
   std::unordered_map<Id, int> listeners_;  // their descriptors
 
   std::vector<Id> paused_listeners_;  // asked again at accept_again_
@@ -90,8 +97,10 @@ class Reactor {
   std::set<Id> unproven_;         // the oldest first
   std::vector<Id> blocked_;       // in the order in which they began to wait
   Deadline resume_at_ = never();  // not after the first deadline of those
+  std::vector<Id> yielded_;       // that go on after the others' turn
   std::vector<WatchedTable> watched_tables_;
   Deadline sweep_at_ = never();
+  Deadline asleep_at_ = {};  // until then it looks for the next request without going to sleep
 };
 
 }  // namespace headrace

@@ -15,6 +15,7 @@ namespace headrace {
 namespace {
 
 constexpr std::size_t kReadBytesPerTurn = 4 << 20;
+constexpr std::size_t kSentBytesPerTurn = 4 << 20;
 
 }  // namespace
 
@@ -36,13 +37,14 @@ void ServedConnection::receive() {
 }
 
 void ServedConnection::send() {
-  for (;;) {
+  for (std::size_t sent = 0;;) {
     if (session_.broken()) throw Gone();
     const auto buffers = session_.output();
     if (buffers.empty()) {
       if (session_.closing()) throw Gone();
       return;
     }
+    if (sent >= kSentBytesPerTurn) return;
     std::array<iovec, SendQueue::kMaxBuffers> parts;
     std::transform(buffers.begin(), buffers.end(), parts.begin(), [](std::span<const std::byte> buffer) {
       return iovec{const_cast<std::byte*>(buffer.data()), buffer.size()};
@@ -55,7 +57,9 @@ void ServedConnection::send() {
     const auto count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
     if (count < 0 && errno == EAGAIN) return;
     if (count < 0 && errno != EINTR) throw Gone();
-    if (count > 0) session_.consumed(static_cast<std::size_t>(count), std::chrono::steady_clock::now());
+    if (count <= 0) continue;
+    sent += static_cast<std::size_t>(count);
+    session_.consumed(static_cast<std::size_t>(count), std::chrono::steady_clock::now());
   }
 }
 

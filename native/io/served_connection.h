@@ -24,7 +24,8 @@ class ServedConnection {
 
   // Until the socket is empty, the session wants no more, or others should have their turn. Throws Gone.
   void receive();
-  // Until the socket is full or nothing is left. Throws Gone: also where the session has come to its end.
+  // Until the socket is full, nothing is left, or others should have their turn. Throws Gone: also where the session
+  // has come to its end.
   void send();
 
  private:

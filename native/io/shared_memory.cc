@@ -85,13 +85,21 @@ void DescriptorSlot::receive_with(msghdr& message) {
   message.msg_controllen = control_.size();
 }
 
-FileDescriptor DescriptorSlot::received(const msghdr& message) const {
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return {};
-  if (header->cmsg_len != CMSG_LEN(sizeof(int))) return {};
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(header), sizeof(descriptor));
-  return FileDescriptor(descriptor);
+FileDescriptor DescriptorSlot::received(msghdr& message) const {
+  FileDescriptor found;
+  bool more = (message.msg_flags & MSG_CTRUNC) != 0;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t bytes = header->cmsg_len - CMSG_LEN(0);
+    for (std::size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(header) + at, sizeof(descriptor));
+      more = more || found;
+      found = FileDescriptor(descriptor);
+    }
+  }
+  if (more) throw Error(ErrorKind::kCorrupt, "descriptors that came beside a message: at most one, and room for it");
+  return found;
 }
 
 }  // namespace headrace

@@ -36,7 +36,8 @@ class DescriptorSlot {
  public:
   void send_with(msghdr& message, int descriptor);
   void receive_with(msghdr& message);
-  FileDescriptor received(const msghdr& message) const;  // empty where none came
+  // Empty where none came. kCorrupt where more than one came, or there was no room for it; all are closed then.
+  FileDescriptor received(msghdr& message) const;
 
  private:
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int))> control_ = {};

@@ -11,8 +11,6 @@
 #include <cstring>
 #include <utility>
 
-#include "io/shared_memory.h"
-
 namespace headrace {
 namespace {
 
@@ -104,6 +102,15 @@ std::size_t Stream::take_ahead(std::span<std::byte> part) {
   return count;
 }
 
+void Stream::take_descriptor_from(const DescriptorSlot& slot, msghdr& message) {
+  try {
+    if (auto descriptor = slot.received(message)) descriptor_ = std::move(descriptor);
+  } catch (const Error&) {
+    shut();
+    throw;
+  }
+}
+
 void Stream::receive(std::span<const std::span<std::byte>> parts, std::chrono::milliseconds wait) {
   std::array<iovec, kMaxParts + 1> storage;  // one more for what comes behind
   std::size_t needed = 0;
@@ -130,7 +137,7 @@ void Stream::receive(std::span<const std::span<std::byte>> parts, std::chrono::m
       awake = Clock::now() < asleep;
       ::sched_yield();
     } else if (count > 0) {
-      if (auto descriptor = slot.received(message)) descriptor_ = std::move(descriptor);
+      take_descriptor_from(slot, message);
       const std::size_t taken = std::min(needed, static_cast<std::size_t>(count));
       needed -= taken;
       left = skip(left, taken);

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "io/file_descriptor.h"
 #include "io/interrupt.h"
+#include "io/shared_memory.h"
 
 namespace headrace {
 
@@ -52,6 +53,7 @@ class Stream {
  private:
   using Clock = std::chrono::steady_clock;
   std::size_t take_ahead(std::span<std::byte> part);
+  void take_descriptor_from(const DescriptorSlot& slot, msghdr& message);
   void after_silence(Clock::time_point deadline);
 
   const FileDescriptor socket_;

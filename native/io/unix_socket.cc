@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "core/entropy.h"
 #include "core/error.h"
-#include "io/random_bytes.h"
 
 namespace headrace {
 namespace {
@@ -91,7 +91,7 @@ UnixListener::UnixListener(Address address) : address_(std::move(address)), sock
   int attempts = pick_name ? kNameAttempts : 1;
   bool bound = false;
   while (!bound && attempts-- > 0) {
-    if (pick_name) address_.name = "headrace-" + std::to_string(random_number());
+    if (pick_name) address_.name = "headrace-" + std::to_string(draw_entropy());
     bound = bind_to(socket_, address_);
   }
   if (!bound) throw_system(address_, std::strerror(errno));

@@ -109,6 +109,19 @@ TEST_CASE("what was received is taken before the error that ended the stream") {
   CHECK(kind_of([&] { stream.next(in(10'000)); }) == ErrorKind::kClosed);
 }
 
+TEST_CASE("a stream that ended keeps nothing at the server") {
+  Served served;
+  fill(*served.table);
+  auto stream = stream_of(served.address, 3);
+  REQUIRE(eventually([&] { return served.table->stats().samples == 3 * kBatch; }));
+  CHECK(served.loop.connections() == 1);
+  served.table->close();
+  CHECK(kind_of([&] {
+          while (stream.next(in(10'000))) continue;
+        }) == ErrorKind::kClosed);
+  CHECK(eventually([&] { return served.loop.connections() == 0; }));
+}
+
 TEST_CASE("mistakes are refused when the stream is made") {
   Served served;
   CHECK(kind_of([&] { stream_of(served.address, 1); }) == ErrorKind::kInvalid);

@@ -41,7 +41,9 @@ TEST_CASE("claims: as many names as the limit, and no more") {
   std::vector<std::shared_ptr<Claims::Hold>> holds;
   for (std::size_t i = 0; i < Claims::kMaxNames; ++i) holds.push_back(claims.claim(std::to_string(i), 1));
   check_error(ErrorKind::kRefused, "65536", [&] { claims.claim("one more", 1); });
-  CHECK(claims.claim("3", 1));  // held already
+  CHECK(claims.claim("3", 1));                    // held already
+  CHECK(claims.size() == Claims::kMaxNames - 1);  // and that hold is gone again
+  CHECK(claims.held(2) == std::vector<std::string>{"0", "1"});
 }
 
 }  // namespace

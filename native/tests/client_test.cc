@@ -73,6 +73,22 @@ TEST_CASE("messages are drained once, in order, from each mailbox apart") {
   CHECK(client.drain("timings").size() == 1);
 }
 
+TEST_CASE("a drain gives all there is, however many answers that takes, and the server has none of it left") {
+  Served served;
+  Client client(to(served.address));
+  const auto mailbox = served.server.mailbox("episodes");
+  const Bytes message(3 << 20, std::byte{7});
+  const std::uint64_t before = served.server.budget().used();
+  for (int i = 0; i < 5; ++i) mailbox->put(message);
+  const auto messages = client.drain("episodes");
+  REQUIRE(messages.size() == 5);
+  CHECK(messages[4] == message);
+  CHECK(served.server.budget().used() == before);
+  mailbox->put(as_bytes("later"));
+  Client other(to(served.address));  // as a learner that is started again
+  CHECK(other.drain("episodes").size() == 1);
+}
+
 TEST_CASE("tables are opened, paused, closed and dropped from afar") {
   Served served;
   Client client(to(served.address));

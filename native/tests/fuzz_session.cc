@@ -51,7 +51,12 @@ Bytes answer(Session& session, std::span<const std::byte> bytes, std::size_t ste
   for (std::size_t at = 0; at < bytes.size() && !session.closing();) {
     at += feed(session, bytes.subspan(at, std::min(step, bytes.size() - at)), later(time));
     output += output_of(session, time);
-    while (session.blocked()) {
+    while (session.blocked() || session.yielded()) {
+      if (session.yielded()) {
+        session.resume(later(time));
+        output += output_of(session, time);
+        continue;
+      }
       if (session.deadline() == never()) {
         session.blocked_on()->close();  // what is held for ever ends so
       } else {
@@ -79,6 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::shared_ptr<SharedRegion> region;
   auto options = with_region(region, {.max_frame_bytes = kMaxFrameBytes, .max_shared_bytes = kMaxSharedBytes});
   if (data[0] % 2 == 1) options.token = &token();
+  options.yields = data[0] % 4 >= 2;
   OpenSession session(server, options);
   const auto output = answer(session, std::as_bytes(std::span(data + 1, size - 1)), 1 + 37 * std::size_t{data[0]});
   for (const auto& reply : replies_in(output)) {

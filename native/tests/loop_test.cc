@@ -164,6 +164,99 @@ TEST_CASE("a table that is dropped while the loop knows it is gone at once") {
   CHECK(kind_of([&] { client.signature("replay"); }) == ErrorKind::kNotFound);
 }
 
+TEST_CASE("nobody waits for a table that is being made") {
+  Served served;
+  const auto other = served.server.add_table("other", small_table());
+  std::atomic<bool> closing = false;
+  std::atomic<bool> answered = false;
+  served.table->add_waker([&] {  // called as the old table is closed, amid kOpenTable
+    closing = true;
+    CHECK(eventually([&] { return answered.load(); }));
+  });
+  std::jthread learner([&] {
+    Client client(to(served.address));
+    CHECK(client.open_table("replay", small_table(), true) == 0);
+    CHECK(client.insert("replay", chunk_of(4)) == 0);  // and then it is served as before
+    CHECK(client.drop("other") == 1);
+    CHECK(client.insert("replay", chunk_of(4)) == 4);
+  });
+  CHECK(eventually([&] { return closing.load(); }));
+  Client actor(to(served.address));
+  CHECK(actor.insert("other", chunk_of(4)) == 0);
+  Batch batch(4);
+  CHECK(actor.sample("other", small_signature(), batch.view, 0.4, milliseconds(1000)));
+  answered = true;
+}
+
+TEST_CASE("what waits in the sockets when the loop was held up is no one's delay") {
+  Served served(small_table(), {.limits = {.frame_wait = std::chrono::seconds(2)}});
+  Batch batch(4);
+  CHECK_FALSE(served.table->try_sample(batch.view, 0.4));  // so that the insert wakes
+  std::atomic<bool> held_up = false;
+  served.table->add_waker([&] {
+    if (held_up.exchange(true)) return;
+    std::this_thread::sleep_for(milliseconds(3500));
+  });
+  const auto innocent = connect_unix(Address::parse(served.address));
+  const auto request = frame(MessageType::kSignature, "replay");
+  send_all(innocent, std::span(request).first(10));
+  std::jthread actor([&] { Client(to(served.address)).insert("replay", chunk_of(8)); });
+  REQUIRE(eventually([&] { return held_up.load(); }));
+  send_all(innocent, std::span(request).subspan(10));
+  Bytes reply(kFrameHeaderBytes);
+  REQUIRE(eventually([&] {
+    return ::recv(innocent.get(), reply.data(), reply.size(), MSG_PEEK | MSG_DONTWAIT) ==
+           static_cast<ssize_t>(kFrameHeaderBytes);
+  }));
+  CHECK(decode_header(std::span<const std::byte>(reply).first<kFrameHeaderBytes>(), Limits()).status == kOk);
+}
+
+TEST_CASE("requests that came at once are all answered, though nothing more comes") {
+  Served served;
+  const auto socket = connect_unix(Address::parse(served.address));
+  Bytes requests;
+  for (std::uint64_t i = 1; i <= 1000; ++i) requests += frame(MessageType::kSignature, "replay", {}, i);
+  send_all(socket, requests);
+  const std::size_t expected = 1000 * (kFrameHeaderBytes + small_signature().encode().size());
+  Bytes received;
+  CHECK(eventually([&] {
+    std::array<std::byte, 65536> bytes;
+    const auto count = ::recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (count > 0) received += std::span<const std::byte>(bytes).first(static_cast<std::size_t>(count));
+    return received.size() == expected;
+  }));
+  CHECK(replies_in(received).size() == 1000);
+}
+
+TEST_CASE("of many held inserts every one has its turn, and its deadline") {
+  Served served(limited_table());
+  constexpr int kActors = 8;
+  std::atomic<int> stored = 0;
+  std::vector<std::jthread> actors;
+  for (int i = 0; i < kActors; ++i) {
+    actors.emplace_back([&] {
+      Client client(to(served.address));
+      for (int n = 0; n < 4; ++n) {
+        client.insert("replay", chunk_of(8));
+        ++stored;
+      }
+    });
+  }
+  REQUIRE(eventually([&] { return served.table->stats().insert_blocked_seconds > 0; }));
+  const auto hurried = connect_unix(Address::parse(served.address));
+  send_all(hurried, frame(MessageType::kInsert, "replay", insert_payload(chunk_of(8), 30)));
+  Bytes reply(kFrameHeaderBytes);
+  CHECK(eventually([&] {
+    return ::recv(hurried.get(), reply.data(), reply.size(), MSG_DONTWAIT) == static_cast<ssize_t>(kFrameHeaderBytes);
+  }));
+  CHECK(decode_header(std::span<const std::byte>(reply).first<kFrameHeaderBytes>(), Limits()).status == kNothing);
+  Batch batch(8);
+  CHECK(eventually([&] {
+    served.table->try_sample(batch.view, 0.4);
+    return stored == 4 * kActors;
+  }));
+}
+
 TEST_CASE("bytes that are no frame get an error and the end, and the server goes on") {
   Served served;
   const auto socket = connect_unix(Address::parse(served.address));

@@ -20,9 +20,9 @@ std::vector<int> values(const std::vector<Bytes>& messages) {
 TEST_CASE("mailbox: first in, first out, and drained once") {
   MemoryBudget budget;
   Mailbox mailbox(budget);
-  mailbox.put({std::byte{1}});
+  mailbox.put(message(1));
   mailbox.put({});
-  mailbox.put({std::byte{3}, std::byte{3}});
+  mailbox.put(message(3, 2));
   const auto messages = mailbox.drain();
   REQUIRE(messages.size() == 3);
   CHECK(messages[0] == std::vector{std::byte{1}});
@@ -36,7 +36,7 @@ TEST_CASE("mailbox: first in, first out, and drained once") {
 TEST_CASE("mailbox: when full the oldest go, and are counted") {
   MemoryBudget budget;
   Mailbox mailbox(budget);
-  for (std::size_t i = 0; i < Mailbox::kMaxMessages + 3; ++i) mailbox.put({std::byte(i)});
+  for (std::size_t i = 0; i < Mailbox::kMaxMessages + 3; ++i) mailbox.put(message(static_cast<int>(i)));
   CHECK(mailbox.dropped() == 3);
   const auto messages = mailbox.drain();
   CHECK(messages.size() == Mailbox::kMaxMessages);
@@ -78,6 +78,36 @@ TEST_CASE("mailbox: what was taken stays until the next take says that it arrive
   CHECK(values(mailbox.take(none.epoch, ~std::uint64_t{0}).messages).empty());  // more than there is: all
   CHECK(mailbox.dropped() == 0);
   CHECK(Mailbox(budget).take(0, 0).epoch != first.epoch);
+}
+
+TEST_CASE("mailbox: a take gives what fits, but at least one message, and none is passed over") {
+  MemoryBudget budget;
+  Mailbox mailbox(budget);
+  for (int i = 1; i <= 3; ++i) mailbox.put(message(i, 100));
+  mailbox.put(message(4, 300));
+  mailbox.put(message(5));
+  auto taken = mailbox.take(0, 0, 299);
+  CHECK(values(taken.messages) == std::vector{1, 2});
+  CHECK(taken.last == 2);
+  CHECK(values(mailbox.take(taken.epoch, 0, 300).messages) == std::vector{1, 2, 3});
+  taken = mailbox.take(taken.epoch, taken.last, 299);
+  CHECK(values(taken.messages) == std::vector{3});
+  taken = mailbox.take(taken.epoch, taken.last, 299);
+  CHECK(values(taken.messages) == std::vector{4});  // too large, and alone
+  CHECK(taken.last == 4);
+  taken = mailbox.take(taken.epoch, taken.last, 0);
+  CHECK(values(taken.messages) == std::vector{5});
+  taken = mailbox.take(taken.epoch, taken.last, 0);
+  CHECK(taken.messages.empty());
+  CHECK(taken.last == 5);
+  CHECK(budget.used() == 0);
+}
+
+TEST_CASE("mailbox: one take gives 4 MiB") {
+  MemoryBudget budget;
+  Mailbox mailbox(budget);
+  for (int i = 0; i < 60; ++i) mailbox.put(message(i, 1 << 20));
+  CHECK(mailbox.take(0, 0).messages.size() == 4);
 }
 
 TEST_CASE("mailbox: numbers count what was dropped, too") {

@@ -57,5 +57,20 @@ TEST_CASE("memory budget: many threads never take more than there is") {
   CHECK(budget.used() == 0);
 }
 
+TEST_CASE("memory budget: a share that shrinks gives the rest back") {
+  MemoryBudget budget(100);
+  {
+    auto share = budget.take(60, "table");
+    share.shrink(80);
+    CHECK(share.bytes() == 60);
+    share.shrink(25);
+    CHECK(share.bytes() == 25);
+    CHECK(budget.used() == 25);
+    MemoryBudget::Share none;
+    none.shrink(0);
+  }
+  CHECK(budget.used() == 0);
+}
+
 }  // namespace
 }  // namespace headrace

@@ -66,6 +66,29 @@ TEST_CASE("parameters: the budget is asked, and has the bytes back once nobody r
   CHECK(budget.used() == 0);
 }
 
+TEST_CASE("parameters: many may publish one version with the same bytes, and one blob is stored") {
+  MemoryBudget budget;
+  Parameters parameters(budget);
+  const std::vector<std::byte> bytes(1 << 16, std::byte{3});
+  std::vector<std::thread> publishers;
+  for (int i = 0; i < 4; ++i) {
+    publishers.emplace_back([&] {
+      for (std::uint64_t version = 1; version <= 200; ++version) {
+        try {
+          const std::uint64_t stored = parameters.publish("policy", version, bytes);
+          CHECK(stored == version);
+        } catch (const Error& error) {
+          CHECK(error.kind() == ErrorKind::kRefused);  // another one is further already
+          CHECK(parameters.fetch("policy")->version > version);
+        }
+      }
+    });
+  }
+  for (auto& publisher : publishers) publisher.join();
+  CHECK(parameters.fetch("policy")->version == 200);
+  CHECK(budget.used() == bytes.size());
+}
+
 TEST_CASE("parameters: dropped by how their names begin") {
   MemoryBudget budget;
   Parameters parameters(budget);

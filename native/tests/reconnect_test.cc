@@ -30,9 +30,10 @@ class Proxy {
 
   std::string address() const { return listeners_[0]->address().text(); }
   // From now on: `count` times, the first reply is thrown away and both connections are closed. Or, with `silently`,
-  // the connections stay.
-  void lose_replies(int count, bool silently = false) {
+  // the connections stay. Only replies to requests of one type, where one is given.
+  void lose_replies(int count, bool silently = false, std::optional<MessageType> only = {}) {
     silently_ = silently;
+    only_ = only ? std::to_integer<int>(encode_header({.type = static_cast<std::uint8_t>(*only)})[3]) | kReplyBit : 0;
     to_lose_ = count;
   }
   int lost() const { return lost_; }
@@ -63,7 +64,7 @@ class Proxy {
       return ::send(to.get(), bytes.data(), static_cast<std::size_t>(count), MSG_NOSIGNAL) == count;
     };
     const auto reply = receive(pair.server);
-    if (reply > 0 && to_lose_ > 0) {
+    if (reply > 3 && to_lose_ > 0 && (only_ == 0 || only_ == static_cast<unsigned char>(bytes[3]))) {
       --to_lose_;
       ++lost_;
       pair.deaf = silently_;
@@ -77,6 +78,7 @@ class Proxy {
   std::atomic<int> to_lose_ = 0;
   std::atomic<int> lost_ = 0;
   std::atomic<bool> silently_ = false;
+  std::atomic<int> only_ = 0;
   std::vector<Pair> pairs_;
   std::jthread thread_;
 };
@@ -159,6 +161,16 @@ TEST_CASE("a chunk and a message whose answers are lost are stored once") {
   CHECK(client.drain("episodes").empty());
   CHECK(proxy.lost() == 3);
   CHECK(client.reconnections() == 3);
+}
+
+TEST_CASE("where connections come and answers do not, it is tried again with growing pauses") {
+  Served served;
+  Proxy proxy(served.address);
+  Client client(to(proxy.address(), 400));
+  proxy.lose_replies(1'000'000, false, MessageType::kStats);
+  CHECK(kind_of([&] { client.stats(); }) == ErrorKind::kClosed);
+  CHECK(proxy.lost() >= 2);
+  CHECK(proxy.lost() <= 10);  // after 0, 5, 10, 20, 40, 80, 160, 320 ms at the least
 }
 
 TEST_CASE("an answer that never comes is asked for again on another connection") {

@@ -139,6 +139,41 @@ TEST_CASE("server: what a killed server had begun to make or to drop goes, and o
   CHECK(server.table("kept")->size() == 5);
 }
 
+TEST_CASE("server: an arena that can't be removed at the start is not taken for a new table") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  { Server server({.data = data}); }
+  std::filesystem::create_directories(data + "/table-7.arena/full");
+  Server server({.data = data});
+  server.add_table("replay", small_options());
+  CHECK(files_in(data) == std::set<std::string>{"table-7.arena", "table-8.arena", "table-8.settings"});
+}
+
+TEST_CASE("server: a table whose arena can't be removed is gone, and who holds it hears of it") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  Server server({.data = data});
+  const auto unremovable = [&](const std::string& file) {
+    std::filesystem::rename(data + file, folder.file("moved"));
+    std::filesystem::create_directories(data + file + "/full");
+  };
+  const auto held = server.add_table("replay", small_options());
+  unremovable("/table-1.arena");
+  check_error(ErrorKind::kSystem, "table-1.arena can't be removed", [&] { server.drop("replay"); });
+  check_error(ErrorKind::kClosed, "closed", [&] { held->try_insert(chunk_of(1)); });
+  CHECK(server.table_names().empty());
+  CHECK(server.budget().used() == 0);
+  CHECK(files_in(data) == std::set<std::string>{"table-1.arena"});
+
+  const auto kept = server.add_table("replay", small_options());  // and settings that can't be: the table stays
+  unremovable("/table-2.settings");
+  check_error(ErrorKind::kSystem, "table-2.settings can't be removed", [&] { server.drop("replay"); });
+  check_error(ErrorKind::kSystem, "table-2.settings", [&] { server.open_table("replay", small_options(), true); });
+  CHECK(server.table("replay") == kept);
+  CHECK(kept->try_insert(chunk_of(1)));
+  CHECK(server.budget().used() == Table::memory_bytes(small_options()));
+}
+
 TEST_CASE("server: settings that are damaged, or without their arena, are named and nothing is touched") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");

@@ -94,6 +94,7 @@ TEST_CASE("server: what is dropped is gone, by how its name begins") {
   CHECK(server.parameters().fetch("a/policy") == nullptr);
   CHECK(server.mailbox("a/episodes") != mailbox);
   CHECK(server.drop("") == 3);  // the mailbox was made anew
+  CHECK(server.find_mailbox("a/episodes") == nullptr);
   CHECK(server.drop("") == 0);
 }
 
@@ -116,6 +117,28 @@ TEST_CASE("server: tables are paid from the budget, and a refusal says so") {
   CHECK(server.mailbox("episodes")->dropped() == 1);
   server.drop("");
   CHECK(server.budget().used() == 0);
+}
+
+TEST_CASE("server: a table stays where the one to replace it can't be made") {
+  const std::uint64_t bytes = Table::memory_bytes(small_options());
+  Server server({.memory_bytes = bytes + 1000});
+  const auto table = server.add_table("replay", small_options());
+  table->try_insert(chunk_of(5));
+  auto wrong = small_options();
+  wrong.limiter.samples_per_insert = -1;
+  check_error(ErrorKind::kInvalid, "samples_per_insert", [&] { server.open_table("replay", wrong, true); });
+  auto large = small_options();
+  large.capacity_bytes += 1001;
+  check_error(ErrorKind::kRefused, "table \"replay\" needs 1001 bytes",
+              [&] { server.open_table("replay", large, true); });
+  CHECK(server.table("replay") == table);
+  CHECK(server.budget().used() == bytes);
+  CHECK(table->try_insert(chunk_of(5)) == 5);  // and it is open
+  large.capacity_bytes -= 1;
+  server.open_table("replay", large, true);
+  CHECK(server.budget().used() == bytes + 1000);
+  server.open_table("replay", small_options(), true);
+  CHECK(server.budget().used() == bytes);
 }
 
 TEST_CASE("server: as many tables and mailboxes as the limits, and no more") {

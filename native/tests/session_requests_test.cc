@@ -21,6 +21,18 @@ TEST_CASE("priorities are updated, and keys that are not stored are not counted"
   CHECK(table->stats().max_priority == doctest::Approx(9));
 }
 
+TEST_CASE("more priorities than a batch may have are refused, and none is applied") {
+  Server server;
+  const auto table = server.add_table("replay", small_table());
+  OpenSession session(server, Limits{.max_batch = 2});
+  ask(session, frame(MessageType::kInsert, "replay", insert_payload(chunk_of(2))));
+  const auto payload = numbers(std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{0}, 4.0f, 9.0f, 1.0f);
+  const auto reply = ask(session, frame(MessageType::kUpdatePriorities, "replay", payload)).at(0);
+  CHECK(reply.header.status == status_of(ErrorKind::kRefused));
+  CHECK(reply.text() == "priorities of 3 transitions: at most 2; none is applied");
+  CHECK(table->stats().updates == 0);
+}
+
 TEST_CASE("a fetched blob is sent from where it lies") {
   Server server;
   OpenSession session(server);
@@ -72,6 +84,51 @@ TEST_CASE("mailboxes keep messages apart and in order, and until they are seen")
   CHECK(drain(epoch, 0) == expected);
   CHECK(drain(epoch, 1) == numbers(epoch, std::uint64_t{2}, std::uint32_t{0}));
   CHECK(drain(epoch, 2) == numbers(epoch, std::uint64_t{2}));
+}
+
+TEST_CASE("a mailbox is made by a put, not by a drain") {
+  Server server;
+  OpenSession session(server);
+  const auto reply = ask(session, frame(MessageType::kDrain, "episodes", numbers(std::uint64_t{3}, std::uint64_t{4})));
+  CHECK(reply.at(0).body == numbers(std::uint64_t{0}, std::uint64_t{0}));
+  CHECK(server.find_mailbox("episodes") == nullptr);
+}
+
+TEST_CASE("a drain answers with 4 MiB at most, which the budget pays for until they are sent") {
+  constexpr std::size_t kMessages = 20, kBytes = 1 << 20;
+  Server server({.memory_bytes = 64 << 20});
+  const std::string text(kBytes, 'm');
+  for (std::size_t i = 0; i < kMessages; ++i) server.mailbox("episodes")->put(as_bytes(text));
+  const std::uint64_t stored = server.budget().used();
+  OpenSession session(server);
+  const auto request = frame(MessageType::kDrain, "episodes", numbers(std::uint64_t{0}, std::uint64_t{0}));
+  feed(session, request);
+  const std::uint64_t reply_bytes = 16 + 4 * (4 + kBytes);
+  CHECK(server.budget().used() == stored + reply_bytes);
+  const auto reply = replies_in(take_output(session)).at(0);
+  CHECK(reply.body.size() == reply_bytes);
+  CHECK(number_at<std::uint64_t>(reply.body, 8) == 4);
+  CHECK(server.budget().used() == stored);
+}
+
+TEST_CASE("where memory is short messages still go out, a few at a time, and a large one is refused") {
+  Server server({.memory_bytes = 1 << 20});
+  const std::string small(20'000, 's'), large(100'000, 'l');
+  const auto mailbox = server.mailbox("episodes");
+  for (int i = 0; i < 3; ++i) mailbox->put(as_bytes(small));
+  mailbox->put(as_bytes(large));
+  const auto others = server.budget().try_take(server.budget().limit() - server.budget().used());
+  OpenSession session(server);
+  const auto drain = [&session](std::uint64_t epoch, std::uint64_t seen) {
+    return ask(session, frame(MessageType::kDrain, "episodes", numbers(epoch, seen))).at(0);
+  };
+  const auto reply = drain(0, 0);
+  CHECK(reply.body.size() == 16 + 4 + small.size());
+  const auto epoch = number_at<std::uint64_t>(reply.body);
+  CHECK(number_at<std::uint64_t>(reply.body, 8) == 1);
+  const auto answer = drain(epoch, 3);  // frees 60,000 bytes, too few
+  CHECK(answer.header.status == status_of(ErrorKind::kRefused));
+  CHECK(answer.text().starts_with("reply needs 100020 bytes"));
 }
 
 TEST_CASE("tables are opened, paused, closed and dropped") {
@@ -147,7 +204,20 @@ TEST_CASE("stats are JSON, with names escaped") {
   CHECK(has(", \"data\": \"\", \"tables\": {\"re\\\"play\": {\"size\": 0, \"capacity\": 256, "));
   CHECK(has(
       ", \"recovered\": 0, \"state\": \"paused\"}}, \"parameters\": {\"policy\": {\"version\": 7, \"bytes\": 8}}, "));
-  CHECK(has(", \"claims\": [\"learner\"], \"connections\": [{\"peer\": \"unix pid 4711\", \"seconds\": "));
+  CHECK(
+      has(", \"claim_count\": 1, \"claims\": [\"learner\"], \"connections\": [{\"peer\": \"unix pid 4711\", "
+          "\"seconds\": "));
   CHECK(has(", \"requests\": 3, \"received_bytes\": "));
   CHECK(text.ends_with(", \"blocked\": false}]}"));
+}
+
+TEST_CASE("stats count the claims, and name a thousand") {
+  Server server;
+  std::vector<std::shared_ptr<Claims::Hold>> holds;
+  for (int i = 0; i < 1001; ++i) holds.push_back(server.claims().claim(std::to_string(10'000 + i), 1));
+  OpenSession session(server);
+  const auto text = ask(session, frame(MessageType::kStats, "")).at(0).text();
+  CHECK(text.find("\"claim_count\": 1001, ") != std::string::npos);
+  CHECK(text.find("\"10999\"]") != std::string::npos);
+  CHECK(text.find("\"11000\"") == std::string::npos);
 }

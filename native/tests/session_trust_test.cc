@@ -215,16 +215,65 @@ TEST_CASE("who stops within a frame is sent away, but not while the session take
   take_output(session, later(70'000));
   session.expire(later(129'999));
   CHECK_FALSE(session.closing());
-  feed(session, std::span(fetch).subspan(10, 1), later(129'999));
-  session.expire(later(189'998));
-  CHECK_FALSE(session.closing());
-  session.expire(later(189'999));
+  session.expire(later(130'000));
   CHECK(session.closing());
   const auto replies = replies_in(take_output(session));
   REQUIRE(replies.size() == 1);
   CHECK(replies[0].header.status == status_of(ErrorKind::kSystem));
   CHECK(replies[0].header.request == 0);
-  CHECK(replies[0].text().starts_with("frame: begun, and nothing came for 60 s"));
+  CHECK(replies[0].text().starts_with("frame: begun, and too little of it came within 60 s"));
+}
+
+TEST_CASE("who sends a frame byte by byte is sent away, but not who sends it at 64 KiB/s") {
+  Server server;
+  const auto publish = frame(MessageType::kPublish, "policy", Bytes(12'000'000));
+  OpenSession trickling(server);
+  feed(trickling, std::span(publish).first(10), later(0));
+  for (std::size_t at = 10; at < 12; ++at) feed(trickling, std::span(publish).subspan(at, 1), later(59'000));
+  trickling.expire(later(60'001));
+  CHECK(trickling.closing());
+
+  OpenSession slow(server);
+  std::int64_t seconds = 0;
+  for (std::size_t at = 0; at < publish.size(); at += 64 << 10, ++seconds) {
+    feed(slow, std::span(publish).subspan(at, std::min<std::size_t>(64 << 10, publish.size() - at)),
+         later(seconds * 1000));
+    slow.expire(later(seconds * 1000 + 999));
+    REQUIRE_FALSE(slow.closing());
+  }
+  CHECK(seconds > 180);
+  CHECK(replies_in(take_output(slow)).at(0).header.status == kOk);
+
+  OpenSession fast(server);  // what came fast at first is no credit for later
+  feed(fast, std::span(publish).first(10'000'000), later(0));
+  fast.expire(later(59'999));
+  CHECK_FALSE(fast.closing());
+  fast.expire(later(60'000));
+  CHECK(fast.closing());
+}
+
+TEST_CASE("time in which nobody was served counts for nothing") {
+  Server server;
+  OpenSession session(server);
+  feed(session, std::span<const std::byte>(frame(MessageType::kStats, "")).first(10), later(0));
+  session.excuse(std::chrono::seconds(100));
+  session.expire(later(159'999));
+  CHECK_FALSE(session.closing());
+  session.expire(later(160'000));
+  CHECK(session.closing());
+}
+
+TEST_CASE("who connects and asks for nothing is closed after proof_wait") {
+  Server server;
+  OpenSession silent(server);
+  silent.expire(later(9'999));
+  CHECK_FALSE(silent.closing());
+  silent.expire(later(10'000));
+  CHECK(silent.closing());
+  OpenSession asking(server);
+  ask(asking, hello());
+  asking.expire(later(10'000));
+  CHECK_FALSE(asking.closing());
 }
 
 TEST_CASE("who takes nothing of what waits for it is cut off") {
@@ -234,10 +283,8 @@ TEST_CASE("who takes nothing of what waits for it is cut off") {
   feed(session, frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0})), later(5'000));
   session.expire(later(64'999));
   CHECK_FALSE(session.closing());
-  session.consumed(1, later(64'999));
-  session.expire(later(124'998));
-  CHECK_FALSE(session.broken());
-  session.expire(later(124'999));
+  session.consumed(1, later(64'999));  // which is no more than nothing
+  session.expire(later(65'001));
   CHECK(session.broken());
   CHECK(session.closing());
 

@@ -77,3 +77,36 @@ TEST_CASE("a descriptor goes beside a message") {
     if (with) MappedRegion(std::move(descriptor), 4096);
   }
 }
+
+TEST_CASE("of more descriptors than one none stays open") {
+  std::array<int, 2> ends;
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+  const FileDescriptor left(ends[0]);
+  const FileDescriptor right(ends[1]);
+  const int next_free = ::dup(0);
+  ::close(next_free);
+  for (const std::size_t count : {2, 3}) {  // there is room for two, by alignment
+    CAPTURE(count);
+    char byte = 'a';
+    iovec part{&byte, 1};
+    alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(3 * sizeof(int))> control = {};
+    msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    const std::array<int, 3> sent = {ends[0], ends[0], ends[0]};
+    std::memcpy(CMSG_DATA(header), sent.data(), count * sizeof(int));
+    REQUIRE(::sendmsg(left.get(), &message, 0) == 1);
+
+    DescriptorSlot slot;
+    msghdr into = {.msg_iov = &part, .msg_iovlen = 1};
+    slot.receive_with(into);
+    REQUIRE(::recvmsg(right.get(), &into, 0) == 1);
+    CHECK(kind_of([&] { slot.received(into); }) == ErrorKind::kCorrupt);
+    const FileDescriptor after(::dup(0));
+    CHECK(after.get() == next_free);
+  }
+}

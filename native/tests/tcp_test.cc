@@ -3,6 +3,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <cerrno>
 #include <string>
 #include <utility>
 #include <vector>
@@ -171,4 +173,23 @@ TEST_CASE("a server that repeats the client's proof has not shown that it knows 
   std::string what;
   CHECK(kind_of([&] { Client(with_token(listeners[0]->address().text(), kSecret)); }, &what) == ErrorKind::kRefused);
   CHECK_MESSAGE(what.find("does not know the token") != std::string::npos, what);
+}
+
+TEST_CASE("a server that has not shown who it is gets no memory for a long reply") {
+  const auto listeners = listen_on(Address::parse("tcp://127.0.0.1:0"));
+  std::jthread impostor([&] {
+    Accepted client;
+    REQUIRE(eventually([&] { return bool((client = listeners[0]->accept()).socket); }));
+    const auto header = encode_header(
+        {static_cast<std::uint8_t>(static_cast<std::uint8_t>(MessageType::kHello) | kReplyBit), kOk, 1, 200'000'000});
+    CHECK(::send(client.socket.get(), header.data(), header.size(), 0) == static_cast<ssize_t>(header.size()));
+    std::array<char, 256> hello;
+    CHECK(eventually([&] {
+      const auto count = ::recv(client.socket.get(), hello.data(), hello.size(), 0);
+      return count == 0 || (count < 0 && errno != EAGAIN);
+    }));
+  });
+  std::string what;
+  CHECK(kind_of([&] { Client(to(listeners[0]->address().text())); }, &what) == ErrorKind::kCorrupt);
+  CHECK_MESSAGE(what.find("200000000 bytes: at most 1024") != std::string::npos, what);
 }

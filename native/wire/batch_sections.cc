@@ -17,6 +17,12 @@ std::array<std::uint64_t, kBatchSections> section_bytes(const Signature& signatu
       B * sizeof(float), B * sizeof(float), B * sizeof(std::uint64_t),    B * sizeof(std::uint64_t)};
 }
 
+std::uint64_t total_bytes(const BatchSections& sections) {
+  std::uint64_t total = 0;
+  for (const auto section : sections) total += section.size();
+  return total;
+}
+
 BatchSections sections_of(const Signature& signature, const BatchView& batch) {
   const std::array<void*, kBatchSections> starts = {
       batch.observation, batch.next_observation, batch.action, batch.reward,        batch.discount,

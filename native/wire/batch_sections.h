@@ -20,6 +20,7 @@ std::array<std::uint64_t, kBatchSections> section_bytes(const Signature& signatu
 
 // The caller's arrays as spans.
 BatchSections sections_of(const Signature& signature, const BatchView& batch);
+std::uint64_t total_bytes(const BatchSections& sections);
 
 // A view into one block of memory, each section at a multiple of 64 bytes.
 BatchView lay_out(const Signature& signature, std::uint32_t size, std::byte* block);

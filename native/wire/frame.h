@@ -15,6 +15,7 @@
 //   kFetch             u64 newer_than                               u64 version, bytes
 //   kPut               u64 writer, u64 sequence, message            -
 //   kDrain             u64 epoch, u64 seen                          u64 epoch, u64 last, (u32 length, message) *
+//                                                                   of the first messages (Mailbox::take); 0, 0: none
 //   kStats             - (and the name is empty)                    JSON text
 //   kHello             u8 nonce [32] (name empty)                   u64 instance, u8 token required, u8 nonce [32]
 //   kAuthenticate      u8 proof [32] (name empty)                   u8 proof [32]

@@ -17,9 +17,9 @@ struct Limits {
   std::size_t max_queued_bytes = 4u << 20;        // output that waits, but for one batch; above, no request is handled
 
   // A session whose peer takes longer is closed.
-  std::chrono::seconds proof_wait{10};   // from the beginning to the proof, where a token is required
-  std::chrono::seconds frame_wait{60};   // without a byte, within a frame that has begun
-  std::chrono::seconds output_wait{60};  // without taking a byte of what waits for it
+  std::chrono::seconds proof_wait{10};  // from the beginning to the proof, where a token is required; else to a request
+  std::chrono::seconds frame_wait{60};  // behind 64 KiB a second, within a frame that has begun
+  std::chrono::seconds output_wait{60};  // behind 64 KiB a second, in taking what waits for it
   std::chrono::seconds idle_wait{3600};  // without a request, unless one of its own is held
 };
 

@@ -7,8 +7,8 @@ namespace headrace {
 
 void SendQueue::push(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  bytes_ += bytes.size();
   segments_.push_back({std::move(owner), bytes});
+  bytes_ += bytes.size();  // now that nothing throws any more
 }
 
 void SendQueue::push(std::vector<std::byte> bytes, std::shared_ptr<const void> owner, int descriptor) {
@@ -17,8 +17,8 @@ void SendQueue::push(std::vector<std::byte> bytes, std::shared_ptr<const void> o
     std::shared_ptr<const void> owner;
   };
   const auto held = std::make_shared<const Held>(Held{std::move(bytes), std::move(owner)});
-  bytes_ += held->bytes.size();
   segments_.push_back({held, held->bytes, descriptor});
+  bytes_ += held->bytes.size();
 }
 
 std::span<const std::span<const std::byte>> SendQueue::buffers() {

@@ -1,5 +1,6 @@
 #include "wire/session.h"
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <utility>
@@ -9,11 +10,26 @@
 namespace headrace {
 namespace {
 
+constexpr int kFramesPerTurn = 64;
+constexpr std::chrono::seconds::rep kLeastBytesPerSecond = 64 << 10;  // else a peer that trickles holds memory for ever
+
 constexpr std::string_view kClosing = "; the connection is closed";  // as decode_header() ends its messages
 
 std::string last_words(std::string message) { return message.append(kClosing); }
 
 std::string seconds(std::chrono::seconds wait) { return std::to_string(wait.count()) + " s"; }
+
+// A deadline after `count` more bytes: never more than `wait` from now.
+Session::Time moved_on(Session::Time deadline, std::size_t count, Session::Time now, std::chrono::seconds wait) {
+  const std::chrono::duration<double> earned(static_cast<double>(count) / kLeastBytesPerSecond);
+  return std::min(deadline + std::chrono::duration_cast<Session::Time::duration>(earned), now + wait);
+}
+
+bool samples(MessageType type) {
+  return type == MessageType::kSample || type == MessageType::kShare || type == MessageType::kSampleShared;
+}
+
+bool is_slow(MessageType type) { return type == MessageType::kOpenTable || type == MessageType::kDrop; }
 
 }  // namespace
 
@@ -23,19 +39,20 @@ Session::Session(Server& server, SessionOptions options, Time now)
       token_(options.token),
       nonce_(options.nonce),
       make_region_(std::move(options.make_region)),
+      yields_(options.yields),
       meter_(server.add_meter(std::move(options.peer))),
       input_(server.budget()),
       proven_(options.token == nullptr),
       now_(now),
       connected_(now),
-      input_since_(now),
-      output_since_(now),
+      input_deadline_(now + limits_.frame_wait),
+      output_deadline_(now + limits_.output_wait),
       request_since_(now) {}
 
 Session::~Session() = default;
 
 bool Session::wants_input() const {
-  if (closing_ || pending_ || gathered_) return false;
+  if (closing_ || pending_ || yielded_ || gathered_) return false;
   std::size_t allowed = limits_.max_queued_bytes;
   std::size_t waiting = 0;
   for (const auto& block : blocks_) {
@@ -49,15 +66,18 @@ bool Session::wants_input() const {
 std::span<std::byte> Session::prepare() { return input_.space(); }
 
 void Session::commit(std::size_t count, Time now) {
-  now_ = input_since_ = now;
+  now_ = now;
+  if (input_.bytes().empty()) input_deadline_ = now + limits_.frame_wait;
+  input_deadline_ = moved_on(input_deadline_, count, now, limits_.frame_wait);
   meter_->received_bytes.fetch_add(count);
   input_.commit(count);
   handle_frames();
 }
 
 void Session::consumed(std::size_t count, Time now) {
-  now_ = output_since_ = now;
-  if (!wants_input()) input_since_ = now;
+  now_ = now;
+  output_deadline_ = moved_on(output_deadline_, count, now, limits_.output_wait);
+  if (!wants_input()) input_deadline_ = now + limits_.frame_wait;
   meter_->sent_bytes.fetch_add(count);
   output_.pop(count);
   gathered_ = false;
@@ -69,24 +89,38 @@ bool Session::resume(Time now) {
   if (pending_) {
     try_pending();
     if (pending_) return false;
-    input_since_ = now;
     finish_front();
   }
+  if (std::exchange(yielded_, false)) input_deadline_ = now + limits_.frame_wait;
   handle_frames();
   return !pending_;
 }
 
 void Session::expire(Time now) {
   now_ = now;
-  if (output_.bytes() > 0 && now - output_since_ >= limits_.output_wait) closing_ = broken_ = true;
+  if (output_.bytes() > 0 && now >= output_deadline_) closing_ = broken_ = true;
   if (closing_) return;
   if (!proven_ && now - connected_ >= limits_.proof_wait) {
     give_up({}, ErrorKind::kSystem, last_words("token: not shown within " + seconds(limits_.proof_wait)));
-  } else if (wants_input() && !input_.bytes().empty() && now - input_since_ >= limits_.frame_wait) {
-    give_up({}, ErrorKind::kSystem, last_words("frame: begun, and nothing came for " + seconds(limits_.frame_wait)));
-  } else if (!pending_ && output_.bytes() == 0 && now - request_since_ >= limits_.idle_wait) {
+  } else if (wants_input() && !input_.bytes().empty() && now >= input_deadline_) {
+    give_up({}, ErrorKind::kSystem,
+            last_words("frame: begun, and too little of it came within " + seconds(limits_.frame_wait)));
+  } else if (!pending_ && output_.bytes() == 0 && now - request_since_ >= idle_wait()) {
     closing_ = true;
   }
+}
+
+// Whoever connects and then asks for nothing takes a place from others.
+std::chrono::seconds Session::idle_wait() const {
+  const bool asks = meter_->requests.load() > 0 || !input_.bytes().empty();
+  return asks ? limits_.idle_wait : std::min(limits_.idle_wait, limits_.proof_wait);
+}
+
+void Session::excuse(Time::duration lost) {
+  connected_ += lost;
+  input_deadline_ += lost;
+  output_deadline_ += lost;
+  request_since_ += lost;
 }
 
 std::size_t Session::front_frame_bytes() const { return kFrameHeaderBytes + (front_ ? front_->length : 0); }
@@ -94,17 +128,35 @@ std::size_t Session::front_frame_bytes() const { return kFrameHeaderBytes + (fro
 void Session::finish_front() {
   input_.pop(front_frame_bytes());
   front_.reset();
+  input_deadline_ = now_ + limits_.frame_wait;
 }
 
 void Session::handle_frames() {
-  while (wants_input()) {
+  for (int left = kFramesPerTurn; wants_input(); --left) {
     const auto bytes = input_.bytes();
     if (!front_ && bytes.size() >= kFrameHeaderBytes && !decode_front(bytes.first<kFrameHeaderBytes>())) return;
     if (!front_ || bytes.size() < front_frame_bytes()) return make_room();
+    if (yields_ && (left == 0 || yields_before(*front_))) {
+      yielded_ = true;
+      return;
+    }
     handle(*front_, bytes.subspan(kFrameHeaderBytes, front_->length));
     if (pending_) return;  // the held request keeps its bytes
     finish_front();
+    if (place_ == Place::kSlow) {
+      yielded_ = true;
+      place_ = home_;
+    }
   }
+}
+
+// Whether a request belongs elsewhere than where the session is.
+bool Session::yields_before(const FrameHeader& header) {
+  if (!proven_) return false;
+  const auto type = static_cast<MessageType>(header.type);
+  if (samples(type)) home_ = Place::kSampling;
+  const Place before = std::exchange(place_, is_slow(type) ? Place::kSlow : home_);
+  return place_ != before;
 }
 
 bool Session::decode_front(std::span<const std::byte, kFrameHeaderBytes> bytes) {
@@ -137,16 +189,25 @@ void Session::give_up(const FrameHeader& request, ErrorKind kind, std::string_vi
   closing_ = true;
 }
 
+void Session::run_out_of_memory(const FrameHeader& request) {
+  if (output_.bytes() < announced_) {  // amid a reply: the peer would take an error for the rest of it
+    closing_ = broken_ = true;
+  } else {
+    reply_error(request, ErrorKind::kSystem, "the server is out of memory; the request is dropped");
+  }
+}
+
 void Session::handle(const FrameHeader& header, std::span<const std::byte> body) {
   meter_->requests.fetch_add(1);
   request_since_ = now_;
+  announced_ = 0;
   try {
     dispatch(header, body);
   } catch (const Error& error) {
     if (!proven_) return give_up(header, error.kind(), last_words(error.what()));
     reply_error(header, error.kind(), error.what());
   } catch (const std::bad_alloc&) {
-    reply_error(header, ErrorKind::kSystem, "the server is out of memory; the request is dropped");
+    run_out_of_memory(header);
   }
 }
 
@@ -157,6 +218,7 @@ void Session::reply_head(const FrameHeader& request, std::span<const std::byte> 
                                          std::to_string(limits_.max_frame_bytes) + "; it is not sent");
   }
   push(encode_reply(request, kOk, body, later_bytes));
+  announced_ = output_.bytes() + later_bytes;
 }
 
 void Session::reply(const FrameHeader& request, std::span<const std::byte> body) { reply_head(request, body, 0); }
@@ -168,7 +230,7 @@ void Session::reply_error(const FrameHeader& request, ErrorKind kind, std::strin
 }
 
 void Session::push(std::vector<std::byte> frame, std::shared_ptr<const void> owner, int descriptor) {
-  if (output_.bytes() == 0) output_since_ = now_;
+  if (output_.bytes() == 0) output_deadline_ = now_ + limits_.output_wait;
   output_.push(std::move(frame), std::move(owner), descriptor);
 }
 

@@ -11,7 +11,10 @@
 //   - when blocked(): a request (insert or sample) waits for a table's limiter. No later request is handled meanwhile,
 //     so replies keep their order. Call resume() when that table wakes (Table::add_waker) and at deadline(). After
 //     adding a waker call resume() once more: the table may have changed in between;
-//   - call expire() once a second or so: it begins closing where the peer is too slow, too silent or too long unproven;
+//   - when yielded(), which needs SessionOptions::yields: frames that have come wait, for others to have their turn, or
+//     because the next belongs to another thread. Take the session to the thread for its place(), and call resume();
+//   - call expire() once a second or so: it begins closing where the peer is too slow, too silent or too long unproven.
+//     Time in which nobody could have served it is told by excuse() before;
 //   - when closing() and output() is empty: close the connection. When broken(): close it at once. At any time the
 //     session may simply be destroyed; claims end then, and shared memory goes when the peer has let go of it too.
 //
@@ -30,6 +33,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -56,11 +60,18 @@ struct SessionOptions {
   const Token* token = nullptr;  // required of the peer; outlives the session. Null: none is
   Nonce nonce = {};              // random, never used before, where there is a token
   MakeRegion make_region = {};
+  bool yields = false;  // to others that are served beside it; else all that has come is handled at once
 };
 
 class Session {
  public:
   using Time = Deadline;
+  // What the next request is, as far as it matters to those who are served by the same thread.
+  enum class Place : std::uint8_t {
+    kQuick,
+    kSampling,  // gathers batches: from the first on, everything else of the session too
+    kSlow,      // makes or drops a table, which takes as long as its file and memory do; this one request alone
+  };
 
   // The server outlives the session. `now`: when the peer connected.
   Session(Server& server, SessionOptions options, Time now);
@@ -77,15 +88,20 @@ class Session {
   void consumed(std::size_t count, Time now);
 
   bool blocked() const { return pending_.has_value(); }
-  const std::shared_ptr<Table>& blocked_on() const { return pending_->table; }  // blocked() must hold
+  // Both need blocked(). Null: the table is gone, and resume() says so to the peer.
+  std::shared_ptr<Table> blocked_on() const { return pending_->table.lock(); }
+  bool inserts() const { return std::holds_alternative<InsertRequest>(pending_->request); }
   Time deadline() const { return pending_ ? pending_->deadline : never(); }
   bool resume(Time now);  // true: not blocked any more
 
+  bool yielded() const { return yielded_; }
+  Place place() const { return place_; }
+
   void expire(Time now);
+  void excuse(Time::duration lost);  // so much time counts for nothing
   bool closing() const { return closing_; }
-  bool broken() const { return broken_; }    // the peer does not take its output either
-  bool proven() const { return proven_; }    // the peer has shown that it knows the token, or need not
-  bool samples() const { return samples_; }  // its requests take longer, and may have a thread of their own
+  bool broken() const { return broken_; }  // the peer does not take its output either
+  bool proven() const { return proven_; }  // the peer has shown that it knows the token, or need not
 
  private:
   struct Block;   // memory that batches are gathered into
@@ -104,7 +120,7 @@ class Session {
   };
   struct Pending {
     FrameHeader header;
-    std::shared_ptr<Table> table;
+    std::weak_ptr<Table> table;  // one that is dropped goes
     Deadline deadline;
     std::variant<InsertRequest, SampleRequest, SampleSharedRequest> request;
   };
@@ -113,11 +129,14 @@ class Session {
   bool decode_front(std::span<const std::byte, kFrameHeaderBytes> bytes);
   void make_room();
   std::size_t front_frame_bytes() const;
+  std::chrono::seconds idle_wait() const;
   void finish_front();
+  bool yields_before(const FrameHeader& header);
   void handle(const FrameHeader& header, std::span<const std::byte> body);
   void dispatch(const FrameHeader& header, std::span<const std::byte> body);
   void dispatch_named(const FrameHeader& header, const std::string& name, BodyReader& body);
   void give_up(const FrameHeader& request, ErrorKind kind, std::string_view message);
+  void run_out_of_memory(const FrameHeader& request);
 
   void hello(const FrameHeader& header, BodyReader& body);
   void authenticate(const FrameHeader& header, BodyReader& body);
@@ -126,6 +145,7 @@ class Session {
   void fetch(const FrameHeader& header, const std::string& name, BodyReader& body);
   void put(const FrameHeader& header, const std::string& name, BodyReader& body);
   void drain(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void stats(const FrameHeader& header);
   void open_table(const FrameHeader& header, const std::string& name, BodyReader& body);
   void set_state(const FrameHeader& header, const std::string& name, BodyReader& body);
   void claim(const FrameHeader& header, const std::string& name, BodyReader& body);
@@ -137,9 +157,9 @@ class Session {
   std::shared_ptr<Block> free_block(std::uint64_t bytes);
   Deadline deadline_after(std::int64_t wait_milliseconds) const;
   void try_pending();
-  bool attempt(const InsertRequest& request);
-  bool attempt(const SampleRequest& request);
-  bool attempt(const SampleSharedRequest& request);
+  bool attempt(Table& table, const InsertRequest& request);
+  bool attempt(Table& table, const SampleRequest& request);
+  bool attempt(Table& table, const SampleSharedRequest& request);
 
   void reply(const FrameHeader& request, std::span<const std::byte> body);
   template <typename T>
@@ -148,6 +168,9 @@ class Session {
   }
   // As reply(), but `later_bytes` of the body are pushed by the caller.
   void reply_head(const FrameHeader& request, std::span<const std::byte> body, std::uint64_t later_bytes);
+  // As reply(), with what share_of_reply() gave for the body, which is held until it is sent. That throws kRefused.
+  void reply_large(const FrameHeader& request, std::vector<std::byte> body, MemoryBudget::Share share);
+  MemoryBudget::Share share_of_reply(std::size_t bytes);
   void reply_nothing(const FrameHeader& request);
   void reply_error(const FrameHeader& request, ErrorKind kind, std::string_view message);
   void push(std::vector<std::byte> frame, std::shared_ptr<const void> owner = {},
@@ -158,6 +181,7 @@ class Session {
   const Token* const token_;
   const Nonce nonce_;
   const MakeRegion make_region_;
+  const bool yields_;
   const std::shared_ptr<ConnectionMeter> meter_;
   ReceiveBuffer input_;
   SendQueue output_;
@@ -171,15 +195,18 @@ class Session {
   std::optional<Nonce> client_nonce_;  // once the peer has said hello
 
   bool proven_;
-  bool samples_ = false;
+  bool yielded_ = false;
+  Place place_ = Place::kQuick;
+  Place home_ = Place::kQuick;  // where it is between slow requests
+  std::size_t announced_ = 0;   // output_.bytes() at which the reply that was begun last is whole
   bool closing_ = false;
   bool broken_ = false;
 
-  Time now_;            // as last passed
-  Time connected_;      // when the peer connected
-  Time input_since_;    // when a byte last came, or could come again
-  Time output_since_;   // when the peer last took a byte, or there was one for it again
-  Time request_since_;  // when a request last began or ended
+  Time now_;              // as last passed
+  Time connected_;        // when the peer connected
+  Time input_deadline_;   // of the frame that has begun; every byte of it moves this on a little
+  Time output_deadline_;  // of what waits for the peer, likewise
+  Time request_since_;    // when a request last began or ended
 };
 
 }  // namespace headrace

@@ -10,6 +10,7 @@ namespace headrace {
 namespace {
 
 constexpr std::size_t kKeyBytes = sizeof(std::uint64_t) + sizeof(float);  // of one priority update
+constexpr std::size_t kFreeReplyBytes = 64 << 10;  // that wait for a peer; more draw on the budget
 constexpr auto kFirstType = static_cast<std::uint8_t>(MessageType::kSignature);
 constexpr auto kLastType = static_cast<std::uint8_t>(MessageType::kSampleShared);
 
@@ -48,7 +49,7 @@ void Session::dispatch(const FrameHeader& header, std::span<const std::byte> byt
       return authenticate(header, body);
     case MessageType::kStats:
       body.end();
-      return reply(header, as_bytes(stats_json(server_)));
+      return stats(header);
     default:
       return dispatch_named(header, name, body);
   }
@@ -125,6 +126,10 @@ void Session::update_priorities(const FrameHeader& header, const std::string& na
                                          " bytes: a multiple of " + std::to_string(kKeyBytes) + " required");
   }
   const std::size_t count = payload.size() / kKeyBytes;
+  if (count > limits_.max_batch) {
+    throw Error(ErrorKind::kRefused, "priorities of " + std::to_string(count) + " transitions: at most " +
+                                         std::to_string(limits_.max_batch) + "; none is applied");
+  }
   std::vector<std::uint64_t> keys(count);  // copies: a frame's body lies at any address
   std::vector<float> priorities(count);
   if (count > 0) {
@@ -137,7 +142,7 @@ void Session::update_priorities(const FrameHeader& header, const std::string& na
 void Session::publish(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto version = body.number<std::uint64_t>("version");
   const auto blob = body.rest();
-  reply_number(header, server_.parameters().publish(name, version, {blob.begin(), blob.end()}));
+  reply_number(header, server_.parameters().publish(name, version, blob));
 }
 
 void Session::fetch(const FrameHeader& header, const std::string& name, BodyReader& body) {
@@ -153,7 +158,7 @@ void Session::put(const FrameHeader& header, const std::string& name, BodyReader
   const auto writer = body.number<std::uint64_t>("writer");
   const auto sequence = body.number<std::uint64_t>("sequence");
   const auto message = body.rest();
-  server_.mailbox(name)->put({message.begin(), message.end()}, writer, sequence);
+  server_.mailbox(name)->put(message, writer, sequence);
   reply(header, {});
 }
 
@@ -161,15 +166,45 @@ void Session::drain(const FrameHeader& header, const std::string& name, BodyRead
   const auto epoch = body.number<std::uint64_t>("epoch");
   const auto seen = body.number<std::uint64_t>("seen");
   body.end();
-  const auto taken = server_.mailbox(name)->take(epoch, seen);
+  const auto mailbox = server_.find_mailbox(name);
+  if (!mailbox) return reply(header, std::array<std::byte, 2 * sizeof(std::uint64_t)>{});
+  // Where memory is short messages still go out, in small answers: that frees what they take.
+  const bool ample = server_.budget().limit() - server_.budget().used() >= Mailbox::kMaxTakenBytes;
+  const auto taken = mailbox->take(epoch, seen, ample ? Mailbox::kMaxTakenBytes : kFreeReplyBytes / 2);
+  std::size_t size = 2 * sizeof(std::uint64_t);
+  for (const auto& message : taken.messages) size += sizeof(std::uint32_t) + message.size();
+  auto share = share_of_reply(size);
   std::vector<std::byte> answer;
+  answer.reserve(size);
   append_number(answer, taken.epoch);
   append_number(answer, taken.last);
   for (const auto& message : taken.messages) {
     append_number(answer, static_cast<std::uint32_t>(message.size()));
     answer.insert(answer.end(), message.begin(), message.end());
   }
-  reply(header, answer);
+  reply_large(header, std::move(answer), std::move(share));
+}
+
+void Session::stats(const FrameHeader& header) {
+  const auto text = stats_json(server_);
+  auto share = share_of_reply(text.size());
+  const auto bytes = as_bytes(text);
+  reply_large(header, {bytes.begin(), bytes.end()}, std::move(share));
+}
+
+MemoryBudget::Share Session::share_of_reply(std::size_t bytes) {
+  if (output_.bytes() + bytes <= kFreeReplyBytes) return {};
+  return server_.budget().take(bytes, "reply");
+}
+
+void Session::reply_large(const FrameHeader& request, std::vector<std::byte> body, MemoryBudget::Share share) {
+  struct Held {
+    std::vector<std::byte> body;
+    MemoryBudget::Share share;
+  };
+  const auto held = std::make_shared<const Held>(Held{std::move(body), std::move(share)});
+  reply_head(request, {}, held->body.size());
+  output_.push(held, held->body);
 }
 
 void Session::open_table(const FrameHeader& header, const std::string& name, BodyReader& body) {

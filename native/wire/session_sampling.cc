@@ -62,7 +62,6 @@ void Session::begin_sample(const FrameHeader& header, const std::string& name, B
                                          std::to_string(bytes) + " bytes: at most " +
                                          std::to_string(limits_.max_frame_bytes) + "; nothing is sampled");
   }
-  samples_ = true;
   pending_ = Pending{header, std::move(table), deadline_after(draw.wait_milliseconds),
                      SampleRequest{draw.size, draw.importance_exponent, free_block(bytes)}};
   try_pending();
@@ -99,7 +98,6 @@ void Session::share(const FrameHeader& header, const std::string& name, BodyRead
   auto region = make_region_(count * stride);
   shared_ =
       std::make_unique<Shared>(Shared{name, signature, size, count, stride, std::move(promised), std::move(region)});
-  samples_ = true;
   push(encode_reply(header, kOk, std::as_bytes(std::span(&stride, 1)), 0), shared_->region,
        shared_->region->descriptor());
 }
@@ -124,8 +122,11 @@ void Session::begin_sample_shared(const FrameHeader& header, const std::string& 
 }
 
 void Session::try_pending() {
-  const auto attempted = [this](const auto& request) { return attempt(request); };
+  announced_ = 0;
   try {
+    const auto table = pending_->table.lock();
+    if (!table) throw Error(ErrorKind::kClosed, "the table was dropped");
+    const auto attempted = [&](const auto& request) { return attempt(*table, request); };
     if (!std::visit(attempted, pending_->request)) {
       if (now_ < pending_->deadline) {
         meter_->blocked.store(true);
@@ -136,36 +137,34 @@ void Session::try_pending() {
   } catch (const Error& error) {
     reply_error(pending_->header, error.kind(), error.what());
   } catch (const std::bad_alloc&) {
-    reply_error(pending_->header, ErrorKind::kSystem, "the server is out of memory; the request is dropped");
+    run_out_of_memory(pending_->header);
   }
   pending_.reset();
   request_since_ = now_;
   meter_->blocked.store(false);
 }
 
-bool Session::attempt(const InsertRequest& request) {
-  const auto key = pending_->table->try_insert(request.chunk);
+bool Session::attempt(Table& table, const InsertRequest& request) {
+  const auto key = table.try_insert(request.chunk);
   if (!key) return false;
   reply_number(pending_->header, *key);
   return true;
 }
 
-bool Session::attempt(const SampleRequest& request) {
-  const auto& signature = pending_->table->options().signature;
+bool Session::attempt(Table& table, const SampleRequest& request) {
+  const auto& signature = table.options().signature;
   const auto view = lay_out(signature, request.size, request.block->memory.data());
-  if (!pending_->table->try_sample(view, request.importance_exponent)) return false;
+  if (!table.try_sample(view, request.importance_exponent)) return false;
   const auto sections = sections_of(signature, view);
-  std::uint64_t bytes = 0;
-  for (const auto section : sections) bytes += section.size();
-  reply_head(pending_->header, {}, bytes);
+  reply_head(pending_->header, {}, total_bytes(sections));
   for (const auto section : sections) output_.push(request.block, section);
   gathered_ = true;
   return true;
 }
 
-bool Session::attempt(const SampleSharedRequest& request) {
+bool Session::attempt(Table& table, const SampleSharedRequest& request) {
   const auto view = lay_out(shared_->signature, shared_->size, shared_->at(request.index));
-  if (!pending_->table->try_sample(view, request.importance_exponent)) return false;
+  if (!table.try_sample(view, request.importance_exponent)) return false;
   reply_number(pending_->header, request.index);
   gathered_ = true;
   return true;

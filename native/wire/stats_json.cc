@@ -14,6 +14,8 @@
 namespace headrace {
 namespace {
 
+constexpr std::size_t kMaxClaims = 1000;  // listed by name
+
 void append_string(std::string& json, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   json += '"';
@@ -168,9 +170,10 @@ std::string stats_json(Server& server) {
     append_server(root, server);
     append_tables(root.name("tables"), server);
     append_parameters(root.name("parameters"), server);
+    root.number("claim_count", server.claims().size());
     {
       Array claims(root.name("claims"));
-      for (const auto& name : server.claims().held()) append_string(claims.item(), name);
+      for (const auto& name : server.claims().held(kMaxClaims)) append_string(claims.item(), name);
     }
     Array connections(root.name("connections"));
     for (const auto& meter : server.meters()) append_connection(connections.item(), *meter);

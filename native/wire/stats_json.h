@@ -2,11 +2,11 @@
 //
 //   {"instance": n, "uptime_seconds": s, "cpu_seconds": s, "memory_bytes": n, "memory_limit_bytes": n or null,
 //    "data": "DIR" or "", "tables": {name: {..., "state": "open"}}, "parameters": {name: {"version": v, "bytes": n}},
-//    "claims": [name, ...],
+//    "claim_count": n, "claims": [name, ...],
 //    "connections": [{"peer": p, "seconds": s, "requests": n, "received_bytes": n, "sent_bytes": n, "blocked": b},
 //    ...]}
 //
-// cpu_seconds is the whole process's, "state" a TableState in words.
+// cpu_seconds is the whole process's, "state" a TableState in words; of the claims the first thousand are named.
 #pragma once
 
 #include <string>

@@ -65,6 +65,16 @@ def test_train_on_a_server(training):
     assert RunConfig.from_json(learner[1][0].to_json()) == learner[1][0]
 
 
+def test_how_to_start_actors_is_said_without_a_password(training, capsys):
+    assert main(["learner", "CartPole-v1", "--server", "redis://me:pass@h", "--run", "a", "--actors", "3"]) == 0
+    out, err = capsys.readouterr()
+    assert "headrace actor --server redis://me@h --run a --actors 3" in " ".join(out.split())
+    assert "the password is not shown; give it to them in the address too" in out
+    assert "pass@" not in out + err
+    assert main(["learner", "CartPole-v1", "--server", "redis://me@h", "--run", "a", "--actors", "3"]) == 0
+    assert "the password is not shown" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
@@ -74,6 +84,10 @@ def test_train_on_a_server(training):
         (
             ["train", "X", "--server", "tcp://h:1", "--topology", "serial"],
             "server is tcp://h:1 and topology is serial, which acts and learns in one process",
+        ),
+        (
+            ["train", "X", "--server", "redis://:pass@h", "--topology", "serial"],
+            "server is redis://h and topology is serial, which acts and learns in one process",
         ),
         (["train", "X", "--run", "a"], "run is a; it must be left out where no server is given"),
         (["train", "X", "--server", "tcp://h:1", "--run", "a/b"], "run is a/b; it must be 1 to 64 letters"),

@@ -86,6 +86,7 @@ def test_mistakes_exit_with_2(words, complaint, capsys):
         (CheckpointError("broken"), 2, "headrace: error: broken\n"),
         (LaunchError("actor 1 died"), 1, "headrace: error: actor 1 died\n"),
         (KeyboardInterrupt(), 130, "headrace: interrupted\n"),
+        (PermissionError(13, "Permission denied", "/a/b"), 2, "headrace: error: /a/b: Permission denied\n"),
     ],
 )
 def test_exit_codes(monkeypatch, capsys, error, code, text):
@@ -114,6 +115,14 @@ def test_what_only_talks_does_not_import_torch(words):
     code = "import sys; from headrace.cli.main import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True).stdout
     assert out.splitlines()[-1] == "False"
+
+
+def test_an_output_that_is_full_is_one_line():
+    code = "import sys; from headrace.cli.main import main; sys.exit(main(['--help']))"
+    with open("/dev/full", "w") as full:
+        run = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stderr == "headrace: error: can't write the output: No space left on device\n"
 
 
 def test_a_reader_that_leaves_early_sees_no_traceback():

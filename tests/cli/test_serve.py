@@ -1,6 +1,7 @@
 """`headrace serve` as a process: what it says, its mistakes, its end, and what it finds again after being killed."""
 
 import re
+import resource
 import signal
 import socket
 
@@ -47,6 +48,17 @@ def test_a_signal_ends_it_with_0_whoever_is_connected(serve, number):
     assert server.stop(number) == (0, "", "")
     with pytest.raises(HeadraceError):
         client.stats()
+
+
+def test_it_may_have_as_many_connections_as_the_system_allows(serve):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024) - 1, hard))
+    try:
+        server = serve("--quiet")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    assert server.stop() == (0, "", "")
 
 
 def test_the_memory_is_that_of_the_machine_if_not_told(serve):
@@ -113,7 +125,11 @@ def taken():
         ("--listen tcp://127.0.0.1", r"tcp://127\.0\.0\.1"),
         ("--listen tcp://127.0.0.1:99999", r"99999"),
         ("--listen ftp://127.0.0.1:1", r"ftp://127\.0\.0\.1:1"),
-        ("--listen redis://127.0.0.1:1", r"must be a tcp:// or unix: address"),
+        (
+            "--listen redis://:pass@127.0.0.1:1",
+            r"listen is redis://127\.0\.0\.1:1; it must be a tcp:// or unix: address",
+        ),
+        ("--listen rediss://:pass@h", r"listen is rediss://h; it must be a tcp:// or unix: address"),
         ("--listen tcp://0.0.0.0:0", r"token.*--token-file"),
         ("--listen unix:/no/such/folder/socket", r"/no/such/folder/socket"),
         ("--token-file {folder}/none", r"token_file is {folder}/none; it must be a file that can be read"),

@@ -14,7 +14,7 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.reporter import ActorReporter
 from headrace.servers import RoleServer
 
-SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), 3, 0.99, 50, False, True, 400)
+SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), 3, 0.99, 50, False, True, 400, "mine")
 ROLE = Role("actor", 1, SETTINGS.to_json(), 5)
 
 
@@ -29,22 +29,45 @@ class Mailbox(RoleServer):
         self.reports.append({"mailbox": mailbox, **json.loads(message)})
 
 
-def test_each_report_holds_what_is_new() -> None:
+def test_reports_hold_totals_and_each_return_once() -> None:
     mailbox, clock = Mailbox(), PhaseClock(("environment", "other"))
     sender = ActorReporter(mailbox, ROLE, SETTINGS, clock)
     sender.count(10, [])
     clock.enter("environment")
-    while sum(report["steps"] for report in mailbox.reports) < 10:  # type: ignore[misc]
+    while not mailbox.reports or mailbox.reports[-1]["steps"] != 10:
         threading.Event().wait(0.01)
     sender.count(5, [Episode(3, 7.0, 12, True)])
     clock.enter("other")
     sender.close()
     reports = mailbox.reports
-    assert sum(report["steps"] for report in reports) == 15  # type: ignore[misc]
-    assert [episode for report in reports for episode in report["episodes"]] == [[7.0, 12, 0.2]]  # type: ignore[attr-defined]
-    spent = sum(report["seconds"]["environment"] for report in reports)  # type: ignore[index]
-    assert spent == pytest.approx(clock.seconds["environment"])
-    assert {(report["mailbox"], report["index"], report["generation"]) for report in reports} == {("reports", 1, 5)}
+    assert [reports[-1][name] for name in ("steps", "episodes", "seconds")] == [15, 1, clock.seconds]
+    assert [episode for report in reports for episode in report["returns"]] == [[7.0, 12, 0.2]]  # type: ignore[attr-defined]
+    said = {tuple(report[name] for name in ("mailbox", "index", "generation", "run_id")) for report in reports}
+    assert said == {("reports", 1, 5, "mine")}
+    assert len({report["writer"] for report in reports}) == 1
+
+
+def test_where_nothing_is_new_it_says_so_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    looks = threading.Semaphore(0)
+
+    def monotonic() -> float:
+        looks.release()
+        return now
+
+    monkeypatch.setattr(reporter, "_PERIOD_SECONDS", 0.001)
+    monkeypatch.setattr(reporter.time, "monotonic", monotonic)
+    mailbox = Mailbox()
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("push",)))
+    for _ in range(20):
+        assert looks.acquire(timeout=30)
+    assert len(mailbox.reports) == 1
+    now = 101.0
+    for _ in range(20):
+        assert looks.acquire(timeout=30)
+    assert len(mailbox.reports) == 2
+    sender.close()
+    assert [report["steps"] for report in mailbox.reports] == [0, 0, 0]
 
 
 def test_an_environment_that_hangs_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +89,7 @@ def test_an_environment_that_hangs_ends_the_process(monkeypatch: pytest.MonkeyPa
 def test_waiting_elsewhere_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons: list[str] = []
     monkeypatch.setattr(reporter, "end_process", reasons.append)
+    monkeypatch.setattr(reporter, "_IDLE_PERIOD_SECONDS", 0.05)
     clock, mailbox = PhaseClock(("environment", "push")), Mailbox()
     clock.enter("push")
     sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, hang_seconds=0.05)

@@ -46,18 +46,19 @@ class Memory:
 
 def notice(places: int) -> RunNotice:
     settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), 3, 0.99, 50, False, True, 400)
-    return RunNotice("CartPole-v1", "dqn", 60.0, (settings.to_json(),) * places)
+    return RunNotice("CartPole-v1", 60.0, "start", (settings.to_json(),) * places)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volunteer, "_CLAIM_SECONDS", 0.2)
     monkeypatch.setattr(volunteer, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(volunteer, "_SPARE_POLL_SECONDS", 0.01)
 
 
 def test_the_notice_travels_as_json() -> None:
     assert RunNotice.from_json(notice(2).to_json()) == notice(2)
-    assert set(json.loads(notice(1).to_json())) == {"environment", "algorithm", "hang_seconds", "actors"}
+    assert set(json.loads(notice(1).to_json())) == {"environment", "hang_seconds", "start", "actors"}
 
 
 def test_the_first_free_place_is_taken() -> None:
@@ -81,11 +82,29 @@ def test_no_free_place_is_none_and_a_stop_ends_the_wait() -> None:
         claim_place(server, [0], stop)
 
 
-def test_a_run_without_free_places_says_how_many_it_has() -> None:
+def test_a_spare_actor_says_so_and_takes_the_place_that_becomes_free(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roles: list[Role] = []
+    monkeypatch.setattr(volunteer, "run_actor", lambda role, *others: roles.append(role))
     server = Memory("actor/0", "actor/1")
     server.publish(RUN, notice(2).to_json().encode())
-    with pytest.raises(ConfigError, match="the run has 2 places for actors and all are taken; the learner's --actors"):
-        run_volunteer(server, server, Stop())
+    spare = threading.Thread(target=run_volunteer, args=(server, server, Stop()), daemon=True)
+    spare.start()
+    spare.join(0.5)  # longer than a predecessor's connection may take here
+    assert spare.is_alive()
+    server.taken.remove("actor/1")
+    spare.join(30)
+    assert [role.name for role in roles] == ["actor 1"]
+    assert capsys.readouterr().out == "all 2 places for actors of the run are taken; waiting for one\n"
+
+
+def test_a_spare_actor_can_be_stopped() -> None:
+    server, stop = Memory("actor/0"), Stop()
+    server.publish(RUN, notice(1).to_json().encode())
+    threading.Timer(0.3, stop.set).start()
+    with pytest.raises(ClosedError):
+        run_volunteer(server, server, stop)
 
 
 def test_a_run_that_starts_its_actors_itself_says_so() -> None:
@@ -110,11 +129,9 @@ def test_it_plays_other_episodes_than_its_predecessors(monkeypatch: pytest.Monke
     monkeypatch.setattr(volunteer, "run_actor", lambda role, *others: roles.append(role))
     server = Memory("actor/0")
     server.publish(RUN, notice(2).to_json().encode())
-    for now in (1_000_000_000.9, 1_000_000_001.1):
-        monkeypatch.setattr(volunteer.time, "time", lambda now=now: now)
+    for _ in range(2):
         run_volunteer(server, server, Stop())
-    assert [(role.name, role.generation) for role in roles] == [
-        ("actor 1", 1_000_000_000),
-        ("actor 1", 1_000_000_001),
-    ]
+    assert [role.name for role in roles] == ["actor 1", "actor 1"]
+    assert roles[0].generation != roles[1].generation
+    assert all(0 <= role.generation < 2**31 for role in roles)
     assert roles[0].settings == notice(2).actors[1]

@@ -154,6 +154,12 @@ def test_of_too_many_messages_the_oldest_go(ends: Ends, monkeypatch: pytest.Monk
     for i in range(5):
         role.put("reports", str(i).encode())
     assert server.drain("reports") == [b"2", b"3", b"4"]
+    for i in range(5, 10):  # meanwhile those of above still lie there, as long as their answer may be lost
+        role.put("reports", str(i).encode())
+    assert server.drain("reports") == [b"7", b"8", b"9"]
+    role.put("reports", b"10")
+    assert server.drain("reports") == [b"10"]
+    assert server.drain("reports") == []
 
 
 def test_a_learner_that_is_held_holds_the_actors(

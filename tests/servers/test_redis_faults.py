@@ -97,8 +97,14 @@ def one_line(error: object, kind: type[HeadraceError], *parts: str) -> None:
         "redis://host/0/1",
         "redis://host?db=1",
         "rediss://host",
+        "rediss://me:secret@host",
+        "redis://[::1:6379",
+        "redis://:secret@[::1:6379",
         "redis://:secret@host/x",
         "redis://:se/cret@host",
+        "redis://:secret/more@host",
+        "redis://:secret?more@host",
+        "redis://:secret#more@host",
     ],
 )
 def test_an_address_that_is_none(address: str) -> None:
@@ -140,6 +146,12 @@ def test_a_password(ends: Ends, redis_process: Any, tmp_path: Path) -> None:
     assert ends.server(bare.replace("//", "//:wonder@")).publish("policy", b"p") == 1
     (tmp_path / "token").write_text("wonder\n")
     assert ends.role(bare, token_file=str(tmp_path / "token")).fetch("policy") == (1, b"p")
+
+
+def test_a_password_that_is_not_text(ends: Ends, redis_server: Any, tmp_path: Path) -> None:
+    (tmp_path / "token").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=f"^token_file is {tmp_path}/token; a Redis's password must be text"):
+        ends.role(redis_server.address, token_file=str(tmp_path / "token"))
 
 
 def test_a_user_without_permission(ends: Ends, redis_server: Any) -> None:
@@ -331,16 +343,20 @@ def test_an_answer_that_is_lost_loses_and_doubles_nothing(
     import redis
 
     server, role = ends.server(redis_server.address, reconnect_seconds=PATIENT), ends.role(redis_server.address)
-    execute, cut = redis.client.Pipeline.execute, threading.Event()
+    cut = threading.Event()
 
-    def execute_and_cut(pipeline: Any, raise_on_error: bool = True) -> Any:
-        answer = execute(pipeline, raise_on_error)
-        if cut.is_set():
-            cut.clear()
-            raise redis.ConnectionError("cut")
-        return answer
+    def cutting(call: Callable[..., Any]) -> Callable[..., Any]:
+        def call_and_cut(*arguments: Any, **options: Any) -> Any:
+            answer = call(*arguments, **options)
+            if cut.is_set():
+                cut.clear()
+                raise redis.ConnectionError("cut")
+            return answer
 
-    monkeypatch.setattr(redis.client.Pipeline, "execute", execute_and_cut)
+        return call_and_cut
+
+    monkeypatch.setattr(redis.client.Pipeline, "execute", cutting(redis.client.Pipeline.execute))
+    monkeypatch.setattr(redis.Redis, "eval", cutting(redis.Redis.eval))
     drained = []
     for i in range(6):
         role.put("reports", str(i).encode())

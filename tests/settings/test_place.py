@@ -41,6 +41,7 @@ def test_no_server_is_one_of_the_runs_own() -> None:
     ("settings", "said"),
     [
         ({"server": "localhost:7447"}, "server is localhost:7447; it must be tcp://, unix: or redis://"),
+        ({"server": "rediss://me:pass@h"}, "^server is rediss://me@h; it must be tcp://, unix: or redis://"),
         ({"server": TCP, "run": ""}, "run is empty; it must be 1 to 64 letters"),
         ({"server": TCP, "run": "a/b"}, "run is a/b; it must be 1 to 64 letters"),
         ({"server": TCP, "run": "a" * 65}, "run is a+; it must be 1 to 64 letters"),
@@ -61,3 +62,5 @@ def test_the_longest_name_is_accepted() -> None:
 def test_a_server_takes_the_topology_apex() -> None:
     with pytest.raises(ConfigError, match=r"server is tcp://.* and topology is serial, .*: leave the server out"):
         RunConfig("CartPole-v1", topology=Serial(), place=ServerPlace(TCP))
+    with pytest.raises(ConfigError, match=r"^server is redis://h/1 and topology is serial"):
+        RunConfig("CartPole-v1", topology=Serial(), place=ServerPlace("redis://:pass@h/1"))

@@ -20,7 +20,7 @@ def record():
             "seconds": 2.0,
             "updates": {phase: updates.get(phase, [0.0, 0.0]) for phase in LEARNER_PHASES},
             "parameter_bytes": 13_000_000,
-            "pull_bytes_per_second": 2e8,
+            "pull": {"transitions": 25_000.0, "wire_bytes": 2e8},
         }
         acted = {
             "seconds": 1.0,
@@ -32,7 +32,7 @@ def record():
             "pushed_transitions": 100,
             "all_transitions": 200,
         }
-        values: dict[str, Any] = {"server_cpu_seconds": 0.25, "sent": {}, "actors_sent_bytes": 0}
+        values: dict[str, Any] = {"server_cpu_seconds": 0.25, "sent": {}, "actors_sent_bytes": 0, "redis_client": None}
         return Record(case, learner, [acted | (actor or {})], **(values | fields))
 
     return make

@@ -16,11 +16,14 @@ def test_latencies_of_the_learner(case, record) -> None:
     updates = {"pull": [0.010, 0.020], "store": [0.001, 0.001], "sample": [0.002, 0.004], "priorities": [0.001, 0.003]}
     row = figures_of(record(case("redis"), updates))
     assert row["updates_per_s"] == 1.0
+    assert row["sampling_mean_us"] == pytest.approx(3000)
     assert row["sampling_p50_us"] == pytest.approx(2000)
     assert row["sampling_p99_us"] == pytest.approx(4000)
+    assert row["access_mean_us"] == pytest.approx(21_000)
     assert row["access_p50_us"] == pytest.approx(14_000)  # 10 + 1 + 2 + 1 ms
     assert row["access_p99_us"] == pytest.approx(28_000)  # 20 + 1 + 4 + 3 ms
     assert row["learner_pull"] == pytest.approx(0.015)
+    assert (row["pull_transitions_s"], row["pull_wire_mb_s"]) == (25_000, 200)
 
 
 def test_communication_counts_priorities_only_where_they_leave_the_learner(case, record) -> None:
@@ -75,10 +78,27 @@ def test_ours_is_compared_with_the_peers_of_the_same_place(case, record) -> None
     }
     assert found["loopback", "sampling_p50_us"].decrease_percent == pytest.approx(90)
     assert found["loopback", "sampling_p50_us"].verdict == "holds"
-    assert found["unix", "sampling_p50_us"].decrease_percent == pytest.approx(70)  # Redis is reached over TCP only
-    assert found["unix", "sampling_p50_us"].verdict == "MISSED"  # 80 % is required
-    assert found["unix", "access_p50_us"].verdict == "holds"  # 60 % is
-    assert not any(transport == "hosts" for transport, _ in found)  # a long link has no baseline
+    assert {transport for transport, _ in found} == {"loopback"}  # no Redis over Unix sockets nor over a long link
+
+
+def test_mean_and_p50_are_required_of_redis_alone(case, record) -> None:
+    rows = [
+        figures_of(record(case("redis"), {"sample": [0.010] * 2})),
+        figures_of(record(case("redis-ahead"), {"wait": [0.002] * 2})),
+        figures_of(record(case("learner"), {"sample": [0.008] * 2})),
+        figures_of(record(case("server"), {"wait": [0.001, 0.009]})),  # every other batch is late
+    ]
+    found = {(each.figure, each.peer): each for each in compare(rows, load_published(PACKAGE))}
+    assert found["sampling_mean_us", "redis"].decrease_percent == pytest.approx(50)
+    assert found["sampling_mean_us", "redis"].verdict == "MISSED"  # 80 % is required
+    assert found["sampling_p50_us", "redis"].decrease_percent == pytest.approx(90)
+    assert found["sampling_p50_us", "redis"].verdict == "holds"
+    assert found["access_mean_us", "redis"].verdict == "MISSED"  # 60 % is
+    assert not any(each.verdict for each in found.values() if each.peer in ("redis-ahead", "learner"))
+    with_published = {peer for (figure, peer), each in found.items() if each.published}
+    assert with_published == {"redis", "learner"}
+    assert not any(each.published for each in found.values() if "_p99_" in each.figure)
+    assert found["sampling_p50_us", "learner"].differs_in == "place of sampling, run-ahead"
 
 
 def test_published_figures_are_in_the_package() -> None:

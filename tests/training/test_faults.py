@@ -14,6 +14,7 @@ import pytest
 TOY = "headrace.environments.toy:"
 SMALL = ["--actors", "1", "--envs-per-actor", "2", "--chunk-steps", "10", "--batch-size", "32", "--hidden", "32"]
 SMALL += ["--learning-starts", "100", "--replay-capacity", "5000", "--samples-per-step", "4"]
+_ACCEPTS = 1 << 16  # the kernel's flag of a socket that listens
 
 
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -65,6 +66,13 @@ def idle(pid: int) -> bool:
         spent.append((fields[11], fields[12]))  # user and system time
         time.sleep(0.5)
     return spent[0] == spent[1]
+
+
+def listening(pid: int) -> list[str]:
+    """Names of the Unix sockets that a process listens on."""
+    links = {link.resolve().name for link in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return [row[7] for row in rows if int(row[3], 16) & _ACCEPTS and f"socket:[{row[6]}]" in links]
 
 
 def learning(tmp_path: Path) -> bool:
@@ -129,10 +137,8 @@ def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
     wait_for(lambda: learning(tmp_path))
     family = children(process.pid)
     assert len(family) == 2  # actor and evaluator
-    [actor] = actors(process.pid)
-    words = Path(f"/proc/{actor}/cmdline").read_text().split("\0")
-    [socket] = [json.loads(word)["address"].removeprefix("unix:") for word in words if word.startswith("{")]
-    assert socket in Path("/proc/net/unix").read_text()
+    [socket] = listening(process.pid)
+    assert socket.startswith("@")
     process.kill()
     process.communicate(timeout=20)
     wait_for(lambda: not any(alive(child) for child in family), 10)

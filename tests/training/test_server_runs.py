@@ -12,20 +12,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from headrace._native import Client, Server
+from headrace._native import ChunkWriter, Client, Server, Signature
+from headrace.environments import Episode
 from headrace.errors import ClosedError, ConfigError, LaunchError
 from headrace.launch import run_actors
 from headrace.replay import BatchBuffer
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
-from headrace.roles import volunteer
-from headrace.servers import Endpoint, open_server, standalone
+from headrace.roles.reporter import ActorReporter
+from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
 from headrace.settings import RunConfig, ServerPlace
 from headrace.settings import place as place_module
-from headrace.training import Result, Trainer
+from headrace.training import Result, Trainer, trainer
 from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.evaluation import Evaluations, Moment
 
 from .conftest import CORRIDOR, SMALL, TOPOLOGIES, threads
 
@@ -62,6 +65,12 @@ class Run:
         self.directory = RunDirectory.create(path, config.to_json())
         self._start(lambda: Trainer(config, self.directory, self.messages, launcher=threads, local_actors=local_actors))
 
+    def end_after(self, steps: int) -> None:
+        """Has it end after so many environment steps more."""
+        self.trainer._config = dataclasses.replace(
+            self.trainer._config, steps=self.trainer._monitor.environment_steps + steps
+        )
+
     def resume(self, **settings: Any) -> None:
         config = dataclasses.replace(RunConfig.from_json(self.directory.read_config()), **settings)
         checkpoint = newest_checkpoint(self.directory.checkpoints_path)
@@ -70,7 +79,8 @@ class Run:
     def _start(self, make: Callable[[], Trainer]) -> None:
         def run() -> None:
             try:
-                self.result = Result(self.directory, make().run())
+                self.trainer = make()
+                self.result = Result(self.directory, self.trainer.run())
             except BaseException as error:
                 self.error = error
 
@@ -173,7 +183,8 @@ def test_a_resumed_run_finds_its_experience(start: Any, native: Server) -> None:
     first = run.summary()
     run.resume(steps=3_000)
     second = run.summary()
-    assert f"the server holds {first['replay_size']:,} transitions of the run" in run.messages.texts
+    [said] = [text for text in run.messages.texts if text.startswith("goes on with")]
+    assert said.startswith(f"goes on with the {first['replay_size']:,} transitions that run default has on unix:")
     assert second["environment_steps"] >= 3_000
     assert second["learner_steps"] > first["learner_steps"]
     assert second["replay_size"] > first["replay_size"]
@@ -217,14 +228,11 @@ def test_actors_apart_learn_everything_from_the_server(start: Any, native: Serve
     assert all(record["kind"] != "exit" for record in records)
 
 
-def test_more_actors_than_places_are_refused(
-    start: Any, native: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(volunteer, "_CLAIM_SECONDS", 0.2)
-    run = start(native.listen("unix:@"), steps=10**9, time_limit_seconds=5.0, local_actors=False)
-    with pytest.raises(ConfigError, match="the run has 2 places for actors and all are taken"):
-        run_actors(run.endpoint, 3, tmp_path / "logs", lambda text: None, launcher=threads)
-    run.summary()
+def test_an_actor_more_than_places_waits(start: Any, native: Server, tmp_path: Path) -> None:
+    run = start(native.listen("unix:@"), steps=1_000, local_actors=False)
+    assert run_actors(run.endpoint, 3, tmp_path / "logs", lambda text: None, launcher=threads) == "end"
+    assert run.summary()["environment_steps"] >= 1_000
+    assert max(record.get("actors_alive", 0) for record in run.directory.read_metrics()) == 2
 
 
 def test_an_evaluation_that_holds_training_pauses_the_servers_table(
@@ -237,41 +245,153 @@ def test_an_evaluation_that_holds_training_pauses_the_servers_table(
     assert all(before != after for before, after in itertools.pairwise(calls))
 
 
-def test_a_killed_server_that_comes_back_loses_nothing(start: Any, server_process: ServerProcess) -> None:
-    run = start(server_process.address, steps=10**9, time_limit_seconds=12.0)
-    run.wait(50)
+def counted_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps that all actors make from now on."""
+    steps: list[int] = []
+    count = ActorReporter.count
+
+    def count_too(reporter: ActorReporter, new: int, episodes: list[Episode]) -> None:
+        steps.append(new)
+        count(reporter, new, episodes)
+
+    monkeypatch.setattr(ActorReporter, "count", count_too)
+    return steps
+
+
+def test_a_run_goes_on_where_its_server_is_killed_and_comes_back(
+    start: Any, server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = counted_steps(monkeypatch)
+    run = start(server_process.address, steps=10**9)
     for _ in range(2):
-        before = run.updates()
+        run.wait(run.updates() + 50)
+        size = run.trainer._program.table.stats()["size"]
         server_process.kill()
         server_process.start()
-        run.wait(before + 50)
+        run.wait(run.updates() + 50)
+        assert run.trainer._program.table.stats()["recovered"] >= size
+    run.end_after(500)
     summary = run.summary()
-    assert summary["stopped_by"] == "time"
-    assert run.messages.texts.count("the server was started anew; what it must know is published again") == 2
+    assert summary["stopped_by"] == "steps"
+    assert summary["environment_steps"] == sum(steps)  # whatever reports were lost
     assert not any("died" in text for text in run.messages.texts)
+    assert [record["kind"] for record in run.directory.read_metrics()].count("server-restart") == 2
+
+
+def test_a_killed_server_has_every_acknowledged_chunk(server_process: ServerProcess) -> None:
+    signature = Signature((1,), "float32")
+    options = {"capacity": 10_000, "sampler": "uniform", "seed": 1}
+    acknowledged: list[int] = []
     with contextlib.closing(Client(server_process.address)) as client:
-        stats = client.stats()["tables"]["default/replay"]
-    steps = summary["environment_steps"]
-    assert stats["size"] == min(5_000, stats["size"])
-    # 8 samples of each, but for the 200 steps before learning starts and the limiter's tolerance
-    tolerance = 32 + 2 * 8 * 10 * 4
-    assert abs(summary["learner_steps"] * 32 - 8 * (steps - 200)) <= 8 * 4 * (10 + 3) + 2 * tolerance + 0.1 * 8 * steps
-    kinds = [record["kind"] for record in run.directory.read_metrics()]
-    assert kinds.count("server-restart") == 2
+        client.open_table("known", signature, fresh=True, **options)
+        writer = ChunkWriter(signature, chunk_steps=3)
+        writer.start(np.zeros(1, np.float32))
+        while len(acknowledged) < 40:
+            writer.append(len(acknowledged), 1.0, np.zeros(1, np.float32), False, False)
+            acknowledged += [client.insert("known", chunk) for chunk in writer.take()]
+        server_process.kill()
+    server_process.start()
+    with contextlib.closing(Client(server_process.address)) as client:
+        stats = client.stats()["tables"]["known"]
+        assert stats["recovered"] == stats["size"] == 3 * 40
+        buffer = BatchBuffer(signature, 4_096)
+        assert client.sample_into("known", buffer.view, 0.0, 10.0)
+    found = set(buffer.arrays.key.tolist())  # each of 120 is missed with a probability of e^-34
+    assert len(found) == 3 * 40
+    assert set(acknowledged) <= found
 
 
-def test_a_server_that_comes_back_with_nothing_ends_the_run(start: Any, tmp_path: Path) -> None:
+def test_a_server_that_comes_back_with_nothing_is_filled_again(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = counted_steps(monkeypatch)
     process = ServerProcess(tmp_path, keeps=False)
     try:
         run = start(process.address, steps=10**9)
         run.wait(50)
         process.kill()
         process.start()
-        with pytest.raises(LaunchError, match=r"the run can't go on with the server at unix:.*headrace resume"):
-            run.summary()
+        run.wait(run.updates() + 100)
+        stats = run.trainer._program.table.stats()
+        assert stats["size"] >= SMALL.learning_starts
+        assert stats["recovered"] == 0
+        run.end_after(500)
+        summary = run.summary()
     finally:
         process.kill()
-    assert newest_checkpoint(run.directory.checkpoints_path).moment.learner_steps >= 50
+    assert summary["stopped_by"] == "steps"
+    assert summary["evaluation_episodes"] == 2
+    assert summary["environment_steps"] <= sum(steps)
+    assert sum("started anew, with" in text for text in run.messages.texts) == 1
+
+
+def test_time_in_which_nobody_listened_is_no_silence(
+    start: Any, native: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn that takes long, here for a slow answer to stats(), is not what roles are killed for."""
+    stats = standalone.StandaloneTable.stats
+
+    def slow_stats(table: standalone.StandaloneTable) -> dict[str, float]:
+        time.sleep(2.5)
+        return stats(table)
+
+    run = start(native.listen("unix:@"), steps=10**9, hang_seconds=2.0)
+    run.wait(20)
+    with monkeypatch.context() as patched:
+        patched.setattr(standalone.StandaloneTable, "stats", slow_stats)
+        run.wait(run.updates() + 2)
+    run.end_after(100)
+    run.summary()
+    assert not any("no sign of life" in text for text in run.messages.texts)
+
+
+def test_a_finished_run_does_not_need_its_table_any_more(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = ServerProcess(tmp_path, keeps=False)
+    request = Evaluations.request
+
+    def request_late(evaluations: Evaluations, policy: bytes, moment: Moment, episodes: int) -> None:
+        request(evaluations, policy, moment, episodes)
+        process.kill()
+        process.start()
+
+    monkeypatch.setattr(Evaluations, "request", request_late)
+    try:
+        run = start(process.address, steps=1_000, evaluation_period_seconds=1e6)
+        summary = run.summary()
+    finally:
+        process.kill()
+    assert summary["evaluation_episodes"] == 2
+    assert summary["replay_size"] > 500
+
+
+def test_a_run_that_can_not_begin_leaves_its_name_to_others(
+    start: Any, native: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **more: object) -> None:
+        raise ConfigError("no supervisor today")
+
+    address = native.listen("unix:@")
+    with monkeypatch.context() as patched:
+        patched.setattr(trainer, "Supervisor", fail)
+        with pytest.raises(ConfigError, match="no supervisor today"):
+            start(address, steps=1_000).summary()
+    with contextlib.closing(connect_role(Endpoint(address, "default"))) as role:
+        role.claim(LEARNER, 1)
+
+
+def test_steps_for_an_earlier_run_of_the_name_are_not_counted(
+    start: Any, native: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = counted_steps(monkeypatch)
+    address = native.listen("unix:@")
+    run = start(address, steps=10**9)
+    run.wait(10)
+    stranger = {"role": "actor", "index": 0, "run_id": "another", "writer": "w", "steps": 10**6, "episodes": 9}
+    native.put("default/reports", json.dumps({**stranger, "returns": [], "seconds": {}}).encode())
+    run.end_after(300)
+    assert run.summary()["environment_steps"] == sum(steps) < 10**6
 
 
 def test_a_server_that_stays_away_ends_the_run_which_is_saved(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from headrace.cli.train import TrainOptions, read_options, start
 from headrace.errors import ConfigError
+from headrace.servers import shown
 from headrace.topologies.config import Apex
 
 __all__ = ["run"]
@@ -17,23 +18,25 @@ def run(arguments: Sequence[str]) -> int:
     options = read_options(
         arguments, _PROG, "Train on a server, with actors that are started apart by `headrace actor`."
     )
-    if options.place.server is None:
+    server = options.place.server
+    if server is None:
         raise ConfigError(
             "server is missing; learner needs the address of a server that actors reach too: "
             f"{_PROG} --server ADDRESS {options.environment} (one process alone: headrace train)"
         )
-    hint = (
-        f"actors learn everything from the server; start them wherever it can be reached:\n  {_actor_command(options)}"
-    )
+    command = _actor_command(shown(server), options)
+    hint = f"actors learn everything from the server; start them wherever it can be reached:\n  {command}"
+    if shown(server) != server:
+        hint += "\nthe password is not shown; give it to them in the address too, or better with --token-file FILE"
     return start(options, local_actors=False, hint=hint)
 
 
-def _actor_command(options: TrainOptions) -> str:
+def _actor_command(address: str, options: TrainOptions) -> str:
     """What starts an actor of this run where the server has the same address."""
     from headrace.topologies.apex import actor_count  # with torch, which those that only talk do without
 
     place = options.place
-    words = ["headrace", "actor", "--server", str(place.server)]
+    words = ["headrace", "actor", "--server", address]
     if place.run != type(place)().run:
         words += ["--run", place.run]
     if place.token_file is not None:

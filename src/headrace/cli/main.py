@@ -85,7 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"headrace: error: can't write the output: {error.strerror}", file=sys.stderr)
+        if error.filename is not None:
+            print(f"headrace: error: {error.filename}: {error.strerror}", file=sys.stderr)
+            return 2
+        print(f"headrace: error: can't write the output: {error.strerror or error}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

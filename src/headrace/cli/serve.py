@@ -1,6 +1,7 @@
 """`headrace serve`: a server that stands alone, for actors and learners of any number of runs."""
 
 import contextlib
+import resource
 import signal
 import stat
 import sys
@@ -20,7 +21,7 @@ from headrace.machine import total_memory_bytes
 from headrace.report.display import draws_live
 from headrace.report.formats import count, counted, size
 from headrace.report.server_view import status_line
-from headrace.servers import read_token
+from headrace.servers import read_token, shown
 
 __all__ = ["run"]
 
@@ -57,9 +58,13 @@ def run(arguments: Sequence[str]) -> int:
         description="Run a server that holds experience and parameters for actors and learners on any machine.",
     )
     for address in options.listen:
-        if address.startswith("redis:"):
-            raise ConfigError(f"listen is {address}; it must be a tcp:// or unix: address (redis-server serves Redis)")
+        if address.startswith(("redis:", "rediss:")):
+            raise ConfigError(
+                f"listen is {shown(address)}; it must be a tcp:// or unix: address (redis-server serves Redis)"
+            )
     token = _token(options.token_file)
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # each connection takes one or more
     memory = options.memory or int(_MEMORY_SHARE * total_memory_bytes())
     with _interrupts() as requested:
         server = Server(data=str(options.data or ""), memory_bytes=memory, token=token)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace._native import Client
 from headrace.errors import ConfigError
-from headrace.servers import read_token
+from headrace.servers import read_token, shown
 
 __all__ = ["visit"]
 
@@ -17,9 +17,9 @@ _REQUEST_SECONDS = 10.0
 @contextlib.contextmanager
 def visit(address: str, token_file: Path | None) -> Iterator[Client]:
     """A client of the server; raises ConfigError for a Redis, and HeadraceError where no server answers soon."""
-    if address.startswith("redis:"):
+    if address.startswith(("redis:", "rediss:")):
         raise ConfigError(
-            f"address is {address}; it must be a Headrace server's, tcp:// or unix: (redis-cli looks at a Redis)"
+            f"address is {shown(address)}; it must be a Headrace server's, tcp:// or unix: (redis-cli looks at a Redis)"
         )
     token = read_token(token_file) if token_file else None
     client = Client(address, _CONNECT_SECONDS, token=token, request_timeout_seconds=_REQUEST_SECONDS)

@@ -3,9 +3,13 @@
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
+from headrace.errors import ChunkRefused, ConfigError, EnvironmentFault
 from headrace.roles.base import Role
 
-__all__ = ["Exit", "Launcher", "last_words"]
+__all__ = ["FAULTS", "Exit", "Launcher", "last_words"]
+
+FAULTS = (ConfigError, EnvironmentFault, ChunkRefused)
+"""A user's mistakes: a role that is started again would meet them again."""
 
 
 class Exit(NamedTuple):

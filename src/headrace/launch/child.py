@@ -1,6 +1,10 @@
-"""The process of one role; the launcher gives it kind, index, generation, endpoint and its own process id."""
+"""The process of one role; the launcher gives it kind, index, generation and its own process id.
+
+Settings and endpoint come on stdin, as JSON: an address may hold a password, and everybody may read arguments.
+"""
 
 import ctypes
+import json
 import os
 import signal
 import sys
@@ -8,7 +12,7 @@ import traceback
 from types import FrameType
 
 from headrace.errors import ClosedError, HeadraceError
-from headrace.launch.base import last_words
+from headrace.launch.base import FAULTS, last_words
 from headrace.launch.processes import FAULT_STATUS
 from headrace.launch.run_role import run_role
 from headrace.roles.base import Role, Stop
@@ -26,7 +30,7 @@ def _die_with(parent: int) -> None:
 
 def main() -> None:
     """Runs the role until SIGTERM, or until the server is gone."""
-    kind, index, generation, endpoint, parent = sys.argv[1:]
+    kind, index, generation, parent = sys.argv[1:]
     _die_with(int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     stop = Stop()
@@ -37,12 +41,14 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, finish)
     try:
-        run_role(Role(kind, int(index), sys.stdin.read(), int(generation)), Endpoint.from_json(endpoint), stop)
+        given = json.load(sys.stdin)
+        role = Role(kind, int(index), given["settings"], int(generation))
+        run_role(role, Endpoint.from_json(given["endpoint"]), stop)
     except ClosedError:
         pass
     except HeadraceError as error:
         print(error, file=sys.stderr)
-        sys.exit(FAULT_STATUS)
+        sys.exit(FAULT_STATUS if isinstance(error, FAULTS) else 1)
     except Exception as error:
         traceback.print_exc()
         print(last_words(error), file=sys.stderr)

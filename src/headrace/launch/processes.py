@@ -1,6 +1,7 @@
 """Roles as processes of this machine."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -46,7 +47,7 @@ class ProcessLauncher:
         """Starts a role in a process of its own."""
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{role.kind}-{role.index}.log"
-        arguments = [role.kind, str(role.index), str(role.generation), self._endpoint.to_json(), str(os.getpid())]
+        arguments = [role.kind, str(role.index), str(role.generation), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -59,7 +60,8 @@ class ProcessLauncher:
             )
             start = output.tell()
         assert process.stdin is not None
-        process.stdin.write(role.settings.encode())
+        given = {"settings": role.settings, "endpoint": self._endpoint.to_json()}
+        process.stdin.write(json.dumps(given).encode())
         process.stdin.close()
         self._running[role.name] = _Running(role, process, log, start)
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from headrace.errors import ClosedError, HeadraceError
-from headrace.launch.base import Exit, last_words
+from headrace.launch.base import FAULTS, Exit, last_words
 from headrace.launch.run_role import run_role
 from headrace.roles.base import Role, Stop
 from headrace.servers import Endpoint
@@ -54,6 +54,6 @@ class ThreadLauncher:
         except ClosedError:
             return
         except HeadraceError as error:
-            self._exits.append(Exit(role, "error", fault=True, message=str(error)))
+            self._exits.append(Exit(role, "error", fault=isinstance(error, FAULTS), message=str(error)))
         except Exception as error:
             self._exits.append(Exit(role, "error", fault=False, message=last_words(error)))

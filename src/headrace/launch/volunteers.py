@@ -13,8 +13,8 @@ from headrace.launch.base import Exit, Launcher
 from headrace.launch.deaths import Deaths, given_up
 from headrace.launch.processes import ProcessLauncher
 from headrace.roles.base import RUN, Role
-from headrace.roles.volunteer import await_notice
-from headrace.servers import Endpoint, RoleServer, connect_role
+from headrace.roles.volunteer import RunNotice, await_notice
+from headrace.servers import Endpoint, RoleServer, connect_role, shown
 
 __all__ = ["run_actors"]
 
@@ -30,7 +30,8 @@ def run_actors(
 ) -> str:
     """Waits for the run's learner, then acts for it; returns "end" with the run, or "interrupt" (Ctrl-C, SIGTERM).
 
-    `say` hears what a user should know. Raises ConfigError where an actor meets a user's mistake, LaunchError for the
+    A learner that is started anew has new settings and an older policy: actors are started anew with it. `say` hears
+    what a user should know. Raises ConfigError where an actor meets a user's mistake, LaunchError for the
     third death in a minute and for a server that is gone.
     """
     try:
@@ -39,13 +40,18 @@ def run_actors(
             try:
                 notice = await_notice(server, lambda: False, say)
                 assert notice is not None
-                say(f"{actors} {'actor' if actors == 1 else 'actors'} in {notice.environment}; logs: {logs}")
-                _look_after(server, launcher(endpoint, logs), actors, say)
+                say(f"{_counted(actors)} in {notice.environment}; logs: {logs}")
+                if 0 < len(notice.actors) < actors:
+                    say(f"the run has places for {_counted(len(notice.actors))}; the others wait for one to be free")
+                while not _look_after(server, launcher(endpoint, logs), actors, notice.start, say):
+                    say("the learner was started anew; so are its actors")
+                    notice = await_notice(server, lambda: False, say)
+                    assert notice is not None
                 say("the run has ended")
                 return "end"
             except ClosedError as error:
                 raise LaunchError(
-                    f"the server at {endpoint.address} is gone: {error}; start the actors again once it is back"
+                    f"the server at {shown(endpoint.address)} is gone: {error}; start the actors again once it is back"
                 ) from error
             finally:
                 server.close()
@@ -53,23 +59,34 @@ def run_actors(
         return "interrupt"
 
 
-def _look_after(server: RoleServer, launcher: Launcher, actors: int, say: Callable[[str], object]) -> None:
-    """Starts the actors, and again those that die, until the run has ended."""
+def _look_after(server: RoleServer, launcher: Launcher, actors: int, start: str, say: Callable[[str], object]) -> bool:
+    """Starts the actors, and again those that die, until the run has ended (True) or is not at this start any more.
+
+    Who ends while there is no notice met a server or a learner that is just being started: nobody's fault.
+    """
     roles = {role.name: role for role in (Role("volunteer", index, "") for index in range(actors))}
     deaths = {name: Deaths() for name in roles}
+    ended: list[Exit] = []
+    excused = False
     try:
         for role in roles.values():
             launcher.start(role)
         while True:
             time.sleep(_POLL_SECONDS)
-            exits = launcher.poll()
+            ended += launcher.poll()
             found = server.fetch(RUN)  # after the exits: a run that ends says so before it closes its table
-            if found is not None and not found[1]:
-                return
-            for ended in exits:
-                name = ended.role.name
-                roles[name] = _renew(ended, deaths[name], say)
+            if found is None:
+                excused = True
+                continue
+            if not found[1]:
+                return True
+            if RunNotice.from_json(found[1]).start != start:
+                return False
+            for each in ended:
+                name = each.role.name
+                roles[name] = _again(each.role) if excused else _renew(each, deaths[name], say)
                 launcher.start(roles[name])
+            ended, excused = [], False
     finally:
         launcher.stop(roles.values())
 
@@ -82,7 +99,15 @@ def _renew(ended: Exit, deaths: Deaths, say: Callable[[str], object]) -> Role:
     say(f"{ended.role.name} died ({ended.reason}): {ended.message}" + ("; it is started again" if again else ""))
     if not again:
         raise given_up(ended)
-    return dataclasses.replace(ended.role, generation=ended.role.generation + 1)
+    return _again(ended.role)
+
+
+def _again(role: Role) -> Role:
+    return dataclasses.replace(role, generation=role.generation + 1)
+
+
+def _counted(actors: int) -> str:
+    return f"{actors} {'actor' if actors == 1 else 'actors'}"
 
 
 @contextlib.contextmanager

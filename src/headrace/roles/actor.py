@@ -40,6 +40,8 @@ class ActorSettings:
     """Send initial priorities from the actor's own Q values."""
     pull_period: int
     """Environment steps, all of this actor's environments together, between looks for newer parameters."""
+    run_id: str = ""
+    """Whose steps these are: a run counts none that were made for another one of its name."""
 
     def to_json(self) -> str:
         """The settings as JSON."""

@@ -3,13 +3,17 @@
 A thread of its own, so that reports go on while the actor waits for the rate limiter, and so that an environment
 that hangs is seen: the report says for how long the actor has not moved. Whoever looks after the actor ends it then;
 an actor that nobody looks after ends itself.
+
+Counts and timings are totals of this process, so that reports may get lost; only returns are those of new episodes.
 """
 
 import contextlib
 import json
 import os
+import secrets
 import sys
 import threading
+import time
 
 from headrace.environments import Episode
 from headrace.errors import ClosedError
@@ -21,10 +25,12 @@ from headrace.servers.base import RoleServer
 __all__ = ["ActorReporter", "end_process"]
 
 _PERIOD_SECONDS = 0.1
+_IDLE_PERIOD_SECONDS = 1.0
+"""Between reports of an actor of which there is nothing new but that it is there."""
 
 
 class ActorReporter:
-    """Counts are added by the actor's thread (`count`), sent by this object's; each report holds what is new.
+    """Counts are added by the actor's thread (`count`), sent by this object's.
 
     The process ends once a step of the environment takes longer than `hang_seconds`; None leaves that to others.
     """
@@ -43,10 +49,12 @@ class ActorReporter:
         self._clock = clock
         self._hang_seconds = hang_seconds
         self._still = Stillness(clock)
-        self._sent = dict.fromkeys(clock.seconds, 0.0)
-        self._lock = threading.Lock()  # guards _steps, _episodes
-        self._steps = 0
-        self._episodes: list[Episode] = []
+        self._writer = secrets.token_hex(8)
+        self._sent: tuple[object, ...] = ()
+        self._sent_at = -_IDLE_PERIOD_SECONDS
+        self._lock = threading.Lock()  # guards the three below
+        self._steps = self._episodes = 0
+        self._new: list[Episode] = []
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"reporter-{role.index}", daemon=True)
         self._thread.start()
@@ -55,7 +63,8 @@ class ActorReporter:
         """Adds environment steps and finished episodes."""
         with self._lock:
             self._steps += steps
-            self._episodes += episodes
+            self._episodes += len(episodes)
+            self._new += episodes
 
     def close(self) -> None:
         """Sends what is left and ends the thread."""
@@ -66,32 +75,38 @@ class ActorReporter:
         with contextlib.suppress(ClosedError):
             while not self._closed.wait(_PERIOD_SECONDS):
                 still = self._still.seconds()
-                self._send(still)
+                if self._counts() != self._sent or time.monotonic() - self._sent_at >= _IDLE_PERIOD_SECONDS:
+                    self._send(still)
                 if self._hang_seconds and self._clock.phase == "environment" and still > self._hang_seconds:
                     end_process(
                         f"the environment has not returned for {still:.0f} s; {self._hang_seconds:.0f} s are allowed"
                     )
             self._send(self._still.seconds())
 
-    def _send(self, still_seconds: float) -> None:
+    def _counts(self) -> tuple[object, ...]:
+        """What a report says beside that the actor is there."""
         with self._lock:
-            steps, episodes = self._steps, self._episodes
-            self._steps, self._episodes = 0, []
+            return self._steps, self._episodes, dict(self._clock.seconds)
+
+    def _send(self, still_seconds: float) -> None:
+        self._sent, self._sent_at = self._counts(), time.monotonic()
+        steps, episodes, seconds = self._sent
+        with self._lock:
+            new, self._new = self._new, []
         epsilon, first = self._settings.epsilon, self._settings.first_environment
-        seconds = dict(self._clock.seconds)
         record = {
             "role": "actor",
             "index": self._role.index,
             "generation": self._role.generation,
+            "run_id": self._settings.run_id,
+            "writer": self._writer,
             "steps": steps,
-            "episodes": [
-                [episode.return_, episode.length, epsilon[episode.environment - first]] for episode in episodes
-            ],
-            "seconds": {phase: spent - self._sent[phase] for phase, spent in seconds.items()},
+            "episodes": episodes,
+            "returns": [[episode.return_, episode.length, epsilon[episode.environment - first]] for episode in new],
+            "seconds": seconds,
             "phase": self._clock.phase,
             "still_seconds": still_seconds,
         }
-        self._sent = seconds
         self._server.put(REPORTS, json.dumps(record).encode())
 
 

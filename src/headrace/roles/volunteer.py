@@ -18,6 +18,7 @@ _PATIENCE_SECONDS = 5.0
 """After so long without a learner, a line says what is awaited."""
 _CLAIM_SECONDS = 5.0
 """For how long a predecessor's connection may still be closing."""
+_SPARE_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,9 @@ class RunNotice:
     """What a learner tells actors that start apart; published under RUN as JSON."""
 
     environment: str
-    algorithm: str
     hang_seconds: float
+    start: str
+    """Another one after every start of the learner; actors live no longer than the start that they began with."""
     actors: tuple[str, ...]
     """ActorSettings of every place as JSON; none where the learner starts all its actors itself."""
 
@@ -55,11 +57,13 @@ def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[st
     return None
 
 
-def claim_place(server: RoleServer, places: Iterable[int], stop: Stop) -> int | None:
-    """Takes the first of these places in the run that is free; None where all stay taken for 5 seconds."""
+def claim_place(
+    server: RoleServer, places: Iterable[int], stop: Stop, timeout_seconds: float | None = None
+) -> int | None:
+    """Takes the first of these places in the run that is free; None where all stay taken, by default for 5 seconds."""
     places = list(places)
     owner = secrets.randbits(63)
-    deadline = time.monotonic() + _CLAIM_SECONDS
+    deadline = time.monotonic() + (_CLAIM_SECONDS if timeout_seconds is None else timeout_seconds)
     while not stop.is_set():
         for place in places:
             try:
@@ -69,28 +73,37 @@ def claim_place(server: RoleServer, places: Iterable[int], stop: Stop) -> int | 
             except ReplayError:
                 continue
             return place
-        if not places or time.monotonic() >= deadline:
+        if time.monotonic() >= deadline:
             return None
         stop.wait(_POLL_SECONDS)
     raise ClosedError("asked to stop")
 
 
 def run_volunteer(server: RoleServer, report_server: RoleServer, stop: Stop) -> None:
-    """Acts in the first free place of the run until stopped or until the run or the server is gone.
+    """Acts in the first free place of the run, waiting for one, until stopped or until the run or the server is gone.
 
-    Raises ConfigError where there is no such place. An environment that hangs ends the process.
+    Raises ConfigError where the run has no places. An environment that hangs ends the process.
     """
-    notice = await_notice(server, stop.is_set, lambda text: print(text, flush=True))
+    notice = await_notice(server, stop.is_set, _say)
     if notice is None:
         return
-    place = claim_place(server, range(len(notice.actors)), stop)
-    if place is None:
-        raise ConfigError(_no_place(len(notice.actors)))
-    generation = int(time.time())  # above every predecessor's in this place, whose episodes are not played again
+    if not notice.actors:
+        raise ConfigError("the run's learner starts its actors itself; headrace learner leaves them to others")
+    place = _await_place(server, len(notice.actors), stop)
+    generation = secrets.randbits(31)  # none of its predecessors', whose episodes are not played again
     run_actor(Role("actor", place, notice.actors[place], generation), server, report_server, stop, notice.hang_seconds)
 
 
-def _no_place(places: int) -> str:
-    if not places:
-        return "the run's learner starts its actors itself; headrace learner leaves them to others"
-    return f"the run has {places} places for actors and all are taken; the learner's --actors sets how many there are"
+def _await_place(server: RoleServer, places: int, stop: Stop) -> int:
+    """Waits as long as all places are taken: a spare actor steps in where another goes."""
+    place = claim_place(server, range(places), stop)
+    if place is None:
+        _say(f"all {places} places for actors of the run are taken; waiting for one")
+    while place is None:
+        stop.wait(_SPARE_POLL_SECONDS)
+        place = claim_place(server, range(places), stop, 0.0)
+    return place
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,7 +1,7 @@
 """Servers: what experience, parameters and reports of a run go through, wherever it is."""
 
 from headrace.replay.remote import read_token
-from headrace.servers.base import LEARNER, Batches, Endpoint, ReplayTable, RoleServer, RunServer
+from headrace.servers.base import LEARNER, Batches, Endpoint, ReplayTable, RoleServer, RunServer, shown
 from headrace.servers.connect import connect_role, open_server
 from headrace.servers.embedded import EmbeddedServer, EmbeddedTable
 from headrace.servers.standalone import StandaloneServer
@@ -19,4 +19,5 @@ __all__ = [
     "connect_role",
     "open_server",
     "read_token",
+    "shown",
 ]

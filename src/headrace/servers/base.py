@@ -1,6 +1,7 @@
 """The contract of everything that a run's experience, parameters and reports can go through."""
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ from headrace.parameters.base import ParameterStore
 from headrace.replay.batches import Allocate
 from headrace.types import Batch
 
-__all__ = ["LEARNER", "Batches", "Endpoint", "ReplayTable", "RoleServer", "RunServer"]
+__all__ = ["LEARNER", "Batches", "Endpoint", "ReplayTable", "RoleServer", "RunServer", "shown"]
 
 LEARNER = "learner"
 """The claim that a run's learner holds."""
@@ -44,6 +45,16 @@ class Endpoint:
     def from_json(text: str) -> "Endpoint":
         """Reads what to_json() wrote."""
         return Endpoint(**json.loads(text))
+
+
+def shown(address: str) -> str:
+    """An address as anybody may read it: without the password that one of a Redis may hold, well formed or not."""
+    if address.startswith("unix:"):
+        return address
+    scheme, rest = re.fullmatch(r"(\w+:/+)?(.*)", address, re.DOTALL).groups(default="")  # type: ignore[union-attr]
+    login, _, place = rest.rpartition("@")
+    user = login.partition(":")[0]
+    return scheme + (f"{user}@" if user else "") + place
 
 
 class RoleServer(ParameterStore, Protocol):
@@ -124,7 +135,10 @@ class RunServer(ParameterStore, Protocol):
         """Messages that have arrived since the last call."""
 
     def restarted(self) -> bool:
-        """Whether the server was started anew since the last call: what was published is gone then."""
+        """Whether the server was started anew since the last call: what was published is gone then.
+
+        A table that it does not have any more is there again, empty. Raises ReplayError where that can't be.
+        """
 
     def close(self) -> None:
         """Ends connections and threads; an embedded server ends with it."""

@@ -29,6 +29,11 @@ class Errands:
         while self._pending:
             self._pending.popleft().result()
 
+    def forget(self) -> None:
+        """Waits until every call is made, whatever came of it."""
+        while self._pending:
+            self._pending.popleft().exception()
+
     def close(self) -> None:
         """Drops what has not begun, and waits for what has."""
         self._executor.shutdown(cancel_futures=True)

@@ -5,6 +5,7 @@ Everything is under `headrace:RUN:`, and nothing but bytes and numbers is stored
     experience:TABLE   list of chunks, oldest first; the string "closed" once nobody reads them any more
     parameters:NAME    hash of version and bytes
     mailbox:NAME       list of messages, each behind its writer's number and its own
+    taken:NAME         those of them that the learner reads
     claim:NAME         its owner's number, with a time to live that the owner renews
     mark               a random value that the learner changes: where it is another's, Redis was flushed or put back
 """
@@ -57,6 +58,12 @@ _CLAIM = """
 local owner = redis.call('GET', KEYS[1]) or ARGV[1]
 if owner == ARGV[1] then redis.call('SET', KEYS[1], owner, 'PX', ARGV[2]) end
 return owner
+"""
+# Takes all messages there are, once those that were read last time are forgotten: writers trim what nobody took alone.
+_TAKE = """
+if ARGV[1] == '1' then redis.call('DEL', KEYS[2]) end
+if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAMENX', KEYS[1], KEYS[2]) end
+return redis.call('LRANGE', KEYS[2], 0, -1)
 """
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
@@ -188,9 +195,9 @@ class RedisServer(_Run):
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint, first_seconds=0.0)
         self._tables: list[PulledTable] = []
-        self._mailboxes: dict[str, _Queue] = {}
+        self._read: set[str] = set()  # mailboxes whose taken messages were read
         self._last_messages: dict[int, int] = {}
-        self._drain_lock = threading.Lock()  # guards _mailboxes and _last_messages
+        self._drain_lock = threading.Lock()  # guards _read and _last_messages
         self._mark = b""
         try:
             self._require_no_eviction()
@@ -229,13 +236,25 @@ class RedisServer(_Run):
         """Messages that have arrived since the last call, each once."""
         messages = []
         with self._drain_lock:
-            if mailbox not in self._mailboxes:
-                self._mailboxes[mailbox] = _Queue(self._connection, self._key("mailbox", mailbox), _MAILBOX_MESSAGES)
-            for numbered in self._mailboxes[mailbox].read():
+            for numbered in self._take_messages(mailbox):
                 writer, number = _NUMBER.unpack_from(numbered)
                 if number > self._last_messages.get(writer, 0):
                     self._last_messages[writer] = number
                     messages.append(numbered[_NUMBER.size :])
+        return messages
+
+    def _take_messages(self, mailbox: str) -> list[bytes]:
+        """What has arrived, the oldest first; all of it again where an answer was lost."""
+        keys = self._key("mailbox", mailbox), self._key("taken", mailbox)
+
+        def take(client: Any) -> list[bytes]:
+            read = mailbox in self._read
+            self._read.discard(mailbox)  # done twice, it would forget what nobody saw
+            messages: list[bytes] = client.eval(_TAKE, 2, *keys, int(read))
+            return messages
+
+        messages = self._connection.call(take)
+        self._read.add(mailbox)
         return messages
 
     def restarted(self) -> bool:
@@ -327,7 +346,10 @@ class RedisServer(_Run):
 
 
 class _Queue:
-    """A list that one reader takes from. What was read goes with the next read, so that a lost answer loses nothing."""
+    """A list that one reader takes from. What was read goes with the next read, so that a lost answer loses nothing.
+
+    Nobody else may take anything out of it.
+    """
 
     def __init__(self, connection: RedisConnection, key: str, most: int) -> None:
         self._connection = connection

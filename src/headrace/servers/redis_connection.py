@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from headrace.errors import ClosedError, ConfigError, HeadraceError, StorageError
 from headrace.replay.remote import read_token
-from headrace.servers.base import Endpoint
+from headrace.servers.base import Endpoint, shown
 
 if TYPE_CHECKING:
     import redis
@@ -37,17 +37,16 @@ class RedisAddress(NamedTuple):
     @staticmethod
     def parse(text: str) -> "RedisAddress":
         """Reads redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]; raises ConfigError, which repeats no password."""
-        url = urlsplit(text)
-        database = url.path.removeprefix("/") or "0"
-        with contextlib.suppress(ValueError):  # urlsplit's own of a port
+        with contextlib.suppress(ValueError):  # urlsplit's own of a host or a port
+            url = urlsplit(text)
+            database = url.path.removeprefix("/") or "0"
             port = url.port or _PORT
             plain = url.scheme == "redis" and not url.query and not url.fragment
             if plain and url.hostname and database.isdecimal() and database.isascii():
                 user, password = unquote(url.username or ""), unquote(url.password or "")
                 return RedisAddress(url.hostname, port, int(database), user, password)
-        shown = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
         raise ConfigError(
-            f"server is {shown}; an address of Redis must be redis://[:PASSWORD@]HOST[:PORT][/DB], DB a number, "
+            f"server is {shown(text)}; an address of Redis must be redis://[:PASSWORD@]HOST[:PORT][/DB], DB a number, "
             "with / ? # @ in the password as %2F %3F %23 %40"
         )
 
@@ -173,4 +172,11 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _password(endpoint: Endpoint) -> str | None:
-    return read_token(endpoint.token_file).decode() if endpoint.token_file else None
+    if not endpoint.token_file:
+        return None
+    try:
+        return read_token(endpoint.token_file).decode()
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"token_file is {endpoint.token_file}; a Redis's password must be text, and this file is not UTF-8"
+        ) from None

@@ -1,6 +1,8 @@
 """A server that stands alone and may be shared by several runs, each under its own name."""
 
+import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,9 @@ from headrace._native import Client, Signature
 from headrace.errors import ClosedError, ConfigError, ReplayError
 from headrace.replay.batches import Allocate, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable, read_token
-from headrace.servers.base import LEARNER, Endpoint
+from headrace.servers.base import LEARNER, Batches, Endpoint
 from headrace.servers.errands import Errands
+from headrace.types import Batch
 
 __all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable"]
 
@@ -28,7 +31,7 @@ class StandaloneRole:
         self._endpoint = endpoint
         self._client = Client(
             endpoint.address,
-            _CONNECT_SECONDS,
+            max(_CONNECT_SECONDS, endpoint.reconnect_seconds),  # it may be started while the server is away
             token=_token(endpoint),
             reconnect_seconds=endpoint.reconnect_seconds,
         )
@@ -59,12 +62,19 @@ class StandaloneRole:
 
 
 class StandaloneTable:
-    """A table of a server's; implements `ReplayTable`. Priorities are on their way while the learner goes on."""
+    """A table of a server's; implements `ReplayTable`. Priorities are on their way while the learner goes on.
 
-    def __init__(self, table: RemoteTable, late_table: RemoteTable, errands: Errands) -> None:
+    `open_again` makes the table on a server that may have lost it.
+    """
+
+    def __init__(
+        self, table: RemoteTable, late_table: RemoteTable, errands: Errands, open_again: Callable[[], object]
+    ) -> None:
         self._table = table
         self._late_table = late_table
         self._errands = errands
+        self._open_again = open_again
+        self._batches: list[_Batches] = []
 
     @property
     def signature(self) -> Signature:
@@ -73,9 +83,11 @@ class StandaloneTable:
 
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
-    ) -> StreamedBatches:
+    ) -> Batches:
         """Keeps `count` batches in flight, in memory of the connection's own."""
-        return self._table.batches_ahead(batch_size, importance_exponent, count, allocate)
+        batches = _Batches(lambda: self._table.batches_ahead(batch_size, importance_exponent, count, allocate))
+        self._batches.append(batches)
+        return batches
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
         """Sets priorities [B] soon; what went wrong with an earlier call is raised by a later one."""
@@ -99,8 +111,37 @@ class StandaloneTable:
 
     def close(self) -> None:
         """Lets go whoever waits; later inserts raise ClosedError. What is on its way arrives before."""
-        self._errands.finish()
-        self._table.close()
+        try:
+            self._errands.finish()
+        finally:
+            self._table.close()
+
+    def renew(self) -> None:
+        """Has the table, empty if need be, on a server that was started anew. By the thread that takes batches."""
+        self._open_again()
+        for batches in self._batches:
+            batches.renew()
+
+
+class _Batches:
+    """A stream of batches, and another one after a table was lost; implements `Batches`. One thread."""
+
+    def __init__(self, open_stream: Callable[[], StreamedBatches]) -> None:
+        self._open = open_stream
+        self._stream = open_stream()
+
+    def next(self, timeout_seconds: float | None = None) -> Batch | None:
+        """The next batch, valid until the next call; None at the deadline."""
+        return self._stream.next(timeout_seconds)
+
+    def renew(self) -> None:
+        """Begins a new stream: one that met a server without its table has ended."""
+        self._stream.close()
+        self._stream = self._open()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._stream.close()
 
 
 class StandaloneServer:
@@ -112,14 +153,14 @@ class StandaloneServer:
 
     def __init__(self, endpoint: Endpoint, owner: int) -> None:
         self._endpoint = endpoint
-        self._connection, self._late_connection = _connect(endpoint), _connect(endpoint)
-        self._client = self._connection.client
-        self._errands = Errands("errands")
-        try:
+        self._tables: list[StandaloneTable] = []
+        with contextlib.ExitStack() as undo:
+            self._connection = undo.enter_context(contextlib.closing(_connect(endpoint)))
+            self._late_connection = undo.enter_context(contextlib.closing(_connect(endpoint)))
+            self._client = self._connection.client
             self._claim(owner)
-        except BaseException:
-            self.close()
-            raise
+            self._errands = Errands("errands")
+            undo.pop_all()
         self._instance = self._client.instance
 
     @property
@@ -138,11 +179,16 @@ class StandaloneServer:
         if fresh:
             self._client.drop(prefix)
         else:
-            for blob in [blob for blob in self._client.stats()["parameters"] if blob.startswith(prefix)]:
-                self._client.drop(blob)
+            self._drop_blobs()
         self._client.open_table(prefix + name, signature, fresh=fresh, **options)
-        remote, late = self._connection.table(prefix + name), self._late_connection.table(prefix + name)
-        return StandaloneTable(remote, late, self._errands)
+        table = StandaloneTable(
+            self._connection.table(prefix + name),
+            self._late_connection.table(prefix + name),
+            self._errands,
+            lambda: self._client.open_table(prefix + name, signature, fresh=False, **options),
+        )
+        self._tables.append(table)
+        return table
 
     def publish(self, name: str, data: bytes, version: int = 0) -> int:
         """Replaces a blob, soon where the version is given; see `ParameterStore`."""
@@ -160,15 +206,26 @@ class StandaloneServer:
         return self._client.drain(self._endpoint.name(mailbox))
 
     def restarted(self) -> bool:
-        """Whether the server that answered last is another than before."""
+        """Whether the server that answered last is another than before; see `RunServer`."""
         before, self._instance = self._instance, self._client.instance
-        return self._instance != before
+        if self._instance == before:
+            return False
+        self._errands.forget()  # what was sent to the server before says nothing of this one
+        self._drop_blobs()  # what came here late is in the way of what is published again
+        for table in self._tables:
+            table.renew()
+        return True
 
     def close(self) -> None:
         """Ends the connections, and with them the claim."""
         self._connection.close()
         self._late_connection.close()
         self._errands.close()
+
+    def _drop_blobs(self) -> None:
+        prefix = self._endpoint.name("")
+        for blob in [blob for blob in self._client.stats()["parameters"] if blob.startswith(prefix)]:
+            self._client.drop(blob)
 
     def _claim(self, owner: int) -> None:
         deadline = time.monotonic() + _CLAIM_SECONDS

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import require
-from headrace.servers.base import Endpoint
+from headrace.servers.base import Endpoint, shown
 
 __all__ = ["ServerPlace"]
 
@@ -27,7 +27,8 @@ class ServerPlace:
 
     def __post_init__(self) -> None:
         server = self.server
-        require("server", server, server is None or server.startswith(_SCHEMES), "tcp://, unix: or redis://")
+        if server is not None:
+            require("server", shown(server), server.startswith(_SCHEMES), "tcp://, unix: or redis://")
         name = re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.run)
         require("run", self.run or "empty", name is not None, "1 to 64 letters, digits, '.', '_' and '-'")
         if server is None:

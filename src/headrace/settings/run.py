@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import CheckpointError, ConfigError, require
+from headrace.servers.base import shown
 from headrace.settings.place import ServerPlace
 from headrace.topologies.config import Apex, Serial, Topology
 
@@ -63,8 +64,8 @@ class RunConfig:
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
         if self.place.server is not None and not isinstance(self.topology, Apex):
             raise ConfigError(
-                f"server is {self.place.server} and topology is {self.topology_name}, which acts and learns in one "
-                "process: leave the server out, or take topology apex"
+                f"server is {shown(self.place.server)} and topology is {self.topology_name}, which acts and learns "
+                "in one process: leave the server out, or take topology apex"
             )
 
     @property

@@ -1,9 +1,10 @@
 """The plots of a study, as SVG text."""
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import Any, NamedTuple
 
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from headrace.report.svg import COLOURS, plain_axes, to_svg
 
@@ -33,10 +34,13 @@ def draw_lines(
     axes.set_xticks(list(places), [f"{place:g}" for place in x])
     if logarithmic:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(ScalarFormatter())
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.ticklabel_format(axis="y", style="plain")
     else:
-        axes.set_ylim(bottom=0)
-    figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
+        highest = max((value for line in lines.values() for value in line.values if not isnan(value)), default=0.0)
+        axes.set_ylim(0, 1.1 * highest or 1.0)
+    legend: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": COLOURS["ink"], "handlelength": 3}
+    figure.legend(loc="outside lower left", ncols=4, **legend)
     return to_svg(figure, name, f"{y_label} against {x_label}")

@@ -27,7 +27,7 @@ _READ_BYTES = 1 << 16
 class Process:
     """A command in a process group of its own, with one thread for arithmetic; its errors go to `log`.
 
-    One thread. A `with` block ends it.
+    One thread. A `with` block ends it. Raises LaunchError where the command does not start.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
@@ -36,15 +36,18 @@ class Process:
         self._unread = b""
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=os.environ | SINGLE_THREAD | {"PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C is the study's, which then ends its processes
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing here forks from a thread)
-            )
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    env=os.environ | SINGLE_THREAD | {"PYTHONPATH": path},
+                    start_new_session=True,  # Ctrl-C is the study's, which then ends its processes
+                    preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing here forks from a thread)
+                )
+            except OSError as error:
+                raise LaunchError(f"{name} does not start: {command[0]}: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self

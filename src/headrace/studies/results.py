@@ -15,7 +15,9 @@ from headrace.machine import available_cores
 
 __all__ = ["Origin", "write_csv"]
 
-_SOURCES = Path(__file__).parent.parent
+_FOLDER = Path(__file__).parent
+_SOURCES = (":/src", ":/native", ":/benchmarks/*.py")
+"""What a figure depends on, as Git names it from the top of the repository."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,21 @@ class Origin:
     cores: int
 
     @staticmethod
-    def here(command: str) -> "Origin":
-        """This machine, now; the commit has a + behind it where sources differ from it."""
+    def here(command: str, folder: Path = _FOLDER) -> "Origin":
+        """This machine, now; the commit is that of a folder's repository, with a + where sources differ from it."""
         now = datetime.now(UTC).isoformat(" ", "minutes")
-        return Origin(command, _commit() or f"version {version('headrace')}", now, _processor(), available_cores())
+        return Origin(
+            command, _commit(folder) or f"version {version('headrace')}", now, _processor(), available_cores()
+        )
 
 
 def write_csv(path: Path, rows: Iterable[Mapping[str, Any]], origin: Origin) -> None:
-    """Writes rows of the same keys, each with its origin; nothing where there are none. Raises StorageError."""
+    """Writes rows of the same keys, each with its origin; no file where there are none. Raises StorageError."""
     source = asdict(origin)
     full = [{key: _short(value) for key, value in row.items()} | source for row in rows]
-    if not full:
-        return
     try:
+        if not full:
+            return path.unlink(missing_ok=True)
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, fieldnames=list(full[0]), lineterminator="\n")
             writer.writeheader()
@@ -55,17 +59,18 @@ def _short(value: object) -> object:
     return float(f"{value:.5g}") if isinstance(value, float) else "" if value is None else value
 
 
-def _commit() -> str:
+def _commit(folder: Path) -> str:
     """The commit that the sources were checked out from; empty where they were not."""
     try:
-        commit = _git("rev-parse", "--short=12", "HEAD")
-        return commit + ("+" if _git("status", "--porcelain", "--", ".") else "")
+        _git(folder, "ls-files", "--error-unmatch", ".")  # else this is installed within a user's repository
+        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+        return commit + ("+" if _git(folder, "status", "--porcelain", "--", *_SOURCES) else "")
     except (OSError, subprocess.CalledProcessError):
         return ""
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=_SOURCES, check=True, capture_output=True, text=True).stdout.strip()
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _processor() -> str:

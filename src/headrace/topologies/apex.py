@@ -53,6 +53,7 @@ class ApexProgram:
                     clip_rewards=algorithm.clip_rewards,
                     values=algorithm.prioritized,
                     pull_period=config.pull_period,
+                    run_id=workshop.run_id,
                 ).to_json(),
                 generation,
             )

@@ -24,6 +24,8 @@ class Workshop(NamedTuple):
     server: RunServer
     fresh: bool = True
     """Begin with no experience, whatever an earlier start of the run left on the server."""
+    run_id: str = ""
+    """Tells the run from all others, of its name too."""
 
 
 class Program(Protocol):
@@ -42,7 +44,7 @@ class Program(Protocol):
         """A little progress, or none at the deadline."""
 
     def take_reports(self) -> list[dict[str, Any]]:
-        """Reports of actors that run inside this program, in the form of those that arrive by mail."""
+        """What is new of actors that run inside this program, in the form that Totals.news() gives."""
 
     def skip(self, seconds: float) -> None:
         """Leaves so many seconds out of the clocks of all that runs in this program: they were not training's."""

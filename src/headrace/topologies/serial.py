@@ -84,7 +84,8 @@ class SerialProgram:
             "role": "actor",
             "index": 0,
             "steps": self._steps - self._reported,
-            "episodes": [[episode.return_, episode.length, 1.0] for episode in episodes],
+            "episodes": len(episodes),
+            "returns": [[episode.return_, episode.length, 1.0] for episode in episodes],
             "seconds": {phase: spent - self._reported_seconds[phase] for phase, spent in self._clock.seconds.items()},
         }
         self._reported = self._steps

@@ -21,7 +21,7 @@ class Announcement:
         self._program = program
         self._evaluations = evaluations
         self._notice = notice
-        self._ended = False
+        self.ended = False
 
     def publish(self) -> None:
         """Tells roles, wherever they are, what they begin with."""
@@ -31,31 +31,29 @@ class Announcement:
     def renew(self, *, paused: bool) -> bool:
         """Publishes again where the server was started anew since the last call; whether it was.
 
-        `paused` is whether the actors are held. Raises ReplayError where the experience is gone.
+        `paused` is whether the actors are held.
         """
         if not self._server.restarted():
             return False
-        if self._ended:
+        if self.ended:
             self._close()
         else:
+            self._program.table.set_paused(paused)
             self.publish()
-            try:
-                self._program.table.set_paused(paused)
-            except ClosedError:
-                raise
-            except ReplayError as error:
-                raise ReplayError(
-                    f"it was started anew without the run's experience, which a server with --data keeps: {error}"
-                ) from error
         self._evaluations.repeat()
         return True
 
     def end(self) -> None:
         """Ends the actors, wherever they are: who waits to push is let go. A second call does nothing."""
-        if not self._ended:
-            self._ended = True
+        if not self.ended:
+            self.ended = True
             self._close()
 
     def _close(self) -> None:
         self._server.publish(RUN, b"")
-        self._program.table.close()
+        try:
+            self._program.table.close()
+        except ClosedError:
+            raise
+        except ReplayError:
+            pass  # a server that was started anew has no table for anyone to wait at

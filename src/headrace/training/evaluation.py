@@ -78,11 +78,13 @@ class Evaluations:
     """Requests to the evaluator and its answers, one at a time.
 
     Every request has episodes of its own, decided by the run's seed and the moment: neither is a score the best of
-    many tries at the same episodes, nor does it depend on how often the run was resumed.
+    many tries at the same episodes, nor does it depend on how often the run was resumed. `start` is another one after
+    every start of the learner: numbers begin again then, and an answer from before is none.
     """
 
-    def __init__(self, server: RunServer, environment: str, seed: int, target: float | None) -> None:
+    def __init__(self, server: RunServer, start: str, environment: str, seed: int, target: float | None) -> None:
         self._server = server
+        self._start = start
         self._environment = environment
         self._seed = seed
         self._target = target
@@ -109,7 +111,7 @@ class Evaluations:
     def answer(self, report: dict[str, Any]) -> Evaluation | None:
         """The evaluation that a report completes; None where it answers a request that was given up."""
         request = self._pending
-        if request is None or report["request"] != request.number:
+        if request is None or (report["start"], report["request"]) != (self._start, request.number):
             return None
         evaluation = Evaluation(report["returns"], report["lengths"], request.moment)
         self._pending = None
@@ -138,7 +140,7 @@ class Evaluations:
         confirms = request.episodes >= CONFIRMATION_EPISODES
         seed = self._seed + 1 + 2 * request.moment.learner_steps + confirms
         self._server.publish(EVALUATION_POLICY, request.policy)
-        body = {"environment": self._environment, "episodes": request.episodes, "seed": seed}
+        body = {"start": self._start, "environment": self._environment, "episodes": request.episodes, "seed": seed}
         number = self._number + 1 if self._number else 0  # a server started anew counts from there, too
         self._number = self._server.publish(EVALUATION, json.dumps(body).encode(), number)
         self._pending = request._replace(number=self._number)

@@ -2,20 +2,28 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 __all__ = ["Interrupts"]
 
+_PATIENCE_SECONDS = 10.0
+
 
 class Interrupts:
     """A context in which the first SIGINT or SIGTERM sets `requested` and the next raises KeyboardInterrupt.
 
-    Signals belong to the main thread: elsewhere nothing changes.
+    A run that waits for something may not see that: where heeded() does not follow within 10 seconds, `give_up` is
+    called, from a thread of its own. Signals belong to the main thread: elsewhere nothing changes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, give_up: Callable[[], object]) -> None:
         self.requested = False
+        self.gave_up = False
+        self._give_up = give_up
+        self._timer = threading.Timer(_PATIENCE_SECONDS, self._lose_patience)
+        self._timer.daemon = True
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -27,10 +35,20 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.heeded()
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def heeded(self) -> None:
+        """The run is about to end, and waits for nobody any more."""
+        self._timer.cancel()
+
+    def _lose_patience(self) -> None:
+        self.gave_up = True
+        self._give_up()
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+        self._timer.start()

@@ -9,7 +9,6 @@ from typing import Any
 from headrace.report.progress import Progress
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES, Learner
-from headrace.servers import ReplayTable
 from headrace.settings import RunConfig
 from headrace.training.evaluation import Evaluations, Moment
 
@@ -46,10 +45,10 @@ class Monitor:
         self._last_actor, self._last_learner = dict(actor_seconds), dict(learner_seconds)
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """Takes one actor's report, which holds what is new since its last."""
+        """Takes what is new of one actor."""
         self.environment_steps += report["steps"]
-        self.episodes += len(report["episodes"])
-        for return_, _, epsilon in report["episodes"]:
+        self.episodes += report["episodes"]
+        for return_, _, epsilon in report["returns"]:
             self._returns.append(return_)
             if epsilon <= _NEAR_GREEDY:
                 self._greedy.append(return_)
@@ -80,9 +79,10 @@ class Monitor:
         """Begins to gather those episodes anew."""
         self._greedy.clear()
 
-    def snapshot(self, seconds: float, learner: Learner, table: ReplayTable, evaluations: Evaluations) -> Progress:
-        """The run at this moment; rates and shares since the snapshot before."""
-        stats = table.stats()
+    def snapshot(
+        self, seconds: float, learner: Learner, stats: Mapping[str, float], evaluations: Evaluations
+    ) -> Progress:
+        """The run at this moment, `stats` being its table's; rates and shares since the snapshot before."""
         elapsed = seconds - self._last.seconds
         if elapsed > _SHORTEST_SECONDS:
             self._rates = (

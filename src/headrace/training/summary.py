@@ -1,10 +1,10 @@
 """The summary of a run."""
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 from headrace.roles.learner import Learner
-from headrace.servers import ReplayTable
 from headrace.settings import RunConfig
 from headrace.training.evaluation import Evaluations
 from headrace.training.hardware import describe_machine
@@ -17,15 +17,17 @@ def summarize(
     config: RunConfig,
     monitor: Monitor,
     learner: Learner,
-    table: ReplayTable,
+    stats: Mapping[str, float],
     evaluations: Evaluations,
     *,
     wall_seconds: float,
     total_seconds: float,
     stopped_by: str,
 ) -> dict[str, Any]:
-    """What summary.json holds: `wall_seconds` is the training clock, `total_seconds` counts evaluations too."""
-    stats = table.stats()
+    """What summary.json holds; `stats` are the table's.
+
+    `wall_seconds` is the training clock, `total_seconds` counts evaluations too.
+    """
     last, solved = evaluations.last, evaluations.solved_at
     return {
         "environment": config.environment,

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import secrets
 import time
 import traceback
 from collections.abc import Callable
@@ -20,9 +21,9 @@ from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import REPORTS, Role
 from headrace.roles.evaluator import LONGEST_EPISODE
 from headrace.roles.volunteer import RunNotice
-from headrace.servers import Endpoint, open_server
+from headrace.servers import Endpoint, open_server, shown
 from headrace.settings import RunConfig
-from headrace.topologies.base import Workshop
+from headrace.topologies.base import Program, Workshop
 from headrace.topologies.build import build_program
 from headrace.training.announcement import Announcement
 from headrace.training.checkpoint import Checkpoint, save_checkpoint
@@ -34,6 +35,8 @@ from headrace.training.interrupts import Interrupts
 from headrace.training.monitor import Monitor
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
+from headrace.training.totals import Totals
+from headrace.types import EnvironmentSpec
 
 __all__ = ["Trainer"]
 
@@ -73,49 +76,68 @@ class Trainer:
         self._display = display
         self._checkpoint = checkpoint
         self._state: dict[str, Any] = checkpoint.state if checkpoint else {}
+        self._generation = self._state.get("generation", -1) + 1
+        self._run_id: str = self._state.get("run_id") or secrets.token_hex(8)
         spec = describe(config.environment)
         device = choose_device(config.device)
         self._updater = DQNUpdater(config.algorithm, spec, device, config.seed)
         self._server = open_server(config.place.endpoint)
-        self._generation = self._state.get("generation", -1) + 1
+        with contextlib.ExitStack() as undo:  # where the rest fails, nothing of the run stays on the server
+            undo.callback(self._server.close)
+            self._program = self._build(spec, pinned=device.type == "cuda")
+            undo.callback(self._program.close)
+            self._wire(launcher, local_actors)
+            undo.pop_all()
+
+    def _build(self, spec: EnvironmentSpec, *, pinned: bool) -> Program:
+        config = self._config
         workshop = Workshop(
-            config.environment, spec, config.seed, config.algorithm, self._updater, self._server, fresh=not checkpoint
+            config.environment,
+            spec,
+            config.seed,
+            config.algorithm,
+            self._updater,
+            self._server,
+            fresh=not self._checkpoint,
+            run_id=self._run_id,
         )
-        self._program = build_program(
-            config.topology,
-            workshop,
-            generation=self._generation * _GENERATIONS_PER_START,
-            pinned=device.type == "cuda",
-        )
+        generation = self._generation * _GENERATIONS_PER_START
+        return build_program(config.topology, workshop, generation=generation, pinned=pinned)
+
+    def _wire(self, launcher: LauncherFactory, local_actors: bool) -> None:
+        """Makes all that goes round the program."""
+        config, checkpoint = self._config, self._checkpoint
         self._learner = self._program.learner
+        self._stats = self._program.table.stats()
         self._local_actors = local_actors
         actors = self._program.roles if local_actors else []
         self._holds = self._program.deterministic or available_cores() < len(actors) + 2
         others = max(1, len(actors))  # the evaluator alone: a thread that shares its core holds all the others up
         torch.set_num_threads(1 if self._program.deterministic else max(1, available_cores() - others))
-        start = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
-        self._monitor = Monitor(config, max(1, len(self._program.roles)), start, self._state.get("episodes", 0))
-        self._evaluations = Evaluations(self._server, config.environment, config.seed, config.until_score)
+        begin = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
+        self._monitor = Monitor(config, max(1, len(self._program.roles)), begin, self._state.get("episodes", 0))
+        self._totals = Totals(self._state.get("totals"))
+        start = secrets.token_hex(8)
+        self._evaluations = Evaluations(self._server, start, config.environment, config.seed, config.until_score)
         places = () if local_actors else tuple(role.settings for role in self._program.roles)
-        notice = RunNotice(config.environment, config.algorithm_name, config.hang_seconds, places)
+        notice = RunNotice(config.environment, config.hang_seconds, start, places)
         self._announcement = Announcement(self._server, self._program, self._evaluations, notice)
-        self._clock = TrainingClock(start.seconds)
-        launched = launcher(self._server.endpoint, run.logs_path)
+        self._clock = TrainingClock(begin.seconds)
+        launched = launcher(self._server.endpoint, self._run.logs_path)
         roles = [*actors, Role("evaluator", 0, "{}")]
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
         self._next_evaluation = self._state.get("next_evaluation", self._evaluation_period())
         self._next_hint = 0.0
-        self._next_tick = 0.0
         self._drain_seconds = 0.0
-        self._started = time.perf_counter()
+        self._started = self._next_tick = time.perf_counter()
         self._next_record = self._started + _RECORD_SECONDS
-        self._recorded_seconds = start.seconds
-        self._next_checkpoint = start.seconds + config.checkpoint_period_seconds
+        self._recorded_seconds = begin.seconds
+        self._next_checkpoint = begin.seconds + config.checkpoint_period_seconds
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule holds, and returns the summary; afterwards nothing of the run is running."""
         try:
-            with Interrupts() as interrupts:
+            with Interrupts(self._give_up) as interrupts:
                 with HangWatch(self._program.acting, self._config.hang_seconds):
                     if self._checkpoint:
                         self._restore(self._checkpoint)
@@ -124,8 +146,9 @@ class Trainer:
         except ReplayError as error:
             if not self._config.place.server:
                 raise
+            reason = "it did not answer when the run was asked to stop" if interrupts.gave_up else error
             raise LaunchError(
-                f"the run can't go on with the server at {self._config.place.server}: {error}"
+                f"the run can't go on with the server at {shown(self._config.place.server)}: {reason}"
                 + ("; headrace resume goes on from what was learnt" if self._learner.steps else "")
             ) from error
         except HeadraceError:
@@ -162,27 +185,42 @@ class Trainer:
     def _train(self, interrupts: Interrupts) -> str:
         """The main loop; returns which rule ended it."""
         while True:
-            if self._clock.paused:
-                time.sleep(_EVALUATION_POLL_SECONDS)
-            else:
-                self._program.step(_STEP_TIMEOUT_SECONDS)
-            if interrupts.requested:
-                return "interrupt"
-            if self._clock.paused or self._program.deterministic or time.perf_counter() >= self._next_tick:
-                self._collect()
-                if self._clock.paused and not self._evaluations.pending and not self._evaluations.solved_at:
-                    self._go_on()
-                stopped_by = self._stopped_by()
+            try:
+                stopped_by = self._turn(interrupts)
                 if stopped_by:
                     return stopped_by
-                self._evaluate_when_due()
-            self._tick()
+            except ClosedError:
+                raise
+            except ReplayError:
+                if not self._collect():  # which makes up for what a server that was started anew has lost
+                    raise
+
+    def _turn(self, interrupts: Interrupts) -> str | None:
+        """One update, if there is a batch, and what else is due; the rule that ends training, if one does."""
+        if self._clock.paused:
+            time.sleep(_EVALUATION_POLL_SECONDS)
+        else:
+            self._program.step(_STEP_TIMEOUT_SECONDS)
+        if interrupts.requested:
+            return "interrupt"
+        if self._clock.paused or self._program.deterministic or time.perf_counter() >= self._next_tick:
+            self._collect()
+            if self._clock.paused and not self._evaluations.pending and not self._evaluations.solved_at:
+                self._go_on()
+            stopped_by = self._stopped_by()
+            if stopped_by:
+                return stopped_by
+            self._evaluate_when_due()
+        self._tick()
+        return None
 
     def _tick(self) -> None:
         """What is due by wall clock: supervision, display, records, checkpoint."""
         now = time.perf_counter()
         if now < self._next_tick:
             return
+        if now - self._next_tick > _OUTAGE_SECONDS:  # nobody listened, be it that a call waited for the server
+            self._supervisor.forgive(now - self._next_tick)
         self._next_tick = now + min(max(_TICK_SECONDS, _TICK_SHARE * self._drain_seconds), _LONGEST_TICK_SECONDS)
         self._supervisor.check()
         if now >= self._next_record:
@@ -193,33 +231,46 @@ class Trainer:
             self._save()
 
     def _record(self) -> None:
-        progress = self._monitor.snapshot(self._clock.seconds, self._learner, self._program.table, self._evaluations)
+        if not self._announcement.ended:
+            self._stats = self._program.table.stats()
+        progress = self._monitor.snapshot(self._clock.seconds, self._learner, self._stats, self._evaluations)
         self._display.update(progress)
         if progress.seconds > self._recorded_seconds:  # the clock stands still while an evaluation holds training
             self._recorded_seconds = progress.seconds
             self._run.append(progress.to_record())
 
-    def _collect(self) -> None:
-        """Takes in every report that has arrived."""
+    def _collect(self) -> bool:
+        """Takes in every report that has arrived; whether the server was found to have been started anew."""
         for report in self._program.take_reports():
             self._monitor.add(report)
         begin = time.perf_counter()
         messages = self._server.drain(REPORTS)
         self._drain_seconds = time.perf_counter() - begin
-        if self._drain_seconds > _OUTAGE_SECONDS:
-            self._supervisor.forgive(self._drain_seconds)
         for message in messages:
-            report = json.loads(message)
-            self._supervisor.hear(report)
-            if report["role"] == "actor":
-                self._monitor.add(report)
-            elif "request" in report:
-                evaluation = self._evaluations.answer(report)
-                if evaluation:
-                    self._on_evaluation(evaluation)
-        if self._announcement.renew(paused=self._clock.paused):
-            self._display.message("the server was started anew; what it must know is published again")
-            self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
+            self._take(json.loads(message))
+        if not self._announcement.renew(paused=self._clock.paused):
+            return False
+        self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
+        if not self._announcement.ended:
+            size = int(self._program.table.stats()["size"])
+            self._display.message(
+                f"the server was started anew, with {size:,} transitions of the run; what else it must know is "
+                "published again"
+            )
+        return True
+
+    def _take(self, report: dict[str, Any]) -> None:
+        if report["role"] == "actor":
+            if report["run_id"] != self._run_id:
+                return  # of an actor that still plays for an earlier run of this name
+            news = self._totals.news(report)
+            if news:
+                self._monitor.add(news)
+        elif "request" in report:
+            evaluation = self._evaluations.answer(report)
+            if evaluation:
+                self._on_evaluation(evaluation)
+        self._supervisor.hear(report)
 
     def _stopped_by(self) -> str | None:
         config = self._config
@@ -307,9 +358,11 @@ class Trainer:
             self._announcement.end()
             self._supervisor.stop("actor")
             self._collect()
+            with contextlib.suppress(ReplayError):  # where the server is gone, what was last seen is good enough
+                self._stats = self._program.table.stats()
         finally:
             self._save()
-        episodes = self._config.final_evaluation_episodes
+        episodes = 0 if interrupts.requested else self._config.final_evaluation_episodes
         if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
             self._evaluate(episodes, hold=True)
             while self._evaluations.pending and not interrupts.requested:
@@ -318,12 +371,13 @@ class Trainer:
                 self._tick()
             if self._evaluations.pending:
                 stopped_by = "interrupt"
+        interrupts.heeded()
         self._record()
         summary = summarize(
             self._config,
             self._monitor,
             self._learner,
-            self._program.table,
+            self._stats,
             self._evaluations,
             wall_seconds=self._clock.seconds,
             total_seconds=self._total_seconds(),
@@ -331,6 +385,11 @@ class Trainer:
         )
         self._run.write_summary(summary)
         return summary
+
+    def _give_up(self) -> None:
+        """Asked to stop, it did not for long: it waits for a server that stands alone and is away."""
+        if self._config.place.server:
+            self._server.close()
 
     def _moment(self) -> Moment:
         return Moment(self._monitor.environment_steps, self._learner.steps, self._clock.seconds)
@@ -349,6 +408,8 @@ class Trainer:
             "evaluations": self._evaluations.state(),
             "solved": self._evaluations.solved_at is not None,
             "generation": self._generation,
+            "run_id": self._run_id,
+            "totals": self._totals.state(),
             "local_actors": self._local_actors,
             "next_evaluation": self._next_evaluation,
             "torch_random": torch.get_rng_state().tolist(),
@@ -361,8 +422,10 @@ class Trainer:
         state = checkpoint.state
         self._updater.load(checkpoint.tensors())
         if self._server.keeps_experience:
-            size = int(self._program.table.stats()["size"])
-            self._display.message(f"the server holds {size:,} transitions of the run")
+            place, size = self._config.place, int(self._stats["size"])
+            self._display.message(
+                f"goes on with the {size:,} transitions that run {place.run} has on {shown(str(place.server))}"
+            )
         else:
             checkpoint.restore_replay(self._program.table)
         torch.set_rng_state(torch.tensor(state["torch_random"], dtype=torch.uint8))

@@ -17,10 +17,17 @@ from headrace.roles.base import POLICY, TABLE
 from headrace.roles.clock import PhaseClock
 from headrace.servers.base import Endpoint, RoleServer
 from headrace.servers.connect import connect_role
-from headrace.studies.in_network.experience import CHUNK_STEPS, DISCOUNT, EXPERIENCE, N_STEP, make_chunks
+from headrace.studies.in_network.experience import (
+    CHUNK_STEPS,
+    DISCOUNT,
+    EXPERIENCE,
+    N_STEP,
+    count_steps,
+    make_chunks,
+)
 from headrace.studies.in_network.settings import ActorSettings
 
-__all__ = ["BREAKOUT", "PULL_PERIOD_STEPS", "main"]
+__all__ = ["BREAKOUT", "PULL_PERIOD_STEPS", "Pushes", "main"]
 
 BREAKOUT = "ALE/Breakout-v5"
 PULL_PERIOD_STEPS = 400
@@ -30,25 +37,21 @@ _EPSILON = 0.05
 _POLL_SECONDS = 0.02
 
 
-class _Pushes:
+class Pushes:
     """Sends chunks where the variant wants them, and remembers what that took."""
 
     def __init__(self, server: RoleServer, sampled_by_server: bool) -> None:
         self._server = server
-        self._push = self._insert if sampled_by_server else self._put
-        self._sent = 0
-        self.reset()
-
-    @property
-    def transitions(self) -> int:
+        self._sampled_by_server = sampled_by_server
+        self.all_transitions = 0
         """Sent since the start, counted or not."""
-        return self._sent * CHUNK_STEPS
+        self.reset()
 
     def reset(self) -> None:
         """Forgets what was counted."""
         self.seconds: list[float] = []
         self.bytes = 0
-        self.chunks = 0
+        self.transitions = 0
 
     def send(self, chunks: list[bytes], count: int) -> None:
         """Sends so many, one after the other in turns, uncounted."""
@@ -56,25 +59,25 @@ class _Pushes:
             self._push(chunk)
 
     def __call__(self, chunk: bytes) -> None:
+        """Sends one, counted."""
         started = time.perf_counter()
         self._push(chunk)
         self.seconds.append(time.perf_counter() - started)
         self.bytes += len(chunk)
-        self.chunks += 1
+        self.transitions += count_steps(chunk)
 
-    def _insert(self, chunk: bytes) -> None:
-        self._sent += 1
-        self._server.insert(TABLE, chunk)
-
-    def _put(self, chunk: bytes) -> None:
-        self._sent += 1
-        self._server.put(EXPERIENCE, chunk)
+    def _push(self, chunk: bytes) -> None:
+        self.all_transitions += count_steps(chunk)
+        if self._sampled_by_server:
+            self._server.insert(TABLE, chunk)
+        else:
+            self._server.put(EXPERIENCE, chunk)
 
 
 class _Synthetic:
     """Acts by sleeping for as long as a chunk's steps would take."""
 
-    def __init__(self, settings: ActorSettings, pushes: _Pushes, clock: PhaseClock, chunks: list[bytes]) -> None:
+    def __init__(self, settings: ActorSettings, pushes: Pushes, clock: PhaseClock, chunks: list[bytes]) -> None:
         self._seconds = CHUNK_STEPS / settings.frames_per_second
         self._pushes = pushes
         self._clock = clock
@@ -99,7 +102,7 @@ class _Synthetic:
 class _Breakout:
     """Plays one game with the policy that was pulled."""
 
-    def __init__(self, settings: ActorSettings, pushes: _Pushes, clock: PhaseClock, version: int, graph: bytes) -> None:
+    def __init__(self, settings: ActorSettings, pushes: Pushes, clock: PhaseClock, version: int, graph: bytes) -> None:
         self._policy = Policy(graph, version)
         self._actor = Actor(
             GameSettings(
@@ -142,7 +145,7 @@ def _first_policy(server: RoleServer) -> tuple[int, bytes]:
 
 
 def _measure(
-    acting: _Synthetic | _Breakout, server: RoleServer, pushes: _Pushes, clock: PhaseClock, version: int
+    acting: _Synthetic | _Breakout, server: RoleServer, pushes: Pushes, clock: PhaseClock, version: int
 ) -> dict[str, Any]:
     """Acts from the moment that the window is told until its end; what happened in it."""
     window = json.loads(sys.stdin.readline())
@@ -177,7 +180,7 @@ def _measure(
         "steps": steps,
         "push_seconds": pushes.seconds,
         "pushed_bytes": pushes.bytes,
-        "pushed_transitions": pushes.chunks * CHUNK_STEPS,
+        "pushed_transitions": pushes.transitions,
         "pull_seconds": pulls,
     }
 
@@ -187,7 +190,7 @@ def main() -> None:
     settings = ActorSettings(**json.loads(sys.stdin.readline()))
     server = connect_role(Endpoint.from_json(settings.endpoint))
     chunks = make_chunks(_SOURCES, seed=settings.index)
-    pushes = _Pushes(server, settings.sampled_by_server)
+    pushes = Pushes(server, settings.sampled_by_server)
     pushes.send(chunks, settings.fill_chunks)
     version, graph = _first_policy(server)
     clock = PhaseClock(ACTOR_PHASES)
@@ -199,7 +202,7 @@ def main() -> None:
     record = _measure(acting, server, pushes, clock, version)
     acting.close()
     pushes.send(chunks, settings.left_chunks)
-    print(json.dumps(record | {"all_transitions": pushes.transitions}), flush=True)
+    print(json.dumps(record | {"all_transitions": pushes.all_transitions}), flush=True)
     server.close()
 
 

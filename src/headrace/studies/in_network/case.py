@@ -5,7 +5,7 @@ from typing import Literal
 
 from headrace.studies.in_network.hosts import Link
 
-__all__ = ["VARIANTS", "Actors", "Case", "Transport", "Variant"]
+__all__ = ["REDIS_VARIANTS", "VARIANTS", "Actors", "Case", "Transport", "Variant"]
 
 Variant = Literal["redis", "redis-ahead", "learner", "server"]
 Transport = Literal["unix", "loopback", "hosts"]
@@ -17,6 +17,8 @@ VARIANTS: dict[Variant, str] = {
     "learner": "our server, sampling in the learner",
     "server": "our server, sampling in the server",
 }
+REDIS_VARIANTS: tuple[Variant, ...] = ("redis", "redis-ahead")
+"""They run over TCP alone: our client reaches no Redis over a Unix socket."""
 
 
 @dataclass(frozen=True)

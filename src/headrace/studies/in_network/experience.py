@@ -1,11 +1,13 @@
 """Experience of the shape of Breakout's, made up."""
 
+import struct
+
 import numpy as np
 
 from headrace._native import ChunkWriter, Signature
 from headrace.types import EnvironmentSpec
 
-__all__ = ["CHUNK_STEPS", "DISCOUNT", "EXPERIENCE", "N_STEP", "SPEC", "make_chunks", "signature"]
+__all__ = ["CHUNK_STEPS", "DISCOUNT", "EXPERIENCE", "N_STEP", "SPEC", "count_steps", "make_chunks", "signature"]
 
 SPEC = EnvironmentSpec((84, 84), "uint8", actions=4, stack=4)
 """Breakout as DQN sees it."""
@@ -14,11 +16,19 @@ DISCOUNT = 0.99
 CHUNK_STEPS = 50
 EXPERIENCE = "experience"
 """The mailbox that experience goes through where the learner samples."""
+_STEPS = struct.Struct("<I")
+_STEPS_OFFSET = 16  # native/core/chunk.h: ChunkHeader.steps
 
 
 def signature() -> Signature:
     """One step of Breakout."""
     return Signature(SPEC.observation_shape, SPEC.observation_dtype, (), "int64", SPEC.stack)
+
+
+def count_steps(chunk: bytes) -> int:
+    """The transitions in a chunk; an episode's last one has fewer than CHUNK_STEPS."""
+    steps: int = _STEPS.unpack_from(chunk, _STEPS_OFFSET)[0]
+    return steps
 
 
 def make_chunks(count: int, seed: int) -> list[bytes]:

@@ -10,7 +10,7 @@ from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.in_network.measure import Record
 from headrace.studies.in_network.settings import LEARNER_PHASES
 
-__all__ = ["ACTOR_COMMUNICATION", "decrease", "figures_of", "learner_communication", "median", "quantile"]
+__all__ = ["ACTOR_COMMUNICATION", "decrease", "figures_of", "learner_communication", "mean", "median", "quantile"]
 
 ACTOR_COMMUNICATION = ("push", "pull")
 _ACCESS = ("pull", "store", "sample", "wait", "priorities")
@@ -38,11 +38,14 @@ def figures_of(record: Record) -> dict[str, Any]:
         "link_gbit_s": case.link.rate_bits / 1e9 if case.link else None,
         "link_delay_us": case.link.delay_seconds * 1e6 if case.link else None,
         "updates_per_s": len(access) / learned,
+        "sampling_mean_us": 1e6 * mean(sampling),
         "sampling_p50_us": 1e6 * quantile(sampling, 0.5),
         "sampling_p99_us": 1e6 * quantile(sampling, 0.99),
+        "access_mean_us": 1e6 * mean(access),
         "access_p50_us": 1e6 * quantile(access, 0.5),
         "access_p99_us": 1e6 * quantile(access, 0.99),
-        "pull_mb_s": record.learner["pull_bytes_per_second"] / 1e6,
+        "pull_transitions_s": record.learner["pull"]["transitions"],
+        "pull_wire_mb_s": record.learner["pull"]["wire_bytes"] / 1e6,
         "push_p50_us": 1e6 * quantile(pushes, 0.5),
         "push_p99_us": 1e6 * quantile(pushes, 0.99),
         "parameters_p50_us": 1e6 * quantile(pulls, 0.5),
@@ -57,6 +60,7 @@ def figures_of(record: Record) -> dict[str, Any]:
         "server_cores": record.server_cpu_seconds,
         "to_learner_mb_s": record.sent["server-learner"] / 1e6 if record.sent else None,
         "from_learner_mb_s": record.sent["learner-server"] / 1e6 if record.sent else None,
+        "redis_client": record.redis_client,
         **{f"actor_{phase}": share for phase, share in actor_phases.items()},
         **{f"learner_{phase}": sum(updates[phase]) / learned for phase in LEARNER_PHASES},
     }
@@ -70,6 +74,11 @@ def learner_communication(variant: str) -> tuple[str, ...]:
 def quantile(seconds: Sequence[float], share: float) -> float:
     """The smallest value that at least this share of the values does not exceed; nan of none."""
     return float(np.quantile(seconds, share, method="inverted_cdf")) if len(seconds) else nan
+
+
+def mean(seconds: Sequence[float]) -> float:
+    """The mean; nan of none."""
+    return float(np.mean(seconds)) if len(seconds) else nan
 
 
 def decrease(before: float, after: float) -> float:

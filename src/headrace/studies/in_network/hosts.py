@@ -46,16 +46,17 @@ class Link:
 
 def why_no_hosts() -> str:
     """Why hosts can't be made here; empty where they can."""
-    missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
+    missing = [tool for tool in ("ip", "tc", "sysctl") if shutil.which(tool) is None]
     if missing:
-        return f"{' and '.join(missing)} of iproute2 not found"
+        return f"{' and '.join(missing)} not found (apt-get install iproute2 procps)"
     if os.geteuid() != 0:
         return "network namespaces need root"
     name = f"headrace-{secrets.token_hex(4)}"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
-    if made.returncode:
-        return f"network namespaces are not allowed here: {made.stderr.strip().splitlines()[-1]}"
-    subprocess.run(["ip", "netns", "del", name], check=False)
+    try:
+        _run("ip", "netns", "add", name)
+    except StorageError as error:
+        return f"network namespaces are not allowed here: {error}"
+    _remove(name)
     return ""
 
 
@@ -154,7 +155,10 @@ def _remove(namespace: str) -> None:
 
 
 def _run(*command: str) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    except OSError as error:
+        raise StorageError(f"{' '.join(command)} does not start: {error.strerror}") from error
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise StorageError(f"{' '.join(command)} failed: {said[-1] if said else f'status {done.returncode}'}")

@@ -18,6 +18,8 @@ from headrace.roles.base import POLICY
 from headrace.roles.clock import PhaseClock
 from headrace.servers.base import Endpoint, RunServer
 from headrace.servers.connect import open_server
+from headrace.servers.errands import Errands
+from headrace.studies.in_network.case import REDIS_VARIANTS
 from headrace.studies.in_network.experience import DISCOUNT, N_STEP, SPEC
 from headrace.studies.in_network.settings import LEARNER_PHASES, LearnerSettings
 from headrace.studies.in_network.sources import Source, open_source
@@ -37,16 +39,26 @@ class _Learner:
         )  # fmt: skip
         self._settings = settings
         self._server = server
+        self._errands = Errands("publish") if settings.variant in REDIS_VARIANTS else None
         self._updater = DQNUpdater(config, SPEC, torch.device("cpu"), seed=0)
         self.clock = PhaseClock(LEARNER_PHASES)
         self.updates = 0
         self.parameter_bytes = self.publish()
 
     def publish(self) -> int:
-        """Publishes the policy; its bytes."""
+        """Publishes the policy; its bytes. With every variant a thread sends it: our server's client has one itself."""
         policy = self._updater.policy()
-        self._server.publish(POLICY, policy, self.updates + 1)
+        if self._errands:
+            self._errands.send(self._server.publish, POLICY, policy, self.updates + 1)
+        else:
+            self._server.publish(POLICY, policy, self.updates + 1)
         return len(policy)
+
+    def close(self) -> None:
+        """Sends what is still on its way."""
+        if self._errands:
+            self._errands.finish()
+            self._errands.close()
 
     def update(self, source: Source) -> dict[str, float]:
         """One update; the seconds of each phase."""
@@ -97,7 +109,8 @@ def main() -> None:
         print("ready", flush=True)
         record = _measure(learner, source)
         sys.stdin.readline()
-        record["pull_bytes_per_second"] = source.pull(settings.pull_bytes)
+        learner.close()
+        record["pull"] = source.pull(settings.pull_bytes)._asdict()
         print(json.dumps(record), flush=True)
     finally:
         source.close()

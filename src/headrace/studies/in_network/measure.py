@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import LaunchError
-from headrace.studies.in_network.case import Case
+from headrace.studies.in_network.case import REDIS_VARIANTS, Case
 from headrace.studies.in_network.hosts import Hosts, Link
-from headrace.studies.in_network.servers import Running, start_redis, start_server
+from headrace.studies.in_network.servers import Running, redis_client, start_redis, start_server
 from headrace.studies.in_network.settings import ActorSettings, LearnerSettings
 from headrace.studies.processes import Process
 
@@ -47,6 +47,8 @@ class Record:
     """Bytes per second over each direction of each link, "actors-server"; empty where there are no hosts."""
     actors_sent_bytes: int
     """Over their link, from their start to their end; 0 where there are no hosts."""
+    redis_client: str | None
+    """What the roles reach Redis with; None without one."""
 
 
 def make_hosts(link: Link) -> Hosts:
@@ -88,18 +90,18 @@ def _window(case: Case, pupil: Process, actors: Sequence[Process], server: Proce
     learned = json.loads(pupil.listen(_START_SECONDS))
     (cpu, sent, started), (cpu_after, sent_after, ended) = counters
     rates = {link: (sent_after[link] - sent[link]) / (ended - started) for link in sent}
-    return Record(case, learned, acted, (cpu_after - cpu) / (ended - started), rates, total)
+    client = redis_client() if case.variant in REDIS_VARIANTS else None
+    return Record(case, learned, acted, (cpu_after - cpu) / (ended - started), rates, total, client)
 
 
 @contextlib.contextmanager
 def _server(case: Case, hosts: Hosts | None, folder: Path) -> Iterator[Running]:
-    redis = case.variant in ("redis", "redis-ahead")
-    start = start_redis if redis else start_server
+    start = start_redis if case.variant in REDIS_VARIANTS else start_server
     if hosts:
         ends = hosts.address("server", "learner"), hosts.address("server", "actors"), "0.0.0.0"
         prefix = hosts.command("server")
     else:
-        ends = (_LOCAL, _LOCAL, "" if case.transport == "unix" and not redis else _LOCAL)
+        ends = (_LOCAL, _LOCAL, "" if case.transport == "unix" else _LOCAL)
         prefix = []
     with start(prefix, *ends, folder) as running:
         yield running

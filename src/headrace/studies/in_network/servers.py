@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from headrace.errors import ConfigError
 from headrace.servers.base import Endpoint
 from headrace.studies.processes import Process
 
-__all__ = ["REDIS", "Running", "start_redis", "start_server"]
+__all__ = ["REDIS", "Running", "redis_client", "start_redis", "start_server"]
 
 REDIS = "redis-server"
 _START_SECONDS = 20.0
@@ -27,6 +28,14 @@ class Running(NamedTuple):
     process: Process
     learner: Endpoint
     actors: Endpoint
+
+
+def redis_client() -> str:
+    """The client library of Redis, and what parses its answers: hiredis, in C, where it is installed."""
+    from redis.utils import HIREDIS_AVAILABLE
+
+    parser = f"hiredis {version('hiredis')}" if HIREDIS_AVAILABLE else "its own parser, in Python"
+    return f"redis-py {version('redis')}, {parser}"
 
 
 @contextlib.contextmanager

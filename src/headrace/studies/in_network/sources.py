@@ -4,7 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,10 @@ from headrace.roles.base import TABLE
 from headrace.roles.clock import PhaseClock
 from headrace.servers.base import ReplayTable, RunServer
 from headrace.studies.in_network.case import Variant
-from headrace.studies.in_network.experience import EXPERIENCE, signature
+from headrace.studies.in_network.experience import EXPERIENCE, count_steps, signature
 from headrace.types import Batch
 
-__all__ = ["Source", "open_source"]
+__all__ = ["PullRate", "Source", "open_source"]
 
 _CAPACITY = 20_000
 _PRIORITY_EXPONENT = 0.6
@@ -28,6 +28,14 @@ _IMPORTANCE_EXPONENT = 0.4
 _CREDIT = 4  # batches ready or in flight
 _LIMIT_SECONDS = 60.0
 _POLL_SECONDS = 0.001
+
+
+class PullRate(NamedTuple):
+    """What one large pull of experience reached, per second."""
+
+    transitions: float
+    wire_bytes: float
+    """Chunks hold each frame about once; batches hold all frames of each of their transitions."""
 
 
 class Source(Protocol):
@@ -39,8 +47,8 @@ class Source(Protocol):
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
         """Gives priorities back."""
 
-    def pull(self, count_bytes: int) -> float:
-        """Bytes per second of one large pull; the last call, after actors have left that many behind."""
+    def pull(self, count_bytes: int) -> PullRate:
+        """One large pull; the last call, after actors have left that many bytes of chunks behind."""
 
     def close(self) -> None:
         """Ends threads and connections."""
@@ -87,7 +95,7 @@ class _Pulled:
         """Sets them in this process's table."""
         self._table.update_priorities(key, priority)
 
-    def pull(self, count_bytes: int) -> float:
+    def pull(self, count_bytes: int) -> PullRate:
         """Takes what the actors left behind."""
         return _pull(self._drain, count_bytes)
 
@@ -119,9 +127,9 @@ class _PulledAhead:
         """Sets them in this process's table."""
         self._table.update_priorities(key, priority)
 
-    def pull(self, count_bytes: int) -> float:
+    def pull(self, count_bytes: int) -> PullRate:
         """Not a number: the thread has taken it already, in the way that the baseline does."""
-        return math.nan
+        return PullRate(math.nan, math.nan)
 
     def close(self) -> None:
         """Ends both threads."""
@@ -160,7 +168,7 @@ class _Streamed:
         """Has them sent to the server, without waiting for its answer."""
         self._table.update_priorities(key, priority)
 
-    def pull(self, count_bytes: int) -> float:
+    def pull(self, count_bytes: int) -> PullRate:
         """Asks for batch after batch, each when the one before is here, until as many bytes have come."""
         self._batches.close()
         endpoint = self._endpoint
@@ -173,24 +181,26 @@ class _Streamed:
         started = time.perf_counter()
         for _ in range(times):
             table.sample_into(buffer, _IMPORTANCE_EXPONENT, _LIMIT_SECONDS)
-        rate = times * moved / (time.perf_counter() - started)
+        seconds = time.perf_counter() - started
         connection.close()
-        return rate
+        return PullRate(times * self._batch_size / seconds, times * moved / seconds)
 
     def close(self) -> None:
         """Ends the connection that batches come over."""
         self._batches.close()
 
 
-def _pull(drain: Callable[[], list[bytes]], count_bytes: int) -> float:
+def _pull(drain: Callable[[], list[bytes]], count_bytes: int) -> PullRate:
     """Pulls until so many bytes are here."""
-    moved = 0
+    chunks: list[bytes] = []
     started = time.perf_counter()
     deadline = time.monotonic() + _LIMIT_SECONDS
     while True:
-        moved += sum(map(len, drain()))
+        chunks += drain()
+        moved = sum(map(len, chunks))
         if moved >= count_bytes:
-            return moved / (time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            return PullRate(sum(map(count_steps, chunks)) / seconds, moved / seconds)
         if time.monotonic() > deadline:
             raise LaunchError(
                 f"{moved} bytes of experience came in {_LIMIT_SECONDS:g} s; {count_bytes} were left there"

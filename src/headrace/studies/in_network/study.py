@@ -10,7 +10,7 @@ from typing import Any
 from headrace.errors import HeadraceError, LaunchError, StorageError
 from headrace.studies.base import Scale
 from headrace.studies.in_network.calibration import calibrate
-from headrace.studies.in_network.case import Case
+from headrace.studies.in_network.case import REDIS_VARIANTS, Case
 from headrace.studies.in_network.comparisons import compare
 from headrace.studies.in_network.figures import figures_of
 from headrace.studies.in_network.hosts import why_no_hosts
@@ -31,7 +31,7 @@ class InNetwork:
 
     def run(self, scale: Scale, output: Path, say: Callable[[str], None]) -> Path:
         """Measures and writes; see `Study`. Raises LaunchError at the end where a case failed."""
-        command = shlex.join(["headrace", "study", self.name, "--scale", scale])
+        command = shlex.join(["headrace", "study", self.name, "--scale", scale, "--output", str(output)])
         return run_plan(make_plan(scale), output, say, Origin.here(command))
 
 
@@ -46,15 +46,9 @@ def run_plan(plan: Plan, output: Path, say: Callable[[str], None], origin: Origi
     cases, notes = possible(plan)
     for note in notes:
         say(note)
-    links = []
-    for link in dict.fromkeys(case.link for case in cases if case.link):
-        links.append(calibrate(link))
-        say(
-            f"link of {link}: round trip {links[-1]['round_trip_p50_us']:.0f} µs, "
-            f"{links[-1]['rate_reached_gbit_s']:.2f} Gbit/s"
-        )
+    cases, links, more = _calibrate_all(cases, say)
     rows, failures = _measure_all(cases, plan.rounds, say)
-    notes += failures
+    notes += more + failures
     comparisons = compare(rows, load_published("headrace.studies.in_network"))
     write_csv(output / "measurements.csv", rows, origin)
     write_csv(output / "comparisons.csv", [each._asdict() for each in comparisons], origin)
@@ -71,7 +65,7 @@ def possible(plan: Plan) -> tuple[list[Case], list[str]]:
     no_hosts = why_no_hosts()
     obstacles: list[tuple[str, str, Callable[[Case], bool]]] = [
         ("cases between hosts", no_hosts, lambda case: case.link is not None),
-        ("cases with Redis", _why_no_redis(), lambda case: case.variant in ("redis", "redis-ahead")),
+        ("cases with Redis", _why_no_redis(), lambda case: case.variant in REDIS_VARIANTS),
         ("cases with real Breakout", _why_no_breakout(), lambda case: case.kind == "breakout"),
     ]
     cases, notes = list(plan.cases), []
@@ -81,6 +75,26 @@ def possible(plan: Plan) -> tuple[list[Case], list[str]]:
             cases = [case for case in cases if case not in left_out]
             notes.append(f"{len(left_out)} {what} are left out: {reason}")
     return cases, notes
+
+
+def _calibrate_all(
+    cases: list[Case], say: Callable[[str], None]
+) -> tuple[list[Case], list[dict[str, float]], list[str]]:
+    """The cases whose link can be made, what each link does, and a note for each that can't be made."""
+    links, notes = [], []
+    for link in dict.fromkeys(case.link for case in cases if case.link):
+        try:
+            links.append(calibrate(link))
+        except HeadraceError as error:
+            cases = [case for case in cases if case.link != link]
+            notes.append(f"cases over a link of {link} are left out: {error}")
+            say(notes[-1])
+            continue
+        say(
+            f"link of {link}: round trip {links[-1]['round_trip_p50_us']:.0f} µs, "
+            f"{links[-1]['rate_reached_gbit_s']:.2f} Gbit/s"
+        )
+    return cases, links, notes
 
 
 def _measure_all(cases: list[Case], rounds: int, say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -97,7 +111,8 @@ def _measure_all(cases: list[Case], rounds: int, say: Callable[[str], None]) -> 
         rows.append(row)
         say(
             f"{number + 1}/{rounds * len(cases)} {case}: {row['updates_per_s']:.1f} updates/s, "
-            f"sampling {row['sampling_p50_us']:,.0f} µs, access {row['access_p50_us']:,.0f} µs"
+            f"sampling {row['sampling_mean_us']:,.0f} µs (p50 {row['sampling_p50_us']:,.0f}), "
+            f"access {row['access_mean_us']:,.0f} µs (p50 {row['access_p50_us']:,.0f})"
         )
     return rows, failures
 

@@ -1,4 +1,4 @@
-#include "io/random_bytes.h"
+#include "core/entropy.h"
 
 #include <sys/random.h>
 
@@ -10,7 +10,7 @@
 
 namespace headrace {
 
-void fill_at_random(std::span<std::byte> bytes) {
+void fill_with_entropy(std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const auto count = ::getrandom(bytes.data(), bytes.size(), 0);
     if (count > 0) {
@@ -21,9 +21,9 @@ void fill_at_random(std::span<std::byte> bytes) {
   }
 }
 
-std::uint64_t random_number() {
+std::uint64_t draw_entropy() {
   std::uint64_t number = 0;
-  while (number == 0) fill_at_random(std::as_writable_bytes(std::span(&number, 1)));
+  while (number == 0) fill_with_entropy(std::as_writable_bytes(std::span(&number, 1)));
   return number;
 }
 

@@ -1,0 +1,63 @@
+// An insert that has to overwrite what somebody reads: refused without waiting, and woken when the reader is done.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "wire_fixtures.h"
+
+using namespace headrace;
+using namespace headrace::testing;
+
+TEST_CASE("try_insert does not wait for a reader, and is woken when the reader is done") {
+  constexpr std::uint32_t kSteps = 64;
+  auto options = small_table();
+  options.capacity = 64 * kSteps;  // a snapshot of more than a pipe takes
+  Table table(options);
+  const auto chunk = chunk_of(kSteps);
+  for (int i = 0; i < 64; ++i) REQUIRE(table.try_insert(chunk));
+  std::atomic<int> wakes = 0;
+  const auto waker = table.add_waker([&] { ++wakes; });
+
+  // A reader that stands still: a snapshot into a pipe that nobody empties yet. It begins at the oldest chunk.
+  const auto path = std::filesystem::temp_directory_path() / ("headrace-pinned-" + std::to_string(::getpid()));
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const int pipe = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  REQUIRE(pipe >= 0);
+  std::thread reader([&] {
+    try {
+      table.save(path);
+    } catch (const Error&) {
+      // A pipe can't be flushed to the disk; what matters here is that everything was read.
+    }
+  });
+  std::array<std::byte, 4096> bytes;
+  while (::read(pipe, bytes.data(), 1) != 1) std::this_thread::yield();  // the pin is set before the first byte
+
+  // Chunks that the pipe has taken may be overwritten; the first one that it has not is waited for by nobody.
+  int stored = 0;
+  while (stored < 64 && table.try_insert(chunk)) ++stored;
+  CHECK(stored < 64);
+  CHECK_FALSE(table.try_insert(chunk));
+
+  std::atomic<bool> done = false;
+  std::thread emptying([&] {
+    while (!done.load()) {
+      if (::read(pipe, bytes.data(), bytes.size()) <= 0) std::this_thread::yield();
+    }
+  });
+  reader.join();
+  done.store(true);
+  emptying.join();
+  CHECK(wakes.load() > 0);
+  CHECK(table.try_insert(chunk));
+  table.remove_waker(waker);
+  ::close(pipe);
+  std::filesystem::remove(path);
+}

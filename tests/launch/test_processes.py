@@ -1,0 +1,37 @@
+"""Roles as processes: what they are given, and by which way."""
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.launch import ProcessLauncher
+from headrace.roles.base import Role
+from headrace.servers import Endpoint
+
+SECRET = "correct-horse"
+
+
+def test_the_address_is_not_among_the_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    popen = subprocess.Popen
+
+    def record(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        commands.append(command)
+        return popen(command, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", record)
+    launcher = ProcessLauncher(Endpoint(f"redis://:{SECRET}@host/none"), tmp_path)
+    launcher.start(Role("evaluator", 0, f'{{"more": "{SECRET}"}}'))
+    deadline = time.monotonic() + 60.0
+    while not (exits := launcher.poll()):
+        assert time.monotonic() < deadline, "it did not end in time"
+        time.sleep(0.02)
+    [command] = commands
+    assert SECRET not in " ".join(command)
+    [ended] = exits  # which says that the address arrived, and what is wrong with it
+    assert ended.fault
+    assert ended.message.startswith("server is redis://host/none; an address of Redis must be ")
+    assert SECRET not in (tmp_path / "evaluator-0.log").read_text()

@@ -1,0 +1,27 @@
+"""What an address shows of itself."""
+
+import pytest
+
+from headrace.servers import shown
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("tcp://[::1]:7447", "tcp://[::1]:7447"),
+        ("unix:/run/a:b@c", "unix:/run/a:b@c"),
+        ("unix:@name", "unix:@name"),
+        ("redis://host:1/2", "redis://host:1/2"),
+        ("redis://me@host", "redis://me@host"),
+        ("redis://me:pass@host", "redis://me@host"),
+        ("redis://:pass@[::1]:7/0", "redis://[::1]:7/0"),
+        ("redis://:p@ss@host", "redis://host"),
+        ("redis://:pa/ss?#@host", "redis://host"),
+        ("redis://:pa\nss@host", "redis://host"),
+        ("redis:/:pass@host", "redis:/host"),
+        ("me:pass@host", "me@host"),
+        ("", ""),
+    ],
+)
+def test_no_password_is_shown(address: str, said: str) -> None:
+    assert shown(address) == said
