@@ -10,10 +10,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import NamedTuple, TextIO
 
 import numpy as np
@@ -33,6 +33,7 @@ _RECORDED = 4_000
 _BATCH = 512
 _BATCH_BYTES = _BATCH * 2 * _STACK * 84 * 84
 _BATCHES = 20  # of one turn
+_PAUSE_SECONDS = 1.0
 _INSERTS = 5_000
 _CREDIT = 4
 _CHUNK_FRAMES = (1, 2, 4, 8, 16, 50)  # that Reverb is tried with; its fastest is what ours is held against
@@ -146,16 +147,14 @@ def _compare(sampling: Reverb, inserting: Reverb, best: _Fastest, addresses: dic
         transport: BatchStream(address, "replay", _BATCH, 0.4, credit=_CREDIT)
         for transport, address in addresses.items()
     }
-    times = take_turns(
-        {
-            "tcp": lambda: _streaming(streams["tcp"]) / _BATCHES,
-            "unix": lambda: _streaming(streams["unix"]) / _BATCHES,
-            "peer sample": lambda: sampling.seconds("sample", _BATCHES, *best.sampling) / _BATCHES,
-            "insert": lambda: ours.insert(_INSERTS) / _INSERTS,
-            "peer insert": lambda: inserting.seconds("insert", _INSERTS, best.in_flight_inserts) / _INSERTS,
-        },
-        repeats=5,
-    )
+    turns: dict[str, Callable[[], float]] = {
+        "tcp": lambda: _streaming(streams["tcp"]) / _BATCHES,
+        "unix": lambda: _streaming(streams["unix"]) / _BATCHES,
+        "peer sample": lambda: sampling.seconds("sample", _BATCHES, *best.sampling) / _BATCHES,
+        "insert": lambda: ours.insert(_INSERTS) / _INSERTS,
+        "peer insert": lambda: inserting.seconds("insert", _INSERTS, best.in_flight_inserts) / _INSERTS,
+    }
+    times = take_turns({name: _settled(turn) for name, turn in turns.items()}, repeats=5)
     for stream in streams.values():
         stream.close()
     samplers, workers, in_flight = best.sampling
@@ -186,6 +185,16 @@ class _Inserting:
             for chunk in write_chunk(self._writer, self._steps, place, place + CHUNK_STEPS):
                 self._client.insert("replay", chunk)
         return perf_counter() - begin
+
+
+def _settled(turn: Callable[[], float]) -> Callable[[], float]:
+    """The turn after a pause: what those before have running ahead must not run into it."""
+
+    def begin() -> float:
+        sleep(_PAUSE_SECONDS)
+        return turn()
+
+    return begin
 
 
 def _streaming(stream: BatchStream) -> float:

@@ -53,14 +53,8 @@ Session::~Session() = default;
 
 bool Session::wants_input() const {
   if (closing_ || pending_ || yielded_ || gathered_) return false;
-  std::size_t allowed = limits_.max_queued_bytes;
-  std::size_t waiting = 0;
-  for (const auto& block : blocks_) {
-    if (!block || block.use_count() == 1) continue;
-    allowed += block->bytes();
-    ++waiting;
-  }
-  return waiting < blocks_.size() && output_.bytes() <= allowed;
+  const bool batch_on_its_way = block_ && block_.use_count() > 1;
+  return !batch_on_its_way && output_.bytes() <= limits_.max_queued_bytes;
 }
 
 std::span<std::byte> Session::prepare() { return input_.space(); }

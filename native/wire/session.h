@@ -154,7 +154,7 @@ class Session {
   void begin_insert(const FrameHeader& header, const std::string& name, BodyReader& body);
   void begin_sample(const FrameHeader& header, const std::string& name, BodyReader& body);
   void begin_sample_shared(const FrameHeader& header, const std::string& name, BodyReader& body);
-  std::shared_ptr<Block> free_block(std::uint64_t bytes);
+  std::shared_ptr<Block> block_of(std::uint64_t bytes);
   Deadline deadline_after(std::int64_t wait_milliseconds) const;
   void try_pending();
   bool attempt(Table& table, const InsertRequest& request);
@@ -188,8 +188,8 @@ class Session {
   std::optional<FrameHeader> front_;  // header of the frame in front of input_, once it is there
   std::optional<Pending> pending_;
 
-  std::array<std::shared_ptr<Block>, 2> blocks_;  // one on its way, one to gather the next into
-  bool gathered_ = false;                         // a batch, and no byte of output has been taken since
+  std::shared_ptr<Block> block_;  // of the batch that is on its way, or was
+  bool gathered_ = false;         // a batch, and no byte of output has been taken since
   std::unique_ptr<Shared> shared_;
   std::map<std::string, std::shared_ptr<Claims::Hold>> claims_;
   std::optional<Nonce> client_nonce_;  // once the peer has said hello

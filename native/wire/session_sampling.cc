@@ -63,19 +63,16 @@ void Session::begin_sample(const FrameHeader& header, const std::string& name, B
                                          std::to_string(limits_.max_frame_bytes) + "; nothing is sampled");
   }
   pending_ = Pending{header, std::move(table), deadline_after(draw.wait_milliseconds),
-                     SampleRequest{draw.size, draw.importance_exponent, free_block(bytes)}};
+                     SampleRequest{draw.size, draw.importance_exponent, block_of(bytes)}};
   try_pending();
 }
 
-std::shared_ptr<Session::Block> Session::free_block(std::uint64_t bytes) {
-  std::shared_ptr<Block>* found = nullptr;  // one is free: wants_input() saw to it
-  for (auto& block : blocks_) {
-    if (block && block.use_count() > 1) continue;
-    if (block && block->bytes() >= bytes) return block;
-    if (found == nullptr) found = &block;
-  }
-  found->reset();  // its bytes may be needed for the larger one
-  return *found = std::make_shared<Block>(server_.budget(), bytes);
+// One for all batches of a session: the next is gathered when the system has taken the last, which leaves it several
+// megabytes to send meanwhile; a second block would drive the first out of the processor's cache before it is sent.
+std::shared_ptr<Session::Block> Session::block_of(std::uint64_t bytes) {
+  if (block_ && block_->bytes() >= bytes) return block_;
+  block_.reset();  // its bytes may be needed for the larger one
+  return block_ = std::make_shared<Block>(server_.budget(), bytes);
 }
 
 void Session::share(const FrameHeader& header, const std::string& name, BodyReader& body) {
