@@ -1,6 +1,5 @@
 """Calls whose answer nobody waits for."""
 
-import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ class Errands:
     """Makes calls one after another in a thread of its own; whoever is 8 ahead waits for the first. One caller."""
 
     def __init__(self, name: str) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_run_in_background)
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._pending: deque[Future[Any]] = deque()
 
     def send(self, call: Callable[..., object], *arguments: object) -> None:
@@ -37,8 +36,3 @@ class Errands:
     def close(self) -> None:
         """Drops what has not begun, and waits for what has."""
         self._executor.shutdown(cancel_futures=True)
-
-
-def _run_in_background() -> None:
-    """This thread takes no core away from the one that has just given it something to do (Linux: SCHED_BATCH)."""
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
