@@ -83,7 +83,7 @@ def write_page(
         ("Links", _links(links)),
         ("How it was measured", _method(plan, rows)),
     )
-    text = document("In-network experience sampling", lead_of(origin), tiles(comparisons, rows, plan), sections)
+    text = document("In-network experience sampling", lead_of(origin), tiles(comparisons), sections)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

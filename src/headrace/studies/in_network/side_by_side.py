@@ -45,9 +45,10 @@ class _Beside:
         return [decrease(redis.peer_value or nan, ahead.peer_value or nan) for redis, ahead in both]
 
 
-def tiles(comparisons: Sequence[Comparison], rows: Rows, plan: Plan) -> str:
-    """The requirements, each by the transport at which it is met worst."""
-    beside, here = _Beside(comparisons), _shown(rows, plan)
+def tiles(comparisons: Sequence[Comparison]) -> str:
+    """The requirements, each where it is met worst, of all that was measured."""
+    beside = _Beside(comparisons)
+    here = list(dict.fromkeys((each.transport, each.actors, each.kind) for each in comparisons))
     shown = []
     for latency, name in zip(LATENCIES, ("sampling latency", "replay access latency"), strict=True):
         found = [both for place in here if (both := beside.find(latency, place, "redis"))]
@@ -63,7 +64,7 @@ def tiles(comparisons: Sequence[Comparison], rows: Rows, plan: Plan) -> str:
         if ahead:
             note += f". Redis with run-ahead alone: {_changes(ahead)}"
         shown.append((_changes(map(_below, worst)), note, all(each.verdict == "holds" for each in worst)))
-    sizes = [each for each in comparisons if each.figure == "bytes_per_transition" and _place(each) in here]
+    sizes = [each for each in comparisons if each.figure == "bytes_per_transition"]
     if sizes:
         most = max(sizes, key=lambda each: each.ours)
         note = f"bytes for each transition, actor to server (required {most.required}; raw 56,448)"
@@ -118,10 +119,6 @@ def _here(quantity: str, rows: Rows, plan: Plan) -> str:
 
 def _shown(rows: Rows, plan: Plan) -> list[Place]:
     return [place for place in places(rows) if place[1:] == (plan.shown, "synthetic")]
-
-
-def _place(comparison: Comparison) -> Place:
-    return comparison.transport, comparison.actors, comparison.kind
 
 
 def _below(comparison: Comparison) -> float:
