@@ -15,11 +15,11 @@ from headrace.launch.base import Exit
 from headrace.roles.base import Role
 from headrace.servers import Endpoint
 
-__all__ = ["FAULT_STATUS", "SINGLE_THREAD", "ProcessLauncher"]
+__all__ = ["FAULT_STATUS", "ProcessLauncher", "child_environment"]
 
 FAULT_STATUS = 2
 """Exit status of a role that met a user's mistake."""
-SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Set before a role imports anything: more threads than cores is what caps most published speedups."""
 _GRACE_SECONDS = 5.0
 _TAIL_BYTES = 8192
@@ -55,7 +55,7 @@ class ProcessLauncher:
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env=_environment(),
+                env=child_environment(),
                 start_new_session=True,
             )
             start = output.tell()
@@ -104,7 +104,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _environment() -> dict[str, str]:
-    """A role's environment variables: one thread, and modules found wherever this process finds them."""
+def child_environment() -> dict[str, str]:
+    """Environment variables of a child process: one thread, and modules found wherever this process finds them."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    return os.environ | SINGLE_THREAD | {"PYTHONPATH": path}
+    return os.environ | _SINGLE_THREAD | {"PYTHONPATH": path}

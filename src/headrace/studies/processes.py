@@ -6,7 +6,6 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from headrace.errors import LaunchError
-from headrace.launch.processes import SINGLE_THREAD
+from headrace.launch.processes import child_environment
 
 __all__ = ["Process"]
 
@@ -34,7 +33,6 @@ class Process:
         self.name = name
         self._log = log
         self._unread = b""
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         with log.open("ab") as errors:
             try:
                 self._process = subprocess.Popen(
@@ -42,7 +40,7 @@ class Process:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
-                    env=os.environ | SINGLE_THREAD | {"PYTHONPATH": path},
+                    env=child_environment(),
                     start_new_session=True,  # Ctrl-C is the study's, which then ends its processes
                     preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing here forks from a thread)
                 )
