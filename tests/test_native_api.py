@@ -198,6 +198,21 @@ class TestTable:
         assert batch["reward"].tolist() == (step + 0.5).tolist()
         np.testing.assert_allclose(batch["discount"], np.where(step == STEPS - 1, 0, 0.9), rtol=1e-6)
 
+    def test_each_transition_has_the_version_of_the_policy_that_chose_its_action(self) -> None:
+        writer = ChunkWriter(SIGNATURE, n_step=3, chunk_steps=4)
+        versions = [[5, 5, 6, 7, 7, 8, 9], [9, 12], [2**64 - 1]]  # chunks of 4 and 3 steps, of 2 and of 1
+        for episode in versions:
+            writer.start(np.zeros(2, np.float32))
+            for t, version in enumerate(episode):
+                writer.set_policy_version(version)
+                writer.append(t, 0.0, np.zeros(2, np.float32), t + 1 == len(episode), False)
+        table = Table(SIGNATURE, sampler="uniform")
+        assert [table.insert(one) for one in writer.take()] == [0, 4, 7, 9]
+        batch = arrays(10)  # one from each tenth of the ten
+        assert table.sample_into(BatchView(SIGNATURE, **batch), 0.4)
+        assert batch["key"].tolist() == list(range(10))
+        assert batch["policy_version"].tolist() == [version for episode in versions for version in episode]
+
     def test_waits_end_at_their_deadline(self) -> None:
         table = Table(SIGNATURE, samples_per_insert=1, limiter_tolerance=STEPS)
         view = BatchView(SIGNATURE, **arrays())

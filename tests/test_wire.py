@@ -18,7 +18,7 @@ from headrace._native import ChunkWriter, Client, Server, Session, Signature
 
 HEADER = struct.Struct("<HBBB3xQQ")
 MAGIC = 0x5248
-VERSION = 2
+VERSION = 3
 SIGNATURE_TYPE, INSERT, SAMPLE, UPDATE, PUBLISH, FETCH, PUT, DRAIN, STATS = range(1, 10)
 HELLO, AUTHENTICATE, OPEN_TABLE, SET_STATE, DROP, CLAIM, SHARE, SAMPLE_SHARED = range(10, 18)
 UNNAMED = {STATS, HELLO, AUTHENTICATE}
@@ -97,6 +97,28 @@ def test_every_request_by_hand(server: Server) -> None:
     assert not session.closing
 
 
+def test_a_chunk_by_hand(server: Server) -> None:
+    sections = [
+        np.array([[0, 0], [1, -1], [2, -2], [3, -3]], "<f4"),  # observation: M = 4 rows
+        np.array([30, 31, 32], "<i8"),  # action: T = 3 steps
+        np.array([7, 7, 2**40], "<u8"),  # policy version
+        *(np.array(rows, "<u4") for rows in ([0, 1, 2], [1, 2, 3])),  # first, last
+        *(np.array(numbers, "<f4") for numbers in ([1, 2, 3], [0.5, 0.5, 0], [1, 1, 1])),  # reward, discount, priority
+    ]
+    body = b"".join(each.tobytes() + bytes(-each.nbytes % 8) for each in sections)
+    header = struct.pack("<4sIQIIQI12xQQ", b"HRC2", 0, 64 + len(body), 3, 4, 0, 9, 0, 0)
+    assert len(header) == 64
+    session = Session(server)
+    (reply,) = replies(session.receive(frame(INSERT, "replay", struct.pack("<q", 0) + header + body)))
+    assert (reply.status, reply.body) == (OK, struct.pack("<Q", 0))
+    (reply,) = replies(session.receive(frame(SAMPLE, "replay", struct.pack("<Idq", 3, 0.4, 0))))
+    observation, next_observation = np.frombuffer(reply.body[:48], "<f4").reshape(2, 3, 2)
+    assert observation.tolist() == sections[0][:3].tolist()
+    assert next_observation.tolist() == sections[0][1:].tolist()
+    assert np.frombuffer(reply.body[48:72], "<i8").tolist() == [30, 31, 32]
+    assert np.frombuffer(reply.body[-48:], "<u8").tolist() == [0, 1, 2, 7, 7, 2**40]  # key, policy version
+
+
 def test_a_frame_may_arrive_byte_by_byte(server: Server) -> None:
     session = Session(server)
     data = frame(INSERT, "replay", struct.pack("<q", 0) + chunk())
@@ -118,7 +140,7 @@ def test_a_held_request_is_answered_when_it_can_be(server: Server) -> None:
     ("header", "status", "names"),
     [
         (HEADER.pack(0, VERSION, 1, 0, 1, 0), CORRUPT, "magic"),
-        (HEADER.pack(MAGIC, 1, 1, 0, 1, 0), CORRUPT, "version 1"),
+        (HEADER.pack(MAGIC, 2, 1, 0, 1, 0), CORRUPT, "version 2"),
         (HEADER.pack(MAGIC, VERSION, 1, 0, 1, 4097), REFUSED, "4097 bytes: at most 4096"),
         (HEADER.pack(MAGIC, VERSION, 1, 0, 1, 2**64 - 1), REFUSED, "at most 4096"),
     ],

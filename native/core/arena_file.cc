@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::uint64_t kMagic = 0x31414e4552415248;  // "HRARENA1"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 }  // namespace
 

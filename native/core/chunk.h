@@ -2,20 +2,22 @@
 // the file keeps; the bytes are the same in all three places.
 //
 //   ChunkHeader (64 bytes)
-//   observation [M, *O]   each frame once, with the history that the first stack and the lookahead that the last
-//                         n-step target need
-//   action      [T, *A]
-//   first       [T] u32   row of the newest frame of s_t
-//   last        [T] u32   row of the newest frame of s_{t+n}
-//   reward      [T] f32   n-step return  R = sum_{i<n} gamma^i r_{t+i}
-//   discount    [T] f32   gamma^n, or 0 where the episode terminated inside the n steps; truncation bootstraps
-//   priority    [T] f32   |TD error|, or kUnknownPriority: takes the largest priority the table has seen
+//   observation    [M, *O]  each frame once, with the history that the first stack and the lookahead that the last
+//                           n-step target need
+//   action         [T, *A]
+//   policy_version [T] u64  of the policy that chose a_t
+//   first          [T] u32  row of the newest frame of s_t
+//   last           [T] u32  row of the newest frame of s_{t+n}
+//   reward         [T] f32  n-step return  R = sum_{i<n} gamma^i r_{t+i}
+//   discount       [T] f32  gamma^n, or 0 where the episode terminated inside the n steps; truncation bootstraps
+//   priority       [T] f32  |TD error|, or kUnknownPriority: takes the largest priority the table has seen
 //
 // Sections start at multiples of 8 bytes, little-endian. The stack of row r is rows r-K+1 .. r, where rows before
 // row 0 read as row 0: an episode's first frame repeats, and a later chunk carries its history, so nothing but
 // the first rows of an episode is ever clamped.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -25,28 +27,27 @@
 namespace headrace {
 
 inline constexpr float kUnknownPriority = -1.0f;
-inline constexpr std::uint32_t kChunkMagic = 0x4b435248;  // "HRCK"
+inline constexpr std::uint32_t kChunkMagic = 0x32435248;  // "HRC2": of version 2
 inline constexpr std::uint32_t kMaxSteps = 1u << 20;
 
 struct ChunkHeader {
   std::uint32_t magic = kChunkMagic;
   // CRC-32C of header and sections, but for `checksum` itself and the priorities; 0 on the way, set in a file
   std::uint32_t checksum = 0;
-  std::uint64_t bytes = 0;  // whole chunk, header included; a multiple of 8
-  std::uint32_t steps = 0;  // T
-  std::uint32_t rows = 0;   // M
-  std::uint64_t policy_version = 0;
+  std::uint64_t bytes = 0;      // whole chunk, header included; a multiple of 8
+  std::uint32_t steps = 0;      // T
+  std::uint32_t rows = 0;       // M
   std::uint64_t first_key = 0;  // key of the first transition; set when stored
   std::uint32_t actor = 0;
-  std::uint32_t reserved = 0;  // so it must stay
-  std::uint64_t writer = 0;    // who sends it, a random number; 0: every chunk is new
-  std::uint64_t sequence = 0;  // of the writer's chunks, rising: one that is sent again is stored once
+  std::array<std::uint32_t, 3> reserved{};  // 0, and so they must stay; they fill the cache line
+  std::uint64_t writer = 0;                 // who sends it, a random number; 0: every chunk is new
+  std::uint64_t sequence = 0;               // of the writer's chunks, rising: one that is sent again is stored once
 };
 static_assert(sizeof(ChunkHeader) == 64);
 
 // Byte offsets of a chunk's sections, from its header and the signature, or from the bytes of one row and one action.
 struct ChunkLayout {
-  std::size_t observation, action, first, last, reward, discount, priority, bytes;
+  std::size_t observation, action, policy_version, first, last, reward, discount, priority, bytes;
 
   static ChunkLayout of(const Signature& signature, std::uint32_t steps, std::uint32_t rows) {
     return of(signature.observation.bytes(), signature.action.bytes(), steps, rows);
@@ -58,7 +59,8 @@ struct ChunkLayout {
     ChunkLayout layout{};
     layout.observation = sizeof(ChunkHeader);
     layout.action = layout.observation + round8(std::size_t{rows} * row_bytes);
-    layout.first = layout.action + round8(std::size_t{steps} * action_bytes);
+    layout.policy_version = layout.action + round8(std::size_t{steps} * action_bytes);
+    layout.first = layout.policy_version + std::size_t{steps} * sizeof(std::uint64_t);
     layout.last = layout.first + column;
     layout.reward = layout.last + column;
     layout.discount = layout.reward + column;

@@ -41,6 +41,7 @@ ChunkWriter::ChunkWriter(WriterOptions options)
   const std::size_t steps = length + options_.n_step + 1;
   rows_.resize((length + options_.n_step + options_.signature.stack - 1) * row_bytes_);
   actions_.resize(steps * action_bytes_);
+  versions_.resize(steps);
   rewards_.resize(steps);
   chosen_.resize(steps);
   for (auto* column : {&first_, &last_}) column->resize(length);
@@ -70,6 +71,7 @@ void ChunkWriter::append(const void* action, float reward, const void* observati
   // This step's greedy value is what the transition n steps back has been waiting for.
   if (step_count_ >= length_ + n) complete(n, false, values.greedy);
   std::memcpy(actions_.data() + step_count_ * action_bytes_, action, action_bytes_);
+  versions_[step_count_] = policy_version_;
   rewards_[step_count_] = reward;
   chosen_[step_count_] = values.chosen;
   ++step_count_;
@@ -117,7 +119,6 @@ std::vector<std::byte> ChunkWriter::assemble(std::uint32_t rows) const {
   header.bytes = layout.bytes;
   header.steps = length_;
   header.rows = rows;
-  header.policy_version = policy_version_;
   header.actor = options_.actor;
   std::memcpy(chunk.data(), &header, sizeof(header));
   std::memcpy(chunk.data() + layout.observation, rows_.data(), rows * row_bytes_);
@@ -125,6 +126,7 @@ std::vector<std::byte> ChunkWriter::assemble(std::uint32_t rows) const {
   const auto put = [&](std::size_t offset, const auto& column) {
     std::memcpy(chunk.data() + offset, column.data(), length_ * sizeof(column[0]));
   };
+  put(layout.policy_version, versions_);
   put(layout.first, first_);
   put(layout.last, last_);
   put(layout.reward, returns_);
@@ -142,6 +144,7 @@ void ChunkWriter::carry_over() {
   row_count_ -= from;
   std::memmove(rows_.data(), rows_.data() + from * row_bytes_, row_count_ * row_bytes_);
   std::memmove(actions_.data(), actions_.data() + length_ * action_bytes_, pending * action_bytes_);
+  std::copy_n(versions_.begin() + length_, pending, versions_.begin());
   std::copy_n(rewards_.begin() + length_, pending, rewards_.begin());
   std::copy_n(chosen_.begin() + length_, pending, chosen_.begin());
   history_ = kept_history;

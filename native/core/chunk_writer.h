@@ -42,7 +42,7 @@ class ChunkWriter {
   // Closes the open chunk early with the transitions whose n steps are complete (and, with values, whose
   // bootstrap value is known).
   void flush();
-  void set_policy_version(std::uint64_t version) { policy_version_ = version; }  // stamped on chunks closed from now on
+  void set_policy_version(std::uint64_t version) { policy_version_ = version; }  // of steps appended from now on
 
   // Finished chunks, oldest first; ownership moves to the caller.
   std::vector<std::vector<std::byte>> take();
@@ -66,11 +66,12 @@ class ChunkWriter {
   bool running_ = false;  // between start() and an episode's end
 
   // The open chunk and the steps after it, all counted from the chunk's first transition. Nothing here grows.
-  std::vector<std::byte> rows_;     // [T + n + K - 1, *O]
-  std::vector<std::byte> actions_;  // [T + n + 1, *A]
-  std::vector<float> rewards_;      // [T + n + 1] one-step
-  std::vector<double> chosen_;      // [T + n + 1]
-  std::uint32_t history_ = 0;       // rows before the first transition's frame
+  std::vector<std::byte> rows_;          // [T + n + K - 1, *O]
+  std::vector<std::byte> actions_;       // [T + n + 1, *A]
+  std::vector<std::uint64_t> versions_;  // [T + n + 1] of the policy
+  std::vector<float> rewards_;           // [T + n + 1] one-step
+  std::vector<double> chosen_;           // [T + n + 1]
+  std::uint32_t history_ = 0;            // rows before the first transition's frame
   std::uint32_t row_count_ = 0;
   std::uint32_t step_count_ = 0;                         // steps appended since the chunk's first transition
   std::uint32_t length_ = 0;                             // transitions complete

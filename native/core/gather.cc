@@ -11,9 +11,9 @@ constexpr std::size_t kBlock = 32;  // transitions whose cache misses overlap: m
 
 // Where one transition's parts lie.
 struct Place {
-  const ChunkHeader* chunk;
   const std::byte* rows;
   const std::byte* action;
+  const std::uint64_t* policy_version;
   const std::uint32_t* first;
   const std::uint32_t* last;
   const float* reward;
@@ -25,9 +25,9 @@ Place locate(const Transitions& transitions, const ChunkHeader& chunk, std::uint
   const ChunkLayout layout = transitions.layout_of(chunk);
   const std::size_t step = key - chunk.first_key;
   const auto column = [&](std::size_t offset) { return base + offset + step * 4; };
-  return {&chunk,
-          base + layout.observation,
+  return {base + layout.observation,
           base + layout.action + step * transitions.action_bytes(),
+          reinterpret_cast<const std::uint64_t*>(base + layout.policy_version) + step,
           reinterpret_cast<const std::uint32_t*>(column(layout.first)),
           reinterpret_cast<const std::uint32_t*>(column(layout.last)),
           reinterpret_cast<const float*>(column(layout.reward)),
@@ -70,8 +70,8 @@ const std::byte* stack_begin(const std::byte* rows, std::uint32_t row, std::uint
 
 void prefetch_fields(const Place& place) {
   for (const void* field : {static_cast<const void*>(place.first), static_cast<const void*>(place.last),
-                            static_cast<const void*>(place.action), static_cast<const void*>(place.reward),
-                            static_cast<const void*>(place.discount)}) {
+                            static_cast<const void*>(place.action), static_cast<const void*>(place.policy_version),
+                            static_cast<const void*>(place.reward), static_cast<const void*>(place.discount)}) {
     __builtin_prefetch(field);
   }
 }
@@ -80,7 +80,7 @@ void copy_fields(const Place& place, std::size_t action_bytes, const BatchView& 
   if (batch.action) copy(batch.action + index * action_bytes, place.action, action_bytes);
   if (batch.reward) batch.reward[index] = *place.reward;
   if (batch.discount) batch.discount[index] = *place.discount;
-  if (batch.policy_version) batch.policy_version[index] = place.chunk->policy_version;
+  if (batch.policy_version) batch.policy_version[index] = *place.policy_version;
 }
 
 }  // namespace

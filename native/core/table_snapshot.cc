@@ -11,7 +11,7 @@ namespace headrace {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x31544f4853445248;  // "HRDSHOT1"
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;
 
 struct Preamble {
   std::uint64_t magic = kMagic;
@@ -39,7 +39,9 @@ Preamble read_preamble(SnapshotReader& reader, const std::string& path, const Ta
   Preamble preamble;
   if (block.size() != sizeof(preamble)) reader.corrupt("its first block is not a preamble");
   std::memcpy(&preamble, block.data(), sizeof(preamble));
-  if (preamble.magic != kMagic || preamble.version != kVersion) reader.corrupt("it is not a snapshot of version 1");
+  if (preamble.magic != kMagic || preamble.version != kVersion) {
+    reader.corrupt("it is not a snapshot of version " + std::to_string(kVersion));
+  }
   const std::span<const std::byte> text = reader.get();
   const std::string signature(reinterpret_cast<const char*>(text.data()), text.size());
   if (signature != options.signature.encode()) differ(path, "signature", signature, options.signature.encode());

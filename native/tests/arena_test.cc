@@ -165,6 +165,24 @@ TEST_CASE("arena: a file is refused where it does not fit, and left alone") {
   check_error(ErrorKind::kCorrupt, path, [&] { open(small_signature(), 4000); });
 }
 
+TEST_CASE("arena: a file of version 1, whose chunks had one policy version each, is refused") {
+  const ScratchFolder folder;
+  const std::string path = folder.file("arena");
+  { Ring(4000, path).push(3); }
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    std::vector<char> header(4096);
+    file.read(header.data(), 4096);
+    const std::uint32_t version = 1;
+    std::memcpy(header.data() + 20, &version, sizeof(version));
+    const std::uint32_t checksum = crc32c(std::as_bytes(std::span(header)).subspan(20));
+    std::memcpy(header.data() + 16, &checksum, sizeof(checksum));
+    file.seekp(0);
+    file.write(header.data(), 4096);
+  }
+  check_error(ErrorKind::kCorrupt, "not that of an arena of version 2", [&] { Arena(small_signature(), 4000, path); });
+}
+
 TEST_CASE("arena: no space is found out at creation, and no file stays behind") {
   const ScratchFolder folder;
   struct rlimit before {};

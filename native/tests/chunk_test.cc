@@ -30,12 +30,13 @@ TEST_CASE("chunk: layout worked by hand") {
   const ChunkLayout layout = ChunkLayout::of(small_signature(), 3, 5);
   CHECK(layout.observation == 64);
   CHECK(layout.action == 104);
-  CHECK(layout.first == 120);
-  CHECK(layout.last == 136);
-  CHECK(layout.reward == 152);
-  CHECK(layout.discount == 168);
-  CHECK(layout.priority == 184);
-  CHECK(layout.bytes == 200);
+  CHECK(layout.policy_version == 120);  // 24 bytes
+  CHECK(layout.first == 144);
+  CHECK(layout.last == 160);
+  CHECK(layout.reward == 176);
+  CHECK(layout.discount == 192);
+  CHECK(layout.priority == 208);
+  CHECK(layout.bytes == 224);
 }
 
 TEST_CASE("chunk: a good one passes, at any alignment") {
@@ -74,7 +75,8 @@ TEST_CASE("chunk: headers that lie") {
     check_error(ErrorKind::kRefused, field, [&] { check_chunk(small_signature(), bytes); });
   };
   refused("chunk.magic", [](ChunkHeader& h) { h.magic = 1; });
-  refused("chunk.reserved: 1, but it must be 0", [](ChunkHeader& h) { h.reserved = 1; });
+  refused("chunk.reserved[0]: 7, but it must be 0", [](ChunkHeader& h) { h.reserved[0] = 7; });
+  refused("chunk.reserved[2]: 1, but it must be 0", [](ChunkHeader& h) { h.reserved[2] = 1; });
   refused("chunk.steps", [](ChunkHeader& h) { h.steps = 0; });
   refused("chunk.steps", [](ChunkHeader& h) { h.steps = kMaxSteps + 1; });
   refused("chunk.rows", [](ChunkHeader& h) { h.rows = 0; });
@@ -128,7 +130,7 @@ TEST_CASE("chunk: mutated and truncated bytes never get past the check unread") 
       REQUIRE(error.kind() == ErrorKind::kRefused);
     }
   }
-  CHECK(passed > 1000);  // damage to rows, actions and the like is no error
+  CHECK(passed > 1000);  // damage to rows, actions, versions and the like is no error
 }
 
 }  // namespace

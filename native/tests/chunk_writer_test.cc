@@ -21,10 +21,11 @@ struct Columns {
     const ChunkLayout layout = ChunkLayout::of(signature, header.steps, header.rows);
     const auto get = [&](auto& column, std::size_t offset, std::size_t count) {
       column.resize(count);
-      std::memcpy(column.data(), bytes.data() + offset, count * 4);
+      std::memcpy(column.data(), bytes.data() + offset, count * sizeof(column[0]));
     };
     get(rows, layout.observation, header.rows);
     get(action, layout.action, header.steps);
+    get(policy_version, layout.policy_version, header.steps);
     get(first, layout.first, header.steps);
     get(last, layout.last, header.steps);
     get(reward, layout.reward, header.steps);
@@ -41,16 +42,17 @@ struct Columns {
   ChunkHeader header;
   std::vector<float> rows, reward, discount, priority;
   std::vector<std::int32_t> action;
+  std::vector<std::uint64_t> policy_version;
   std::vector<std::uint32_t> first, last;
 };
 
 using Numbers = std::vector<float>;
 using Rows = std::vector<std::uint32_t>;
+using Versions = std::vector<std::uint64_t>;
 
 // gamma = 1/2, n = 3, K = 2, chunks of 2. Frame i is 10 i, action i, reward 2^i; five steps.
 std::vector<Columns> five_steps(bool terminated, bool values) {
   ChunkWriter writer({.signature = scalar_signature(2), .n_step = 3, .discount = 0.5, .chunk_steps = 2, .actor = 9});
-  writer.set_policy_version(4);
   float frame = 0;
   writer.start(&frame);
   for (std::int32_t i = 0; i < 5; ++i) {
@@ -93,7 +95,6 @@ TEST_CASE("chunk writer: n-step returns, rows and overlap, worked by hand") {
       CHECK(chunks[2].discount == Numbers{0.5f});
     }
     for (const auto& chunk : chunks) {
-      CHECK(chunk.header.policy_version == 4);
       CHECK(chunk.header.actor == 9);
       for (const float priority : chunk.priority) CHECK(priority == kUnknownPriority);
     }
@@ -141,8 +142,52 @@ TEST_CASE("chunk writer: flush closes what is complete, and no more") {
   }
 }
 
-// Against the definition: every transition once and in order, its stacks, return, discount, priority; rows bounded,
-// consecutive and with their whole history.
+// One step of each version, which is set just before it; the last ends the episode where `end` says so.
+void act(ChunkWriter& writer, const Versions& versions, bool values, bool end) {
+  const float frame = 0;
+  const std::int32_t action = 0;
+  for (std::size_t t = 0; t < versions.size(); ++t) {
+    writer.set_policy_version(versions[t]);
+    writer.append(&action, 1, &frame, end && t + 1 == versions.size(), false, values ? Values{0, 1} : Values{});
+  }
+}
+
+std::vector<Versions> take_versions(ChunkWriter& writer) {
+  std::vector<Versions> versions;
+  for (const auto& bytes : writer.take()) versions.push_back(Columns(scalar_signature(1), bytes).policy_version);
+  return versions;
+}
+
+TEST_CASE("chunk writer: each step has the policy version that was set when it was appended, worked by hand") {
+  const float frame = 0;
+  for (const bool values : {false, true}) {
+    CAPTURE(values);
+    ChunkWriter writer({.signature = scalar_signature(1), .n_step = 3, .discount = 1, .chunk_steps = 4});
+    writer.start(&frame);
+    act(writer, {5, 5, 6, 7, 7, 8}, values, false);
+    // Step 3 has its three rewards, so the chunk is closed; with values it waits for max Q(s_6), which step 6 brings.
+    CHECK(writer.finished() == (values ? 0 : 1));
+    act(writer, {9}, values, true);  // steps 4 and 5 were pending across chunks, and all end together
+    CHECK(take_versions(writer) == std::vector<Versions>{{5, 5, 6, 7}, {7, 8, 9}});
+
+    writer.start(&frame);
+    act(writer, {9, 12}, values, false);
+    writer.set_policy_version(14);  // no step follows
+    writer.start(&frame);           // closes the episode as by truncation
+    CHECK(take_versions(writer) == std::vector<Versions>{{9, 12}});
+
+    act(writer, {14, 15, 16, 17}, values, false);
+    writer.set_policy_version(99);
+    writer.flush();
+    CHECK(take_versions(writer) == (values ? std::vector<Versions>{{14}} : std::vector<Versions>{{14, 15}}));
+    act(writer, {18}, values, true);
+    CHECK(take_versions(writer) ==
+          (values ? std::vector<Versions>{{15, 16, 17, 18}} : std::vector<Versions>{{16, 17, 18}}));
+  }
+}
+
+// Against the definition: every transition once and in order, its stacks, return, discount, priority, version; rows
+// bounded, consecutive and with their whole history.
 TEST_CASE("chunk writer: random episodes against the definition") {
   std::mt19937 random(11);
   const auto below = [&](unsigned bound) { return random() % bound; };
@@ -155,11 +200,13 @@ TEST_CASE("chunk writer: random episodes against the definition") {
     CAPTURE(length);
     const Signature signature = scalar_signature(k);
     ChunkWriter writer({.signature = signature, .n_step = n, .discount = gamma, .chunk_steps = length});
+    std::uint64_t version = 0;
     for (int episode = 0; episode < 3; ++episode) {
       const std::uint32_t steps = 1 + below(30);
       const bool terminated = below(2) == 0;
       std::vector<float> rewards;
       std::vector<double> chosen, greedy;
+      Versions versions;
       float frame = 0;
       writer.start(&frame);
       for (std::uint32_t t = 0; t < steps; ++t) {
@@ -170,6 +217,8 @@ TEST_CASE("chunk writer: random episodes against the definition") {
         const bool end = t + 1 == steps;
         const auto action = static_cast<std::int32_t>(t);
         if (end) greedy.push_back(static_cast<double>(below(100)) / 8);
+        if (below(4) == 0) writer.set_policy_version(version = random());
+        versions.push_back(version);
         writer.append(&action, rewards[t], &frame, end && terminated, end && !terminated,
                       values ? Values{chosen[t], greedy[t]} : Values{}, end && values ? greedy[steps] : kNotKnown);
         if (!end && below(9) == 0) writer.flush();
@@ -189,6 +238,7 @@ TEST_CASE("chunk writer: random episodes against the definition") {
           for (std::uint32_t j = 0; j < ahead; ++j) sum += std::pow(gamma, j) * rewards[t + j];
           const double discount = ended ? 0 : std::pow(gamma, ahead);
           REQUIRE(chunk.action[i] == static_cast<std::int32_t>(t));
+          REQUIRE(chunk.policy_version[i] == versions[t]);
           REQUIRE(chunk.reward[i] == doctest::Approx(sum));
           REQUIRE(chunk.discount[i] == doctest::Approx(discount));
           for (std::uint32_t j = 0; j < k; ++j) {

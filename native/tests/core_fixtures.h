@@ -25,15 +25,17 @@ struct PlainChunk {
   std::vector<std::int32_t> action;
   std::vector<std::uint32_t> first, last;
   std::vector<float> reward, discount, priority;
-  std::uint64_t policy_version = 0;
+  std::vector<std::uint64_t> policy_version;
   std::uint64_t writer = 0, sequence = 0;
 
-  // T steps of one-step transitions over T + 1 rows. Row r holds {tag, r}; action and reward count from `tag`.
+  // T steps of one-step transitions over T + 1 rows. Row r holds {tag, r}; action, policy version and reward count from
+  // `tag`.
   static PlainChunk of(std::uint32_t steps, float priority, float tag = 0) {
     PlainChunk chunk;
     for (std::uint32_t r = 0; r <= steps; ++r) chunk.rows.push_back({tag, static_cast<float>(r)});
     for (std::uint32_t t = 0; t < steps; ++t) {
       chunk.action.push_back(static_cast<std::int32_t>(tag) + static_cast<std::int32_t>(t));
+      chunk.policy_version.push_back(static_cast<std::uint64_t>(tag) + t);
       chunk.first.push_back(t);
       chunk.last.push_back(t + 1);
       chunk.reward.push_back(tag + static_cast<float>(t));
@@ -51,7 +53,6 @@ struct PlainChunk {
     header.bytes = layout.bytes;
     header.steps = steps;
     header.rows = static_cast<std::uint32_t>(rows.size());
-    header.policy_version = policy_version;
     header.writer = writer;
     header.sequence = sequence;
     std::memcpy(out.data(), &header, sizeof(header));
@@ -60,6 +61,7 @@ struct PlainChunk {
     };
     put(layout.observation, rows);
     put(layout.action, action);
+    put(layout.policy_version, policy_version);
     put(layout.first, first);
     put(layout.last, last);
     put(layout.reward, reward);

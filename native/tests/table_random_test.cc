@@ -16,9 +16,9 @@ PlainChunk random_chunk(std::mt19937& random) {
   for (std::uint32_t t = 0; t < steps; ++t) {
     chunk.first[t] = random() % static_cast<std::uint32_t>(chunk.rows.size());
     chunk.last[t] = random() % static_cast<std::uint32_t>(chunk.rows.size());
+    chunk.policy_version[t] = random() % 50;
     chunk.priority[t] = random() % 5 == 0 ? kUnknownPriority : static_cast<float>(random() % 1000) / 100;
   }
-  chunk.policy_version = random() % 50;
   return chunk;
 }
 

@@ -115,6 +115,25 @@ TEST_CASE("table: a snapshot that is cut short, flipped or lengthened is refused
   CHECK(table.size() == 12);
 }
 
+TEST_CASE("table: a snapshot of version 1, whose chunks had one policy version each, is refused") {
+  const ScratchFolder folder;
+  const std::string path = folder.file("snapshot");
+  Table table(options_of(Sampler::kPrioritized));
+  table.save(path);
+  std::vector<char> bytes = contents(path);
+  const auto view = std::as_bytes(std::span(bytes));
+  std::uint64_t size = 0;  // of the preamble, which a header of 16 bytes precedes: size, checksum, its own checksum
+  std::memcpy(&size, bytes.data(), sizeof(size));
+  const std::uint64_t version = 1;
+  std::memcpy(bytes.data() + 24, &version, sizeof(version));
+  const std::uint32_t checksum = crc32c(view.subspan(16, size));
+  std::memcpy(bytes.data() + 8, &checksum, sizeof(checksum));
+  const std::uint32_t self_checksum = crc32c(view.first(12));
+  std::memcpy(bytes.data() + 12, &self_checksum, sizeof(self_checksum));
+  write(path, bytes);
+  check_error(ErrorKind::kCorrupt, "it is not a snapshot of version 2", [&] { table.restore(path); });
+}
+
 TEST_CASE("table: snapshots go where they fit") {
   const ScratchFolder folder;
   const std::string path = folder.file("snapshot");

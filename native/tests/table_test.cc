@@ -107,7 +107,7 @@ TEST_CASE("table: stacks, where they are clamped and where not") {
   PlainChunk chunk = PlainChunk::of(4, 1, 7);
   chunk.first = {0, 1, 2, 3};
   chunk.last = {1, 2, 3, 4};
-  chunk.policy_version = 42;
+  chunk.policy_version = {42, 42, 1, 43};
   table.try_insert(chunk.bytes(signature));
   Buffers buffers(signature, 4);
   REQUIRE(table.try_sample(buffers.view, 0));
@@ -125,7 +125,7 @@ TEST_CASE("table: stacks, where they are clamped and where not") {
   CHECK(rows(buffers.next_observation, 1) == std::vector<float>{0, 1, 2});
   CHECK(rows(buffers.observation, 3) == std::vector<float>{1, 2, 3});
   CHECK(rows(buffers.next_observation, 3) == std::vector<float>{2, 3, 4});
-  CHECK(buffers.policy_version == std::vector<std::uint64_t>(4, 42));
+  CHECK(buffers.policy_version == std::vector<std::uint64_t>{42, 42, 1, 43});
   CHECK(Buffers::value<std::int32_t>(buffers.action, 2) == 9);
   CHECK(buffers.reward[2] == 9);
   CHECK(buffers.discount[2] == 0.5f);

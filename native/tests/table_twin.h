@@ -40,7 +40,7 @@ class TableTwin {
                                    chunk.reward[t],
                                    chunk.discount[t],
                                    priority,
-                                   chunk.policy_version};
+                                   chunk.policy_version[t]};
     }
     return first_key;
   }

@@ -56,7 +56,7 @@ namespace headrace {
 static_assert(std::endian::native == std::endian::little, "frames are little-endian and written as they lie");
 
 inline constexpr std::uint16_t kFrameMagic = 0x5248;  // "HR"
-inline constexpr std::uint8_t kProtocolVersion = 2;
+inline constexpr std::uint8_t kProtocolVersion = 3;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
 inline constexpr std::uint8_t kReplyBit = 0x80;
 
