@@ -20,13 +20,15 @@ class EnvironmentSpec:
     """What an agent must know of an environment: one frame, the stack of frames, and the actions.
 
     `observation_shape` is *O, one frame without the stack axis; what a policy sees is [K, *O], or [*O] where
-    `stack` is 1. `actions` is A, the number of discrete actions.
+    `stack` is 1. `actions` is A: the number of discrete actions, or where `continuous` holds the dimensions of one
+    action, float32 [A] in [-1, 1].
     """
 
     observation_shape: tuple[int, ...]
     observation_dtype: str
     actions: int
     stack: int = 1
+    continuous: bool = False
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -60,7 +62,7 @@ class Batch(NamedTuple):
 
     observation: Array  # [B, K, *O], or [B, *O] where K is 1
     next_observation: Array  # [B, K, *O], or [B, *O] where K is 1
-    action: Array  # [B, *A]
+    action: Array  # [B] int64, or [B, A] float32 where actions are continuous
     reward: NDArray[np.float32]  # [B]
     discount: NDArray[np.float32]  # [B]
     weight: NDArray[np.float32]  # [B]

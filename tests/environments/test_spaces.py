@@ -1,10 +1,13 @@
 """Specs of spaces, and the spaces that are refused."""
 
+import json
+
 import gymnasium
+import numpy as np
 import pytest
 
 from headrace.environments import describe
-from headrace.environments.spaces import read_spaces
+from headrace.environments.spaces import ContinuousActions, DiscreteActions, read_spaces
 from headrace.errors import EnvironmentFault
 from headrace.types import EnvironmentSpec
 
@@ -26,6 +29,8 @@ SPACES = """
     [
         ("CartPole-v1", EnvironmentSpec((4,), "float32", 2)),
         ("LunarLander-v3", EnvironmentSpec((8,), "float32", 4)),
+        ("Pendulum-v1", EnvironmentSpec((3,), "float32", 1, continuous=True)),
+        ("headrace.environments.toy:Target", EnvironmentSpec((2,), "float32", 1, continuous=True)),
         ("headrace.environments.toy:Frames", EnvironmentSpec((84, 84), "uint8", 2)),
         ("ALE/Breakout-v5", EnvironmentSpec((84, 84), "uint8", 4, stack=4)),
     ],
@@ -53,14 +58,69 @@ def test_any_shape_and_dtype(dtype, shape):
         observation_space = gymnasium.spaces.Box(0, 1, shape, dtype)
         action_space = gymnasium.spaces.Discrete(3, start=5)
 
-    assert read_spaces(Made(), "made") == (EnvironmentSpec(shape, dtype, 3), 5)
+    assert read_spaces(Made(), "made") == (EnvironmentSpec(shape, dtype, 3), DiscreteActions(5))
+
+
+def test_discrete_actions_count_from_the_environments_first():
+    actions = np.array([0, 2, 1])
+    assert DiscreteActions(5).to_environment(actions) == [5, 7, 6]
+    assert DiscreteActions(0).to_environment(actions) == [0, 2, 1]
+    record = DiscreteActions(5).from_record([0, 2])
+    assert (record.tolist(), record.dtype) == ([0, 2], np.int64)
+    assert DiscreteActions(5).from_record([]).dtype == np.int64
+
+
+def test_continuous_actions_reach_from_low_to_high():
+    """Of asymmetric bounds: -1 is low, 1 high, 0 the middle, 0.5 three quarters of the way; outside is cut."""
+    bounds = ContinuousActions(np.array([-1.0, 0, 10]), np.array([3, 0.5, 20]))
+    actions = np.array([[-1, -1, -1], [1, 1, 1], [0, 0.5, -0.5], [-7, 2, 1.5]], np.float32)
+    expected = [[-1, 0, 10], [3, 0.5, 20], [1, 0.375, 12.5], [-1, 0.5, 20]]
+    assert [action.tolist() for action in bounds.to_environment(actions)] == expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_continuous_actions_have_the_spaces_shape_and_dtype(dtype, shape):
+    random = np.random.default_rng(0)
+    low = random.uniform(-3, 0, shape).astype(dtype)
+    space = gymnasium.spaces.Box(low, low + random.uniform(0, 2, shape).astype(dtype), shape, dtype)
+
+    class Made:
+        observation_space = gymnasium.spaces.Box(0, 1, (4,))
+        action_space = space
+
+    spec, actions = read_spaces(Made(), "made")
+    count = int(np.prod(shape))
+    assert spec == EnvironmentSpec((4,), "float32", count, continuous=True)
+    for action in actions.to_environment(random.uniform(-1.2, 1.2, (50, count)).astype(np.float32)):
+        assert (type(action), action.shape, action.dtype) == (np.ndarray, shape, dtype)
+        assert space.contains(action)
+    if shape == (2, 3):  # dimensions in C order
+        (action,) = actions.to_environment(np.array([[-1, -1, -1, 1, 1, 1]], np.float32))
+        np.testing.assert_allclose(action, [space.low[0], space.high[1]], rtol=1e-6)
+
+
+def test_recorded_continuous_actions_are_as_they_were():
+    bounds = ContinuousActions(np.zeros((2, 1)), np.ones((2, 1)))
+    actions = np.random.default_rng(0).uniform(-1, 1, (5, 2)).astype(np.float32)
+    record = bounds.from_record(json.loads(json.dumps(actions.tolist())))
+    np.testing.assert_array_equal(record, actions)
+    assert record.dtype == np.float32
+    assert bounds.from_record([]).shape == (0, 2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ("action=spaces.Box(-1, 1, (2,))", "action space is Box of shape (2,), continuous; DQN needs discrete actions"),
-        ("action=spaces.MultiDiscrete([3, 2])", "action space is MultiDiscrete of shape (2,); a Discrete space"),
+        ("action=spaces.Box(-np.inf, 1, (2,))", "action_space.low[0] is -inf; every action needs finite bounds"),
+        (
+            "action=spaces.Box(0, np.array([[1, np.inf]], np.float32))",
+            "action_space.high[0, 1] is inf; every action needs finite",
+        ),
+        ("action=spaces.Box(-1, np.inf, ())", "action_space.high is inf; every action needs finite bounds"),
+        ("action=spaces.Box(0, 5, (2,), np.int32)", "action dtype is int32; a float is required of a Box"),
+        ("action=spaces.Box(0, 1, (2, 0))", "action shape is (2, 0); it must hold something"),
+        ("action=spaces.MultiDiscrete([3, 2])", "action space is MultiDiscrete of shape (2,); a Discrete space or a"),
         ("action=spaces.MultiBinary(3)", "action space is MultiBinary of shape (3,); a Discrete space"),
         ("observation=spaces.Dict(a=spaces.Discrete(2))", "observation space is Dict; a Box is required"),
         ("observation=spaces.Tuple([spaces.Discrete(2)])", "observation space is Tuple; a Box is required"),
@@ -74,8 +134,3 @@ def test_unsupported_spaces(own_module, arguments, problem):
     message = str(caught.value)
     assert message.startswith(f'environment "{name}:made": {problem}')
     assert "\n" not in message
-
-
-def test_continuous_actions_of_a_registered_environment():
-    with pytest.raises(EnvironmentFault, match="DQN needs discrete actions"):
-        describe("Pendulum-v1")

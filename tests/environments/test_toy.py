@@ -57,6 +57,44 @@ def test_frames_tell_episode_and_step():
     assert environment.step(0)[2:4] == (False, True)
 
 
+def test_target_passes_gymnasiums_own_check():
+    check_env(toy.Target(), skip_render_check=True)
+
+
+def play_target(choose, seed):
+    """One episode -> its return, and the distance at its beginning."""
+    environment = toy.Target()
+    point, target = environment.reset(seed=seed)[0]
+    distance = abs(float(target) - float(point))
+    total, truncated = 0.0, False
+    while not truncated:
+        (point, target), reward, terminated, truncated, _ = environment.step(choose(point, target))
+        assert not terminated
+        assert abs(reward - (1 - abs(target - point) / 2)) < 1e-6
+        total += reward
+    return total, distance
+
+
+def test_target_is_worth_what_it_says():
+    best, still = [], []
+    for seed in range(2000):
+        value, distance = play_target(lambda point, target: np.array([target - point], np.float32), seed)
+        assert abs(value - (10 - sum(max(0, distance - k / 2) for k in (1, 2, 3)) / 2)) < 1e-5
+        best.append(value)
+        if seed < 1000:
+            still.append(play_target(lambda point, target: np.zeros(1, np.float32), seed)[0])
+    assert abs(np.mean(best) - 9.8125) < 0.03  # standard deviation 0.29 / sqrt(2000)
+    assert abs(np.mean(still) - 20 / 3) < 0.3  # 2.4 / sqrt(1000)
+
+
+def test_targets_line_has_ends():
+    environment = toy.Target(limit=9)
+    environment.reset(seed=0)
+    assert [environment.step(np.array([0.4], np.float32))[0][0] for _ in range(9)][-3:] == [1, 1, 1]
+    environment.reset(seed=0)
+    assert [environment.step(np.array([-0.4], np.float32))[3] for _ in range(9)] == [False] * 8 + [True]
+
+
 def test_exiting_ends_its_process():
     program = """
 from headrace.environments.toy import Exiting

@@ -1,4 +1,4 @@
-"""What can be acted in: Gymnasium ids, factories of one's own, Atari; in batches, with frames stacked."""
+"""What can be acted in: Gymnasium ids, factories of one's own, Atari, dm_control; in batches, with frames stacked."""
 
 from headrace.environments.batch import EnvironmentBatch, Episode, Replay, episode_seed
 from headrace.environments.catalogue import make

@@ -1,7 +1,7 @@
 """Several environments of one id, stepped together in one thread."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -30,7 +30,7 @@ class Replay(NamedTuple):
     """The open episode of one environment, T steps in: `frames[t + 1]` is what `action[t]` led to."""
 
     frames: Array  # [T+1, *O]
-    action: NDArray[np.int64]  # [T]
+    action: Array  # [T] int64, or [T, A] float32
     reward: NDArray[np.float32]  # [T]
 
 
@@ -42,11 +42,12 @@ def episode_seed(seed: int, index: int, episode: int) -> int:
 class EnvironmentBatch:
     """E environments of one id. One that ends is reset at once, so no step is ever spent on a reset.
 
-    Actions are 0..A-1, whatever number the environment's own first action has. Every observation and reward is
-    checked; EnvironmentFault names environment, episode, step and field. An exception that the environment itself
-    raises passes through, with a note that says where it was; a step that fails does not count. An episode of
-    `longest_episode` steps is truncated there; `beat` is called before every call of an environment. Arrays are new
-    at each call: the caller may keep them. One thread.
+    Actions are a policy's: 0..A-1 whatever number the environment's own first action has, or float32 [A] in [-1, 1]
+    whatever bounds the environment's own have. Every observation, reward and continuous action is checked;
+    EnvironmentFault names environment, episode, step and field. An exception that the environment itself raises passes
+    through, with a note that says where it was; a step that fails does not count. An episode of `longest_episode` steps
+    is truncated there; `beat` is called before every call of an environment. Arrays are new at each call: the caller
+    may keep them. One thread.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class EnvironmentBatch:
         self._beat = beat
         self._environments = [make(environment_id)]
         try:
-            self.spec, self._first_action = read_spaces(self._environments[0], environment_id)
+            self.spec, self._action_map = read_spaces(self._environments[0], environment_id)
             while len(self._environments) < count:
                 beat()
                 self._environments.append(make(environment_id))
@@ -82,7 +83,7 @@ class EnvironmentBatch:
         self._step_functions = [environment.step for environment in self._environments]
         self._finished: list[Episode] = []
         self._episode = [0] * count
-        self._actions: list[list[int]] = [[] for _ in range(count)]
+        self._actions: list[list[Any]] = [[] for _ in range(count)]
         self._return = [0.0] * count
 
     def __len__(self) -> int:
@@ -101,14 +102,18 @@ class EnvironmentBatch:
         return observation
 
     def step(self, actions: Array) -> EnvironmentStep:
-        """Takes one action [E] in each environment; `terminated` wins where an environment says both."""
+        """Takes an action, of [E] int64 or [E, A] float32, in each; `terminated` wins where one says both."""
+        actions = np.asarray(actions)
+        if self.spec.continuous:
+            self._check_actions(actions)
+        kept, own = actions.tolist(), self._action_map.to_environment(actions)
         observation = self._new_frames(len(self))
         reward = np.empty(len(self), np.float32)
         terminated = np.zeros(len(self), np.bool_)
         truncated = np.zeros(len(self), np.bool_)
         ended = []
-        for index, action in enumerate(np.asarray(actions).tolist()):
-            reward[index], over, cut = self._advance(index, action, observation, index)
+        for index in range(len(self)):
+            reward[index], over, cut = self._advance(index, kept[index], own[index], observation, index)
             if over or cut:
                 terminated[index], truncated[index] = over, cut and not over
                 ended.append(index)
@@ -157,7 +162,7 @@ class EnvironmentBatch:
             )
         self._episode = list(state["episode"])
         self._finished = []
-        return [self._replay(index, actions) for index, actions in enumerate(state["actions"])]
+        return [self._replay(index, record) for index, record in enumerate(state["actions"])]
 
     def close(self) -> None:
         """Closes every environment."""
@@ -165,17 +170,19 @@ class EnvironmentBatch:
             with contextlib.suppress(Exception):  # nothing depends on an environment that is done with
                 environment.close()
 
-    def _replay(self, index: int, actions: list[int]) -> Replay:
+    def _replay(self, index: int, record: Sequence[Any]) -> Replay:
+        actions = self._action_map.from_record(record)
+        kept, own = actions.tolist(), self._action_map.to_environment(actions)
         frames = self._new_frames(len(actions) + 1)
         reward = np.empty(len(actions), np.float32)
         self._reset(index, frames, 0)
-        for t, action in enumerate(actions):
-            reward[t], terminated, truncated = self._advance(index, action, frames, t + 1)
+        for t in range(len(actions)):
+            reward[t], terminated, truncated = self._advance(index, kept[t], own[t], frames, t + 1)
             if terminated or truncated:
                 self._episode[index] += 1
                 return self._replay(index, [])
             self._check_finite_row(index, frames[t + 1])
-        return Replay(frames, np.asarray(actions, np.int64), reward)
+        return Replay(frames, actions, reward)
 
     def _new_frames(self, count: int) -> Array:
         return np.empty((count, *self._shape), self._dtype)
@@ -196,12 +203,12 @@ class EnvironmentBatch:
         self._store(index, observation, out, row)
         self._check_finite_row(index, out[row])
 
-    def _advance(self, index: int, action: int, out: Array, row: int) -> tuple[float, bool, bool]:
-        """One step of one environment -> reward (clipped if so asked), terminated, truncated."""
+    def _advance(self, index: int, kept: Any, own: Any, out: Array, row: int) -> tuple[float, bool, bool]:
+        """One step of one environment, its `own` action -> reward (clipped if so asked), terminated, truncated."""
         self._beat()
-        self._actions[index].append(action)
+        self._actions[index].append(kept)
         try:
-            result = self._step_functions[index](action + self._first_action)
+            result = self._step_functions[index](own)
         except (Exception, SystemExit) as error:
             placed = self._place_error(index, error)
             self._actions[index].pop()
@@ -247,6 +254,14 @@ class EnvironmentBatch:
         where = tuple(np.argwhere(~np.isfinite(row))[0].tolist())
         name = f"observation{list(where)}" if where else "observation"
         self._fault(index, f"{name} is {row[where]}; every value must be finite")
+
+    def _check_actions(self, actions: Array) -> None:
+        if not np.isfinite(actions).all():
+            index, dimension = np.argwhere(~np.isfinite(actions))[0].tolist()
+            raise EnvironmentFault(
+                f"{self._place(index)}: the policy's next action[{dimension}] is {actions[index, dimension]}; "
+                "every value must be finite"
+            )
 
     def _fault(self, index: int, problem: str) -> NoReturn:
         place = self._place(index)

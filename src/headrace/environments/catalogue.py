@@ -1,4 +1,4 @@
-"""From an environment's id to the environment: Gymnasium's registry, factories of one's own, Atari."""
+"""From an environment's id to the environment: Gymnasium's registry, factories of one's own, Atari, dm_control."""
 
 import contextlib
 import difflib
@@ -13,7 +13,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from headrace.environments import atari
+from headrace.environments import atari, dm_control
 from headrace.errors import EnvironmentFault
 
 __all__ = ["make"]
@@ -23,8 +23,9 @@ def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.En
     """Makes one environment.
 
     The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), an Atari game ("ALE/Breakout-v5", see
-    `headrace.environments.atari`), or "package.module:factory": a callable that returns a gymnasium.Env, found in the
-    current directory too. What follows the colon is a factory where the module has an attribute of that name.
+    `headrace.environments.atari`), a task of the control suite ("dm_control/cartpole-balance", see
+    `headrace.environments.dm_control`), or "package.module:factory": a callable that returns a gymnasium.Env, found in
+    the current directory too. What follows the colon is a factory where the module has an attribute of that name.
 
     Raises EnvironmentFault, in one line, where nothing can be made of it.
     """
@@ -38,6 +39,8 @@ def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.En
     if atari.is_atari(name):
         atari.register(environment_id)
         return atari.preprocess(_make_registered(environment_id, name, module, render_mode, atari.BASE_OPTIONS))
+    if dm_control.is_dm_control(name):
+        return _make_suite_task(environment_id, name, render_mode)
     return _make_registered(environment_id, name, module, render_mode, {})
 
 
@@ -104,6 +107,13 @@ def _make_registered(
         raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {_one_line(error)}') from error
 
 
+def _make_suite_task(environment_id: str, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    suite = dm_control.load_suite(environment_id)
+    if name not in dm_control.task_ids(suite):
+        raise EnvironmentFault(_unknown(environment_id, name, None))
+    return dm_control.SuiteTask(suite, environment_id, render_mode)
+
+
 def _find(name: str) -> EnvSpec | None:
     """Gives the registered environment of that name, the newest version where none is named."""
     if name in gymnasium.registry:
@@ -126,11 +136,14 @@ def _known_ids() -> list[str]:
     with contextlib.suppress(EnvironmentFault):  # without the extra, no game is suggested
         atari.register("")
     # Games under their old ids are known only once ale-py was imported, which nothing but "ALE/" does.
-    return [
+    known = [
         spec.id
         for spec in gymnasium.registry.values()
         if atari.is_atari(spec.id) or not str(spec.entry_point).startswith("ale_py")
     ]
+    with contextlib.suppress(EnvironmentFault):
+        known += dm_control.task_ids(dm_control.load_suite(""))
+    return known
 
 
 def _close(name: str, candidates: list[str]) -> str:

@@ -1,18 +1,80 @@
 """From an environment's spaces to what an agent must know of them."""
 
 import contextlib
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from headrace.environments import atari
 from headrace.environments.catalogue import make
 from headrace.errors import EnvironmentFault
-from headrace.types import EnvironmentSpec
+from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["describe", "read_spaces"]
+__all__ = ["ActionMap", "ContinuousActions", "DiscreteActions", "describe", "read_spaces"]
+
+
+class ActionMap(Protocol):
+    """From a policy's actions to those of an environment. Keeps nothing: any thread."""
+
+    def to_environment(self, actions: Array) -> list[Any]:
+        """B actions of a policy -> as many that an environment's step takes."""
+
+    def from_record(self, record: Sequence[Any]) -> Array:
+        """T of a policy's actions as a list, each of them what tolist() made of it -> as they were."""
+
+
+@dataclass(frozen=True)
+class DiscreteActions:
+    """Actions 0..A-1 of a policy, [B] int64, where the environment counts from `start`."""
+
+    start: int
+
+    def to_environment(self, actions: Array) -> list[int]:
+        """Actions [B] -> B numbers."""
+        numbers: list[int] = actions.tolist()
+        return [number + self.start for number in numbers] if self.start else numbers
+
+    def from_record(self, record: Sequence[int]) -> NDArray[np.int64]:
+        """T numbers -> [T]."""
+        return np.asarray(record, np.int64)
+
+
+class ContinuousActions:
+    """Actions [B, A] float32 of a policy, in [-1, 1], where the environment takes low to high, in C order.
+
+    -1 is low, 1 is high, in between all is linear; what lies outside counts as the bound. Computed in 64 bits.
+    """
+
+    def __init__(self, low: Array, high: Array) -> None:
+        self._shape = low.shape
+        self._dtype = low.dtype
+        self._low = low.ravel().astype(np.float64)
+        self._high = high.ravel().astype(np.float64)
+        self._middle = self._low / 2 + self._high / 2  # halved first: the sum may be more than 64 bits hold
+        self._half_range = self._high / 2 - self._low / 2
+
+    @property
+    def dimensions(self) -> int:
+        """A."""
+        return len(self._low)
+
+    def to_environment(self, actions: Array) -> list[Array]:
+        """Actions [B, A], finite -> B arrays of the space's shape and dtype."""
+        scaled = actions * self._half_range
+        scaled += self._middle
+        np.maximum(scaled, self._low, out=scaled)
+        np.minimum(scaled, self._high, out=scaled)
+        own = scaled.astype(self._dtype).reshape(len(scaled), *self._shape)
+        return [own[row, ...] for row in range(len(own))]  # the dots keep arrays of shape () arrays
+
+    def from_record(self, record: Sequence[Sequence[float]]) -> NDArray[np.float32]:
+        """T lists of A numbers -> [T, A]."""
+        return np.asarray(record, np.float32).reshape(len(record), self.dimensions)
 
 
 def describe(environment_id: str) -> EnvironmentSpec:
@@ -25,8 +87,8 @@ def describe(environment_id: str) -> EnvironmentSpec:
             environment.close()
 
 
-def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tuple[EnvironmentSpec, int]:
-    """Gives the spec and the number of the environment's first action, which a policy's action 0 stands for."""
+def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tuple[EnvironmentSpec, ActionMap]:
+    """Gives the spec, and what turns a policy's actions into the environment's."""
     observation = getattr(environment, "observation_space", None)
     action = getattr(environment, "action_space", None)
     if not isinstance(observation, spaces.Box):
@@ -44,22 +106,46 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tu
             f'environment "{environment_id}": observation dtype is {dtype.name}; '
             "bool, an integer or a float of at most 64 bits is required"
         )
-    if isinstance(action, spaces.Box):
-        raise EnvironmentFault(
-            f'environment "{environment_id}": action space is {_name(action)}, continuous; '
-            "DQN needs discrete actions (a Discrete space)"
-        )
-    if not isinstance(action, spaces.Discrete):
-        raise EnvironmentFault(
-            f'environment "{environment_id}": action space is {_name(action)}; a Discrete space is required'
-        )
+    action_map: ActionMap
+    if isinstance(action, spaces.Discrete):
+        action_map = DiscreteActions(int(action.start))
+        actions = int(action.n)
+    else:
+        action_map = ContinuousActions(*_bounds(action, environment_id))
+        actions = action_map.dimensions
     spec = EnvironmentSpec(
         observation_shape=tuple(observation.shape),
         observation_dtype=dtype.name,
-        actions=int(action.n),
+        actions=actions,
         stack=atari.STACK if atari.is_atari(environment_id) else 1,
+        continuous=isinstance(action, spaces.Box),
     )
-    return spec, int(action.start)
+    return spec, action_map
+
+
+def _bounds(action: spaces.Space[Any] | None, environment_id: str) -> tuple[Array, Array]:
+    """Gives the bounds of continuous actions, each of the space's shape and dtype."""
+    if not isinstance(action, spaces.Box):
+        raise EnvironmentFault(
+            f'environment "{environment_id}": action space is {_name(action)}; a Discrete space or a Box is required'
+        )
+    dtype = np.dtype(action.dtype)
+    if dtype.kind != "f":
+        raise EnvironmentFault(
+            f'environment "{environment_id}": action dtype is {dtype.name}; a float is required of a Box'
+        )
+    if 0 in action.shape:
+        raise EnvironmentFault(
+            f'environment "{environment_id}": action shape is {action.shape}; it must hold something'
+        )
+    for name, bound in (("low", action.low), ("high", action.high)):
+        if not np.isfinite(bound).all():
+            where = np.argwhere(~np.isfinite(bound))[0].tolist()
+            raise EnvironmentFault(
+                f'environment "{environment_id}": action_space.{name}{where or ""} is {bound[tuple(where)]}; '
+                "every action needs finite bounds"
+            )
+    return action.low, action.high
 
 
 def _name(space: spaces.Space[Any] | None) -> str:

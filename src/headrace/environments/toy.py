@@ -1,4 +1,4 @@
-"""Small environments for tests: one that is learnt in seconds, one whose frames tell their place, and faulty ones.
+"""Small environments for tests: two that are learnt in seconds, one whose frames tell their place, and faulty ones.
 
 Each is named by "headrace.environments.toy:Corridor" and the like.
 """
@@ -10,10 +10,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from headrace.types import Array
 
-__all__ = ["Corridor", "Crashing", "Exiting", "Frames", "Hanging", "InfReward", "NanObservation"]
+__all__ = ["Corridor", "Crashing", "Exiting", "Frames", "Hanging", "InfReward", "NanObservation", "Target"]
 
 _Result = tuple[Array, float, bool, bool, dict[str, Any]]
 
@@ -87,6 +88,38 @@ class Frames(gymnasium.Env[Array, np.int64]):
         frame = np.full((84, 84), self._steps % 256, np.uint8)
         frame[0] = self._episode % 256
         return frame
+
+
+class Target(gymnasium.Env[Array, NDArray[np.float32]]):
+    """A point and a target on a line from -1 to 1, both anywhere at first; the action, float32 [1], moves the point.
+
+    Actions are -0.5 to 0.5. The observation is float32 [2]: where the point and the target are. The reward of a step
+    is 1 - distance / 2 after it; truncated after `limit` steps. Best is to go as near as one can: from a distance d
+    at first, 10 steps are worth 10 - (max(0, d - 0.5) + max(0, d - 1) + max(0, d - 1.5)) / 2, 9.8125 on average;
+    to stand still is worth 6.67.
+    """
+
+    def __init__(self, limit: int = 10) -> None:
+        self.observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space = spaces.Box(-0.5, 0.5, (1,), np.float32)
+        self._limit = limit
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Draws point and target."""
+        super().reset(seed=seed, options=options)
+        self._point, self._target = self.np_random.uniform(-1, 1, 2).tolist()
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action: NDArray[np.float32]) -> _Result:
+        """Moves the point; the ends of the line hold."""
+        self._steps += 1
+        self._point = min(1.0, max(-1.0, self._point + min(0.5, max(-0.5, float(action[0])))))
+        reward = 1 - abs(self._point - self._target) / 2
+        return self._observe(), reward, False, self._steps >= self._limit, {}
+
+    def _observe(self) -> Array:
+        return np.array([self._point, self._target], np.float32)
 
 
 class _Faulty(gymnasium.Env[Array, np.int64]):
