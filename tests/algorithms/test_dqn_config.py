@@ -20,6 +20,8 @@ from headrace.errors import ConfigError
         ({"hidden": (64, 0)}, "hidden is (64, 0)"),
         ({"loss": "cubic"}, "loss is cubic; it must be huber or squared"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
+        ({"epsilon_base": 1.5}, "epsilon_base is 1.5; it must be between 0 and 1"),
+        ({"epsilon_exponent": -1.0}, "epsilon_exponent is -1.0; it must be 0 or more"),
     ],
 )
 def test_dqn(settings: dict[str, Any], message: str) -> None:
@@ -41,3 +43,18 @@ def test_topologies(kind: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         kind(**settings)
     assert message in str(caught.value)
+
+
+def test_epsilons_of_actors_apart_are_a_ladder() -> None:
+    assert DQN(epsilon_base=0.5, epsilon_exponent=2.0).exploration(3) == pytest.approx([0.5, 0.25, 0.125])
+
+
+def test_epsilon_of_one_process_decays_alike_for_all() -> None:
+    config = DQN(epsilon_decay_steps=100, epsilon_final=0.1)
+    assert config.serial_exploration(2, 50) == pytest.approx([0.55, 0.55])
+    assert config.serial_exploration(2, 1000) == pytest.approx([0.1, 0.1])
+
+
+def test_actors_send_priorities_where_sampling_is_by_them() -> None:
+    assert DQN().actor_priorities
+    assert not DQN(prioritized=False).actor_priorities

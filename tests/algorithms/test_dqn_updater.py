@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from headrace import DQN
+from headrace.algorithms.build import build_updater
 from headrace.algorithms.dqn.updater import DQNUpdater
-from headrace.errors import CheckpointError
+from headrace.errors import CheckpointError, ConfigError
 from headrace.types import Batch, EnvironmentSpec
 
 SPEC = EnvironmentSpec((3,), "float32", 4)
@@ -101,3 +102,20 @@ def test_state_goes_on_bit_for_bit() -> None:
 def test_state_of_another_network_is_refused() -> None:
     with pytest.raises(CheckpointError, match="does not fit these settings"):
         make_updater().load(DQNUpdater(DQN(hidden=(16,)), SPEC, CPU, 0).state())
+
+
+def test_continuous_actions_are_refused() -> None:
+    spec = EnvironmentSpec((3,), "float32", 2, continuous=True)
+    with pytest.raises(ConfigError) as caught:
+        build_updater(DQN(), spec, CPU, 0)
+    assert str(caught.value) == ("algorithm is dqn, and the environment's actions are continuous: d4pg is required")
+
+
+def test_weights_are_the_online_network_s_and_a_copy() -> None:
+    updater = make_updater()
+    weights = updater.weights()
+    assert weights.keys() == {"dense_0.weight", "dense_0.bias", "q.weight", "q.bias"}
+    before = {name: value.copy() for name, value in weights.items()}
+    updater.update(updater.transfer(make_batch()))
+    assert all((weights[name] == before[name]).all() for name in weights)
+    assert (updater.weights()["q.weight"] != before["q.weight"]).any()

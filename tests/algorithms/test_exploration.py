@@ -1,10 +1,19 @@
-"""Exploration: the ladder, the decay, and what epsilon means."""
+"""Exploration: ladders, the decay, and what epsilon and sigma mean."""
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest
 
-from headrace.algorithms.dqn.exploration import EpsilonGreedy, epsilon_ladder, linear_epsilon
+from headrace.algorithms.exploration import (
+    EpsilonGreedy,
+    GaussianNoise,
+    build_exploration,
+    epsilon_ladder,
+    greedy,
+    linear_epsilon,
+    sigma_ladder,
+)
+from headrace.types import EnvironmentSpec
 
 
 def test_ladder_of_ape_x() -> None:
@@ -42,8 +51,65 @@ def test_frequency_of_the_greedy_action() -> None:
     assert chisquare(np.bincount(actions, minlength=3), expected).pvalue > 1e-3
 
 
-def test_same_seed_same_actions() -> None:
-    q = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
-    first, second = (EpsilonGreedy([0.5] * 5, seed=[7, 1]) for _ in range(2))
-    for _ in range(20):
-        assert (first.choose(q) == second.choose(q)).all()
+@pytest.mark.parametrize("kind", [EpsilonGreedy, GaussianNoise])
+def test_same_seed_same_actions(kind: type[EpsilonGreedy | GaussianNoise]) -> None:
+    output = np.random.default_rng(0).uniform(-1, 1, (5, 3)).astype(np.float32)
+    first, second, other = (kind([0.5] * 5, seed=[7, last]) for last in (1, 1, 2))
+    actions = [[exploration.choose(output) for _ in range(20)] for exploration in (first, second, other)]
+    assert np.array_equal(actions[0], actions[1])
+    assert not np.array_equal(actions[0], actions[2])
+
+
+@pytest.mark.parametrize(
+    ("count", "corners", "expected"),
+    [
+        (5, (0.0, 0.2), [0, 0.05, 0.1, 0.15, 0.2]),
+        (5, (0.4, 0.0, 0.2), [0.4, 0.2, 0, 0.1, 0.2]),
+        (3, (0.3,), [0.3, 0.3, 0.3]),
+        (1, (0.0, 0.2), [0.1]),
+        (2, (0.0, 0.9, 0.2), [0, 0.2]),
+    ],
+)
+def test_sigma_ladder(count: int, corners: tuple[float, ...], expected: list[float]) -> None:
+    assert sigma_ladder(count, corners) == pytest.approx(expected)
+
+
+def test_noise_is_normal_with_each_environment_s_own_sigma() -> None:
+    exploration = GaussianNoise([0.0, 0.05, 0.1], seed=5)
+    output = np.array([[0.3, -0.2], [0.1, 0.2], [-0.3, 0]], np.float32)
+    noise = np.array([exploration.choose(output) for _ in range(4000)]) - output  # [4000, E, A]
+    assert (noise[:, 0] == 0).all()
+    for dimension in (0, 1):
+        assert kstest(noise[:, 1, dimension], "norm", (0, 0.05)).pvalue > 1e-3
+        assert kstest(noise[:, 2, dimension], "norm", (0, 0.1)).pvalue > 1e-3
+    assert abs(np.corrcoef(noise[:, 1:].reshape(4000, 4).T) - np.eye(4)).max() < 0.06  # each number is drawn apart
+
+
+def test_noisy_actions_stay_within_bounds() -> None:
+    action = GaussianNoise([100.0] * 50, seed=6).choose(np.zeros((50, 4), np.float32))
+    assert action.dtype == np.float32
+    assert action.min() == -1
+    assert action.max() == 1
+
+
+def test_a_change_of_scale_takes_effect() -> None:
+    """As the serial topology's decay changes it."""
+    exploration = GaussianNoise([0.5], seed=8)
+    exploration.scale[:] = 0
+    output = np.array([[0.25, -0.5]], np.float32)
+    assert (exploration.choose(output) == output).all()
+
+
+def test_greedy_takes_the_largest_value_or_the_action_itself() -> None:
+    output = np.array([[0.5, -1, 0.7], [0.2, 0.1, 0]], np.float32)
+    assert greedy(output, continuous=False).tolist() == [2, 0]
+    assert (greedy(output, continuous=True) == output).all()
+
+
+def test_exploration_suits_the_actions() -> None:
+    scale = (0.1, 0.2)
+    discrete = build_exploration(EnvironmentSpec((3,), "float32", 2), scale, 0)
+    continuous = build_exploration(EnvironmentSpec((3,), "float32", 2, continuous=True), scale, 0)
+    assert isinstance(discrete, EpsilonGreedy)
+    assert isinstance(continuous, GaussianNoise)
+    assert discrete.scale.tolist() == continuous.scale.tolist() == [0.1, 0.2]

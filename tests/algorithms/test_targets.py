@@ -1,9 +1,11 @@
 """Update rules against numbers worked out by hand."""
 
+import numpy as np
+import pytest
 import torch
 from torch import tensor
 
-from headrace.algorithms.targets import double_q_target, huber, q_target, squared, td_error
+from headrace.algorithms.targets import double_q_target, huber, project, q_target, squared, td_error
 
 Q_TPN = tensor([[1.0, 5.0, 3.0], [2.0, -1.0, 0.0]])
 SELECTOR = tensor([[0.0, 1.0, 2.0], [9.0, 8.0, 7.0]])
@@ -40,3 +42,63 @@ def test_huber_gradient_is_the_clipped_error() -> None:
 
 def test_squared() -> None:
     torch.testing.assert_close(squared(tensor([3.0, -2.0])), tensor([4.5, 2.0]))
+
+
+ATOMS = tensor([-1.0, 0.0, 1.0, 2.0])
+P = (0.1, 0.2, 0.3, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("reward", "discount", "expected"),
+    [
+        # -1, 0, 1, 2 stay where they are
+        (0.0, 1.0, (0.1, 0.2, 0.3, 0.4)),
+        # 0, 1, 2, 3: each one atom up, the last beyond the end
+        (1.0, 1.0, (0.0, 0.1, 0.2, 0.7)),
+        # -3, -2, -1, 0: three at or beyond the lower end
+        (-2.0, 1.0, (0.6, 0.4, 0.0, 0.0)),
+        # -0.75, 0.25, 1.25, 2.25: a quarter of each goes one up, the last beyond the end
+        (0.25, 1.0, (0.075, 0.025 + 0.15, 0.05 + 0.225, 0.075 + 0.4)),
+        # -0.5, 0, 0.5, 1: halves of the first and third
+        (0.0, 0.5, (0.05, 0.05 + 0.2 + 0.15, 0.15 + 0.4, 0.0)),
+        # gamma^n = 0.9^2, R = 0.19: -0.62, 0.19, 1, 1.81
+        (0.19, 0.81, (0.062, 0.038 + 0.162, 0.038 + 0.3 + 0.076, 0.324)),
+        # terminated: all of it at R, between atoms, on one, and at or beyond either end
+        (0.25, 0.0, (0.0, 0.75, 0.25, 0.0)),
+        (1.0, 0.0, (0.0, 0.0, 1.0, 0.0)),
+        (2.0, 0.0, (0.0, 0.0, 0.0, 1.0)),
+        (7.0, 0.0, (0.0, 0.0, 0.0, 1.0)),
+        (-7.0, 0.0, (1.0, 0.0, 0.0, 0.0)),
+    ],
+)
+def test_projection(reward: float, discount: float, expected: tuple[float, ...]) -> None:
+    projected = project(ATOMS, tensor([P]), tensor([reward]), tensor([discount]))
+    torch.testing.assert_close(projected, tensor([expected]))
+
+
+def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
+    random = np.random.default_rng(1)
+    support = np.linspace(-150, 150, 51).astype(np.float32)
+    p = random.dirichlet(np.ones(51), 64).astype(np.float32)
+    reward = random.uniform(-60, 60, 64).astype(np.float32)
+    discount = random.choice([0, 0.99, 0.99**5], 64).astype(np.float32)
+    expected = np.zeros((64, 51))
+    for row in range(64):
+        for j in range(51):
+            b = (min(150.0, max(-150.0, reward[row] + discount[row] * support[j])) + 150) / 6
+            lower, upper = int(np.floor(b)), int(np.ceil(b))
+            if lower == upper:  # where the paper's algorithm would lose it
+                expected[row, lower] += p[row, j]
+            else:
+                expected[row, lower] += p[row, j] * (upper - b)
+                expected[row, upper] += p[row, j] * (b - lower)
+    before = torch.from_numpy(p.copy())
+    projected = project(*(torch.from_numpy(x) for x in (support, p, reward, discount)))
+    np.testing.assert_allclose(projected, expected, atol=1e-5)
+    torch.testing.assert_close(projected.sum(1), torch.ones(64))
+    assert torch.equal(torch.from_numpy(p), before)  # a pure function
+    inside = np.abs(reward) + discount * 150 <= 150  # nothing of these rows is clipped
+    assert inside.any()
+    np.testing.assert_allclose(
+        (projected.numpy() @ support)[inside], (reward + discount * (p @ support))[inside], atol=1e-3
+    )

@@ -9,12 +9,12 @@ import torch
 
 from headrace.errors import ConfigError
 from headrace.networks import Architecture, PolicyGraph
-from headrace.networks.q_network import QNetwork
+from headrace.networks.policy_network import PolicyNetwork
 from headrace.parameters import Policy
 from headrace.types import EnvironmentSpec
 
 
-def weights(network: QNetwork) -> dict[str, np.ndarray]:
+def weights(network: PolicyNetwork) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in network.state_dict().items()}
 
 
@@ -36,7 +36,7 @@ def test_graph_equals_network(shape, dtype, stack, kind, hidden, duelling) -> No
     spec = EnvironmentSpec(shape, dtype, 5, stack)
     architecture = Architecture.of(spec, kind, hidden, duelling)
     torch.manual_seed(0)
-    network = QNetwork(architecture)
+    network = PolicyNetwork(architecture)
     random = np.random.default_rng(0)
     inputs = (
         random.integers(0, 255, (7, *spec.input_shape))
@@ -48,23 +48,23 @@ def test_graph_equals_network(shape, dtype, stack, kind, hidden, duelling) -> No
     with torch.no_grad():
         expected = network(torch.from_numpy(inputs)).numpy()
     assert expected.shape == (7, 5)
-    np.testing.assert_allclose(policy.q(inputs), expected, atol=1e-5)
+    np.testing.assert_allclose(policy.output(inputs), expected, atol=1e-5)
 
 
 def test_weights_can_be_replaced() -> None:
     architecture = Architecture.of(EnvironmentSpec((4,), "float32", 2), "mlp", (8,), False)
     graph = PolicyGraph(architecture)
     inputs = np.ones((1, 4), np.float32)
-    policy = Policy(graph.serialize(weights(QNetwork(architecture))), version=1)
-    newer = QNetwork(architecture)
+    policy = Policy(graph.serialize(weights(PolicyNetwork(architecture))), version=1)
+    newer = PolicyNetwork(architecture)
     policy.load(graph.serialize(weights(newer)), version=2)
     assert policy.version == 2
-    np.testing.assert_allclose(policy.q(inputs), newer(torch.ones(1, 4)).detach().numpy(), atol=1e-6)
+    np.testing.assert_allclose(policy.output(inputs), newer(torch.ones(1, 4)).detach().numpy(), atol=1e-6)
 
 
 def test_duelling_advantage_is_centred() -> None:
     architecture = Architecture.of(EnvironmentSpec((4,), "float32", 3), "mlp", (8,), True)
-    network = QNetwork(architecture)
+    network = PolicyNetwork(architecture)
     with torch.no_grad():
         network.get_submodule("advantage_1").bias += 7  # the same for every action: Q must not change
         before = network(torch.ones(2, 4))
@@ -75,7 +75,7 @@ def test_duelling_advantage_is_centred() -> None:
 def test_nature_network_has_the_published_size() -> None:
     architecture = Architecture.of(EnvironmentSpec((84, 84), "uint8", 4, stack=4), "nature", (512,), False)
     assert architecture.features == 3136
-    assert sum(value.numel() for value in QNetwork(architecture).parameters()) == 1_686_180
+    assert sum(value.numel() for value in PolicyNetwork(architecture).parameters()) == 1_686_180
 
 
 def test_nature_network_refuses_vectors() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headrace.networks import Architecture
 from headrace.types import Array, Batch
 
 __all__ = ["Update", "Updater"]
@@ -15,12 +16,16 @@ __all__ = ["Update", "Updater"]
 class Update(NamedTuple):
     """What one gradient step gave back."""
 
-    priority: NDArray[np.float32]  # [B], |TD error|
+    priority: NDArray[np.float32]  # [B], |TD error| or what the algorithm has for it
     loss: float
 
 
 class Updater(Protocol):
-    """Networks and optimizer of one algorithm. One thread uses it."""
+    """Networks and optimizers of one algorithm. One thread uses it."""
+
+    @property
+    def architecture(self) -> Architecture:
+        """The policy's network."""
 
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
         """Moves the fields that update() needs to the learner's device."""
@@ -28,11 +33,11 @@ class Updater(Protocol):
     def update(self, tensors: tuple[Tensor, ...]) -> Update:
         """One gradient step on a transferred batch."""
 
-    def policy(self) -> bytes:
-        """The current policy as an ONNX graph."""
+    def weights(self) -> dict[str, Array]:
+        """The policy's present parameters, float32, by name: a copy."""
 
     def act(self, observation: Array) -> NDArray[np.float32]:
-        """Q values [B, A] of observations [B, *input], by the current network."""
+        """The present policy's outputs [B, A] for observations [B, *input]."""
 
     def state(self) -> dict[str, Tensor]:
         """Everything that training changes, by name."""

@@ -1,13 +1,14 @@
 """Update rules as pure functions, one each.
 
-Shapes: q_t and q_tpn are [B, A] Q values of s_t and s_{t+n}; everything else is [B]. `reward` is the n-step return
-sum_{i<n} gamma^i r_{t+i}, `discount` gamma^n or 0 where the episode terminated.
+Shapes: q_t and q_tpn are [B, A] Q values of s_t and s_{t+n}; everything else is [B], or as its rule says. `reward` is
+the n-step return sum_{i<n} gamma^i r_{t+i}, `discount` gamma^n or 0 where the episode terminated.
 """
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["double_q_target", "huber", "q_target", "squared", "td_error"]
+__all__ = ["double_q_target", "huber", "project", "q_target", "squared", "td_error"]
 
 
 def q_target(reward: Tensor, discount: Tensor, q_tpn: Tensor) -> Tensor:
@@ -34,3 +35,20 @@ def huber(error: Tensor) -> Tensor:
 def squared(error: Tensor) -> Tensor:
     """error^2 / 2."""
     return 0.5 * error.square()
+
+
+def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+    """Puts a distribution of R + discount z back on the atoms z (Bellemare et al. 2017, algorithm 1).
+
+    `support` [Z] is evenly spaced and rising, `probabilities` [B, Z] are those of s_{t+n}. What falls between two
+    atoms is divided by its distance to them, what falls beyond the ends goes to the ends. Gives [B, Z].
+    """
+    last = len(support) - 1
+    spacing = (support[-1] - support[0]) / last
+    value = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), support)  # [B, Z]
+    place = ((value - support[0]) / spacing).clamp_(0, last)  # in atoms
+    lower = place.floor().clamp_(max=last - 1)  # so that lower + 1 is an atom too
+    above = (place - lower) * probabilities
+    index = lower.long()
+    projected = torch.zeros_like(probabilities).scatter_add_(1, index, probabilities - above)
+    return projected.scatter_add_(1, index.add_(1), above)

@@ -1,14 +1,17 @@
-"""The description of a Q network that both its builders read."""
+"""The description of a policy's network that all its builders read."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import prod
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from headrace.errors import ConfigError
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Architecture", "Convolution", "Dense"]
+__all__ = ["Activation", "Architecture", "Convolution", "Dense"]
+
+Activation = Literal["relu", "tanh", "none"]
 
 _NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # Mnih et al. 2015: channels, kernel, stride
 
@@ -24,20 +27,21 @@ class Convolution(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """A linear layer, followed by a ReLU where `relu` holds; its input is [B, inputs]."""
+    """A linear layer and what follows it; its input is [B, inputs]."""
 
     name: str
     inputs: int
     outputs: int
-    relu: bool
+    activation: Activation
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """An MLP or the Nature CNN (Mnih et al. 2015) with a Q head, plain or duelling (Wang et al. 2016).
+    """An MLP or the Nature CNN (Mnih et al. 2015) and its head: Q values, plain or duelling, or continuous actions.
 
     `input_shape` is what the policy sees without the batch axis; uint8 inputs are scaled to [0, 1]. With a duelling
-    head the last hidden width belongs to the two streams, value and advantage, each of which has its own.
+    head (Wang et al. 2016) the last hidden width belongs to the two streams, value and advantage, each of which has
+    its own. Continuous actions are in [-1, 1], by a tanh.
     """
 
     input_shape: tuple[int, ...]
@@ -46,9 +50,10 @@ class Architecture:
     kind: Literal["mlp", "nature"]
     hidden: tuple[int, ...]
     duelling: bool
+    continuous: bool = False
 
     @staticmethod
-    def of(spec: EnvironmentSpec, kind: str, hidden: tuple[int, ...], duelling: bool) -> "Architecture":
+    def of(spec: EnvironmentSpec, kind: str, hidden: tuple[int, ...], duelling: bool = False) -> "Architecture":
         """Chooses the kind where it is "auto"; raises ConfigError where the CNN can't take the observation."""
         image = spec.observation_dtype == "uint8" and len(spec.input_shape) in (2, 3)
         if kind == "auto":
@@ -67,7 +72,18 @@ class Architecture:
             kind="nature" if kind == "nature" else "mlp",
             hidden=hidden,
             duelling=duelling,
+            continuous=spec.continuous,
         )
+
+    def to_record(self) -> dict[str, Any]:
+        """The description as JSON has it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> "Architecture":
+        """Reads what to_record() gave."""
+        shapes = {field: tuple(record[field]) for field in ("input_shape", "hidden")}
+        return Architecture(**{**record, **shapes})
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -104,18 +120,20 @@ class Architecture:
         widths = self.hidden[:-1] if self.duelling else self.hidden
         sizes = (self.features, *widths)
         return tuple(
-            Dense(f"dense_{index}", inputs, outputs, relu=True)
+            Dense(f"dense_{index}", inputs, outputs, "relu")
             for index, (inputs, outputs) in enumerate(pairwise(sizes))
         )
 
     @property
     def heads(self) -> tuple[tuple[Dense, ...], ...]:
-        """One stream ending in Q, or two ending in value and advantage."""
+        """One stream ending in actions or in Q, or two ending in value and advantage."""
         inputs = self.torso[-1].outputs if self.torso else self.features
+        if self.continuous:
+            return ((Dense("action", inputs, self.actions, "tanh"),),)
         if not self.duelling:
-            return ((Dense("q", inputs, self.actions, relu=False),),)
+            return ((Dense("q", inputs, self.actions, "none"),),)
         width = self.hidden[-1]
         return (
-            (Dense("value_0", inputs, width, relu=True), Dense("value_1", width, 1, relu=False)),
-            (Dense("advantage_0", inputs, width, relu=True), Dense("advantage_1", width, self.actions, relu=False)),
+            (Dense("value_0", inputs, width, "relu"), Dense("value_1", width, 1, "none")),
+            (Dense("advantage_0", inputs, width, "relu"), Dense("advantage_1", width, self.actions, "none")),
         )

@@ -1,4 +1,4 @@
-"""The Q network as a torch module; imported by learners only."""
+"""The policy's network as a torch module; imported by learners only."""
 
 from itertools import chain
 
@@ -7,11 +7,11 @@ from torch.nn import functional
 
 from headrace.networks.architecture import Architecture, Convolution, Dense
 
-__all__ = ["QNetwork"]
+__all__ = ["PolicyNetwork"]
 
 
-class QNetwork(nn.Module):
-    """Maps observations [B, *input] of the environment's dtype to Q values [B, A] float32."""
+class PolicyNetwork(nn.Module):
+    """Maps observations [B, *input] of the environment's dtype to Q values or actions [B, A] float32."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class QNetwork(nn.Module):
             self.add_module(dense.name, nn.Linear(dense.inputs, dense.outputs))
 
     def forward(self, observation: Tensor) -> Tensor:
-        """Q values [B, A]; a duelling head centres the advantage (Wang et al. 2016, equation 9)."""
+        """Q values or actions [B, A]; a duelling head centres the advantage (Wang et al. 2016, equation 9)."""
         x = observation.float()
         if self.architecture.input_dtype == "uint8":
             x = x * (1 / 255)
@@ -40,8 +40,10 @@ class QNetwork(nn.Module):
     def _stream(self, x: Tensor, layers: tuple[Dense, ...]) -> Tensor:
         for layer in layers:
             x = self._layer(x, layer)
-            if layer.relu:
+            if layer.activation == "relu":
                 x = functional.relu(x)
+            elif layer.activation == "tanh":
+                x = x.tanh()
         return x
 
     def _layer(self, x: Tensor, layer: Dense | Convolution) -> Tensor:

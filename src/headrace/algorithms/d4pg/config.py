@@ -1,0 +1,51 @@
+"""Settings of D4PG."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from headrace.algorithms.config import OffPolicy, require_positive
+from headrace.algorithms.exploration import sigma_ladder
+from headrace.errors import require
+
+__all__ = ["D4PG"]
+
+
+@dataclass(frozen=True)
+class D4PG(OffPolicy):
+    """Distributed distributional deterministic policy gradient (Barth-Maron et al. 2018); actions are continuous.
+
+    `hidden` and `learning_rate` are the policy's. Raises ConfigError, naming the field, where a value can never work.
+    """
+
+    n_step: int = 5
+    prioritized: bool = False
+    learning_rate: float = 1e-4
+    target_update_period: int = 100
+    samples_per_step: float = 32.0
+
+    critic_hidden: tuple[int, ...] = (512, 512, 256)
+    """Widths of the critic's hidden layers, the first of which is followed by LayerNorm and tanh."""
+    critic_learning_rate: float = 1e-4
+    atoms: int = 51
+    """Z: values on which the critic puts its probabilities, evenly spaced from value_min to value_max."""
+    value_min: float = -150.0
+    value_max: float = 150.0
+    sigmas: tuple[float, ...] = (0.0, 0.2)
+    """Noise of the environments: evenly spaced along the line through these, from the first environment to the last."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "critic_learning_rate")
+        require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
+        require("critic_hidden", self.critic_hidden, all(width > 0 for width in self.critic_hidden), "widths above 0")
+        require("atoms", self.atoms, self.atoms >= 2, "2 or more")
+        require("value_min", self.value_min, isfinite(self.value_min), "finite")
+        require("value_max", self.value_max, isfinite(self.value_max), "finite")
+        require("value_max", self.value_max, self.value_max > self.value_min, f"above value_min ({self.value_min})")
+        require("sigmas", self.sigmas, len(self.sigmas) > 0, "one number or more")
+        require("sigmas", self.sigmas, all(0 <= sigma < inf for sigma in self.sigmas), "finite numbers of 0 or more")
+
+    def exploration(self, count: int) -> Sequence[float]:
+        """Sigmas, one for each environment."""
+        return sigma_ladder(count, self.sigmas)

@@ -1,0 +1,123 @@
+"""D4PG's gradient step."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headrace.algorithms.base import Update
+from headrace.algorithms.d4pg.config import D4PG
+from headrace.algorithms.modules import Learned, copy_weights, move_target, to_device
+from headrace.algorithms.targets import project
+from headrace.errors import ConfigError
+from headrace.networks.architecture import Architecture
+from headrace.networks.critic import Critic
+from headrace.networks.policy_network import PolicyNetwork
+from headrace.types import Array, Batch, EnvironmentSpec
+
+__all__ = ["D4PGUpdater"]
+
+_SMALLEST_PRIORITY = 1e-6  # a divergence of 0, or just below by rounding, is still sampled now and then
+
+
+class D4PGUpdater:
+    """Policy, critic, their targets and an Adam each; implements `algorithms.base.Updater`.
+
+    Raises ConfigError where actions are discrete or observations need a CNN.
+    """
+
+    def __init__(self, config: D4PG, spec: EnvironmentSpec, device: torch.device, seed: int) -> None:
+        if not spec.continuous:
+            raise ConfigError("algorithm is d4pg, and the environment's actions are discrete: dqn is required")
+        self._config = config
+        self._device = device
+        torch.manual_seed(seed)
+        self.architecture = Architecture.of(spec, config.network, config.hidden)
+        self._policy, self._target_policy = (PolicyNetwork(self.architecture).to(device) for _ in range(2))
+        self._critic, self._target_critic = (
+            Critic(self.architecture, config.critic_hidden, config.atoms).to(device) for _ in range(2)
+        )
+        for target, online in self._targets:
+            target.requires_grad_(False).load_state_dict(online.state_dict())
+        self._policy_adam = torch.optim.Adam(self._policy.parameters(), lr=config.learning_rate, fused=True)
+        self._critic_adam = torch.optim.Adam(self._critic.parameters(), lr=config.critic_learning_rate, fused=True)
+        self._support = torch.linspace(config.value_min, config.value_max, config.atoms, device=device)
+        self._learned = Learned(
+            {
+                "policy": self._policy,
+                "critic": self._critic,
+                "target_policy": self._target_policy,
+                "target_critic": self._target_critic,
+            },
+            {"policy_adam": self._policy_adam, "critic_adam": self._critic_adam},
+        )
+        self._updates = 0
+
+    def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
+        """observation, next_observation, action, reward, discount, weight on the learner's device."""
+        return to_device(batch, self._device)
+
+    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+        """One step of critic and policy, both from the critic as it was (Barth-Maron et al. 2018, algorithm 1).
+
+        The priority is the divergence KL(target | critic) of each transition (Hessel et al. 2018), the loss the
+        critic's weighted cross-entropy.
+        """
+        observation, next_observation, action, reward, discount, weight = tensors
+        target = self._target(next_observation, reward, discount)
+        logits = self._critic(observation, action)
+        cross_entropy = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+        loss = (weight * cross_entropy).mean()
+        self._critic_adam.zero_grad()
+        self._policy_adam.zero_grad()
+        torch.autograd.backward(loss)
+        self._ascend(observation)
+        self._critic_adam.step()
+        self._policy_adam.step()
+        self._updates += 1
+        if self._updates % self._config.target_update_period == 0:
+            for slow, fast in self._targets:
+                move_target(slow, fast, self._config.target_update_rate)
+        divergence = cross_entropy.detach() + torch.xlogy(target, target).sum(1)
+        return Update(divergence.clamp_(min=_SMALLEST_PRIORITY).cpu().numpy(), loss.item())
+
+    def weights(self) -> dict[str, Array]:
+        """The policy's parameters."""
+        return copy_weights(self._policy)
+
+    @torch.inference_mode()
+    def act(self, observation: Array) -> NDArray[np.float32]:
+        """Actions [B, A] in [-1, 1] for observations [B, *input]."""
+        action: NDArray[np.float32] = self._policy(torch.from_numpy(observation).to(self._device)).cpu().numpy()
+        return action
+
+    def state(self) -> dict[str, Tensor]:
+        """Networks, moments of both Adams and the count of updates."""
+        return self._learned.state(self._updates)
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Takes back what state() gave; raises CheckpointError where names or shapes differ."""
+        self._updates = self._learned.load(state)
+
+    @property
+    def _targets(self) -> tuple[tuple[torch.nn.Module, torch.nn.Module], ...]:
+        return (self._target_policy, self._policy), (self._target_critic, self._critic)
+
+    @torch.no_grad()
+    def _target(self, next_observation: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+        """Distribution [B, Z] of the n-step return, bootstrapped by both targets."""
+        logits = self._target_critic(next_observation, self._target_policy(next_observation))
+        return project(self._support, logits.softmax(1), reward, discount)
+
+    def _ascend(self, observation: Tensor) -> None:
+        """Adds to the policy's gradients those of the batch's mean of -E[Z(s, policy(s))].
+
+        The chain is cut at the action, so that the critic's parameters get no gradient and none is computed.
+        """
+        action = self._policy(observation)
+        leaf = action.detach().requires_grad_()
+        value = self._critic(observation, leaf).softmax(1) @ self._support  # [B]
+        (dq_da,) = torch.autograd.grad(value.sum(), leaf)
+        torch.autograd.backward(action, dq_da / -len(dq_da))

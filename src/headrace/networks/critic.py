@@ -1,0 +1,43 @@
+"""The distributional critic as a torch module; imported by learners only."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headrace.errors import ConfigError
+from headrace.networks.architecture import Architecture
+
+__all__ = ["Critic"]
+
+
+class Critic(nn.Module):
+    """Maps observations [B, *input] and actions [B, A] to logits [B, Z] of a distribution over returns.
+
+    Observation and action, flattened and concatenated, go through Linear, LayerNorm and tanh, then through Linear and
+    ELU for each further width, as Acme's LayerNormMLP (Hoffman et al. 2020; Krishnan et al. 2022). Raises ConfigError
+    where the policy is a CNN.
+    """
+
+    def __init__(self, policy: Architecture, hidden: tuple[int, ...], atoms: int) -> None:
+        super().__init__()
+        if policy.kind == "nature":
+            raise ConfigError(
+                f"algorithm is d4pg, and the observations are images of {list(policy.input_shape)}; "
+                "its critic takes flat ones: network must be mlp"
+            )
+        self._scale = 1 / 255 if policy.input_dtype == "uint8" else 1.0
+        self.first = nn.Linear(policy.features + policy.actions, hidden[0])
+        self.norm = nn.LayerNorm(hidden[0])
+        self.hidden = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(hidden))
+        self.head = nn.Linear(hidden[-1], atoms)
+
+    def forward(self, observation: Tensor, action: Tensor) -> Tensor:
+        """Logits [B, Z]; uint8 observations are scaled to [0, 1]."""
+        flat = observation.reshape(len(observation), -1).float() * self._scale
+        x: Tensor = self.norm(self.first(torch.cat((flat, action), 1))).tanh()
+        for layer in self.hidden:
+            x = functional.elu(layer(x))
+        logits: Tensor = self.head(x)
+        return logits

@@ -1,0 +1,63 @@
+"""A serialized ONNX model with gaps, into which parameters go."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from headrace.types import Array
+
+__all__ = ["GraphTemplate"]
+
+_GRAPH = 7  # numbers of fields in onnx.proto
+_INITIALIZER = 5
+_RAW_DATA = 9
+
+
+class GraphTemplate:
+    """The bytes of a model around its empty initializers: serializing it copies each parameter once.
+
+    A message's fields may come in any order, and the length of each is known beforehand.
+    """
+
+    def __init__(self, model: Any) -> None:
+        """`model` is changed: it loses its initializers that have no data."""
+        empty = [tensor for tensor in model.graph.initializer if not tensor.raw_data]
+        for tensor in empty:
+            model.graph.initializer.remove(tensor)
+        graph = model.graph.SerializeToString()
+        model.ClearField("graph")
+        self._parts: list[bytes] = [graph]  # what lies before, between and after the gaps
+        gap_bytes = 0
+        self._gaps: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
+        for tensor in empty:
+            dtype, shape = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)), tuple(tensor.dims)
+            size = int(np.prod(shape)) * dtype.itemsize
+            head = tensor.SerializeToString() + _field(_RAW_DATA, size)
+            self._parts[-1] += _field(_INITIALIZER, len(head) + size) + head
+            self._gaps.append((tensor.name, dtype, shape))
+            self._parts.append(b"")
+            gap_bytes += size
+        length = sum(map(len, self._parts)) + gap_bytes
+        self._parts[0] = model.SerializeToString() + _field(_GRAPH, length) + self._parts[0]
+
+    def fill(self, arrays: Mapping[str, Array]) -> bytes:
+        """The model with these initializers; each must have the shape and the type that it was built for."""
+        parts: list[bytes | memoryview] = [self._parts[0]]
+        for (name, dtype, shape), part in zip(self._gaps, self._parts[1:], strict=True):
+            array = arrays[name]
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be {dtype} {shape}")
+            parts += [np.ascontiguousarray(array).reshape(-1).data, part]
+        return b"".join(parts)
+
+
+def _field(number: int, length: int) -> bytes:
+    """The head of a field of bytes: its number with wire type 2, its length."""
+    encoded = bytearray([number << 3 | 2])
+    while length >= 0x80:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    encoded.append(length)
+    return bytes(encoded)

@@ -1,0 +1,29 @@
+"""ONNX Runtime's session of a policy's graph."""
+
+import os
+from typing import Any
+
+import onnxruntime
+
+__all__ = ["open_session"]
+
+
+def open_session(graph: bytes) -> Any:
+    """An inference session that computes on one processor core.
+
+    The graph is read from a file in memory: from a path ONNX Runtime reads without Python's lock, so that an actor
+    can go on beside this; from bytes it would copy and parse 34 MB in 12 ms with the lock held.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    descriptor = os.memfd_create("policy", os.MFD_CLOEXEC)
+    try:
+        rest = memoryview(graph)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        path = f"/proc/self/fd/{descriptor}"
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    finally:
+        os.close(descriptor)

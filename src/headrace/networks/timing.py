@@ -1,0 +1,89 @@
+"""How long one inference takes in each precision, on this machine."""
+
+import statistics
+from collections.abc import Mapping
+from itertools import chain
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from headrace.networks.architecture import Architecture
+from headrace.networks.graph_layers import LAYERS
+from headrace.networks.policy_graph import INPUT, PolicyGraph
+from headrace.networks.precision import Precision
+from headrace.networks.session import open_session
+from headrace.types import Array
+
+__all__ = ["fastest", "is_slower", "measure_precisions"]
+
+_TURNS = 7
+_TURN_SECONDS = 0.01
+_NOISE = 0.05
+
+
+def measure_precisions(architecture: Architecture, batch: int) -> dict[Precision, float]:
+    """Median seconds of one inference of `batch` observations, with random weights.
+
+    The precisions take turns, so that a disturbance hits all of them; a turn's first call, which finds the caches full
+    of another's weights, does not count. Takes about half a second, and a quarter more for eight million weights.
+    """
+    random = np.random.default_rng(0)
+    weights = _random_weights(architecture, random)
+    shape = (batch, *architecture.input_shape)
+    dtype = np.dtype(architecture.input_dtype)
+    observation = (
+        random.integers(0, 100, shape).astype(dtype) if dtype.kind != "f" else random.random(shape).astype(dtype)
+    )
+    sessions = {
+        precision: open_session(PolicyGraph(architecture, precision).serialize(weights)) for precision in LAYERS
+    }
+    turns: dict[Precision, list[float]] = {precision: [] for precision in sessions}
+    for _ in range(_TURNS):
+        for precision, session in sessions.items():
+            turns[precision].append(_take_turn(session, observation))
+    return {precision: statistics.median(seconds) for precision, seconds in turns.items()}
+
+
+def fastest(seconds: Mapping[Precision, float]) -> Precision:
+    """The precision of the shortest time; fp32 unless another beats it by more than noise."""
+    best = min(seconds, key=lambda precision: seconds[precision])
+    return best if seconds[best] < (1 - _NOISE) * seconds["fp32"] else "fp32"
+
+
+def is_slower(seconds: Mapping[Precision, float], precision: Precision) -> bool:
+    """Whether a precision takes longer than fp32 by more than noise."""
+    return seconds[precision] > (1 + _NOISE) * seconds["fp32"]
+
+
+def _take_turn(session: Any, observation: Array) -> float:
+    inputs = {INPUT: observation}
+    session.run(None, inputs)
+    seconds: list[float] = []
+    begin = end = perf_counter()
+    while end - begin < _TURN_SECONDS:
+        before = end
+        session.run(None, inputs)
+        end = perf_counter()
+        seconds.append(end - before)
+    return statistics.median(seconds)
+
+
+def _random_weights(architecture: Architecture, random: np.random.Generator) -> dict[str, Array]:
+    """Uniform weights, about as large as torch's own."""
+    weights: dict[str, Array] = {}
+    for convolution in architecture.convolutions:
+        shape = (convolution.outputs, convolution.inputs, convolution.kernel, convolution.kernel)
+        weights[f"{convolution.name}.weight"] = _uniform(shape, random)
+        weights[f"{convolution.name}.bias"] = np.zeros(convolution.outputs, np.float32)
+    for dense in chain(architecture.torso, *architecture.heads):
+        weights[f"{dense.name}.weight"] = _uniform((dense.outputs, dense.inputs), random)
+        weights[f"{dense.name}.bias"] = np.zeros(dense.outputs, np.float32)
+    return weights
+
+
+def _uniform(shape: tuple[int, ...], random: np.random.Generator) -> Array:
+    values = random.random(shape, np.float32)
+    values -= np.float32(0.5)
+    values *= np.float32(2 / np.sqrt(np.prod(shape[1:])))
+    return values

@@ -1,0 +1,170 @@
+"""Newer policies for a thread that acts: looked for in its loop, fetched and loaded beside it."""
+
+import threading
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.parameters.base import ParameterStore
+from headrace.parameters.policy import Policy
+from headrace.parameters.snapshot import Stamp
+from headrace.types import Array
+
+__all__ = ["PullSchedule", "Refresh"]
+
+_CLOSE_SECONDS = 5.0
+_VERSIONS_PERIOD_SECONDS = 0.01
+"""Between looks whether a policy is so many versions behind."""
+
+Decode = Callable[[bytes], bytes]
+
+
+class PullSchedule:
+    """When an actor looks for a newer policy, and how much newer it has to be. One thread; `now` tells seconds."""
+
+    def __init__(
+        self,
+        period: float,
+        unit: Literal["steps", "seconds", "versions"],
+        now: Callable[[], float] = perf_counter,
+    ) -> None:
+        self.behind = int(period) if unit == "versions" else 1
+        """Versions that a policy must be newer."""
+        self._steps = period if unit == "steps" else 0.0
+        self._seconds = {"steps": 0.0, "seconds": period, "versions": _VERSIONS_PERIOD_SECONDS}[unit]
+        self._now = now
+        self._since_steps = 0
+        self._since = now()
+
+    def due(self, steps: int) -> bool:
+        """Whether to look now, so many environment steps after the last call."""
+        if self._steps:
+            self._since_steps += steps
+            if self._since_steps < self._steps:
+                return False
+            self._since_steps = 0
+            return True
+        now = self._now()
+        if now - self._since < self._seconds:
+            return False
+        self._since = now
+        return True
+
+
+class Refresh:
+    """The policy that acts, and a thread that fetches the next one and makes its session while this one goes on.
+
+    The acting thread looks, with a request that moves a few bytes, and takes what is ready between two of its steps.
+    `name` is what the thread fetches from `store`, a connection that nobody else waits for; `news` is published after
+    it, under the same version. `decode` makes a policy's graph of what was fetched.
+    """
+
+    def __init__(self, store: ParameterStore, name: str, news: str, decode: Decode, policy: Policy) -> None:
+        self.seconds = dict.fromkeys(("fetch", "deserialize", "load"), 0.0)
+        """What the thread spent; replaced by nobody else."""
+        self.count = 0
+        """Policies taken."""
+        self.latency_seconds: float | None = None
+        """From the learner's parameters to the last policy taken; None before, or where the learner is elsewhere."""
+        self._store = store
+        self._name = name
+        self._news = news
+        self._decode = decode
+        self._policy = policy
+        self._busy = False  # between a look that found something and the take; the acting thread's
+        self._changed = threading.Condition()  # guards the five below
+        self._wanted: tuple[int, bytes] | None = None
+        self._next: tuple[Policy, Stamp | None] | None = None
+        self._retired: Policy | None = None
+        self._error: Exception | None = None
+        self._closed = False
+        self.ready = False
+        """Whether take() has something to give, or to raise."""
+        self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
+        self._thread.start()
+
+    @property
+    def version(self) -> int:
+        """That of the policy that acts."""
+        return self._policy.version
+
+    def output(self, observation: Array) -> NDArray[np.float32]:
+        """Outputs [B, A] of the policy that acts, for observations [B, *input]."""
+        return self._policy.output(observation)
+
+    def look(self, store: ParameterStore, behind: int = 1) -> None:
+        """Asks for news of a policy at least so many versions newer, and has the thread fetch it where there is."""
+        if self._busy:
+            return
+        news = store.fetch(self._news, self.version + behind - 1)
+        if news is not None:
+            self._busy = True
+            with self._changed:
+                self._wanted = news
+                self._changed.notify()
+
+    def take(self) -> int:
+        """Takes the policy that is ready into use; its version. Raises what the thread met."""
+        with self._changed:
+            self.ready = self._busy = False
+            if self._error is not None:
+                raise self._error
+            if self._next is None:  # a server that was started anew had nothing to fetch any more
+                return self.version
+            (policy, stamp), self._next = self._next, None
+            self._policy, self._retired = policy, self._policy  # which the thread frees: that, too, takes a while
+            self._changed.notify()
+        self.count += 1
+        self.latency_seconds = stamp.age_seconds if stamp else None
+        return self.version
+
+    def report(self) -> dict[str, Any]:
+        """What there is to tell of it, JSON-able; from any thread."""
+        return {"count": self.count, "seconds": dict(self.seconds), "latency_seconds": self.latency_seconds}
+
+    def close(self) -> None:
+        """Ends the thread; a connection that it may be waiting for is to be closed before."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(_CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        version = self._policy.version
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._wanted or self._retired)
+                if self._closed:
+                    return
+                (news, self._wanted), (retired, self._retired) = (self._wanted, None), (self._retired, None)
+            del retired
+            if news is None:
+                continue
+            made: tuple[Policy, Stamp | None] | None = None
+            error: Exception | None = None
+            try:
+                made = self._make(version, news)
+            except Exception as raised:
+                error = raised
+            with self._changed:
+                self._next, self._error, self.ready = made, error, True
+            if made:
+                version = made[0].version
+            made = None
+
+    def _make(self, version: int, news: tuple[int, bytes]) -> tuple[Policy, Stamp | None] | None:
+        begin = perf_counter()
+        fetched = self._store.fetch(self._name, version)
+        fetched_at = perf_counter()
+        self.seconds["fetch"] += fetched_at - begin
+        if fetched is None:
+            return None
+        graph = self._decode(fetched[1])
+        decoded_at = perf_counter()
+        self.seconds["deserialize"] += decoded_at - fetched_at
+        policy = Policy(graph, fetched[0])
+        self.seconds["load"] += perf_counter() - decoded_at
+        return policy, Stamp.from_json(news[1]) if fetched[0] == news[0] else None

@@ -1,0 +1,104 @@
+"""What a learner has to say of its policy at one moment, and how that travels."""
+
+import functools
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace.types import Array
+
+__all__ = ["Snapshot", "Stamp", "decode_snapshot", "encode_snapshot"]
+
+_PROBE = "probe"
+_DTYPES = {
+    **{"float32": "F32", "float64": "F64", "float16": "F16", "bool": "BOOL"},
+    **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)},
+}
+_NAMES = {short: name for name, short in _DTYPES.items()}
+_ALIGNMENT = 8
+
+
+class Stamp(NamedTuple):
+    """A moment on the clock that all processes of one host share, until it is started anew."""
+
+    host: str
+    seconds: float
+
+    @staticmethod
+    def now() -> "Stamp":
+        """This moment, here."""
+        return Stamp(_host(), time.monotonic())
+
+    @property
+    def age_seconds(self) -> float | None:
+        """Seconds since then; None where that was on another host."""
+        return time.monotonic() - self.seconds if self.host == _host() else None
+
+    def to_json(self) -> str:
+        """The stamp as JSON."""
+        return json.dumps(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> "Stamp":
+        """Reads what to_json() wrote."""
+        host, seconds = json.loads(text)
+        return Stamp(host, seconds)
+
+
+class Snapshot(NamedTuple):
+    """The policy's parameters, float32, by name, with observations [n, *input] to try them on, if there are any yet."""
+
+    weights: Mapping[str, Array]
+    probe: Array | None
+    taken: Stamp
+
+
+def encode_snapshot(snapshot: Snapshot) -> memoryview:
+    """A safetensors file in memory: parameters by name, "probe", and when it was taken in the metadata.
+
+    Written here since `safetensors.numpy.save` copies everything three times under Python's lock; this copies once,
+    and large arrays without it.
+    """
+    arrays = dict(snapshot.weights) if snapshot.probe is None else {**snapshot.weights, _PROBE: snapshot.probe}
+    header: dict[str, Any] = {"__metadata__": {"taken": snapshot.taken.to_json()}}
+    end = 0
+    for name, value in arrays.items():
+        header[name] = {
+            "dtype": _DTYPES[str(value.dtype)],
+            "shape": value.shape,
+            "data_offsets": (end, end := end + value.nbytes),
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    begin = 8 + len(text)
+    file = np.empty(begin + end, np.uint8)
+    file[:begin] = np.frombuffer(len(text).to_bytes(8, "little") + text, np.uint8)
+    for name, value in arrays.items():
+        first, last = header[name]["data_offsets"]
+        np.copyto(file[begin + first : begin + last].view(value.dtype).reshape(value.shape), value)
+    return file.data
+
+
+def decode_snapshot(file: bytes | memoryview) -> Snapshot:
+    """Reads what encode_snapshot() wrote; the arrays are views of it."""
+    begin = 8 + int.from_bytes(file[:8], "little")
+    header = json.loads(bytes(file[8:begin]))
+    taken = Stamp.from_json(header.pop("__metadata__")["taken"])
+    arrays = {}
+    for name, tensor in header.items():
+        first, last = tensor["data_offsets"]
+        dtype = np.dtype(_NAMES[tensor["dtype"]])
+        data = np.frombuffer(file, dtype, (last - first) // dtype.itemsize, begin + first)
+        arrays[name] = data.reshape(tensor["shape"])
+    return Snapshot(arrays, arrays.pop(_PROBE, None), taken)
+
+
+@functools.cache
+def _host() -> str:
+    """Another one for every start of every machine (Linux)."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,183 @@
+"""What fp16 and int8 policies make of a network: how far off they are, and that rows don't change each other."""
+
+import numpy as np
+import pytest
+import torch
+
+from headrace.networks import Architecture, PolicyGraph
+from headrace.networks.policy_network import PolicyNetwork
+from headrace.parameters import Policy
+from headrace.types import Array, EnvironmentSpec
+
+OBSERVATION = 17
+BODY = EnvironmentSpec((OBSERVATION,), "float32", 6)
+SCREEN = EnvironmentSpec((84, 84), "uint8", 6, stack=4)
+
+
+def weights(network: PolicyNetwork) -> dict[str, Array]:
+    """The network's parameters as a graph takes them."""
+    return {name: value.detach().numpy() for name, value in network.state_dict().items()}
+
+
+def observations(rows: int, seed: int) -> Array:
+    """[rows, 17] float32; positions of O(1) beside velocities of O(10), as a body has them."""
+    units = np.where(np.arange(OBSERVATION) < 8, 1, 10)
+    return (np.random.default_rng(seed).standard_normal((rows, OBSERVATION)) * units).astype(np.float32)
+
+
+def train(hidden: tuple[int, ...], continuous: bool, steps: int = 200) -> PolicyNetwork:
+    """Fits 6 outputs of O(1), smooth functions of the observation."""
+    torch.set_num_threads(1)  # more are slower where others work, too
+    torch.manual_seed(0)
+    spec = EnvironmentSpec((OBSERVATION,), "float32", 6, continuous=continuous)
+    network = PolicyNetwork(Architecture.of(spec, "mlp", hidden))
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3)
+    mixture = torch.randn(OBSERVATION, 6) / OBSERVATION**0.5
+    for step in range(steps):
+        x = torch.from_numpy(observations(128, 1000 + step))
+        loss = (network(x) - torch.sin(x / 5 @ mixture)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return network
+
+
+def random_network(architecture: Architecture) -> PolicyNetwork:
+    torch.manual_seed(1)
+    return PolicyNetwork(architecture)
+
+
+def network_output(network: PolicyNetwork, x: Array) -> Array:
+    with torch.no_grad():
+        return network(torch.from_numpy(x)).numpy()
+
+
+def policy(network: PolicyNetwork, precision: str) -> Policy:
+    return Policy(PolicyGraph(network.architecture, precision).serialize(weights(network)), 1)
+
+
+@pytest.fixture(scope="module")
+def learned() -> PolicyNetwork:
+    return train((256, 256), continuous=False)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_full_precision_is_the_trained_network(continuous) -> None:
+    network = train((64, 64), continuous, steps=50)
+    x = observations(256, 0)
+    expected = network_output(network, x)
+    assert 0.3 < np.abs(expected).max() < 3
+    assert np.abs(policy(network, "fp32").output(x) - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("precision", "largest", "mean", "agreement"), [("fp16", 1e-3, 2e-4, 0.995), ("int8", 0.015, 0.003, 0.97)]
+)
+def test_error_of_a_trained_network(learned, precision, largest, mean, agreement) -> None:
+    x = observations(1000, 0)
+    expected = network_output(learned, x)
+    output = policy(learned, precision).output(x)
+    error = np.abs(output - expected) / (expected.max() - expected.min())
+    assert 0 < error.max() < largest
+    assert error.mean() < mean
+    assert (output.argmax(1) == expected.argmax(1)).mean() > agreement
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_greedy_action_is_that_of_the_network_where_it_is_clear(learned, precision) -> None:
+    x = observations(1000, 0)
+    expected = network_output(learned, x)
+    best = np.sort(expected, axis=1)
+    clear = best[:, -1] - best[:, -2] > 0.03 * (expected.max() - expected.min())  # twice the largest error
+    assert clear.mean() > 0.5
+    output = policy(learned, precision).output(x)
+    np.testing.assert_array_equal(output[clear].argmax(1), expected[clear].argmax(1))
+
+
+@pytest.mark.parametrize(("precision", "largest"), [("fp16", 1e-3), ("int8", 0.02)])
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        Architecture.of(BODY, "mlp", (256, 256)),
+        Architecture.of(BODY, "mlp", (1024, 1024, 1024)),
+        Architecture.of(BODY, "mlp", (128, 128), duelling=True),
+        Architecture.of(EnvironmentSpec((OBSERVATION,), "float32", 6, continuous=True), "mlp", (256, 256)),
+    ],
+    ids=["mlp", "deep", "duelling", "tanh"],
+)
+def test_error_of_a_random_network(architecture, precision, largest) -> None:
+    network = random_network(architecture)
+    x = observations(500, 2)
+    expected = network_output(network, x)
+    error = np.abs(policy(network, precision).output(x) - expected) / (expected.max() - expected.min())
+    assert 0 < error.max() < largest
+
+
+@pytest.mark.parametrize("duelling", [False, True])
+@pytest.mark.parametrize(("precision", "largest"), [("fp16", 1e-3), ("int8", 0.02)])
+def test_error_of_a_convolutional_network(precision, largest, duelling) -> None:
+    network = random_network(Architecture.of(SCREEN, "nature", (512,), duelling))
+    x = np.random.default_rng(0).integers(0, 256, (16, 4, 84, 84), np.uint8)
+    x[::2, :, 20:60] //= 16
+    expected = network_output(network, x)
+    error = np.abs(policy(network, precision).output(x) - expected) / (expected.max() - expected.min())
+    assert 0 < error.max() < largest
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        Architecture.of(BODY, "mlp", (256, 256)),
+        Architecture.of(BODY, "mlp", (100, 300)),
+        Architecture.of(BODY, "mlp", (128, 128), duelling=True),
+        Architecture.of(EnvironmentSpec((OBSERVATION,), "float32", 5, continuous=True), "mlp", (2048, 256)),
+        Architecture.of(EnvironmentSpec((128,), "uint8", 6), "mlp", (256,)),
+        Architecture.of(SCREEN, "nature", (512,), False),
+        Architecture.of(SCREEN, "nature", (512,), True),
+    ],
+    ids=["mlp", "odd", "duelling", "tanh", "bytes", "cnn", "cnn-duelling"],
+)
+def test_a_row_does_not_depend_on_the_others(architecture) -> None:
+    """Bit for bit: alone, in a batch of 8, at another place in it, beside an outlier."""
+    random = np.random.default_rng(3)
+    image = architecture.input_dtype == "uint8"
+    x = (random.integers(0, 64, (8, *architecture.input_shape)) if image else observations(8, 3)).astype(
+        architecture.input_dtype
+    )
+    actor = policy(random_network(architecture), "int8")
+    together = actor.output(x)
+    alone = np.concatenate([actor.output(x[row : row + 1]) for row in range(8)])
+    np.testing.assert_array_equal(alone, together)
+    np.testing.assert_array_equal(actor.output(np.ascontiguousarray(x[::-1]))[::-1], together)
+    x[0] = 255 if image else 1e6
+    beside = actor.output(x)
+    assert not np.array_equal(beside[0], together[0])
+    np.testing.assert_array_equal(beside[1:], together[1:])
+
+
+def test_a_row_without_activity_is_the_bias() -> None:
+    """All activations of the second layer's input are 0: its scale is, too."""
+    architecture = Architecture.of(EnvironmentSpec((2,), "float32", 1), "mlp", (64, 64))
+    parameters = {
+        "dense_0.weight": np.ones((64, 2)),
+        "dense_0.bias": np.zeros(64),
+        "dense_1.weight": np.ones((64, 64)),
+        "dense_1.bias": np.full(64, 0.5),
+        "q.weight": np.ones((1, 64)),
+        "q.bias": np.zeros(1),
+    }
+    parameters = {name: value.astype(np.float32) for name, value in parameters.items()}
+    output = Policy(PolicyGraph(architecture, "int8").serialize(parameters), 1).output(np.float32([[-1, -1], [1, 1]]))
+    # 64 * 0.5; and 64 * (64 * 2 + 0.5), whose numbers are all exact in integers too
+    np.testing.assert_allclose(output, [[32], [8224]], rtol=1e-6)
+
+
+def test_sizes() -> None:
+    """3 x 2048: codes are 2 x 2048^2 bytes of 33.7 MB; what stays in float32 is 48,000 weights."""
+    architecture = Architecture.of(BODY, "mlp", (2048, 2048, 2048))
+    parameters = weights(PolicyNetwork(architecture))
+    full = len(PolicyGraph(architecture, "fp32").serialize(parameters))
+    assert sum(value.nbytes for value in parameters.values()) == 4 * 8_441_862
+    assert full < 1.001 * 4 * 8_441_862
+    assert len(PolicyGraph(architecture, "fp16").serialize(parameters)) < 0.501 * full
+    assert len(PolicyGraph(architecture, "int8").serialize(parameters)) < 0.256 * full

@@ -1,0 +1,196 @@
+"""Newer policies beside an actor: when it looks, what moves, and what it gets."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from headrace.errors import ClosedError
+from headrace.networks import Architecture, PolicyGraph
+from headrace.parameters import Policy
+from headrace.parameters.refresh import PullSchedule, Refresh
+from headrace.parameters.snapshot import Stamp
+from headrace.types import EnvironmentSpec
+
+GRAPH = PolicyGraph(Architecture.of(EnvironmentSpec((1,), "float32", actions=1), "mlp", ()))
+OBSERVATION = np.ones((1, 1), np.float32)
+
+
+def graph(version: int) -> bytes:
+    """A policy whose output is its version."""
+    return GRAPH.serialize({"q.weight": np.zeros((1, 1), np.float32), "q.bias": np.array([version], np.float32)})
+
+
+class Store:
+    """Counts what is asked for, and what moves."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, tuple[int, bytes]] = {}
+        self.asked: Counter[str] = Counter()
+        self.moved: Counter[str] = Counter()
+        self.error: Exception | None = None
+
+    def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
+        self.blobs[name] = (version, bytes(data))
+        return version
+
+    def publish_policy(self, version: int) -> None:
+        self.publish("policy", graph(version), version)
+        self.publish("news", Stamp.now().to_json().encode(), version)
+
+    def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        self.asked[name] += 1
+        if name == "policy" and self.error:
+            raise self.error
+        found = self.blobs.get(name)
+        if found is None or found[0] <= newer_than:
+            return None
+        self.moved[name] += len(found[1])
+        return found
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def refresh(store: Store) -> Iterator[Refresh]:
+    made = Refresh(store, "policy", "news", lambda data: data, Policy(graph(1), 1))
+    yield made
+    made.close()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.001)
+
+
+def test_nothing_moves_where_nothing_is_new(store: Store, refresh: Refresh) -> None:
+    store.publish_policy(1)
+    for _ in range(50):
+        refresh.look(store)
+    assert store.asked == {"news": 50}
+    assert not store.moved
+    assert not refresh.ready
+
+
+def test_what_is_new_is_taken_between_two_steps(store: Store, refresh: Refresh) -> None:
+    store.publish_policy(7)
+    refresh.look(store)
+    wait_until(lambda: refresh.ready)
+    assert refresh.output(OBSERVATION) == [[1.0]]  # until it is taken
+    assert refresh.version == 1
+    assert refresh.take() == refresh.version == 7
+    assert refresh.output(OBSERVATION) == [[7.0]]
+    assert not refresh.ready
+    report = refresh.report()
+    assert report["count"] == 1
+    assert 0 < report["latency_seconds"] < 30
+    assert report["seconds"].keys() == {"fetch", "deserialize", "load"}
+    assert report["seconds"]["load"] > 0
+    assert store.moved["policy"] == len(graph(7))
+
+
+def test_while_one_is_on_its_way_no_other_is_asked_for(store: Store, refresh: Refresh) -> None:
+    store.publish_policy(2)
+    refresh.look(store)
+    store.publish_policy(3)
+    for _ in range(10):
+        refresh.look(store)
+    assert store.asked["news"] == 1
+    wait_until(lambda: refresh.ready)
+    refresh.look(store)
+    assert store.asked["news"] == 1
+    assert refresh.take() in (2, 3)
+
+
+def test_versions_that_are_taken_rise_and_outputs_are_those_of_the_version(store: Store, refresh: Refresh) -> None:
+    published = threading.Thread(target=lambda: [store.publish_policy(version) for version in range(2, 200)])
+    published.start()
+    taken = [1]
+    while taken[-1] < 199:
+        refresh.look(store)
+        if refresh.ready:
+            taken.append(refresh.take())
+            assert refresh.output(OBSERVATION) == [[float(taken[-1])]]
+    published.join()
+    assert taken == sorted(set(taken))
+    assert refresh.report()["count"] == len(taken) - 1
+
+
+def test_a_policy_that_is_older_than_its_news_is_not_taken(store: Store, refresh: Refresh) -> None:
+    store.publish_policy(2)
+    refresh.look(store)
+    wait_until(lambda: refresh.ready)
+    assert refresh.take() == 2
+    store.publish("news", Stamp.now().to_json().encode(), 3)  # its policy was lost with a server
+    refresh.look(store)
+    wait_until(lambda: refresh.ready)
+    assert refresh.take() == 2
+    store.publish_policy(4)
+    refresh.look(store)
+    wait_until(lambda: refresh.ready)
+    assert refresh.take() == 4
+
+
+def test_a_policy_newer_than_its_news_is_taken_and_its_age_is_not_guessed(store: Store, refresh: Refresh) -> None:
+    store.publish_policy(2)
+    store.publish("policy", graph(3), 3)
+    refresh.look(store)
+    wait_until(lambda: refresh.ready)
+    assert refresh.take() == 3
+    assert refresh.report()["latency_seconds"] is None
+
+
+def test_it_waits_until_it_is_so_many_versions_behind(store: Store, refresh: Refresh) -> None:
+    store.publish_policy(5)
+    refresh.look(store, behind=5)
+    assert not store.moved
+    store.publish_policy(6)
+    refresh.look(store, behind=5)
+    wait_until(lambda: refresh.ready)
+    assert refresh.take() == 6
+
+
+@pytest.mark.parametrize("error", [ClosedError("gone"), ValueError("no graph")])
+def test_what_the_thread_meets_surfaces_in_the_acting_thread(store: Store, refresh: Refresh, error: Exception) -> None:
+    store.publish_policy(2)
+    store.error = error
+    refresh.look(store)
+    wait_until(lambda: refresh.ready)
+    with pytest.raises(type(error), match=str(error)):
+        refresh.take()
+
+
+def test_steps_are_counted_of_all_environments_together() -> None:
+    schedule = PullSchedule(30, "steps")
+    assert [schedule.due(8) for _ in range(8)] == [False, False, False, True] * 2
+    assert schedule.behind == 1
+
+
+def test_seconds_are_counted_from_the_last_look() -> None:
+    now = [100.0]
+    schedule = PullSchedule(0.5, "seconds", lambda: now[0])
+    seen = []
+    for _ in range(8):
+        now[0] += 0.2
+        seen.append(schedule.due(1000))
+    assert seen == [False, False, True, False, False, True, False, False]
+    assert schedule.behind == 1
+
+
+def test_versions_are_asked_for_every_hundredth_of_a_second() -> None:
+    now = [0.0]
+    schedule = PullSchedule(40, "versions", lambda: now[0])
+    assert schedule.behind == 40
+    seen = []
+    for _ in range(6):
+        now[0] += 0.004
+        seen.append(schedule.due(1000))
+    assert seen == [False, False, True, False, False, True]

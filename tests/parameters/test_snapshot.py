@@ -1,0 +1,61 @@
+"""What the learner publishes for the quantizer."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import load
+
+from headrace.parameters import snapshot
+from headrace.parameters.snapshot import Snapshot, Stamp, decode_snapshot, encode_snapshot
+
+WEIGHTS = {
+    "dense_0.weight": np.arange(6, dtype=np.float32).reshape(3, 2),
+    "dense_0.bias": np.array([-1.5, 0.25, 1e-30], np.float32),
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64", "int16", "bool"])
+def test_it_is_a_safetensors_file(dtype: str) -> None:
+    probe = np.ones((2, 3, 5), dtype)
+    file = encode_snapshot(Snapshot(WEIGHTS, probe, Stamp("here", 1.5)))
+    arrays = load(bytes(file))
+    assert arrays.keys() == {*WEIGHTS, "probe"}
+    for name, value in {**WEIGHTS, "probe": probe}.items():
+        assert arrays[name].dtype == value.dtype
+        np.testing.assert_array_equal(arrays[name], value)
+
+
+def test_what_was_encoded_is_decoded() -> None:
+    probe = np.array([[1], [2]], np.uint8)
+    taken = Stamp("here", 12.25)
+    decoded = decode_snapshot(bytes(encode_snapshot(Snapshot(WEIGHTS, probe, taken))))
+    assert decoded.taken == taken
+    assert decoded.probe is not None
+    np.testing.assert_array_equal(decoded.probe, probe)
+    assert decoded.weights.keys() == WEIGHTS.keys()
+    for name, value in WEIGHTS.items():
+        np.testing.assert_array_equal(decoded.weights[name], value)
+
+
+def test_before_the_first_batch_there_is_no_probe() -> None:
+    file = encode_snapshot(Snapshot(WEIGHTS, None, Stamp.now()))
+    assert decode_snapshot(file).probe is None
+
+
+def test_later_changes_of_the_parameters_change_nothing_that_was_encoded() -> None:
+    weights = {"q.bias": np.zeros(2, np.float32)}
+    file = encode_snapshot(Snapshot(weights, None, Stamp.now()))
+    weights["q.bias"][:] = 1
+    np.testing.assert_array_equal(decode_snapshot(file).weights["q.bias"], [0, 0])
+
+
+def test_strided_parameters_are_encoded_in_order() -> None:
+    transposed = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    decoded = decode_snapshot(encode_snapshot(Snapshot({"q.weight": transposed}, None, Stamp.now())))
+    np.testing.assert_array_equal(decoded.weights["q.weight"], [[0, 3], [1, 4], [2, 5]])
+
+
+def test_a_stamp_tells_its_age_where_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    stamp = Stamp.now()
+    monkeypatch.setattr(snapshot.time, "monotonic", lambda: stamp.seconds + 0.125)
+    assert Stamp.from_json(stamp.to_json()).age_seconds == 0.125
+    assert Stamp("elsewhere", stamp.seconds).age_seconds is None
