@@ -31,6 +31,16 @@ def test_same_seed_same_episodes_and_another_seed_others() -> None:
     assert Counter(first.lengths) != Counter(other.lengths)
 
 
+def test_continuous_actions_are_taken_as_they_are() -> None:
+    """Half of what a move can be is 0.5 in the policy's units, so twice the distance is the best action."""
+    best = play("headrace.environments.toy:Target", lambda o: np.clip(2 * (o[:, 1:] - o[:, :1]), -1, 1), 40, seed=0)
+    still = play("headrace.environments.toy:Target", lambda o: 0 * o[:, :1], 40, seed=0)
+    assert best.lengths == still.lengths == [10] * 40
+    assert min(best.returns) >= 10 - 1.5  # three steps too few, from a distance of 2
+    assert np.mean(best.returns) > 9.5
+    assert np.mean(still.returns) < 8
+
+
 def test_an_episode_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluator, "LONGEST_EPISODE", 12)
     score = play("headrace.environments.toy:Corridor", left, 4, seed=0)

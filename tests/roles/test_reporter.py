@@ -14,8 +14,12 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.reporter import ActorReporter
 from headrace.servers import RoleServer
 
-SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), 3, 0.99, 50, False, True, 400, "mine")
+SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), 3, 0.99, 50, False, True, run_id="mine")
 ROLE = Role("actor", 1, SETTINGS.to_json(), 5)
+
+
+def refresh() -> dict[str, object]:
+    return {"count": 3, "seconds": {"fetch": 0.5}, "latency_seconds": 0.25}
 
 
 class Mailbox(RoleServer):
@@ -31,7 +35,7 @@ class Mailbox(RoleServer):
 
 def test_reports_hold_totals_and_each_return_once() -> None:
     mailbox, clock = Mailbox(), PhaseClock(("environment", "other"))
-    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock)
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refresh)
     sender.count(10, [])
     clock.enter("environment")
     while not mailbox.reports or mailbox.reports[-1]["steps"] != 10:
@@ -45,6 +49,7 @@ def test_reports_hold_totals_and_each_return_once() -> None:
     said = {tuple(report[name] for name in ("mailbox", "index", "generation", "run_id")) for report in reports}
     assert said == {("reports", 1, 5, "mine")}
     assert len({report["writer"] for report in reports}) == 1
+    assert all(report["refresh"] == refresh() for report in reports)
 
 
 def test_where_nothing_is_new_it_says_so_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +63,7 @@ def test_where_nothing_is_new_it_says_so_seldom(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(reporter, "_PERIOD_SECONDS", 0.001)
     monkeypatch.setattr(reporter.time, "monotonic", monotonic)
     mailbox = Mailbox()
-    sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("push",)))
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("push",)), refresh)
     for _ in range(20):
         assert looks.acquire(timeout=30)
     assert len(mailbox.reports) == 1
@@ -80,7 +85,7 @@ def test_an_environment_that_hangs_ends_the_process(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(reporter, "end_process", end)
     clock.enter("environment")
-    sender = ActorReporter(Mailbox(), ROLE, SETTINGS, clock, hang_seconds=0.2)
+    sender = ActorReporter(Mailbox(), ROLE, SETTINGS, clock, refresh, hang_seconds=0.2)
     assert ended.wait(30)
     sender.close()
     assert "the environment has not returned for" in reasons[0]
@@ -92,7 +97,7 @@ def test_waiting_elsewhere_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporter, "_IDLE_PERIOD_SECONDS", 0.05)
     clock, mailbox = PhaseClock(("environment", "push")), Mailbox()
     clock.enter("push")
-    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, hang_seconds=0.05)
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refresh, hang_seconds=0.05)
     while len(mailbox.reports) < 4:
         threading.Event().wait(0.01)
     sender.close()
@@ -102,4 +107,4 @@ def test_waiting_elsewhere_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_is_gone_ends_the_thread_and_nothing_else() -> None:
     mailbox = Mailbox()
     mailbox.closed = True
-    ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("other",))).close()
+    ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("other",)), refresh).close()

@@ -45,7 +45,7 @@ class Memory:
 
 
 def notice(places: int) -> RunNotice:
-    settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), 3, 0.99, 50, False, True, 400)
+    settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), 3, 0.99, 50, False, True)
     return RunNotice("CartPole-v1", 60.0, "start", (settings.to_json(),) * places)
 
 
@@ -89,7 +89,7 @@ def test_a_spare_actor_says_so_and_takes_the_place_that_becomes_free(
     monkeypatch.setattr(volunteer, "run_actor", lambda role, *others: roles.append(role))
     server = Memory("actor/0", "actor/1")
     server.publish(RUN, notice(2).to_json().encode())
-    spare = threading.Thread(target=run_volunteer, args=(server, server, Stop()), daemon=True)
+    spare = threading.Thread(target=run_volunteer, args=(server, server, server, Stop()), daemon=True)
     spare.start()
     spare.join(0.5)  # longer than a predecessor's connection may take here
     assert spare.is_alive()
@@ -104,14 +104,14 @@ def test_a_spare_actor_can_be_stopped() -> None:
     server.publish(RUN, notice(1).to_json().encode())
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(ClosedError):
-        run_volunteer(server, server, stop)
+        run_volunteer(server, server, server, stop)
 
 
 def test_a_run_that_starts_its_actors_itself_says_so() -> None:
     server = Memory()
     server.publish(RUN, notice(0).to_json().encode())
     with pytest.raises(ConfigError, match="the run's learner starts its actors itself"):
-        run_volunteer(server, server, Stop())
+        run_volunteer(server, server, server, Stop())
 
 
 def test_it_waits_for_a_learner_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_it_plays_other_episodes_than_its_predecessors(monkeypatch: pytest.Monke
     server = Memory("actor/0")
     server.publish(RUN, notice(2).to_json().encode())
     for _ in range(2):
-        run_volunteer(server, server, Stop())
+        run_volunteer(server, server, server, Stop())
     assert [role.name for role in roles] == ["actor 1", "actor 1"]
     assert roles[0].generation != roles[1].generation
     assert all(0 <= role.generation < 2**31 for role in roles)

@@ -5,14 +5,15 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import ChunkWriter, Signature
-from headrace.algorithms.dqn.exploration import EpsilonGreedy
+from headrace.algorithms.exploration import build_exploration
 from headrace.environments import EnvironmentBatch, FrameStack
+from headrace.networks.precision import Precision
 from headrace.roles.clock import PhaseClock
 from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
@@ -30,16 +31,20 @@ class ActorSettings:
     index: int
     first_environment: int
     """Number of this actor's first environment among those of all actors; decides its episodes' seeds."""
-    epsilon: tuple[float, ...]
-    """One for each environment [E]."""
+    exploration: tuple[float, ...]
+    """How far each environment explores [E]: its epsilon, or where actions are continuous its sigma."""
     n_step: int
     discount: float
     chunk_steps: int
     clip_rewards: bool
     values: bool
     """Send initial priorities from the actor's own Q values."""
-    pull_period: int
-    """Environment steps, all of this actor's environments together, between looks for newer parameters."""
+    pull_period: float = 400
+    """Between looks for a newer policy, in pull units; steps are those of this actor's environments together."""
+    pull_unit: Literal["steps", "seconds", "versions"] = "steps"
+    precision: Precision = "fp32"
+    communication_bits: int = 32
+    """Below 32 the policy comes in packed parameters, from which the actor makes one of the precision."""
     run_id: str = ""
     """Whose steps these are: a run counts none that were made for another one of its name."""
 
@@ -51,30 +56,31 @@ class ActorSettings:
     def from_json(text: str) -> "ActorSettings":
         """Reads what to_json() wrote."""
         record = json.loads(text)
-        return ActorSettings(**{**record, "epsilon": tuple(record["epsilon"])})
+        return ActorSettings(**{**record, "exploration": tuple(record["exploration"])})
 
 
 def table_signature(spec: EnvironmentSpec) -> Signature:
     """What a table must hold for an environment's experience."""
-    return Signature(spec.observation_shape, spec.observation_dtype, (), "int64", spec.stack)
+    action_shape, action_dtype = ((spec.actions,), "float32") if spec.continuous else ((), "int64")
+    return Signature(spec.observation_shape, spec.observation_dtype, action_shape, action_dtype, spec.stack)
 
 
 class Actor:
-    """E environments stepped together: batched Q values, epsilon-greedy actions, a chunk writer for each.
+    """E environments stepped together: batched policy outputs, exploring actions, a chunk writer for each.
 
-    `q_values` maps observations [E, *input] to [E, A]; `push` takes finished chunks and may wait. One thread.
+    `output` maps observations [E, *input] to [E, A]; `push` takes finished chunks and may wait. One thread.
     """
 
     def __init__(
         self,
         settings: ActorSettings,
-        q_values: Callable[[Array], NDArray[np.float32]],
+        output: Callable[[Array], NDArray[np.float32]],
         push: Callable[[bytes], object],
         clock: PhaseClock,
     ) -> None:
-        count = len(settings.epsilon)
+        count = len(settings.exploration)
         self._settings = settings
-        self._q_values = q_values
+        self._output = output
         self._push = push
         self._clock = clock
         self.environments = EnvironmentBatch(
@@ -85,9 +91,12 @@ class Actor:
             clip_rewards=settings.clip_rewards,
             beat=clock.beat,
         )
-        self.exploration = EpsilonGreedy(settings.epsilon, [settings.seed, settings.first_environment])
-        self._signature = table_signature(self.environments.spec)
-        self._stack = FrameStack(count, self.environments.spec)
+        spec = self.environments.spec
+        self.exploration = build_exploration(
+            spec, settings.exploration, [settings.seed, settings.first_environment]
+        )
+        self._signature = table_signature(spec)
+        self._stack = FrameStack(count, spec)
         self._writers = [self._writer(settings.first_environment + index) for index in range(count)]
         self._input: Array | None = None
 
@@ -97,7 +106,7 @@ class Actor:
         return len(self._writers)
 
     def set_policy_version(self, version: int) -> None:
-        """The version that chunks are stamped with from now on."""
+        """The version that steps are stamped with from now on."""
         for writer in self._writers:
             writer.set_policy_version(version)
 
@@ -107,13 +116,13 @@ class Actor:
             self._clock.enter("environment")
             self._input = self._start()
         self._clock.enter("inference")
-        q = self._q_values(self._input)
-        action = self.exploration.choose(q)
+        output = self._output(self._input)
+        action = self.exploration.choose(output)
         self._clock.enter("environment")
         step = self.environments.step(action)
         final = self._final_values(step) if self._settings.values else None
         self._clock.enter("push")
-        self._write(q, action, step, final)
+        self._write(output, action, step, final)
         self._clock.enter("other")
         self._input = self._stack.push(step.next_start, step.terminated | step.truncated)
 
@@ -132,7 +141,7 @@ class Actor:
         self._clock.enter("other")
         for writer, replay in zip(self._writers, replays, strict=True):
             writer.start(replay.frames[0])
-            for t, (action, reward) in enumerate(zip(replay.action.tolist(), replay.reward.tolist(), strict=True)):
+            for t, (action, reward) in enumerate(zip(replay.action, replay.reward.tolist(), strict=True)):
                 writer.append(action, reward, replay.frames[t + 1], False, False)
             writer.take()
         self._input = self._stack.restore([replay.frames for replay in replays])
@@ -165,22 +174,23 @@ class Actor:
         self._clock.enter("inference")
         stacks = np.stack([self._stack.with_final(step.observation[index], index) for index in truncated])
         values = np.full(self.count, nan, np.float32)
-        values[truncated] = self._q_values(stacks).max(1)
+        values[truncated] = self._output(stacks).max(1)
         return values
 
     def _write(
         self,
-        q: NDArray[np.float32],
-        action: NDArray[np.int64],
+        output: NDArray[np.float32],
+        action: Array,
         step: EnvironmentStep,
         final: NDArray[np.float32] | None,
     ) -> None:
         if self._settings.values:
-            chosen = q[np.arange(len(q)), action].tolist()
-            greedy = q.max(1).tolist()
+            chosen = output[np.arange(len(output)), action].tolist()
+            greedy = output.max(1).tolist()
         else:
             chosen = greedy = [nan] * self.count
-        actions, rewards = action.tolist(), step.reward.tolist()
+        actions = list(action) if action.ndim > 1 else action.tolist()
+        rewards = step.reward.tolist()
         terminated, truncated = step.terminated.tolist(), step.truncated.tolist()
         for index, writer in enumerate(self._writers):
             writer.append(

@@ -3,12 +3,16 @@
 import threading
 from dataclasses import dataclass
 
-__all__ = ["EVALUATION", "EVALUATION_POLICY", "POLICY", "REPORTS", "RUN", "TABLE", "Role", "Stop"]
+__all__ = ["EVALUATION", "EVALUATION_POLICY", "NEWS", "PARAMETERS", "POLICY", "REPORTS", "RUN", "TABLE", "Role", "Stop"]
 
 TABLE = "replay"
 """The table that experience goes to."""
 POLICY = "policy"
-"""The newest policy for actors."""
+"""The newest policy for actors, as they install it."""
+NEWS = "policy-news"
+"""Under the policy's version and after it, when the learner had it: who asks for this moves no policy."""
+PARAMETERS = "parameters"
+"""The learner's newest parameters in full precision, for the quantizer."""
 EVALUATION = "evaluation"
 """The request that the evaluator answers next."""
 EVALUATION_POLICY = "evaluation-policy"
@@ -26,7 +30,7 @@ Stop = threading.Event
 class Role:
     """One role of a program: what runs, apart from where."""
 
-    kind: str  # "actor", "evaluator" or "volunteer"
+    kind: str  # "actor", "evaluator", "quantizer" or "volunteer"
     index: int
     settings: str  # JSON
     generation: int = 0

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.algorithms.exploration import greedy
 from headrace.environments import EnvironmentBatch, FrameStack
 from headrace.errors import ClosedError
 from headrace.parameters import Policy
@@ -35,12 +36,14 @@ class Score(NamedTuple):
 
 def play(
     environment_id: str,
-    q_values: Callable[[Array], NDArray[np.float32]],
+    output: Callable[[Array], NDArray[np.float32]],
     episodes: int,
     seed: int,
     beat: Callable[[], object] = lambda: None,
 ) -> Score:
     """Plays greedy episodes, in up to 20 environments at a time; `beat` is called before every step of each.
+
+    `output` gives Q values, or continuous actions, [B, A] for observations [B, *input].
 
     Which episodes count is settled beforehand, the same number of each environment: counting the first that end would
     favour short ones. An episode is cut at LONGEST_EPISODE and counts as it stands.
@@ -60,7 +63,7 @@ def play(
         stack = FrameStack(count, environments.spec)
         inputs = stack.start(environments.start())
         while any(wanted):
-            step = environments.step(q_values(inputs).argmax(1))
+            step = environments.step(greedy(output(inputs), environments.spec.continuous))
             inputs = stack.push(step.next_start, step.terminated | step.truncated)
             for episode in environments.take_episodes():
                 index = episode.environment - EVALUATION_STREAM
@@ -109,6 +112,6 @@ def run_evaluator(server: RoleServer, stop: Stop) -> None:
         answered, body = request
         wanted: dict[str, Any] = json.loads(body)
         policy = Policy(graph[1], graph[0])
-        score = play(wanted["environment"], policy.q, wanted["episodes"], wanted["seed"], alive)
+        score = play(wanted["environment"], policy.output, wanted["episodes"], wanted["seed"], alive)
         answer = {"role": "evaluator", "index": 0, "request": answered, "start": wanted["start"], **score._asdict()}
         server.put(REPORTS, json.dumps(answer).encode())

@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.base import Updater
 from headrace.errors import DivergenceError
-from headrace.parameters.base import ParameterStore
-from headrace.roles.base import POLICY
+from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles.clock import PhaseClock
-from headrace.types import Batch
+from headrace.roles.publisher import Publisher
+from headrace.types import Array, Batch
 
 __all__ = ["LEARNER_PHASES", "Learner"]
+
+_PROBE_ROWS = 16
+"""Of the newest batch, published with the parameters for whoever checks what became of them."""
 
 LEARNER_PHASES = ("wait", "transfer", "train", "priorities", "publish", "other")
 
@@ -22,8 +25,8 @@ class Learner:
     """One updater fed by `next_batch`; one thread.
 
     `next_batch(timeout_seconds)` gives a batch that stays valid until the next call, or None at the deadline;
-    `update_priorities(key, priority)` is None with uniform sampling. The policy's version is the number of updates
-    plus one.
+    `update_priorities(key, priority)` is None with uniform sampling, `publisher` where nobody else needs the policy.
+    The policy's version is the number of updates plus one.
     """
 
     def __init__(
@@ -31,26 +34,32 @@ class Learner:
         updater: Updater,
         next_batch: Callable[[float], Batch | None],
         update_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], object] | None,
-        store: ParameterStore,
+        publisher: Publisher | None,
         publish_period: int,
         steps: int = 0,
     ) -> None:
         self.clock = PhaseClock(LEARNER_PHASES)
         self.steps = steps
-        self.version = 0
         self.loss = float("nan")
         self.staleness = 0.0
         self._updater = updater
         self._next_batch = next_batch
         self._update_priorities = update_priorities
-        self._store = store
+        self._publisher = publisher
         self._publish_period = publish_period
+        self._probe: Array | None = None
+
+    @property
+    def version(self) -> int:
+        """The newest that was published."""
+        return self._publisher.version if self._publisher else self.steps + 1
 
     def publish(self) -> None:
-        """Publishes the present policy under version steps + 1."""
-        self.clock.enter("publish")
-        self.version = self._store.publish(POLICY, self._updater.policy(), self.steps + 1)
-        self.clock.enter("other")
+        """Publishes the present policy under version steps + 1, and waits until it is."""
+        if self._publisher is not None:
+            self.clock.enter("publish")
+            self._publisher.publish(self._snapshot(), self.steps + 1)
+            self.clock.enter("other")
 
     def step(self, timeout_seconds: float) -> bool:
         """One update, if there is a batch before the deadline."""
@@ -74,7 +83,12 @@ class Learner:
         self.loss = update.loss
         self.staleness = self.steps + 1 - float(batch.policy_version.mean())
         self.steps += 1
-        if self.steps % self._publish_period == 0:
-            self.publish()
+        if self._publisher is not None and self.steps % self._publish_period == 0:
+            self.clock.enter("publish")
+            self._probe = batch.observation[:_PROBE_ROWS].copy()
+            self._publisher.offer(self._snapshot(), self.steps + 1)
         self.clock.enter("other")
         return True
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self._updater.weights(), self._probe, Stamp.now())

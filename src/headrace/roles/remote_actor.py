@@ -5,8 +5,10 @@ import dataclasses
 
 from headrace.errors import ClosedError
 from headrace.parameters import Policy
+from headrace.parameters.form import PolicyDecoder
+from headrace.parameters.refresh import PullSchedule, Refresh
 from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
-from headrace.roles.base import POLICY, TABLE, Role, Stop
+from headrace.roles.base import NEWS, POLICY, TABLE, Role, Stop
 from headrace.roles.clock import PhaseClock
 from headrace.roles.reporter import ActorReporter
 from headrace.servers.base import RoleServer
@@ -18,61 +20,64 @@ _GENERATION_STRIDE = 1_000_003
 
 
 def run_actor(
-    role: Role, server: RoleServer, report_server: RoleServer, stop: Stop, hang_seconds: float | None = None
+    role: Role,
+    server: RoleServer,
+    report_server: RoleServer,
+    policy_server: RoleServer,
+    stop: Stop,
+    hang_seconds: float | None = None,
 ) -> None:
-    """Acts until stopped or until the server is gone; both connections are this actor's own.
+    """Acts until stopped or until the server is gone; all three connections are this actor's own.
 
-    `hang_seconds` is None where somebody else watches that the environment does not hang.
+    `hang_seconds` is None where somebody else watches that the environment does not hang. Closes `policy_server`.
     """
     settings = ActorSettings.from_json(role.settings)
     settings = dataclasses.replace(settings, seed=settings.seed + _GENERATION_STRIDE * role.generation)
+    decoder = PolicyDecoder(settings.precision, settings.communication_bits)
     clock = PhaseClock(ACTOR_PHASES)
-    with contextlib.suppress(ClosedError):
-        policy = _first_policy(server, stop)
+    with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
+        policy = _first_policy(server, decoder, stop)
         if policy is None:
             return
-        reporter = ActorReporter(report_server, role, settings, clock, hang_seconds)
-        try:
-            clock.enter("environment")
-            actor = Actor(settings, policy.q, lambda chunk: server.insert(TABLE, chunk), clock)
-            try:
-                _act(actor, policy, server, reporter, clock, settings.pull_period, stop)
-            finally:
-                actor.close()
-        finally:
-            reporter.close()
+        refresh = Refresh(policy_server, POLICY, NEWS, decoder.decode, policy)
+        ends.callback(refresh.close)
+        ends.callback(policy_server.close)  # before that: the thread may be waiting for it
+        reporter = ActorReporter(report_server, role, settings, clock, refresh.report, hang_seconds)
+        ends.callback(reporter.close)
+        clock.enter("environment")
+        actor = Actor(settings, refresh.output, lambda chunk: server.insert(TABLE, chunk), clock)
+        ends.callback(actor.close)
+        schedule = PullSchedule(settings.pull_period, settings.pull_unit)
+        _act(actor, refresh, server, reporter, clock, schedule, stop)
 
 
-def _first_policy(server: RoleServer, stop: Stop) -> Policy | None:
+def _first_policy(server: RoleServer, decoder: PolicyDecoder, stop: Stop) -> Policy | None:
     while not stop.is_set():
-        graph = server.fetch(POLICY)
-        if graph is not None:
-            return Policy(graph[1], graph[0])
+        found = server.fetch(POLICY)
+        if found is not None:
+            return Policy(decoder.decode(found[1]), found[0])
         stop.wait(_POLL_SECONDS)
     return None
 
 
 def _act(
     actor: Actor,
-    policy: Policy,
+    refresh: Refresh,
     server: RoleServer,
     reporter: ActorReporter,
     clock: PhaseClock,
-    pull_period: int,
+    schedule: PullSchedule,
     stop: Stop,
 ) -> None:
-    actor.set_policy_version(policy.version)
-    since_pull = 0
+    actor.set_policy_version(refresh.version)
     while not stop.is_set():
         actor.step()
         reporter.count(actor.count, actor.environments.take_episodes())
-        since_pull += actor.count
-        if since_pull >= pull_period:
-            since_pull = 0
+        if schedule.due(actor.count):
             clock.enter("pull")
-            newer = policy.newer(server, POLICY)
-            if newer is not None:
-                clock.enter("load")
-                policy.load(newer[1], newer[0])
-                actor.set_policy_version(policy.version)
+            refresh.look(server, schedule.behind)
+            clock.enter("other")
+        if refresh.ready:
+            clock.enter("load")
+            actor.set_policy_version(refresh.take())
             clock.enter("other")

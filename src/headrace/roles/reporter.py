@@ -14,6 +14,8 @@ import secrets
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from headrace.environments import Episode
 from headrace.errors import ClosedError
@@ -30,7 +32,7 @@ _IDLE_PERIOD_SECONDS = 1.0
 
 
 class ActorReporter:
-    """Counts are added by the actor's thread (`count`), sent by this object's.
+    """Counts are added by the actor's thread (`count`), sent by this object's; `refresh` tells of its policies.
 
     The process ends once a step of the environment takes longer than `hang_seconds`; None leaves that to others.
     """
@@ -41,12 +43,14 @@ class ActorReporter:
         role: Role,
         settings: ActorSettings,
         clock: PhaseClock,
+        refresh: Callable[[], Mapping[str, Any]],
         hang_seconds: float | None = None,
     ) -> None:
         self._server = server
         self._role = role
         self._settings = settings
         self._clock = clock
+        self._refresh = refresh
         self._hang_seconds = hang_seconds
         self._still = Stillness(clock)
         self._writer = secrets.token_hex(8)
@@ -93,7 +97,7 @@ class ActorReporter:
         steps, episodes, seconds = self._sent
         with self._lock:
             new, self._new = self._new, []
-        epsilon, first = self._settings.epsilon, self._settings.first_environment
+        scale, first = self._settings.exploration, self._settings.first_environment
         record = {
             "role": "actor",
             "index": self._role.index,
@@ -102,8 +106,9 @@ class ActorReporter:
             "writer": self._writer,
             "steps": steps,
             "episodes": episodes,
-            "returns": [[episode.return_, episode.length, epsilon[episode.environment - first]] for episode in new],
+            "returns": [[episode.return_, episode.length, scale[episode.environment - first]] for episode in new],
             "seconds": seconds,
+            "refresh": self._refresh(),
             "phase": self._clock.phase,
             "still_seconds": still_seconds,
         }

@@ -79,7 +79,7 @@ def claim_place(
     raise ClosedError("asked to stop")
 
 
-def run_volunteer(server: RoleServer, report_server: RoleServer, stop: Stop) -> None:
+def run_volunteer(server: RoleServer, report_server: RoleServer, policy_server: RoleServer, stop: Stop) -> None:
     """Acts in the first free place of the run, waiting for one, until stopped or until the run or the server is gone.
 
     Raises ConfigError where the run has no places. An environment that hangs ends the process.
@@ -91,7 +91,8 @@ def run_volunteer(server: RoleServer, report_server: RoleServer, stop: Stop) -> 
         raise ConfigError("the run's learner starts its actors itself; headrace learner leaves them to others")
     place = _await_place(server, len(notice.actors), stop)
     generation = secrets.randbits(31)  # none of its predecessors', whose episodes are not played again
-    run_actor(Role("actor", place, notice.actors[place], generation), server, report_server, stop, notice.hang_seconds)
+    role = Role("actor", place, notice.actors[place], generation)
+    run_actor(role, server, report_server, policy_server, stop, notice.hang_seconds)
 
 
 def _await_place(server: RoleServer, places: int, stop: Stop) -> int:

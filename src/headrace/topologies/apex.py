@@ -1,15 +1,17 @@
-"""Ape-X: actor processes around one learner (Horgan et al. 2018)."""
+"""Ape-X: actor processes around one learner (Horgan et al. 2018), with a quantizer between them (ActorQ)."""
 
 from typing import Any
 
 import torch
 
-from headrace.algorithms.dqn.exploration import epsilon_ladder
 from headrace.machine import available_cores
 from headrace.roles.actor import ActorSettings
+from headrace.networks import PolicyGraph
 from headrace.roles.base import Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
+from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
+from headrace.roles.quantizer import QuantizerSettings
 from headrace.topologies.base import Workshop
 from headrace.topologies.config import Apex
 from headrace.topologies.experience import add_table
@@ -26,39 +28,24 @@ def actor_count(config: Apex) -> int:
 class ApexProgram:
     """Actors push chunks with their own priorities; the learner takes batches that are ready; implements `Program`.
 
-    `generation` is that of the actors' first start; a resumed run begins above all earlier ones.
+    `config.precision` is settled: not "auto". `generation` is that of the roles' first start; a resumed run begins
+    above all earlier ones.
     """
 
     def __init__(self, config: Apex, workshop: Workshop, generation: int, pinned: bool) -> None:
         algorithm = workshop.algorithm
-        actors = actor_count(config)
-        environments = actors * config.envs_per_actor
         self.acting: PhaseClock | None = None
         self.deterministic = False
-        self.table = add_table(workshop, environments, config.chunk_steps)
-        ladder = epsilon_ladder(environments, config.epsilon_base, config.epsilon_exponent)
-        self.roles = [
-            Role(
-                "actor",
-                index,
-                ActorSettings(
-                    environment=workshop.environment,
-                    seed=workshop.seed,
-                    index=index,
-                    first_environment=index * config.envs_per_actor,
-                    epsilon=tuple(ladder[index::actors]),  # every actor has its share of bold and of greedy ones
-                    n_step=algorithm.n_step,
-                    discount=algorithm.discount,
-                    chunk_steps=config.chunk_steps,
-                    clip_rewards=algorithm.clip_rewards,
-                    values=algorithm.prioritized,
-                    pull_period=config.pull_period,
-                    run_id=workshop.run_id,
-                ).to_json(),
-                generation,
-            )
-            for index in range(actors)
-        ]
+        self.table = add_table(workshop, actor_count(config) * config.envs_per_actor, config.chunk_steps)
+        self.actors = _actors(config, workshop, generation)
+        self.services: list[Role] = []
+        architecture = workshop.updater.architecture
+        encode = graph_blobs(PolicyGraph(architecture))
+        if config.quantizes:
+            settings = QuantizerSettings(architecture, config.settled_precision, config.communication_bits)
+            self.services = [Role("quantizer", 0, settings.to_json(), generation)]
+            encode = parameter_blobs
+        self._publisher = Publisher(workshop.server, encode)
         self._ahead = self.table.batches_ahead(
             algorithm.batch_size,
             algorithm.importance_exponent,
@@ -69,7 +56,7 @@ class ApexProgram:
             workshop.updater,
             self._ahead.next,
             self.table.update_priorities if algorithm.prioritized else None,
-            workshop.server,
+            self._publisher,
             algorithm.publish_period,
         )
 
@@ -93,8 +80,40 @@ class ApexProgram:
         """Nothing to take back."""
 
     def close(self) -> None:
-        """Stops the thread that samples ahead."""
+        """Stops the threads that sample ahead and that publish."""
         self._ahead.close()
+        self._publisher.close()
+
+
+def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
+    algorithm = workshop.algorithm
+    actors = actor_count(config)
+    exploration = algorithm.exploration(actors * config.envs_per_actor)
+    return [
+        Role(
+            "actor",
+            index,
+            ActorSettings(
+                environment=workshop.environment,
+                seed=workshop.seed,
+                index=index,
+                first_environment=index * config.envs_per_actor,
+                exploration=tuple(exploration[index::actors]),  # every actor has its share of bold and of greedy ones
+                n_step=algorithm.n_step,
+                discount=algorithm.discount,
+                chunk_steps=config.chunk_steps,
+                clip_rewards=algorithm.clip_rewards,
+                values=algorithm.actor_priorities,
+                pull_period=config.pull_period,
+                pull_unit=config.pull_unit,
+                precision=config.settled_precision,
+                communication_bits=config.communication_bits,
+                run_id=workshop.run_id,
+            ).to_json(),
+            generation,
+        )
+        for index in range(actors)
+    ]
 
 
 def _pinned(shape: tuple[int, ...], dtype: str) -> Array:

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple, Protocol
 
 from headrace.algorithms.base import Updater
-from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.config import OffPolicy
 from headrace.roles.base import Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
@@ -19,7 +19,7 @@ class Workshop(NamedTuple):
     environment: str
     spec: EnvironmentSpec
     seed: int
-    algorithm: DQN
+    algorithm: OffPolicy
     updater: Updater
     server: RunServer
     fresh: bool = True
@@ -31,8 +31,10 @@ class Workshop(NamedTuple):
 class Program(Protocol):
     """A run's roles and wiring. One thread uses it."""
 
-    roles: list[Role]
-    """To be started by a launcher, which role of the program runs where being no concern of this one."""
+    actors: list[Role]
+    """To be started by a launcher, here or elsewhere."""
+    services: list[Role]
+    """Roles that the actors depend on; started with the learner."""
     learner: Learner
     table: ReplayTable
     acting: PhaseClock | None

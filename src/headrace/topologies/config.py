@@ -1,10 +1,14 @@
 """Settings of the topologies: which roles there are and how they are wired."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-from headrace.errors import require
+from headrace.errors import ConfigError, require
+from headrace.networks.precision import Precision
 
-__all__ = ["Apex", "Serial", "Topology"]
+__all__ = ["Apex", "PullUnit", "Serial", "Topology"]
+
+PullUnit = Literal["steps", "seconds", "versions"]
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,10 @@ class Serial:
 
 @dataclass(frozen=True)
 class Apex:
-    """Actor processes send prioritized experience to one learner (Horgan et al. 2018).
+    """Actor processes send experience to one learner (Horgan et al. 2018), at a precision of their own if so asked.
 
-    Environment i of all N = actors x envs_per_actor explores with the fixed
-    epsilon_i = epsilon_base ** (1 + epsilon_exponent * i / (N - 1)).
+    With a precision below fp32, or fewer communication bits than 32, a quantizer process stands between the learner's
+    parameters and the actors' policies (Krishnan et al. 2022, ActorQ).
     """
 
     actors: int | None = None
@@ -39,10 +43,14 @@ class Apex:
     """Environments stepped together by each actor, with one batched inference (E)."""
     chunk_steps: int = 50
     """Transitions per chunk (Horgan et al. 2018, appendix)."""
-    pull_period: int = 400
-    """Environment steps of an actor between looks for newer parameters (Horgan et al. 2018)."""
-    epsilon_base: float = 0.4
-    epsilon_exponent: float = 7.0
+    pull_period: float = 400
+    """An actor's environment steps (or what the pull unit says) between looks for newer parameters."""
+    pull_unit: PullUnit = "steps"
+    """What the pull period counts: environment steps, seconds, or published versions that the actor is behind."""
+    precision: Precision | Literal["auto"] = "fp32"
+    """Arithmetic of the actors' policy; auto measures on this machine at start and takes the fastest."""
+    communication_bits: int = 32
+    """Bits of each parameter that is sent to actors, 2 to 32, by uniform affine quantization; 32 is off."""
     batches_ahead: int = 4
     """Batches that a native thread keeps ready for the learner."""
 
@@ -50,9 +58,29 @@ class Apex:
         _require_positive(self, "envs_per_actor", "chunk_steps", "pull_period")
         if self.actors is not None:
             _require_positive(self, "actors")
+        require("pull_unit", self.pull_unit, self.pull_unit in get_args(PullUnit), "steps, seconds or versions")
+        whole = self.pull_unit == "seconds" or self.pull_period == int(self.pull_period)
+        require("pull_period", self.pull_period, whole, f"a whole number of {self.pull_unit}")
+        known = (*get_args(Precision), "auto")
+        require("precision", self.precision, self.precision in known, "fp32, fp16, int8 or auto")
+        require("communication_bits", self.communication_bits, 2 <= self.communication_bits <= 32, "from 2 to 32")
+        if self.precision == "int8" and 8 < self.communication_bits < 32:
+            raise ConfigError(
+                f"communication_bits is {self.communication_bits} and precision is int8, whose policies are sent in 8 "
+                "bits: 2 to 8, or 32 for what int8 itself sends, is required"
+            )
         require("batches_ahead", self.batches_ahead, self.batches_ahead >= 2, "2 or more")
-        require("epsilon_base", self.epsilon_base, 0 <= self.epsilon_base <= 1, "between 0 and 1")
-        require("epsilon_exponent", self.epsilon_exponent, self.epsilon_exponent >= 0, "0 or more")
+
+    @property
+    def settled_precision(self) -> Precision:
+        """The precision, once it has been chosen."""
+        assert self.precision != "auto"
+        return self.precision
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether a quantizer stands between learner and actors."""
+        return self.precision != "fp32" or self.communication_bits < 32
 
 
 Topology = Serial | Apex

@@ -16,7 +16,7 @@ from headrace.types import EnvironmentSpec
 __all__ = ["add_table", "table_options"]
 
 _HEADER_BYTES = 64
-_STEP_BYTES = 8 + 5 * 4  # action, first, last, reward, discount, priority
+_STEP_BYTES = 8 + 5 * 4  # policy version, first, last, reward, discount, priority
 _SLACK = 1.25  # for chunks that episodes' ends cut short
 
 
@@ -75,5 +75,6 @@ def _bytes_for(transitions: int, spec: EnvironmentSpec, n_step: int, chunk_steps
     """Memory for so many transitions, and two chunks more."""
     rows = chunk_steps + n_step + spec.stack - 1
     row_bytes = prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
-    chunk = _HEADER_BYTES + rows * row_bytes + chunk_steps * _STEP_BYTES
+    action_bytes = 4 * spec.actions if spec.continuous else 8
+    chunk = _HEADER_BYTES + rows * row_bytes + chunk_steps * (_STEP_BYTES + action_bytes)
     return int(_SLACK * chunk * (ceil(transitions / chunk_steps) + 2))

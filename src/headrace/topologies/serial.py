@@ -4,7 +4,6 @@ from time import perf_counter
 from typing import Any
 
 from headrace._native import Table
-from headrace.algorithms.dqn.exploration import linear_epsilon
 from headrace.replay import BatchBuffer
 from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings, table_signature
 from headrace.roles.base import Role
@@ -23,12 +22,13 @@ class SerialProgram:
     """One actor and one learner that take turns; implements `Program`.
 
     Each turn is one step of every environment, then as many updates as the replay ratio allows. New transitions take
-    the table's largest priority (Schaul et al. 2016), and exploration decays linearly (Mnih et al. 2015).
+    the table's largest priority (Schaul et al. 2016); DQN's exploration decays linearly (Mnih et al. 2015).
     """
 
     def __init__(self, config: Serial, workshop: Workshop) -> None:
         algorithm = workshop.algorithm
-        self.roles: list[Role] = []
+        self.actors: list[Role] = []
+        self.services: list[Role] = []
         self.deterministic = True
         self._native = Table(
             table_signature(workshop.spec), **table_options(workshop, config.envs_per_actor, config.chunk_steps)
@@ -42,13 +42,12 @@ class SerialProgram:
             seed=workshop.seed,
             index=0,
             first_environment=0,
-            epsilon=(1.0,) * config.envs_per_actor,
+            exploration=tuple(algorithm.serial_exploration(config.envs_per_actor, 0)),
             n_step=algorithm.n_step,
             discount=algorithm.discount,
             chunk_steps=config.chunk_steps,
             clip_rewards=algorithm.clip_rewards,
             values=False,
-            pull_period=1,
         )
         self._actor = Actor(settings, workshop.updater.act, self._native.insert, self._clock)
         self._steps = 0
@@ -59,14 +58,13 @@ class SerialProgram:
             workshop.updater,
             self._next_batch,
             self.table.update_priorities if algorithm.prioritized else None,
-            workshop.server,
+            None,
             algorithm.publish_period,
         )
 
     def step(self, timeout_seconds: float) -> None:
         """One turn; it never waits."""
-        epsilon = linear_epsilon(self._steps, self._algorithm.epsilon_decay_steps, self._algorithm.epsilon_final)
-        self._actor.exploration.epsilon[:] = epsilon
+        self._actor.exploration.scale[:] = self._algorithm.serial_exploration(self._actor.count, self._steps)
         self._actor.set_policy_version(self.learner.steps + 1)
         begin = perf_counter()
         self._actor.step()

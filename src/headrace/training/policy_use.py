@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.algorithms.build import build_updater
+from headrace.algorithms.exploration import greedy
 from headrace.environments import describe, episode_seed, make
 from headrace.environments.spaces import read_spaces
 from headrace.environments.stack import FrameStack
@@ -35,14 +36,14 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
     first = episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0)
 
     def frames() -> Iterator[Array]:
-        spec, first_action = read_spaces(environment, config.environment)
+        spec, action_map = read_spaces(environment, config.environment)
         stack = FrameStack(1, spec)
         try:
             inputs = stack.start(environment.reset(seed=first)[0][None])
             for _ in range(max_steps):
                 yield _frame(environment.render(), config.environment)
-                action = int(policy.q(np.ascontiguousarray(inputs))[0].argmax())
-                observation, _, terminated, truncated, _ = environment.step(action + first_action)
+                action = greedy(policy.output(np.ascontiguousarray(inputs)), spec.continuous)
+                observation, _, terminated, truncated, _ = environment.step(action_map.to_environment(action)[0])
                 inputs = stack.push(observation[None], np.zeros(1, np.bool_))
                 if terminated or truncated:
                     yield _frame(environment.render(), config.environment)
@@ -61,7 +62,7 @@ def export(run: RunDirectory, path: Path) -> float:
     config = RunConfig.from_json(run.read_config())
     checkpoint = newest_checkpoint(run.checkpoints_path)
     spec = describe(config.environment)
-    updater = DQNUpdater(config.algorithm, spec, torch.device("cpu"), config.seed)
+    updater = build_updater(config.algorithm, spec, torch.device("cpu"), config.seed)
     updater.load(checkpoint.tensors())
     graph = checkpoint.policy()
     random = np.random.default_rng(0)
@@ -71,7 +72,7 @@ def export(run: RunDirectory, path: Path) -> float:
     else:
         inputs = random.standard_normal(shape).astype(spec.observation_dtype)
     expected = updater.act(inputs)
-    difference = float(np.abs(Policy(graph, 1).q(inputs) - expected).max())
+    difference = float(np.abs(Policy(graph, 1).output(inputs) - expected).max())
     if difference > _TOLERANCE * max(1.0, float(np.abs(expected).max())):
         raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
     try:

@@ -48,7 +48,7 @@ def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None)
     moment = checkpoint.moment
     policy = Policy(checkpoint.policy(), moment.version)
     try:
-        score = play(config.environment, policy.q, episodes, config.seed if seed is None else seed)
+        score = play(config.environment, policy.output, episodes, config.seed if seed is None else seed)
     except HeadraceError:
         raise
     except Exception as error:  # whatever the environment does

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.algorithms.build import build_updater
 from headrace.environments import describe
 from headrace.errors import ClosedError, DivergenceError, HeadraceError, LaunchError, ReplayError, StorageError
 from headrace.launch import Exit, Launcher, ProcessLauncher, last_words
 from headrace.machine import available_cores
+from headrace.networks import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import REPORTS, Role
-from headrace.roles.evaluator import LONGEST_EPISODE
 from headrace.roles.volunteer import RunNotice
 from headrace.servers import Endpoint, open_server, shown
 from headrace.settings import RunConfig
@@ -28,11 +28,13 @@ from headrace.topologies.build import build_program
 from headrace.training.announcement import Announcement
 from headrace.training.checkpoint import Checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
-from headrace.training.evaluation import CONFIRMATION_EPISODES, Evaluation, Evaluations, Moment
+from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.hang_watch import HangWatch
 from headrace.training.hardware import choose_device
 from headrace.training.interrupts import Interrupts
+from headrace.training.judge import Judge
 from headrace.training.monitor import Monitor
+from headrace.training.precision import settle_precision
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
 from headrace.training.totals import Totals
@@ -46,7 +48,6 @@ _OUTAGE_SECONDS = 1.0
 _TICK_SHARE = 20
 """Asking a server that is far away for reports takes at most a twentieth of the time."""
 _RECORD_SECONDS = 1.0
-_HINT_SECONDS = 3.0
 _STEP_TIMEOUT_SECONDS = 0.05
 _EVALUATION_POLL_SECONDS = 0.005
 _GENERATIONS_PER_START = 1 << 16
@@ -80,7 +81,8 @@ class Trainer:
         self._run_id: str = self._state.get("run_id") or secrets.token_hex(8)
         spec = describe(config.environment)
         device = choose_device(config.device)
-        self._updater = DQNUpdater(config.algorithm, spec, device, config.seed)
+        self._updater = build_updater(config.algorithm, spec, device, config.seed)
+        self._graph = PolicyGraph(self._updater.architecture)
         self._server = open_server(config.place.endpoint)
         with contextlib.ExitStack() as undo:  # where the rest fails, nothing of the run stays on the server
             undo.callback(self._server.close)
@@ -102,7 +104,10 @@ class Trainer:
             run_id=self._run_id,
         )
         generation = self._generation * _GENERATIONS_PER_START
-        return build_program(config.topology, workshop, generation=generation, pinned=pinned)
+        topology, note = settle_precision(config.topology, self._updater.architecture)
+        if note:
+            self._display.message(note)
+        return build_program(topology, workshop, generation=generation, pinned=pinned)
 
     def _wire(self, launcher: LauncherFactory, local_actors: bool) -> None:
         """Makes all that goes round the program."""
@@ -110,25 +115,36 @@ class Trainer:
         self._learner = self._program.learner
         self._stats = self._program.table.stats()
         self._local_actors = local_actors
-        actors = self._program.roles if local_actors else []
-        self._holds = self._program.deterministic or available_cores() < len(actors) + 2
+        actors = self._program.actors if local_actors else []
         others = max(1, len(actors))  # the evaluator alone: a thread that shares its core holds all the others up
         torch.set_num_threads(1 if self._program.deterministic else max(1, available_cores() - others))
         begin = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
-        self._monitor = Monitor(config, max(1, len(self._program.roles)), begin, self._state.get("episodes", 0))
+        self._monitor = Monitor(config, max(1, len(self._program.actors)), begin, self._state.get("episodes", 0))
         self._totals = Totals(self._state.get("totals"))
         start = secrets.token_hex(8)
         self._evaluations = Evaluations(self._server, start, config.environment, config.seed, config.until_score)
-        places = () if local_actors else tuple(role.settings for role in self._program.roles)
+        places = () if local_actors else tuple(role.settings for role in self._program.actors)
         notice = RunNotice(config.environment, config.hang_seconds, start, places)
         self._announcement = Announcement(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
         launched = launcher(self._server.endpoint, self._run.logs_path)
-        roles = [*actors, Role("evaluator", 0, "{}")]
+        roles = [*self._program.services, *actors, Role("evaluator", 0, "{}")]
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
-        self._next_evaluation = self._state.get("next_evaluation", self._evaluation_period())
-        self._next_hint = 0.0
+        self._judge = Judge(
+            config,
+            self._program,
+            self._evaluations,
+            self._monitor,
+            self._clock,
+            self._run,
+            self._display,
+            holds=self._program.deterministic or available_cores() < len(actors) + 2,
+            policy=self._policy,
+            moment=self._moment,
+        )
+        self._judge.next_evaluation = self._state.get("next_evaluation", self._judge.next_evaluation)
         self._drain_seconds = 0.0
+        self._measured_version = 0  # of the quantizer's last measurement
         self._started = self._next_tick = time.perf_counter()
         self._next_record = self._started + _RECORD_SECONDS
         self._recorded_seconds = begin.seconds
@@ -205,12 +221,11 @@ class Trainer:
             return "interrupt"
         if self._clock.paused or self._program.deterministic or time.perf_counter() >= self._next_tick:
             self._collect()
-            if self._clock.paused and not self._evaluations.pending and not self._evaluations.solved_at:
-                self._go_on()
+            self._judge.go_on()
             stopped_by = self._stopped_by()
             if stopped_by:
                 return stopped_by
-            self._evaluate_when_due()
+            self._judge.evaluate_when_due()
         self._tick()
         return None
 
@@ -267,10 +282,18 @@ class Trainer:
             if news:
                 self._monitor.add(news)
         elif "request" in report:
-            evaluation = self._evaluations.answer(report)
-            if evaluation:
-                self._on_evaluation(evaluation)
+            self._judge.hear(report)
+        elif report["role"] == "quantizer":
+            self._record_error(report)
         self._supervisor.hear(report)
+
+    def _record_error(self, report: dict[str, Any]) -> None:
+        """Keeps what the quantizer has newly measured of its policies' error."""
+        error = report["error"]
+        if error is not None and error["version"] > self._measured_version:
+            self._measured_version = error["version"]
+            sizes = {name: report[name] for name in ("bytes", "parameter_bytes")}
+            self._run.append({"kind": "quantization", "seconds": self._clock.seconds, **error, **sizes})
 
     def _stopped_by(self) -> str | None:
         config = self._config
@@ -284,59 +307,11 @@ class Trainer:
             return "time"
         return None
 
-    def _evaluation_period(self) -> float:
-        config = self._config
-        return config.evaluation_period_steps if self._program.deterministic else config.evaluation_period_seconds
-
-    def _evaluate_when_due(self) -> None:
-        if self._evaluations.pending or not self._learner.steps:
-            return
-        position = self._monitor.environment_steps if self._program.deterministic else self._clock.seconds
-        if position >= self._next_evaluation or self._hinted():
-            self._next_evaluation = position + self._evaluation_period()
-            self._evaluate(self._config.evaluation_episodes, hold=self._holds)
-
-    def _hinted(self) -> bool:
-        """Whether the environments that hardly explore already reach the target score."""
-        target, seen = self._config.until_score, self._monitor.near_greedy_return
-        if self._program.deterministic or target is None or seen is None or seen < target:
-            return False
-        if self._clock.seconds < self._next_hint:
-            return False
-        self._next_hint = self._clock.seconds + _HINT_SECONDS
-        self._monitor.clear_near_greedy()
-        return True
-
-    def _evaluate(self, episodes: int, *, hold: bool) -> None:
-        """Asks for greedy episodes with the present policy; `hold` stops training and its clock until the answer."""
-        if hold and not self._clock.paused:
-            self._clock.pause()
-            self._program.table.set_paused(True)
-        self._evaluations.request(self._updater.policy(), self._moment(), episodes)
-
-    def _go_on(self) -> None:
-        """Ends the hold of an evaluation."""
-        self._program.table.set_paused(False)
-        seconds = self._clock.resume()
-        self._program.skip(seconds)
-        self._monitor.skip(seconds)
-
-    def _on_evaluation(self, evaluation: Evaluation) -> None:
-        self._run.append(evaluation.record())
-        cut = sum(length >= LONGEST_EPISODE for length in evaluation.lengths)
-        self._display.message(
-            f"evaluation at {evaluation.moment.environment_steps:,} steps, {evaluation.moment.seconds:.0f} s: "
-            f"{evaluation.mean:.1f} ± {evaluation.std:.1f} over {len(evaluation.returns)} greedy episodes"
-            + (f", {cut} of them cut at {LONGEST_EPISODE:,} steps" if cut else "")
-        )
-        if self._evaluations.promising(evaluation) and not self._evaluations.solved_at:
-            self._evaluate(CONFIRMATION_EPISODES, hold=True)  # so that the policy that is judged is the one kept
-
     def _on_exit(self, ended: Exit, again: bool) -> None:
         role = ended.role
         if role.kind == "actor":
             self._monitor.forget(role.index)
-        else:
+        elif role.kind == "evaluator":
             self._evaluations.repeat()
         self._display.message(
             f"{role.name} died ({ended.reason}): {ended.message}" + ("; it is started again" if again else "")
@@ -356,7 +331,7 @@ class Trainer:
             self._clock.pause()
         try:
             self._announcement.end()
-            self._supervisor.stop("actor")
+            self._supervisor.stop("actor", "quantizer")
             self._collect()
             with contextlib.suppress(ReplayError):  # where the server is gone, what was last seen is good enough
                 self._stats = self._program.table.stats()
@@ -364,7 +339,7 @@ class Trainer:
             self._save()
         episodes = 0 if interrupts.requested else self._config.final_evaluation_episodes
         if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
-            self._evaluate(episodes, hold=True)
+            self._judge.evaluate(episodes, hold=True)
             while self._evaluations.pending and not interrupts.requested:
                 time.sleep(_EVALUATION_POLL_SECONDS)
                 self._collect()
@@ -391,6 +366,10 @@ class Trainer:
         if self._config.place.server:
             self._server.close()
 
+    def _policy(self) -> bytes:
+        """The present policy in full precision, as a graph."""
+        return self._graph.serialize(self._updater.weights())
+
     def _moment(self) -> Moment:
         return Moment(self._monitor.environment_steps, self._learner.steps, self._clock.seconds)
 
@@ -411,12 +390,12 @@ class Trainer:
             "run_id": self._run_id,
             "totals": self._totals.state(),
             "local_actors": self._local_actors,
-            "next_evaluation": self._next_evaluation,
+            "next_evaluation": self._judge.next_evaluation,
             "torch_random": torch.get_rng_state().tolist(),
             "program": self._program.state(),
         }
         table = None if self._server.keeps_experience else self._program.table
-        save_checkpoint(self._run.checkpoints_path, self._updater.state(), self._updater.policy(), table, state)
+        save_checkpoint(self._run.checkpoints_path, self._updater.state(), self._policy(), table, state)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state

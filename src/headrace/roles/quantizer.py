@@ -1,0 +1,156 @@
+"""Turns the learner's parameters into policies that actors install (Krishnan et al. 2022, ActorQ)."""
+
+import json
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headrace.networks import Architecture, PolicyGraph
+from headrace.networks.precision import Precision
+from headrace.parameters import Policy
+from headrace.parameters.form import PolicyDecoder, PolicyEncoder
+from headrace.parameters.snapshot import Snapshot, decode_snapshot
+from headrace.roles.base import NEWS, PARAMETERS, POLICY, REPORTS, Role, Stop
+from headrace.servers.base import RoleServer
+
+__all__ = ["QuantizerSettings", "run_quantizer"]
+
+_POLL_SECONDS = 0.002
+_HEARTBEAT_SECONDS = 1.0
+_CHECK_SECONDS = 2.0
+"""Between looks whether the server still has what was published: one that was started anew does not."""
+_MEASURE_SECONDS = 5.0
+"""Between measurements of the error, each of which takes a session in full precision."""
+
+
+@dataclass(frozen=True)
+class QuantizerSettings:
+    """What the quantizer needs to know; travels as JSON."""
+
+    architecture: Architecture
+    precision: Precision
+    communication_bits: int
+
+    def to_json(self) -> str:
+        """The settings as JSON."""
+        record = {"precision": self.precision, "communication_bits": self.communication_bits}
+        return json.dumps({"architecture": self.architecture.to_record(), **record})
+
+    @staticmethod
+    def from_json(text: str) -> "QuantizerSettings":
+        """Reads what to_json() wrote."""
+        record = json.loads(text)
+        return QuantizerSettings(**{**record, "architecture": Architecture.from_record(record["architecture"])})
+
+
+def run_quantizer(server: RoleServer, role: Role, stop: Stop) -> None:
+    """Publishes a policy of every version that it finds; ends by ClosedError when the server is gone.
+
+    Reports say about once a second what it has done: versions, seconds spent on them, bytes, and the newest error.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="error") as executor:
+        quantizer = _Quantizer(server, role, executor)
+        while not stop.is_set():
+            quantizer.report()
+            if not quantizer.advance():
+                quantizer.check()
+                stop.wait(_POLL_SECONDS)
+
+
+class _Quantizer:
+    """What it has published, and what there is to tell of that. One thread, and the executor's for measurements."""
+
+    def __init__(self, server: RoleServer, role: Role, executor: ThreadPoolExecutor) -> None:
+        settings = QuantizerSettings.from_json(role.settings)
+        self._server = server
+        self._role = role
+        self._encoder = PolicyEncoder(settings.architecture, settings.precision, settings.communication_bits)
+        self._ruler = _Ruler(settings)
+        self._executor = executor
+        self._measuring: Future[dict[str, Any]] | None = None
+        self._error: dict[str, Any] | None = None
+        self._blobs: dict[str, bytes] = {}
+        self._version = self._versions = self._parameter_bytes = 0
+        self._seconds = 0.0
+        self._next_report = self._next_check = self._next_measurement = 0.0
+
+    def advance(self) -> bool:
+        """Turns newer parameters into a policy and publishes it, where there are any."""
+        found = self._server.fetch(PARAMETERS, self._version)
+        if found is None:
+            return False
+        begin = time.perf_counter()
+        snapshot = decode_snapshot(found[1])
+        policy = self._encoder.encode(snapshot.weights)
+        self._seconds += time.perf_counter() - begin
+        self._version, self._versions = found[0], self._versions + 1
+        self._parameter_bytes = sum(value.nbytes for value in snapshot.weights.values())
+        self._blobs = {POLICY: policy, NEWS: snapshot.taken.to_json().encode()}
+        self._publish()
+        self._measure(snapshot, policy)
+        return True
+
+    def check(self) -> None:
+        """Publishes again what a server that was started anew has lost."""
+        now = time.monotonic()
+        if self._blobs and now >= self._next_check:
+            self._next_check = now + _CHECK_SECONDS
+            if self._server.fetch(NEWS, self._version - 1) is None:
+                self._publish()
+
+    def report(self) -> None:
+        """A sign of life, once a second."""
+        now = time.monotonic()
+        if now < self._next_report:
+            return
+        self._next_report = now + _HEARTBEAT_SECONDS
+        if self._measuring is not None and self._measuring.done():
+            self._error, self._measuring = self._measuring.result(), None
+        record = {
+            "role": "quantizer",
+            "index": self._role.index,
+            "generation": self._role.generation,
+            "version": self._version,
+            "versions": self._versions,
+            "seconds": self._seconds,
+            "bytes": len(self._blobs.get(POLICY, b"")),
+            "parameter_bytes": self._parameter_bytes,
+            "error": self._error,
+        }
+        self._server.put(REPORTS, json.dumps(record).encode())
+
+    def _publish(self) -> None:
+        for name, data in self._blobs.items():
+            self._server.publish(name, data, self._version)
+
+    def _measure(self, snapshot: Snapshot, policy: bytes) -> None:
+        """Has the error measured beside what goes on, where the last time is long ago."""
+        now = time.monotonic()
+        if snapshot.probe is not None and self._measuring is None and now >= self._next_measurement:
+            self._next_measurement = now + _MEASURE_SECONDS
+            self._measuring = self._executor.submit(self._ruler.measure, snapshot, policy, self._version)
+
+
+class _Ruler:
+    """How far a policy as actors install it is from the one in full precision. One thread."""
+
+    def __init__(self, settings: QuantizerSettings) -> None:
+        self._reference = PolicyGraph(settings.architecture)
+        self._decoder = PolicyDecoder(settings.precision, settings.communication_bits)
+
+    def measure(self, snapshot: Snapshot, policy: bytes, version: int) -> dict[str, Any]:
+        """Largest and mean |difference| of outputs on the probe's observations, and the largest |output|."""
+        assert snapshot.probe is not None
+        full = Policy(self._reference.serialize(snapshot.weights), version).output(snapshot.probe)
+        installed = Policy(self._decoder.decode(policy), version).output(snapshot.probe)
+        difference = np.abs(installed - full)
+        return {
+            "version": version,
+            "rows": len(full),
+            "largest": float(difference.max()),
+            "mean": float(difference.mean()),
+            "largest_output": float(np.abs(full).max()),
+        }

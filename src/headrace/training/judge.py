@@ -1,0 +1,113 @@
+"""When a run's policy is evaluated, and the hold of training while that lasts."""
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.report.display import Display
+from headrace.report.run_directory import RunDirectory
+from headrace.roles.evaluator import LONGEST_EPISODE
+from headrace.settings import RunConfig
+from headrace.topologies.base import Program
+from headrace.training.clock import TrainingClock
+from headrace.training.evaluation import CONFIRMATION_EPISODES, Evaluation, Evaluations, Moment
+from headrace.training.monitor import Monitor
+
+__all__ = ["Judge"]
+
+_HINT_SECONDS = 3.0
+
+
+class Judge:
+    """Asks for evaluations when they are due and records what came of them. One thread.
+
+    With `holds` training and its clock stand still meanwhile. `policy` gives the present policy in full precision as
+    a graph, `moment` where training is.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        program: Program,
+        evaluations: Evaluations,
+        monitor: Monitor,
+        clock: TrainingClock,
+        run: RunDirectory,
+        display: Display,
+        *,
+        holds: bool,
+        policy: Callable[[], bytes],
+        moment: Callable[[], Moment],
+    ) -> None:
+        self._config = config
+        self._program = program
+        self._evaluations = evaluations
+        self._monitor = monitor
+        self._clock = clock
+        self._run = run
+        self._display = display
+        self._holds = holds
+        self._policy = policy
+        self._moment = moment
+        self.next_evaluation = self._period
+        """Where the next one is due: environment steps in a deterministic program, else seconds."""
+        self._next_hint = 0.0
+
+    def evaluate_when_due(self) -> None:
+        """Asks for a periodic evaluation, or for one that the actors' own returns suggest."""
+        if self._evaluations.pending or not self._program.learner.steps:
+            return
+        moment = self._moment()
+        position = moment.environment_steps if self._program.deterministic else moment.seconds
+        if position >= self.next_evaluation or self._hinted():
+            self.next_evaluation = position + self._period
+            self.evaluate(self._config.evaluation_episodes, hold=self._holds)
+
+    def evaluate(self, episodes: int, *, hold: bool) -> None:
+        """Asks for greedy episodes with the present policy; `hold` stops training and its clock until the answer."""
+        if hold and not self._clock.paused:
+            self._clock.pause()
+            self._program.table.set_paused(True)
+        self._evaluations.request(self._policy(), self._moment(), episodes)
+
+    def go_on(self) -> None:
+        """Ends the hold, if there is one and nothing is awaited any more."""
+        if not self._clock.paused or self._evaluations.pending or self._evaluations.solved_at:
+            return
+        self._program.table.set_paused(False)
+        seconds = self._clock.resume()
+        self._program.skip(seconds)
+        self._monitor.skip(seconds)
+
+    def hear(self, report: dict[str, Any]) -> None:
+        """Takes the evaluator's answer; one that reaches the target score is confirmed."""
+        evaluation = self._evaluations.answer(report)
+        if evaluation is None:
+            return
+        self._run.append(evaluation.record())
+        self._say(evaluation)
+        if self._evaluations.promising(evaluation) and not self._evaluations.solved_at:
+            self.evaluate(CONFIRMATION_EPISODES, hold=True)  # so that the policy that is judged is the one kept
+
+    def _say(self, evaluation: Evaluation) -> None:
+        cut = sum(length >= LONGEST_EPISODE for length in evaluation.lengths)
+        self._display.message(
+            f"evaluation at {evaluation.moment.environment_steps:,} steps, {evaluation.moment.seconds:.0f} s: "
+            f"{evaluation.mean:.1f} ± {evaluation.std:.1f} over {len(evaluation.returns)} greedy episodes"
+            + (f", {cut} of them cut at {LONGEST_EPISODE:,} steps" if cut else "")
+        )
+
+    @property
+    def _period(self) -> float:
+        config = self._config
+        return config.evaluation_period_steps if self._program.deterministic else config.evaluation_period_seconds
+
+    def _hinted(self) -> bool:
+        """Whether the environments that hardly explore already reach the target score."""
+        target, seen = self._config.until_score, self._monitor.near_greedy_return
+        if self._program.deterministic or target is None or seen is None or seen < target:
+            return False
+        if self._clock.seconds < self._next_hint:
+            return False
+        self._next_hint = self._clock.seconds + _HINT_SECONDS
+        self._monitor.clear_near_greedy()
+        return True

@@ -1,0 +1,27 @@
+"""Which precision the actors of a run work in."""
+
+import dataclasses
+
+from headrace.networks import Architecture
+from headrace.networks.timing import fastest, measure_precisions
+from headrace.topologies.config import Apex, Topology
+
+__all__ = ["settle_precision"]
+
+
+def settle_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
+    """The topology with its precision chosen where that is "auto", and what the user should know of it, if anything.
+
+    Nothing is measured for fp32.
+    """
+    if not isinstance(topology, Apex) or topology.precision == "fp32":
+        return topology, ""
+    seconds = measure_precisions(architecture, topology.envs_per_actor)
+    times = ", ".join(f"{precision} {1e3 * each:.3g} ms" for precision, each in seconds.items())
+    measured = f"for {topology.envs_per_actor} observations on this machine: {times}"
+    if topology.precision == "auto":
+        chosen = fastest(seconds)
+        return dataclasses.replace(topology, precision=chosen), f"precision {chosen} is the fastest {measured}"
+    if seconds[topology.precision] > seconds["fp32"]:
+        return topology, f"warning: precision {topology.precision} is slower than fp32 {measured}"
+    return topology, ""

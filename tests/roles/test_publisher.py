@@ -1,0 +1,132 @@
+"""What is published beside the learner's work."""
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from headrace.errors import ReplayError
+from headrace.networks import Architecture, PolicyGraph
+from headrace.parameters import Policy
+from headrace.parameters.snapshot import Snapshot, Stamp, decode_snapshot
+from headrace.roles.publisher import Blobs, Publisher, graph_blobs, parameter_blobs
+from headrace.types import EnvironmentSpec
+
+
+class Store:
+    """Takes what is published once it is let go."""
+
+    def __init__(self) -> None:
+        self.published: list[tuple[str, int, bytes]] = []
+        self.begun, self.go = threading.Semaphore(0), threading.Semaphore(0)
+        self.error: Exception | None = None
+
+    def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
+        self.begun.release()
+        assert self.go.acquire(timeout=30)
+        if self.error:
+            raise self.error
+        self.published.append((name, version, bytes(data)))
+        return version
+
+    def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        raise NotImplementedError
+
+    def let_go(self, count: int = 100) -> None:
+        for _ in range(count):
+            self.go.release()
+
+
+def snapshot(value: float, seconds: float = 0.0) -> Snapshot:
+    weights = {"q.weight": np.zeros((1, 1), np.float32), "q.bias": np.array([value], np.float32)}
+    return Snapshot(weights, None, Stamp("here", seconds))
+
+
+def encode(offered: Snapshot) -> Blobs:
+    return {"value": str(offered.weights["q.bias"][0]).encode(), "seconds": str(offered.taken.seconds).encode()}
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def publisher(store: Store) -> Iterator[Publisher]:
+    made = Publisher(store, encode)
+    yield made
+    store.let_go()
+    made.close()
+
+
+def test_the_learner_goes_on_and_the_newest_offer_wins(store: Store, publisher: Publisher) -> None:
+    publisher.offer(snapshot(1.0), 1)
+    assert store.begun.acquire(timeout=30)  # and is held there
+    publisher.offer(snapshot(2.0), 2)
+    publisher.offer(snapshot(3.0), 3)
+    assert publisher.version == 0
+    store.let_go()
+    for _ in range(3):
+        assert store.begun.acquire(timeout=30)
+    publisher.close()
+    assert [(name, version) for name, version, _ in store.published] == [
+        ("value", 1),
+        ("seconds", 1),
+        ("value", 3),
+        ("seconds", 3),
+    ]
+    assert publisher.version == 3
+
+
+def test_a_version_that_is_published_again_has_the_same_bytes(store: Store, publisher: Publisher) -> None:
+    store.let_go()
+    publisher.publish(snapshot(1.0, seconds=5.0), 4)
+    publisher.publish(snapshot(1.0, seconds=6.0), 4)
+    assert store.published[:2] == store.published[2:] == [("value", 4, b"1.0"), ("seconds", 4, b"5.0")]
+
+
+def test_an_older_version_is_not_published(store: Store, publisher: Publisher) -> None:
+    store.let_go()
+    publisher.publish(snapshot(1.0), 4)
+    publisher.publish(snapshot(2.0), 3)
+    assert {version for _, version, _ in store.published} == {4}
+
+
+@pytest.mark.parametrize("error", [ReplayError("no room"), MemoryError("no room")])
+def test_what_the_thread_meets_is_raised_by_a_later_offer(store: Store, publisher: Publisher, error: Exception) -> None:
+    store.error = error
+    store.let_go()
+    publisher.offer(snapshot(1.0), 1)
+
+    def offer_more() -> None:
+        for version in range(2, 1000):
+            publisher.offer(snapshot(1.0), version)
+            threading.Event().wait(0.01)
+
+    with pytest.raises(type(error), match="no room"):
+        offer_more()
+    assert not store.published
+
+
+def test_after_an_error_the_same_version_can_be_published(store: Store, publisher: Publisher) -> None:
+    store.let_go()
+    store.error = ReplayError("no room")
+    with pytest.raises(ReplayError, match="no room"):
+        publisher.publish(snapshot(1.0), 1)
+    assert publisher.version == 0
+    store.error = None
+    publisher.publish(snapshot(1.0), 1)
+    assert [version for _, version, _ in store.published] == [1, 1]
+    assert publisher.version == 1
+
+
+def test_blobs_are_what_actors_and_the_quantizer_take() -> None:
+    graph = PolicyGraph(Architecture.of(EnvironmentSpec((1,), "float32", actions=1), "mlp", ()))
+    blobs = graph_blobs(graph)(snapshot(2.5, 7.0))
+    assert list(blobs) == ["policy", "policy-news"]  # news comes last
+    assert Policy(bytes(blobs["policy"]), 1).output(np.zeros((1, 1), np.float32)) == [[2.5]]
+    assert Stamp.from_json(bytes(blobs["policy-news"])) == ("here", 7.0)
+    [(name, parameters)] = parameter_blobs(snapshot(2.5, 7.0)).items()
+    assert name == "parameters"
+    assert decode_snapshot(parameters).weights["q.bias"] == [2.5]

@@ -1,0 +1,178 @@
+"""From the learner's parameters to what actors install."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.errors import ClosedError
+from headrace.networks import Architecture
+from headrace.networks.precision import Precision
+from headrace.parameters import Policy
+from headrace.parameters.form import PolicyDecoder
+from headrace.parameters.snapshot import Snapshot, Stamp
+from headrace.roles import quantizer
+from headrace.roles.base import NEWS, PARAMETERS, POLICY, REPORTS, Role, Stop
+from headrace.roles.publisher import parameter_blobs
+from headrace.roles.quantizer import QuantizerSettings, run_quantizer
+from headrace.servers import EmbeddedServer, RoleServer, connect_role
+from headrace.types import EnvironmentSpec
+
+ARCHITECTURE = Architecture.of(EnvironmentSpec((3,), "float32", actions=1), "mlp", ())
+WEIGHTS = {"q.weight": np.array([[127.0, -50.0, 3.0]], np.float32), "q.bias": np.array([0.25], np.float32)}
+PROBE = np.array([[1.0, 1.0, 0.0], [0.0, -1.0, 1.0]], np.float32)
+OUTPUTS = [77.25, 53.25]  # 127 - 50 + 0.25 and 50 + 3 + 0.25
+
+
+class Bench:
+    """A quantizer in a thread, at a server with everything in reach."""
+
+    def __init__(self) -> None:
+        self.server = EmbeddedServer()
+        self.reports: list[dict[str, Any]] = []
+        self._stops: list[tuple[Stop, threading.Thread]] = []
+
+    def start(self, precision: Precision = "fp32", bits: int = 32, generation: int = 0) -> threading.Thread:
+        settings = QuantizerSettings(ARCHITECTURE, precision, bits).to_json()
+        role, stop = Role("quantizer", 0, settings, generation), Stop()
+
+        def run(connection: RoleServer) -> None:
+            with contextlib.closing(connection), contextlib.suppress(ClosedError):
+                run_quantizer(connection, role, stop)
+
+        thread = threading.Thread(target=run, args=(connect_role(self.server.endpoint),), daemon=True)
+        thread.start()
+        self._stops.append((stop, thread))
+        return thread
+
+    def publish(self, version: int, probe: np.ndarray | None = None) -> None:
+        taken = Snapshot(WEIGHTS, probe, Stamp("here", float(version)))
+        for name, data in parameter_blobs(taken).items():
+            self.server.publish(name, data, version)
+
+    def wait_for(self, found: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 30
+        while not found():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            self.reports += [json.loads(message) for message in self.server.drain(REPORTS)]
+            time.sleep(0.002)
+
+    def policy(self, newer_than: int = 0) -> tuple[int, bytes]:
+        """The policy, once its news are there."""
+        self.wait_for(lambda: self.server.fetch(NEWS, newer_than))
+        found = self.server.fetch(POLICY, newer_than)
+        assert found is not None
+        return found
+
+    def stop(self) -> None:
+        for stop, thread in self._stops:
+            stop.set()
+            thread.join(30)
+            assert not thread.is_alive()
+        self._stops.clear()
+
+    def close(self) -> None:
+        self.stop()
+        self.server.close()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setattr(quantizer, "_HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(quantizer, "_CHECK_SECONDS", 0.01)
+    made = Bench()
+    yield made
+    made.close()
+
+
+def outputs(data: bytes, precision: Precision, bits: int) -> list[float]:
+    graph = PolicyDecoder(precision, bits).decode(data)
+    values: list[float] = Policy(graph, 1).output(PROBE)[:, 0].tolist()
+    return values
+
+
+@pytest.mark.parametrize(
+    ("precision", "bits", "tolerance"), [("fp32", 32, 1e-6), ("int8", 32, 1.0), ("fp32", 8, 1.0), ("int8", 4, 20.0)]
+)
+def test_a_policy_has_the_version_of_its_parameters(
+    bench: Bench, precision: Precision, bits: int, tolerance: float
+) -> None:
+    bench.start(precision, bits)
+    bench.publish(7)
+    version, data = bench.policy()
+    assert version == 7
+    assert outputs(data, precision, bits) == pytest.approx(OUTPUTS, abs=tolerance)
+    news = bench.server.fetch(NEWS)
+    assert news is not None
+    assert (news[0], Stamp.from_json(news[1])) == (7, ("here", 7.0))
+    bench.publish(9)
+    assert bench.policy(newer_than=7)[0] == 9
+
+
+def test_reports_are_signs_of_life_and_say_what_was_done(bench: Bench) -> None:
+    bench.start(generation=3)
+    bench.wait_for(lambda: len(bench.reports) >= 2)
+    idle = bench.reports[-1]
+    assert [idle[name] for name in ("role", "index", "generation", "versions", "error")] == ["quantizer", 0, 3, 0, None]
+    bench.publish(4)
+    bench.policy()
+    bench.wait_for(lambda: bench.reports[-1]["version"] == 4)
+    report = bench.reports[-1]
+    assert report["versions"] == 1
+    assert report["parameter_bytes"] == 4 * 4
+    assert report["bytes"] == len(bench.policy()[1])
+    assert report["seconds"] > 0
+
+
+def test_the_error_is_measured_on_what_the_learner_saw(bench: Bench) -> None:
+    bench.start("fp32", 4)
+    bench.publish(1)
+    bench.policy()
+    bench.publish(2, PROBE)
+    bench.wait_for(lambda: bench.reports and bench.reports[-1]["error"])
+    error = bench.reports[-1]["error"]
+    installed = outputs(bench.policy()[1], "fp32", 4)
+    assert installed == pytest.approx([77.25, 47.45], abs=1e-3)  # steps of 11.8 from -50: 127, -50, -2.8
+    difference = np.abs(np.array(installed) - OUTPUTS)
+    assert error == {
+        "version": 2,
+        "rows": 2,
+        "largest": pytest.approx(difference.max()),
+        "mean": pytest.approx(difference.mean()),
+        "largest_output": pytest.approx(77.25),
+    }
+
+
+def test_what_a_server_lost_is_published_again(bench: Bench) -> None:
+    bench.start()
+    bench.publish(5)
+    version, data = bench.policy()
+    native = bench.server._server
+    for name in (NEWS, POLICY, PARAMETERS):
+        native.drop(name)
+    assert bench.policy() == (version, data)
+
+
+def test_a_successor_goes_on_where_another_was_killed(bench: Bench) -> None:
+    bench.start()
+    bench.publish(5)
+    before = bench.policy()
+    bench.stop()
+    bench.start(generation=1)  # finds its predecessor's policy of that version, and publishes it once more
+    bench.wait_for(lambda: bench.reports and bench.reports[-1]["version"] == 5)
+    assert bench.policy() == before
+    bench.publish(6)
+    assert bench.policy(newer_than=5)[0] == 6
+
+
+def test_it_ends_with_the_server(bench: Bench) -> None:
+    thread = bench.start()
+    bench.wait_for(lambda: bench.reports)
+    bench.server.close()
+    thread.join(30)
+    assert not thread.is_alive()

@@ -1,0 +1,46 @@
+"""Precision: chosen by measurement where it is left open, and a warning where it costs time."""
+
+import pytest
+
+from headrace.networks import Architecture
+from headrace.topologies.config import Apex, Serial
+from headrace.training import precision as settled
+from headrace.training.precision import settle_precision
+from headrace.types import EnvironmentSpec
+
+ARCHITECTURE = Architecture.of(EnvironmentSpec((4,), "float32", actions=2), "mlp", (8,))
+
+
+@pytest.fixture
+def _times(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"fp32": 2e-3, "fp16": 3e-3, "int8": 1e-3}
+    monkeypatch.setattr(settled, "measure_precisions", lambda architecture, batch: times)
+
+
+@pytest.mark.usefixtures("_times")
+def test_auto_takes_the_fastest_and_says_so() -> None:
+    topology, note = settle_precision(Apex(envs_per_actor=4, precision="auto"), ARCHITECTURE)
+    assert topology == Apex(envs_per_actor=4, precision="int8")
+    assert note == (
+        "precision int8 is the fastest for 4 observations on this machine: fp32 2 ms, fp16 3 ms, int8 1 ms"
+    )
+
+
+@pytest.mark.usefixtures("_times")
+def test_a_precision_that_is_slower_is_kept_with_a_warning() -> None:
+    asked = Apex(envs_per_actor=4, precision="fp16")
+    topology, note = settle_precision(asked, ARCHITECTURE)
+    assert topology == asked
+    assert note.startswith("warning: precision fp16 is slower than fp32 for 4 observations on this machine: ")
+
+
+@pytest.mark.usefixtures("_times")
+def test_a_precision_that_is_faster_needs_no_words() -> None:
+    asked = Apex(precision="int8")
+    assert settle_precision(asked, ARCHITECTURE) == (asked, "")
+
+
+@pytest.mark.parametrize("topology", [Serial(), Apex()])
+def test_nothing_is_measured_in_full_precision(topology: Serial | Apex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled, "measure_precisions", None)
+    assert settle_precision(topology, ARCHITECTURE) == (topology, "")
