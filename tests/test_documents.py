@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from headrace.algorithms.dqn.config import DQN
-from headrace.settings import PRESETS
+from headrace.settings import ALGORITHMS, PRESETS, AlgorithmName
 from headrace.topologies.config import Apex, Serial
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PARTS: dict[str, Any] = {"algorithm": DQN(), "apex": Apex(), "serial": Serial()}
 
 
 def show(value: Any) -> str:
     if isinstance(value, tuple):
-        return " ".join(map(str, value))
+        return " ".join(map(show, value))
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
@@ -29,22 +27,29 @@ def row(label: str, usual: Any, values: list[Any]) -> str:
     return f"| {label} | {show(usual) if usual is not None else '·'} | {' | '.join(cells)} |"
 
 
-def preset_rows() -> list[str]:
-    """The rows of the presets' table: each setting in which any preset leaves the default."""
-    rows = [row("`--steps`", None, [preset.steps for preset in PRESETS.values()])]
-    for part, default in PARTS.items():
+def preset_table(algorithm: AlgorithmName) -> list[str]:
+    """The head and the rows of an algorithm's presets: each setting in which any of them leaves the default."""
+    kind = ALGORITHMS[algorithm]
+    presets = {environment: preset for environment, preset in PRESETS.items() if type(preset.algorithm) is kind}
+    lines = [
+        f"| | default | {' | '.join(presets)} |",
+        row("`--steps`", None, [each.steps for each in presets.values()]),
+    ]
+    parts: dict[str, Any] = {"algorithm": kind(), "apex": Apex(), "serial": Serial()}
+    for part, default in parts.items():
         for field in fields(default):
             usual = getattr(default, field.name)
-            values = [getattr(getattr(preset, part), field.name) for preset in PRESETS.values()]
+            values = [getattr(getattr(preset, part), field.name) for preset in presets.values()]
             label = f"`--{field.name.replace('_', '-')}`" + ("" if part == "algorithm" else f" ({part})")
-            rows += [row(label, usual, values)] if any(value != usual for value in values) else []
-    return rows
+            lines += [row(label, usual, values)] if any(value != usual for value in values) else []
+    return lines
 
 
-def test_presets_are_those_of_the_page() -> None:
-    page = (ROOT / "docs/algorithms/dqn.md").read_text()
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_presets_are_those_of_the_page(algorithm: AlgorithmName) -> None:
+    page = (ROOT / f"docs/algorithms/{algorithm}.md").read_text()
     table = page.split("## Presets")[1].split("\n## ")[0]
-    assert [line for line in table.splitlines() if line.startswith("| `--")] == preset_rows()
+    assert [line for line in table.splitlines() if line.startswith(("| | ", "| `--"))] == preset_table(algorithm)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -8,12 +8,13 @@ result.evaluate(episodes=100)
 from typing import Any
 
 from headrace import errors, replay
+from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import HeadraceError
 from headrace.replay import connect
 from headrace.topologies.config import Apex, Serial
 
-__all__ = ["DQN", "Apex", "HeadraceError", "Serial", "connect", "errors", "replay", "train"]
+__all__ = ["D4PG", "DQN", "Apex", "HeadraceError", "Serial", "connect", "errors", "replay", "train"]
 
 
 def __getattr__(name: str) -> Any:

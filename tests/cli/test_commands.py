@@ -181,15 +181,20 @@ def progress_record():
 def test_export(training, run, capsys):
     assert main(["export", str(run), "policy.onnx"]) == 0
     assert training.calls[0][1][1] == Path("policy.onnx")
-    assert capsys.readouterr().out == "wrote policy.onnx; its values differ from the network's by at most 2.5e-07\n"
+    assert capsys.readouterr().out == "wrote policy.onnx; its outputs differ from the network's by at most 2.5e-07\n"
 
 
 def test_presets_side_by_side(capsys):
     assert main(["presets"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "LunarLander-v3", "ALE"))
-    row = next(line for line in out.splitlines() if "--replay-capacity" in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")][1:3] == ["100,000", "50,000"]
+    assert all(
+        name in out for name in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "LunarLander-v3", "ALE/", "dm_control/")
+    )
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines()]
+    first, second = (row[1:3] for row in rows if row[0] == "--replay-capacity")
+    assert (first, second) == (["100,000", "50,000"], ["100,000", "·"])
+    assert [row[1:3] for row in rows if row[0] == "--value-min"] == [["-150", "-1500"]]
+    assert max(map(len, out.splitlines())) <= 120
 
 
 def test_one_preset_in_full(capsys):
@@ -200,3 +205,13 @@ def test_one_preset_in_full(capsys):
     assert "off" in rows["--duelling"]
     assert str(Apex().pull_period) in rows["--pull-period (apex)"]
     assert preset("CartPole-v1").note in out
+
+
+def test_a_preset_of_the_other_algorithm_in_full(capsys):
+    assert main(["presets", "dm_control/finger-spin"]) == 0
+    out = capsys.readouterr().out
+    rows = {line.strip("│").split("│")[0].strip(): line for line in out.splitlines() if "│" in line}
+    assert "512 512 256" in rows["--critic-hidden"]
+    assert "32" in rows["--communication-bits (apex)"]
+    assert "--double" not in rows
+    assert preset("dm_control/finger-spin").note in out

@@ -2,14 +2,16 @@
 
 import dataclasses
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.cli.arguments import find_environment, flag_types
-from headrace.cli.train import TrainOptions, read_options
+from headrace.cli.train import options_type, read_options
 from headrace.errors import ConfigError
-from headrace.settings import PRESETS, RunConfig, preset
+from headrace.settings import ALGORITHMS, PRESETS, TOPOLOGIES, RunConfig, preset
 from headrace.topologies.config import Apex, Serial
 
 
@@ -17,7 +19,10 @@ def words(text):
     return text.split()
 
 
-@pytest.mark.parametrize("environment", [*PRESETS, "ALE/Pong-v5", "Unknown-v0"])
+DQN_APEX = flag_types(options_type("dqn", "apex"))
+
+
+@pytest.mark.parametrize("environment", [*PRESETS, "ALE/Pong-v5", "dm_control/finger-spin", "Unknown-v0"])
 @pytest.mark.parametrize("topology", ["apex", "serial"])
 def test_an_environment_alone_gives_its_preset(environment, topology):
     options = read_options([environment, "--topology", topology])
@@ -25,6 +30,7 @@ def test_an_environment_alone_gives_its_preset(environment, topology):
     assert options.environment == environment
     assert options.algorithm == known.algorithm
     assert options.topology == getattr(known, topology)
+    assert (options.algorithm_name, options.topology_name) == (RunConfig("X", known.algorithm).algorithm_name, topology)
     settings = (
         "evaluation_period_seconds",
         "evaluation_episodes",
@@ -42,30 +48,34 @@ def other(value, kind):
     if kind is bool:
         return not value, []
     if kind in (int, int | None):
-        changed = (value or 0) * 2 + 2
+        changed = value // 2 if value and value > 1 else 2
         return changed, [str(changed)]
     if kind in (float, float | None):
         changed = (value or 1.0) / 2
         return changed, [repr(changed)]
     if kind == tuple[int, ...]:
         return (7, 8, 9), ["7", "8", "9"]
-    changed = next(choice for choice in kind.__args__ if choice != value)
+    if kind == tuple[float, ...]:
+        return (0.5, 3.0), [".5", "3"]
+    choices = [choice for part in get_args(kind) for choice in get_args(part) or [part]]  # of a union of literals, too
+    changed = next(choice for choice in choices if choice != value)
     return changed, [changed]
 
 
 @pytest.mark.parametrize(
     ("part", "field"),
-    [(part, field.name) for part in (DQN, Apex, Serial) for field in dataclasses.fields(part)],
+    [(part, field.name) for part in (DQN, D4PG, Apex, Serial) for field in dataclasses.fields(part)],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_every_setting_has_a_flag_that_changes_it_alone(part, field):
     topology = "serial" if part is Serial else "apex"
-    start = read_options(["X", "--topology", topology])
-    place = "algorithm" if part is DQN else "topology"
+    words = ["X", "--topology", topology, "--algorithm", "d4pg" if part is D4PG else "dqn"]
+    start = read_options(words)
+    place = "algorithm" if part in (DQN, D4PG) else "topology"
     before = getattr(start, place)
     value, written = other(getattr(before, field), flag_types(part)["--" + field.replace("_", "-")])
     flag = "--" + ("no-" if value is False else "") + field.replace("_", "-")
-    options = read_options(["X", "--topology", topology, flag, *written])
+    options = read_options([*words, flag, *written])
     assert getattr(options, place) == dataclasses.replace(before, **{field: value})
     assert dataclasses.replace(options, **{place: before}) == start
 
@@ -102,7 +112,7 @@ def test_the_environment_may_stand_anywhere(text):
 
 
 def test_no_environment():
-    assert find_environment(["--seed", "3", "--double"], flag_types(TrainOptions)) is None
+    assert find_environment(["--seed", "3", "--double"], DQN_APEX) is None
     for text in ("", "--seed 3", "--topology", "--seed"):
         with pytest.raises(ConfigError, match="train needs an environment"):
             read_options(words(text))
@@ -122,12 +132,29 @@ def test_no_environment():
             r"^--actors is a setting of --topology apex, and this run's is serial; leave",
         ),
         ("X --topology=serial --pull-period=3", r"^--pull-period is a setting of --topology apex"),
+        (
+            "CartPole-v1 --value-min 3",
+            r"^--value-min is a setting of --algorithm d4pg, and this run's is dqn; leave it out or add --algo",
+        ),
+        (
+            "--no-double Pendulum-v1",
+            r"^--double is a setting of --algorithm dqn, and this run's is d4pg; leave it out or",
+        ),
+        ("X --algorithm=d4pg --epsilon_base=0", r"^--epsilon-base is a setting of --algorithm dqn"),
+        ("X --topology serial --precision int8", r"^--precision is a setting of --topology apex"),
+        ("X --algorithm", r"^Missing value for argument '--algorithm'"),
+        (
+            "X --sigmas 0 --algorithm d4pg --value-max -2e3",
+            r"^value_max is -2000; it must be above value_min \(-150.0\)$",
+        ),
+        ("X --pull-period 1.5", r"^pull_period is 1.5; it must be a whole number of steps$"),
+        ("X --communication-bits 12 --precision int8", r"^communication_bits is 12 and precision is int8"),
         ("X --topology ring", r"'ring'.*'apex', 'serial'"),
-        ("X --algorithm sarsa", r"'sarsa'.*'dqn'"),
+        ("X --algorithm sarsa", r"'sarsa'.*'dqn', 'd4pg'"),
         ("X --steps abc", r"^--steps: abc is not a count; write a whole number such as 200000, 200k or 1e6 \(see"),
         ("X --steps 1.5", r"^--steps: 1.5 is not a count"),
         ("X --time-limit soon", r"^--time-limit: soon is not a duration; write seconds or a unit"),
-        ("X --learning-rate fast", r"^--learning-rate: .*'fast'"),
+        ("X --learning-rate fast", r"^--learning-rate: fast is not a number; write one such as 0.5, 1e-4 or 200 "),
         ("X --loss l2", r"'l2' for argument '--loss'.*'huber', 'squared'"),
         ("X --n-step", r"Missing value for argument '--n-step'"),
         ("X --n-step 0", r"^n_step is 0; it must be above 0$"),
@@ -150,10 +177,44 @@ def test_help_shows_the_defaults_of_the_environment(text, capsys):
         read_options(words(text))
     assert end.value.code == 0
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    environment = find_environment(words(text), flag_types(TrainOptions))
+    environment = find_environment(words(text), DQN_APEX)
     known = preset(words(text)[environment] if environment is not None else "")
     assert f"Updates between changes of the target network. (default: {known.algorithm.target_update_period})" in shown
     envs = known.serial.envs_per_actor if "serial" in text else known.apex.envs_per_actor
     assert f"with one batched inference (E). (default: {envs})" in shown
     assert ("--actors" in shown) == ("serial" not in text)
     assert "(van Hasselt et al. 2016)" in shown
+
+
+@pytest.mark.parametrize("environment", ["CartPole-v1", "Unknown-v0"])
+def test_an_algorithm_other_than_the_presets_has_its_own_defaults(environment):
+    options = read_options([environment, "--algorithm", "d4pg", "--n-step", "2"])
+    assert (options.algorithm, options.algorithm_name) == (D4PG(n_step=2), "d4pg")
+    assert options.topology == preset(environment).apex
+    assert read_options(["dm_control/finger-spin", "--algorithm=dqn"]).algorithm == DQN()
+    same = read_options(["Pendulum-v1", "--algorithm", "d4pg"]).algorithm
+    assert same == preset("Pendulum-v1").algorithm != D4PG()
+
+
+def test_numbers_of_an_option_end_where_the_environment_begins():
+    options = read_options(
+        words("--sigmas 0 .1 0.25 Pendulum-v1 --value-min -1.5k --pull-period 0.5 --pull-unit seconds")
+    )
+    assert (options.environment, options.algorithm.sigmas) == ("Pendulum-v1", (0.0, 0.1, 0.25))
+    assert (options.algorithm.value_min, options.topology.pull_period) == (-1500.0, 0.5)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_help_shows_the_settings_of_the_chosen_pair_alone(algorithm, topology, capsys):
+    with pytest.raises(SystemExit):
+        read_options(["X", "--algorithm", algorithm, "--topology", topology, "--help"])
+    out = capsys.readouterr().out
+    own = flag_types(ALGORITHMS[algorithm]) | flag_types(TOPOLOGIES[topology])
+    for kind in (*ALGORITHMS.values(), *TOPOLOGIES.values()):
+        for flag in flag_types(kind):
+            assert (f" {flag} " in out or f" {flag}, " in out) == (flag in own), flag
+    described = " ".join(out.replace("│", " ").split())
+    assert f"with --algorithm {algorithm} --topology {topology}." in described
+    assert ("the first of which is followed by LayerNorm and tanh" in described) == (algorithm == "d4pg")
+    assert ("between looks for newer parameters. (default: 400)" in described) == (topology == "apex")

@@ -1,8 +1,8 @@
-"""Counts, durations and sizes."""
+"""Numbers, durations and sizes."""
 
 import pytest
 
-from headrace.cli.values import parse_count, parse_duration, parse_size
+from headrace.cli.values import parse_count, parse_duration, parse_number, parse_size
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,21 @@ def test_counts(text, value):
 def test_no_counts(text):
     with pytest.raises(ValueError, match="is not a count; write a whole number such as 200000, 200k or 1e6"):
         parse_count(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("3", 3.0), ("-0.5", -0.5), (".25", 0.25), ("1e-4", 0.0001), ("-1e3", -1000.0), ("1.5k", 1500.0), ("200k", 2e5)],
+)
+def test_numbers(text, value):
+    assert parse_number(text) == value
+    assert isinstance(parse_number(text), int) == float(value).is_integer()  # so that it shows without ".0"
+
+
+@pytest.mark.parametrize("text", ["", "k", "abc", "1e999", "nan", "inf", "-inf", "1.2.3", "9" * 400])
+def test_no_numbers(text):
+    with pytest.raises(ValueError, match=r"is not a number; write one such as 0\.5, 1e-4 or 200"):
+        parse_number(text)
 
 
 @pytest.mark.parametrize(

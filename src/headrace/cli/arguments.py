@@ -7,13 +7,13 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from headrace.cli.values import parse_count, parse_duration, parse_size
+from headrace.cli.values import parse_count, parse_duration, parse_number, parse_size
 from headrace.errors import ConfigError
 
 __all__ = [
@@ -44,14 +44,20 @@ _FLAG_NAMES = {
 
 
 def _word(convert: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
-    """A value written as one word; None, where nothing is given, shows as "none"."""
+    """A value written as one word; None, where nothing is given, shows as "none", and a whole number without ".0"."""
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
         instance_from_str=lambda words: convert(words[0]),
         is_instance=lambda value: value is None or isinstance(value, int | float | str | Path),
-        str_from_instance=lambda value: ["none" if value is None else str(value)],
+        str_from_instance=lambda value: [_shown(value)],
     )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "none" if value is None else str(value)
 
 
 Environment = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
@@ -82,7 +88,7 @@ def _words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     if info.type in (int, int | None):
         return _word(parse_count, "N")
     if info.type in (float, float | None):
-        return _word(float, "X")
+        return _word(parse_number, "X")
     if info.type == str | None:
         return _word(str, "TEXT")
     return _word(Path, "PATH") if info.type == Path | None else None
@@ -145,8 +151,8 @@ def find_environment(arguments: Sequence[str], flags: dict[str, Any]) -> int | N
             return index
         kind = flags.get(word.replace("_", "-"))  # None for "--flag=value", too, which takes no further word
         index += 1
-        if kind == tuple[int, ...]:
-            while index < len(arguments) and arguments[index][:1].isdigit():
+        if get_origin(kind) is tuple:
+            while index < len(arguments) and re.match(r"\.?\d", arguments[index]):
                 index += 1
         elif kind not in (None, bool):
             index += 1

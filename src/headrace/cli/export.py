@@ -32,5 +32,5 @@ def run(arguments: Sequence[str]) -> int:
     from headrace import training
 
     difference = training.export(directory, options.output)
-    print(f"wrote {options.output}; its values differ from the network's by at most {difference:.1e}")
+    print(f"wrote {options.output}; its outputs differ from the network's by at most {difference:.1e}")
     return 0

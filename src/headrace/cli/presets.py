@@ -9,9 +9,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.config import OffPolicy
 from headrace.cli.arguments import Positional, parse
-from headrace.settings import PRESETS, Preset, preset
+from headrace.settings import ALGORITHMS, PRESETS, AlgorithmName, Preset, preset
 from headrace.topologies.config import Apex, Serial
 
 __all__ = ["run"]
@@ -32,7 +32,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
     if options.environment is None:
-        console.print(_compare())
+        for algorithm in ALGORITHMS:
+            console.print(_compare(algorithm))
         console.print("· as the default; `headrace presets ENV` shows one in full")
         for name, each in PRESETS.items():
             console.print(f"{name}: {each.note}")
@@ -44,18 +45,20 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _compare() -> Table:
-    """All presets side by side, the settings in which any of them leaves the defaults."""
+def _compare(algorithm: AlgorithmName) -> Table:
+    """All presets of one algorithm side by side, the settings in which any of them leaves the defaults."""
+    kind = ALGORITHMS[algorithm]
+    presets = {environment: each for environment, each in PRESETS.items() if type(each.algorithm) is kind}
     table = Table(pad_edge=False)
-    table.add_column("setting", no_wrap=True)
+    table.add_column(f"{algorithm} setting", no_wrap=True)
     table.add_column("default", justify="right", style="dim")
-    for name in PRESETS:
-        table.add_column(name, justify="right")
-    table.add_row("steps", "", *(f"{each.steps:,}" for each in PRESETS.values()), end_section=True)
-    for part, default in _PARTS.items():
+    for environment in presets:
+        table.add_column(environment.replace("/", "/\n"), justify="right")
+    table.add_row("steps", "", *(f"{each.steps:,}" for each in presets.values()), end_section=True)
+    for part, default in _parts(kind):
         for field in fields(default):
             usual = getattr(default, field.name)
-            values = [getattr(getattr(each, part), field.name) for each in PRESETS.values()]
+            values = [getattr(getattr(each, part), field.name) for each in presets.values()]
             if any(value != usual for value in values):
                 shown = [_show(value) if value != usual else "[dim]·[/dim]" for value in values]
                 table.add_row(_label(part, field.name), _show(usual), *shown)
@@ -69,7 +72,7 @@ def _one(chosen: Preset) -> Table:
     table.add_column("value", justify="right")
     table.add_column("default", justify="right", style="dim")
     table.add_row("steps", f"[bold]{chosen.steps:,}[/bold]", "", end_section=True)
-    for part, default in _PARTS.items():
+    for part, default in _parts(type(chosen.algorithm)):
         for field in fields(default):
             value, usual = getattr(getattr(chosen, part), field.name), getattr(default, field.name)
             shown = _show(value) if value == usual else f"[bold]{_show(value)}[/bold]"
@@ -78,7 +81,9 @@ def _one(chosen: Preset) -> Table:
     return table
 
 
-_PARTS: dict[str, Any] = {"algorithm": DQN(), "apex": Apex(), "serial": Serial()}
+def _parts(kind: type[OffPolicy]) -> list[tuple[str, Any]]:
+    """The parts of a preset of this algorithm, and their defaults."""
+    return [("algorithm", kind()), ("apex", Apex()), ("serial", Serial())]
 
 
 def _label(part: str, name: str) -> str:
@@ -88,7 +93,9 @@ def _label(part: str, name: str) -> str:
 
 def _show(value: Any) -> str:
     if isinstance(value, tuple):
-        return " ".join(map(str, value))
+        return " ".join(map(_show, value))
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) else "auto" if value is None else str(value)

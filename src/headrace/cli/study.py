@@ -1,45 +1,90 @@
 """`headrace study`: a published comparison, measured again on this machine."""
 
+import dataclasses
+import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from headrace.cli.arguments import Positional, parse
-from headrace.studies.base import Scale
+from headrace.cli.arguments import Positional, find_environment, flag_types, parse
+from headrace.errors import ConfigError
+from headrace.studies.base import Scale, Study
 from headrace.studies.catalogue import STUDIES, find_study
 
 __all__ = ["run"]
 
+_PROG = "headrace study"
+
 
 @dataclass(frozen=True)
 class _Options:
-    name: Annotated[Positional[str], tyro.conf.arg(metavar="NAME")]
-    """Which study."""
     scale: Scale = "small"
-    """small ends in a few minutes on two cores; full covers all that was published, and takes an hour or so."""
+    """small ends in a few minutes on two cores; full covers all that was published, and takes an hour or much more."""
     output: Path | None = None
     """Directory for the CSV files and the page; study-NAME if not set."""
 
 
+@dataclass(frozen=True)
+class _NamedOptions(_Options):
+    name: Annotated[Positional[str], tyro.conf.arg(metavar="NAME")] = ""
+    """Which study."""
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs a study; returns the exit code."""
-    studies = "\n".join(f"  {study.name}: {study.summary}" for study in STUDIES)
-    options = parse(
-        _Options,
-        arguments,
-        prog="headrace study",
-        description=f"Measure again what was published, on this machine, and show both side by side.\n\n{studies}",
-    )
-    study = find_study(options.name)
+    words = list(arguments)
+    place = find_environment(words, _every_flag())
+    if place is None:
+        parse(_NamedOptions, words, prog=_PROG, description=_listing())  # which --help ends
+        raise ConfigError(f"study needs a name: {_PROG} NAME, such as {STUDIES[0].name} (see {_PROG} --help)")
+    study = find_study(words.pop(place))
+    _require_own(words, study)
+    options = parse(_options_type(study.options), words, prog=f"{_PROG} {study.name}", description=f"{study.summary}.")
     signal.signal(signal.SIGTERM, _end)
-    page = study.run(options.scale, options.output or Path(f"study-{study.name}"), lambda line: print(line, flush=True))
+    output = options.output or Path(f"study-{study.name}")
+    page = study.run(options.scale, output, options.own, lambda line: print(line, flush=True))
     print(f"wrote {page}")
     return 0
+
+
+def _options_type(own: type[Any]) -> type[Any]:
+    """The options of all studies, and one study's own."""
+    own_field = ("own", Annotated[own, tyro.conf.arg(name="")], field(default_factory=own))
+    return dataclasses.make_dataclass("StudyOptions", [own_field], bases=(_Options,), frozen=True)
+
+
+def _listing() -> str:
+    lines = []
+    for each in STUDIES:
+        own = " ".join(flag_types(each.options))
+        lines.append(f"  {each.name}: {each.summary}" + (f"; options of its own: {own}" if own else ""))
+    studies = "\n".join(lines)
+    return (
+        f"Measure again what was published, on this machine, and show both side by side.\n\n{studies}\n\n"
+        f"{_PROG} NAME --help shows a study's own options."
+    )
+
+
+def _every_flag() -> dict[str, Any]:
+    flags = flag_types(_Options)
+    for study in STUDIES:
+        flags |= flag_types(study.options)
+    return flags
+
+
+def _require_own(words: Sequence[str], study: Study) -> None:
+    """Raises ConfigError for a flag that only other studies have."""
+    own = {**flag_types(_Options), **flag_types(study.options)}
+    given = [re.sub("_", "-", word.partition("=")[0]) for word in words if word.startswith("--")]
+    for other in STUDIES:
+        foreign = [flag for flag in given if flag in flag_types(other.options) and flag not in own]
+        if foreign:
+            raise ConfigError(f"{foreign[0]} is an option of study {other.name}, not of {study.name}; leave it out")
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -1,42 +1,43 @@
 """`headrace train`: settings from the environment's preset and the command line, then a run."""
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from headrace.algorithms.dqn.config import DQN
 from headrace.cli.arguments import Environment, Switch, TimeLimit, find_environment, flag_types, parse, require_known
 from headrace.cli.ending import conclude
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.report import Heading, RunDirectory, default_run_directory, open_display
-from headrace.settings import TOPOLOGIES, RunConfig, ServerPlace, preset
-from headrace.topologies.config import Apex, Serial
+from headrace.settings import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, ServerPlace, TopologyName, preset
 
-__all__ = ["TrainOptions", "read_options", "run", "start"]
+__all__ = ["TrainOptions", "options_type", "read_options", "run", "start"]
+
+N = TypeVar("N", bound=str)
 
 _PROG = "headrace train"
 
 
 @dataclass(frozen=True)
 class TrainOptions(RunConfig):
-    """Every setting of a run as a flag, and where the run goes."""
+    """Every setting of a run as a flag, and where the run goes; options_type() tells algorithm and topology."""
 
     environment: Environment
-    """Gymnasium id, package.module:factory, or ALE/... for Atari."""
-    algorithm: Annotated[DQN, tyro.conf.arg(name="")] = field(default_factory=DQN)
+    """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
     steps: int | None = None
     """Environment steps of all actors after which the run stops; if no stop is set, the preset's."""
     time_limit_seconds: TimeLimit = None
     """Training time after which the run stops, evaluations excluded: 90, 90s, 10m or 2h."""
     place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
-    algorithm_name: Annotated[Literal["dqn"], tyro.conf.arg(name="algorithm")] = "dqn"
-    """What learns."""
-    topology_name: Annotated[Literal["apex", "serial"], tyro.conf.arg(name="topology")] = "apex"
+    algorithm_name: Annotated[AlgorithmName, tyro.conf.arg(name="algorithm")] = "dqn"
+    """What learns; dqn: discrete actions; d4pg: continuous ones."""
+    topology_name: Annotated[TopologyName, tyro.conf.arg(name="topology")] = "apex"
     """apex: actor processes beside the learner; serial: one process, the same for the same seed."""
     run_dir: Path | None = None
     """Where the run is kept; runs/ENV-ALGORITHM-TIME if not set."""
@@ -44,17 +45,13 @@ class TrainOptions(RunConfig):
     """Show nothing while training."""
 
 
-@dataclass(frozen=True)
-class _ApexOptions(TrainOptions):
-    topology: Annotated[Apex, tyro.conf.arg(name="")] = field(default_factory=Apex)
-
-
-@dataclass(frozen=True)
-class _SerialOptions(TrainOptions):
-    topology: Annotated[Serial, tyro.conf.arg(name="")] = field(default_factory=Serial)
-
-
-_KINDS: dict[str, type[TrainOptions]] = {"apex": _ApexOptions, "serial": _SerialOptions}
+@functools.cache
+def options_type(algorithm: AlgorithmName, topology: TopologyName) -> type[TrainOptions]:
+    """TrainOptions with the settings of this algorithm and this topology, each a flag."""
+    chosen: list[tuple[str, Any, Any]] = []
+    for name, kind in (("algorithm", ALGORITHMS[algorithm]), ("topology", TOPOLOGIES[topology])):
+        chosen.append((name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
+    return dataclasses.make_dataclass("ChosenOptions", chosen, bases=(TrainOptions,), frozen=True)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -90,51 +87,34 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
 
     Raises ConfigError.
     """
-    topology = _chosen(arguments, "--topology", "apex")
-    kind = _KINDS.get(topology, _ApexOptions)  # a topology that there is not is parse()'s to refuse
-    flags = flag_types(kind)
-    for other, settings in TOPOLOGIES.items():
-        foreign = [flag for flag in flag_types(settings) if flag not in flags and _given(arguments, flag)]
-        if foreign:
-            raise ConfigError(
-                f"{foreign[0]} is a setting of --topology {other}, and this run's is {topology}; "
-                f"leave it out or add --topology {other}"
-            )
-    require_known(arguments, flags, prog)
     words = list(arguments)
-    place = find_environment(words, flags)
-    if place is None:
-        if not {"-h", "--help"} & set(words):
+    place = find_environment(words, _every_flag())
+    environment = words.pop(place) if place is not None else ""
+    known = preset(environment, _chosen(words, "--algorithm", ALGORITHMS))
+    algorithm = next(name for name, kind in ALGORITHMS.items() if type(known.algorithm) is kind)
+    topology = _chosen(words, "--topology", TOPOLOGIES) or "apex"
+    _require_own(words, "algorithm", algorithm, ALGORITHMS)
+    _require_own(words, "topology", topology, TOPOLOGIES)
+    kind = options_type(algorithm, topology)
+    require_known(words, flag_types(kind), prog)
+    if not {"-h", "--help"} & set(words):  # whose usage shows that an environment is required
+        if not environment:
             raise ConfigError(f"{prog.rsplit(maxsplit=1)[-1]} needs an environment: {prog} ENV, such as LunarLander-v3")
-        return _parse(kind, words, "", prog=prog, description=description)
-    environment = words.pop(place)
-    if not {"-h", "--help"} & set(words):  # whose usage shows that one is required
         words.insert(0, environment)
-    return _parse(kind, words, environment, prog=prog, description=description)
-
-
-def _parse(
-    kind: type[TrainOptions], words: Sequence[str], environment: str, *, prog: str, description: str
-) -> TrainOptions:
-    start = preset(environment)
     default = kind(
         environment=environment or tyro.MISSING,
-        algorithm=start.algorithm,
-        topology=start.serial if kind is _SerialOptions else start.apex,
-        evaluation_period_seconds=start.evaluation_period_seconds,
-        evaluation_episodes=start.evaluation_episodes,
-        final_evaluation_episodes=start.final_evaluation_episodes,
-        checkpoint_period_seconds=start.checkpoint_period_seconds,
+        algorithm=known.algorithm,
+        topology=known.serial if topology == "serial" else known.apex,
+        algorithm_name=algorithm,
+        topology_name=topology,
+        evaluation_period_seconds=known.evaluation_period_seconds,
+        evaluation_episodes=known.evaluation_episodes,
+        final_evaluation_episodes=known.final_evaluation_episodes,
+        checkpoint_period_seconds=known.checkpoint_period_seconds,
     )
-    topology = "serial" if kind is _SerialOptions else "apex"
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
-    return parse(
-        kind,
-        words,
-        prog=prog,
-        default=default,
-        description=f"{description} Defaults below are {whose}, with --topology {topology}.",
-    )
+    defaults = f"Defaults below are {whose}, with --algorithm {algorithm} --topology {topology}."
+    return parse(kind, words, prog=prog, default=default, description=f"{description} {defaults}")
 
 
 def _config(options: TrainOptions) -> RunConfig:
@@ -144,15 +124,32 @@ def _config(options: TrainOptions) -> RunConfig:
     return RunConfig(**values)
 
 
-def _given(arguments: Sequence[str], flag: str) -> bool:
-    return any(word.split("=")[0].replace("_", "-") == flag for word in arguments)
+def _every_flag() -> dict[str, Any]:
+    """The flags of all algorithms and topologies."""
+    flags = flag_types(TrainOptions)
+    for kind in (*ALGORITHMS.values(), *TOPOLOGIES.values()):
+        flags |= flag_types(kind)
+    return flags
 
 
-def _chosen(arguments: Sequence[str], flag: str, default: str) -> str:
-    """The value of a flag that other flags depend on, before all is parsed."""
-    chosen = default
-    for index, word in enumerate(arguments):
+def _require_own(words: Sequence[str], choice: str, chosen: N, kinds: Mapping[N, type]) -> None:
+    """Raises ConfigError for a flag that only kinds other than the chosen have."""
+    own = flag_types(kinds[chosen])
+    given = {re.sub("^--no-", "--", word.split("=")[0].replace("_", "-")) for word in words}
+    for other, kind in kinds.items():
+        foreign = [flag for flag in flag_types(kind) if flag in given and flag not in own]
+        if foreign:
+            raise ConfigError(
+                f"{foreign[0]} is a setting of --{choice} {other}, and this run's is {chosen}; "
+                f"leave it out or add --{choice} {other}"
+            )
+
+
+def _chosen(words: Sequence[str], flag: str, names: Iterable[N]) -> N | None:
+    """The value of a flag that others depend on, before all is parsed; None for one that parse() will refuse."""
+    chosen = ""
+    for index, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name == flag:
-            chosen = value if equals else "".join(arguments[index + 1 : index + 2])
-    return chosen
+            chosen = value if equals else "".join(words[index + 1 : index + 2])
+    return next((name for name in names if name == chosen), None)

@@ -1,8 +1,10 @@
-"""Counts, durations and sizes as people write them: 200k, 1e6, 1_000_000; 90, 90s, 10m, 2h; 512M, 8G, 1.5GiB."""
+"""Numbers, durations and sizes as people write them: 200k, 1e6, 1_000_000; 90, 90s, 10m, 2h; 512M, 8G, 1.5GiB."""
 
+import contextlib
+import math
 import re
 
-__all__ = ["parse_count", "parse_duration", "parse_size"]
+__all__ = ["parse_count", "parse_duration", "parse_number", "parse_size"]
 
 _MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -20,6 +22,18 @@ def parse_count(text: str) -> int:
         if value.is_integer():
             return int(value)
     raise ValueError(f"{text} is not a count; write a whole number such as 200000, 200k or 1e6")
+
+
+def parse_number(text: str) -> float:
+    """Any finite number, a whole one as int: "0.5" -> 0.5, "1e-4" -> 0.0001, "1.5k" -> 1500. Raises ValueError."""
+    with contextlib.suppress(ValueError, OverflowError):
+        value = parse_count(text)
+        if math.isfinite(value):  # which overflows for what no float can hold
+            return value
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text)):
+            return number
+    raise ValueError(f"{text} is not a number; write one such as 0.5, 1e-4 or 200")
 
 
 def parse_duration(text: str) -> float:

@@ -2,6 +2,16 @@
 
 from headrace.settings.place import ServerPlace
 from headrace.settings.presets import PRESETS, Preset, preset
-from headrace.settings.run import ALGORITHMS, TOPOLOGIES, RunConfig
+from headrace.settings.run import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, TopologyName
 
-__all__ = ["ALGORITHMS", "PRESETS", "TOPOLOGIES", "Preset", "RunConfig", "ServerPlace", "preset"]
+__all__ = [
+    "ALGORITHMS",
+    "PRESETS",
+    "TOPOLOGIES",
+    "AlgorithmName",
+    "Preset",
+    "RunConfig",
+    "ServerPlace",
+    "TopologyName",
+    "preset",
+]

@@ -4,9 +4,13 @@ Where others stand: Stable-Baselines3's zoo solves CartPole in 50,000 steps, rea
 MountainCar, and 154 on LunarLander in 100,000 (DQN, published scores).
 """
 
+import re
 from typing import NamedTuple
 
+from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
+from headrace.settings.run import ALGORITHMS, AlgorithmName
 from headrace.topologies.config import Apex, Serial
 
 __all__ = ["PRESETS", "Preset", "preset"]
@@ -15,7 +19,7 @@ __all__ = ["PRESETS", "Preset", "preset"]
 class Preset(NamedTuple):
     """Settings for one environment, and the environment steps that they are meant for."""
 
-    algorithm: DQN
+    algorithm: OffPolicy
     serial: Serial
     apex: Apex
     steps: int
@@ -41,6 +45,14 @@ _ATARI = DQN(
     epsilon_decay_steps=250_000,
     clip_rewards=True,
     max_gradient_norm=40.0,
+)
+
+_CONTROL_SUITE = D4PG(  # whose rewards are all in [0, 1]: at this discount no return is above 100
+    target_update_period=20,
+    replay_capacity=1_000_000,
+    learning_starts=5_000,
+    value_min=0.0,
+    value_max=100.0,
 )
 
 PRESETS: dict[str, Preset] = {
@@ -87,7 +99,7 @@ PRESETS: dict[str, Preset] = {
         steps=500_000,
         note="200 counts as solved",
     ),
-    "ALE": Preset(
+    "ALE/...": Preset(
         _ATARI,
         Serial(envs_per_actor=4),
         Apex(envs_per_actor=8),
@@ -98,13 +110,46 @@ PRESETS: dict[str, Preset] = {
         final_evaluation_episodes=10,
         checkpoint_period_seconds=1800.0,
     ),
+    "Pendulum-v1": Preset(
+        D4PG(
+            n_step=3,
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            learning_rate=1e-3,
+            critic_learning_rate=1e-3,
+            batch_size=128,
+            target_update_rate=0.005,
+            target_update_period=1,
+            value_min=-1500.0,
+            value_max=0.0,
+            sigmas=(0.1, 0.5),
+        ),
+        Serial(envs_per_actor=4),
+        Apex(envs_per_actor=8),
+        steps=30_000,
+        note="-150 or so is as good as it gets: each episode begins with a swing of its own",
+    ),
+    "dm_control/...": Preset(
+        _CONTROL_SUITE,
+        Serial(envs_per_actor=8),
+        Apex(envs_per_actor=8),
+        steps=1_000_000,
+        note="every dm_control/DOMAIN-TASK; 1,000 is the most an episode can give, and each lasts 1,000 steps",
+        evaluation_period_seconds=60.0,
+        evaluation_episodes=5,
+    ),
 }
 
 _DEFAULT = Preset(DQN(), Serial(envs_per_actor=8), Apex(), steps=500_000, note="no preset: the defaults")
 
 
-def preset(environment: str) -> Preset:
-    """The preset of an environment, of its family (ALE/...), or the defaults."""
-    if environment.startswith("ALE/"):
-        return PRESETS["ALE"]
-    return PRESETS.get(environment, _DEFAULT)
+def preset(environment: str, algorithm: AlgorithmName | None = None) -> Preset:
+    """The preset of an environment, of its family (ALE/..., dm_control/...), or the defaults.
+
+    Where another algorithm is asked for than the preset's, that one's defaults are in its place.
+    """
+    family = re.sub("/.*", "/...", environment)
+    known = PRESETS.get(environment) or PRESETS.get(family) or _DEFAULT
+    if algorithm is None or type(known.algorithm) is ALGORITHMS[algorithm]:
+        return known
+    return known._replace(algorithm=ALGORITHMS[algorithm]())

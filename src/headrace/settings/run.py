@@ -3,18 +3,25 @@
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeVar, get_origin, get_type_hints
 
+from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import CheckpointError, ConfigError, require
 from headrace.servers.base import shown
 from headrace.settings.place import ServerPlace
 from headrace.topologies.config import Apex, Serial, Topology
 
-__all__ = ["ALGORITHMS", "TOPOLOGIES", "RunConfig"]
+__all__ = ["ALGORITHMS", "TOPOLOGIES", "AlgorithmName", "RunConfig", "TopologyName"]
 
-ALGORITHMS: dict[str, type[DQN]] = {"dqn": DQN}
-TOPOLOGIES: dict[str, type[Topology]] = {"apex": Apex, "serial": Serial}
+T = TypeVar("T")
+
+AlgorithmName = Literal["dqn", "d4pg"]
+TopologyName = Literal["apex", "serial"]
+
+ALGORITHMS: dict[AlgorithmName, type[OffPolicy]] = {"dqn": DQN, "d4pg": D4PG}
+TOPOLOGIES: dict[TopologyName, type[Topology]] = {"apex": Apex, "serial": Serial}
 
 
 @dataclass(frozen=True)
@@ -22,8 +29,8 @@ class RunConfig:
     """Everything that decides a run; `config.json` of a run directory holds exactly this."""
 
     environment: str
-    """Gymnasium id, package.module:factory, or ALE/... for Atari."""
-    algorithm: DQN = field(default_factory=DQN)
+    """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
+    algorithm: OffPolicy = field(default_factory=DQN)
     topology: Topology = field(default_factory=Apex)
     steps: int | None = None
     """Environment steps of all actors after which the run stops."""
@@ -93,11 +100,10 @@ class RunConfig:
             record = json.loads(text)
             algorithm = dict(record.pop("algorithm"))
             topology = dict(record.pop("topology"))
-            algorithm["hidden"] = tuple(algorithm["hidden"])
             place = record.pop("place", None)  # not there in runs from before there were servers
             return RunConfig(
-                algorithm=ALGORITHMS[algorithm.pop("name")](**algorithm),
-                topology=TOPOLOGIES[topology.pop("name")](**topology),
+                algorithm=_settings(ALGORITHMS[algorithm.pop("name")], algorithm),
+                topology=_settings(TOPOLOGIES[topology.pop("name")], topology),
                 place=ServerPlace.from_record(place) if place else ServerPlace(),
                 **record,
             )
@@ -105,3 +111,11 @@ class RunConfig:
             raise CheckpointError(
                 f"config.json is not a run's configuration ({error}); use the file the run wrote"
             ) from error
+
+
+def _settings(kind: type[T], record: dict[str, Any]) -> T:
+    """Settings of a kind from JSON, which has lists where they have tuples."""
+    hints = get_type_hints(kind)
+    return kind(
+        **{key: tuple(value) if get_origin(hints.get(key)) is tuple else value for key, value in record.items()}
+    )

@@ -1,0 +1,38 @@
+"""Which preset an environment has."""
+
+import pytest
+
+from headrace.algorithms.d4pg.config import D4PG
+from headrace.algorithms.dqn.config import DQN
+from headrace.settings import PRESETS, preset
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ("CartPole-v1", "CartPole-v1"),
+        ("Pendulum-v1", "Pendulum-v1"),
+        ("ALE/Pong-v5", "ALE/..."),
+        ("dm_control/finger-spin", "dm_control/..."),
+    ],
+)
+def test_an_environment_has_its_own_or_its_familys(environment, name):
+    assert preset(environment) is PRESETS[name]
+
+
+@pytest.mark.parametrize("environment", ["", "Unknown-v0", "ALE", "CartPole-v1/x", "package.module:factory"])
+def test_any_other_has_the_defaults(environment):
+    known = preset(environment)
+    assert known not in PRESETS.values()
+    assert known.algorithm == DQN()
+
+
+def test_its_own_algorithm_by_name_changes_nothing():
+    assert preset("CartPole-v1", "dqn") is PRESETS["CartPole-v1"]
+    assert preset("Pendulum-v1", "d4pg") is PRESETS["Pendulum-v1"]
+
+
+def test_another_algorithm_has_its_defaults_and_the_presets_rest():
+    assert preset("CartPole-v1", "d4pg") == PRESETS["CartPole-v1"]._replace(algorithm=D4PG())
+    assert preset("Pendulum-v1", "dqn") == PRESETS["Pendulum-v1"]._replace(algorithm=DQN())
+    assert preset("Unknown-v0", "d4pg").algorithm == D4PG()

@@ -1,0 +1,49 @@
+"""A run's configuration as JSON, there and back."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from headrace.algorithms.d4pg.config import D4PG
+from headrace.algorithms.dqn.config import DQN
+from headrace.errors import CheckpointError
+from headrace.settings import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, ServerPlace, TopologyName
+from headrace.topologies.config import Apex, Serial
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "topology", "names"),
+    [
+        (DQN(hidden=(3, 4), double=False), Serial(envs_per_actor=2), ("dqn", "serial")),
+        (
+            D4PG(hidden=(5,), critic_hidden=(6, 7, 8), sigmas=(0.0, 0.5, 0.1), value_min=0),
+            Apex(actors=3, precision="int8", communication_bits=6, pull_period=0.5, pull_unit="seconds"),
+            ("d4pg", "apex"),
+        ),
+    ],
+)
+def test_json_and_back(algorithm, topology, names):
+    config = RunConfig("X", algorithm, topology, steps=5, until_score=-1.5)
+    read = RunConfig.from_json(config.to_json())
+    assert read == config
+    assert (read.algorithm_name, read.topology_name) == names
+    assert hash(read.algorithm) == hash(algorithm)  # a list, which JSON has for a tuple, would have none
+
+
+def test_a_place_is_kept():
+    config = RunConfig("X", place=ServerPlace("tcp://h:1", "a", Path("/token")))
+    assert RunConfig.from_json(config.to_json()).place == config.place
+
+
+def test_names_are_those_of_the_kinds():
+    assert get_args(AlgorithmName) == tuple(ALGORITHMS)
+    assert get_args(TopologyName) == tuple(TOPOLOGIES)
+
+
+@pytest.mark.parametrize("algorithm", [{"name": "sarsa"}, {"name": "dqn", "sigmas": [0.1]}, {"hidden": [3]}, 3])
+def test_what_is_no_configuration(algorithm):
+    record = json.loads(RunConfig("X").to_json()) | {"algorithm": algorithm}
+    with pytest.raises(CheckpointError, match=r"^config.json is not a run's configuration"):
+        RunConfig.from_json(json.dumps(record))
