@@ -1,6 +1,6 @@
 """Networks: one description, from which the learner's torch module and the actors' ONNX graph are both built.
 
-The torch modules live in `headrace.networks.policy_network` and `.critic` and are not imported here, for actors never import torch.
+The torch modules live in `policy_network` and `critic` and are not imported here, for actors never import torch.
 """
 
 from headrace.networks.architecture import Architecture

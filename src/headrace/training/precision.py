@@ -3,7 +3,7 @@
 import dataclasses
 
 from headrace.networks import Architecture
-from headrace.networks.timing import fastest, measure_precisions
+from headrace.networks.timing import fastest, is_slower, measure_precisions
 from headrace.topologies.config import Apex, Topology
 
 __all__ = ["settle_precision"]
@@ -22,6 +22,6 @@ def settle_precision(topology: Topology, architecture: Architecture) -> tuple[To
     if topology.precision == "auto":
         chosen = fastest(seconds)
         return dataclasses.replace(topology, precision=chosen), f"precision {chosen} is the fastest {measured}"
-    if seconds[topology.precision] > seconds["fp32"]:
+    if is_slower(seconds, topology.precision):
         return topology, f"warning: precision {topology.precision} is slower than fp32 {measured}"
     return topology, ""
