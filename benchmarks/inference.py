@@ -1,4 +1,7 @@
-"""Actor inference against torch eager: one thread, arrays in and out, for three networks and two batch sizes."""
+"""Actor inference against torch eager and ONNX Runtime in fp32: one thread, arrays in and out.
+
+Each row holds a precision of the actor's policy against the faster of two: torch, and the policy in fp32.
+"""
 
 import sys
 from collections.abc import Callable
@@ -12,53 +15,72 @@ from headrace.types import Array, EnvironmentSpec
 _NETWORKS = {
     "mlp 64x64": (EnvironmentSpec((8,), "float32", actions=4), (64, 64)),
     "mlp 256x256": (EnvironmentSpec((8,), "float32", actions=4), (256, 256)),
+    "mlp 3x2048": (EnvironmentSpec((17,), "float32", actions=6, continuous=True), (2048, 2048, 2048)),
     "nature cnn": (EnvironmentSpec((84, 84), "uint8", actions=6, stack=4), (512,)),
 }
 _BATCHES = (1, 8)
+_REQUIRED = {("mlp 3x2048", "int8", 1): 3.5}
+_TOLERANCE = {"fp32": 1e-4, "fp16": 5e-3, "int8": 5e-2}
+
+_Call = Callable[[Array], Array]
 
 
-def _build(spec: EnvironmentSpec, hidden: tuple[int, ...]) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-    """The actor's policy and the same network in torch, both from arrays to arrays."""
+def _build(spec: EnvironmentSpec, hidden: tuple[int, ...]) -> dict[str, _Call]:
+    """The actor's policy in each precision and the same network in torch, all from arrays to arrays."""
     import torch
 
     from headrace.networks import Architecture, PolicyGraph
-    from headrace.networks.q_network import QNetwork
+    from headrace.networks.policy_network import PolicyNetwork
     from headrace.parameters import Policy
 
-    architecture = Architecture.of(spec, "auto", hidden, duelling=False)
-    network = QNetwork(architecture).eval()
+    architecture = Architecture.of(spec, "auto", hidden)
+    network = PolicyNetwork(architecture).eval()
     weights = {name: value.numpy() for name, value in network.state_dict().items()}
-    policy = Policy(PolicyGraph(architecture).serialize(weights), version=1)
 
     def eager(observation: Array) -> Array:
         with torch.inference_mode():
             values: Array = network(torch.from_numpy(observation)).numpy()
         return values
 
-    return policy.q, eager
+    calls: dict[str, _Call] = {"torch": eager}
+    for precision in ("fp32", "fp16", "int8"):
+        calls[precision] = Policy(PolicyGraph(architecture, precision).serialize(weights), version=1).output
+    return calls
+
+
+def _measure(name: str, calls: dict[str, _Call], observation: Array) -> list[Row]:
+    for precision, tolerance in _TOLERANCE.items():
+        np.testing.assert_allclose(calls[precision](observation), calls["torch"](observation), atol=tolerance)
+    times = interleave({key: lambda call=call: call(observation) for key, call in calls.items()})
+    batch = len(observation)
+    torch_name = f"torch {version('torch')} eager"
+    rows = [faster(f"{name}, batch {batch}, fp32", times["fp32"], torch_name, times["torch"])]
+    peer = min("torch", "fp32", key=times.__getitem__)
+    peer_name = torch_name if peer == "torch" else f"ONNX Runtime {version('onnxruntime')} fp32"
+    for precision in ("fp16", "int8"):
+        required = _REQUIRED.get((name, precision, batch))
+        row = f"{name}, batch {batch}, {precision}"
+        rows.append(faster(row, times[precision], peer_name, times[peer], required))
+    return rows
 
 
 def measure_inference() -> list[Row]:
-    """Time of one inference, and how many times faster than torch it is."""
+    """Time of one inference, and how many times faster than its peer it is."""
     import torch
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    rng = np.random.default_rng(0)
+    random = np.random.default_rng(0)
     rows = []
     for name, (spec, hidden) in _NETWORKS.items():
-        policy, eager = _build(spec, hidden)
+        calls = _build(spec, hidden)
         for batch in _BATCHES:
             shape = (batch, *spec.input_shape)
-            observation = rng.integers(0, 256, shape).astype(spec.observation_dtype)
-            if spec.observation_dtype == "float32":
-                observation = rng.standard_normal(shape, np.float32)
-            np.testing.assert_allclose(policy(observation), eager(observation), atol=1e-4)
-            calls = {"ours": lambda x=observation, q=policy: q(x), "torch": lambda x=observation, q=eager: q(x)}
-            times = interleave(calls)
-            rows.append(
-                faster(f"{name}, batch {batch}", times["ours"], f"torch {version('torch')} eager", times["torch"])
+            image = spec.observation_dtype == "uint8"
+            observation = (
+                random.integers(0, 256, shape, np.uint8) if image else random.standard_normal(shape, np.float32)
             )
+            rows += _measure(name, calls, observation)
     return rows
 
 

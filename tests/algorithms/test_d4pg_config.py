@@ -22,6 +22,7 @@ from headrace.errors import ConfigError
         ({"sigmas": ()}, "sigmas is (); it must be one number or more"),
         ({"sigmas": (0.1, -0.2)}, "sigmas is (0.1, -0.2); it must be finite numbers of 0 or more"),
         ({"sigmas": (inf,)}, "sigmas is (inf,); it must be finite numbers of 0 or more"),
+        ({"saturation_penalty": -0.1}, "saturation_penalty is -0.1; it must be 0 or more"),
         ({"n_step": 0}, "n_step is 0; it must be above 0"),
     ],
 )

@@ -169,6 +169,21 @@ def test_policy_gradient_of_a_linear_case_by_hand() -> None:
     assert moments["policy_adam.1.exp_avg"].item() == pytest.approx(0.1 * expected, rel=1e-4)
 
 
+def test_saturation_penalty_by_hand() -> None:
+    """A critic blind to actions, a policy whose tanh gets u = (1, -2) everywhere: 0.5 (u1^2 + u2^2) / 2 has gradient u / 2."""
+    updater = make_updater(hidden=(), saturation_penalty=0.5)
+    state = updater.state()
+    state |= {"policy.action.weight": torch.zeros(2, 3), "policy.action.bias": torch.tensor([1.0, -2.0])}
+    state |= {"critic.head.weight": torch.zeros(11, 16)}
+    updater.load({name: value.clone() for name, value in state.items()})
+    batch = make_batch()
+    updater.update(updater.transfer(batch))
+    moments = updater.state()  # Adam's first moment after one step is a tenth of the gradient
+    torch.testing.assert_close(moments["policy_adam.1.exp_avg"], torch.tensor([0.05, -0.1]))
+    by_weight = np.outer([0.05, -0.1], batch.observation.mean(0)).astype(np.float32)
+    torch.testing.assert_close(moments["policy_adam.0.exp_avg"], torch.from_numpy(by_weight))
+
+
 def test_targets_move_only_at_their_period() -> None:
     updater = make_updater(target_update_period=3)
     tensors = updater.transfer(make_batch())

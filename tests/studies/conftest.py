@@ -5,6 +5,9 @@ from typing import Any
 import pytest
 
 from headrace.roles.actor import ACTOR_PHASES
+from headrace.roles.learner import LEARNER_PHASES as LEARNER_TIMES
+from headrace.studies.actorq.cases import training_case
+from headrace.studies.actorq.training import figures_of
 from headrace.studies.in_network.case import Case
 from headrace.studies.in_network.measure import Record
 from headrace.studies.in_network.settings import LEARNER_PHASES
@@ -55,3 +58,33 @@ def case():
 def origin() -> Origin:
     """Where a row might come from."""
     return Origin("headrace study in-network", "0123456789ab", "2026-01-02 03:04", "a machine", 2)
+
+
+@pytest.fixture
+def training_rows():
+    """The rows of one run of cartpole-balance, from (environment steps, seconds, score) of its evaluations."""
+
+    def make(precision: str, seed: int, evaluations: list[tuple[int, float, float]]):
+        case = training_case("cartpole-balance", precision, seed, "small", "cpu")
+        steps, seconds, score = evaluations[-1]
+        summary = {
+            "algorithm": "d4pg",
+            "mean_return": score,
+            "std_return": 1.0,
+            "evaluation_episodes": 100,
+            "environment_steps": steps,
+            "learner_steps": 10,
+            "wall_seconds": seconds,
+            "staleness": 3.0,
+            "samples_per_insert": 4.0,
+            "actor_times": dict.fromkeys(ACTOR_PHASES, 0.0) | {"environment": 2.0, "inference": 2.0},
+            "learner_times": dict.fromkeys(LEARNER_TIMES, 0.0) | {"train": 3.0, "wait": 1.0},
+            "stopped_by": "steps",
+        }
+        records = [
+            {"environment_steps": steps, "seconds": seconds, "mean_return": score, "std_return": 1.0, "episodes": 10}
+            for steps, seconds, score in evaluations
+        ]
+        return figures_of(case, summary, records)
+
+    return make

@@ -5,7 +5,7 @@ from math import isnan
 import pytest
 
 from headrace.studies.in_network.comparisons import compare
-from headrace.studies.in_network.figures import decrease, figures_of, median, quantile
+from headrace.studies.in_network.figures import decrease, figures_of
 from headrace.studies.in_network.hosts import Link
 from headrace.studies.published import load_published
 
@@ -54,16 +54,9 @@ def test_an_actor_that_pushed_nothing_has_no_latency(case, record) -> None:
     assert all(isnan(row[name]) for name in ("push_p50_us", "parameters_p99_us", "bytes_per_transition"))
 
 
-def test_quantile_is_a_value_that_was_measured() -> None:
-    assert quantile([4.0, 1.0, 3.0, 2.0], 0.5) == 2.0
-    assert quantile(list(range(1, 101)), 0.99) == 99
-    assert isnan(quantile([], 0.5))
-
-
-def test_decrease_and_median() -> None:
+def test_decrease() -> None:
     assert decrease(200.0, 50.0) == 75.0
     assert decrease(100.0, 130.0) == pytest.approx(-30.0)
-    assert median([3.0, None, float("nan"), 1.0, 2.0]) == 2.0
 
 
 def test_ours_is_compared_with_the_peers_of_the_same_place(case, record) -> None:

@@ -21,9 +21,7 @@ def _times(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_auto_takes_the_fastest_and_says_so() -> None:
     topology, note = settle_precision(Apex(envs_per_actor=4, precision="auto"), ARCHITECTURE)
     assert topology == Apex(envs_per_actor=4, precision="int8")
-    assert note == (
-        "precision int8 is the fastest for 4 observations on this machine: fp32 2 ms, fp16 3 ms, int8 1 ms"
-    )
+    assert note == ("precision int8 is the fastest for 4 observations on this machine: fp32 2 ms, fp16 3 ms, int8 1 ms")
 
 
 @pytest.mark.usefixtures("_times")

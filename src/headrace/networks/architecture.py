@@ -120,8 +120,7 @@ class Architecture:
         widths = self.hidden[:-1] if self.duelling else self.hidden
         sizes = (self.features, *widths)
         return tuple(
-            Dense(f"dense_{index}", inputs, outputs, "relu")
-            for index, (inputs, outputs) in enumerate(pairwise(sizes))
+            Dense(f"dense_{index}", inputs, outputs, "relu") for index, (inputs, outputs) in enumerate(pairwise(sizes))
         )
 
     @property

@@ -57,9 +57,10 @@ class PullSchedule:
 class Refresh:
     """The policy that acts, and a thread that fetches the next one and makes its session while this one goes on.
 
-    The acting thread looks, with a request that moves a few bytes, and takes what is ready between two of its steps.
-    `name` is what the thread fetches from `store`, a connection that nobody else waits for; `news` is published after
-    it, under the same version. `decode` makes a policy's graph of what was fetched.
+    The acting thread says when to look and takes what is ready between two of its steps; it waits neither for the
+    server nor for a session. The thread asks `store`, a connection that nobody else waits for, for `news`, which is
+    published after the policy and under its version, so that nothing else moves where nothing is new; then it fetches
+    `name`, of which `decode` makes a policy's graph.
     """
 
     def __init__(self, store: ParameterStore, name: str, news: str, decode: Decode, policy: Policy) -> None:
@@ -74,9 +75,9 @@ class Refresh:
         self._news = news
         self._decode = decode
         self._policy = policy
-        self._busy = False  # between a look that found something and the take; the acting thread's
-        self._changed = threading.Condition()  # guards the five below
-        self._wanted: tuple[int, bytes] | None = None
+        self._changed = threading.Condition()  # guards all below
+        self._busy = False  # from a look until it has found nothing, or what it found is taken
+        self._behind = 0
         self._next: tuple[Policy, Stamp | None] | None = None
         self._retired: Policy | None = None
         self._error: Exception | None = None
@@ -95,15 +96,12 @@ class Refresh:
         """Outputs [B, A] of the policy that acts, for observations [B, *input]."""
         return self._policy.output(observation)
 
-    def look(self, store: ParameterStore, behind: int = 1) -> None:
-        """Asks for news of a policy at least so many versions newer, and has the thread fetch it where there is."""
-        if self._busy:
-            return
-        news = store.fetch(self._news, self.version + behind - 1)
-        if news is not None:
-            self._busy = True
+    def look(self, behind: int = 1) -> None:
+        """Has the thread ask for a policy at least so many versions newer, unless it is at work; waits for nothing."""
+        if not self._busy:
             with self._changed:
-                self._wanted = news
+                self._busy = True
+                self._behind = behind
                 self._changed.notify()
 
     def take(self) -> int:
@@ -112,8 +110,7 @@ class Refresh:
             self.ready = self._busy = False
             if self._error is not None:
                 raise self._error
-            if self._next is None:  # a server that was started anew had nothing to fetch any more
-                return self.version
+            assert self._next is not None
             (policy, stamp), self._next = self._next, None
             self._policy, self._retired = policy, self._policy  # which the thread frees: that, too, takes a while
             self._changed.notify()
@@ -136,31 +133,34 @@ class Refresh:
         version = self._policy.version
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._wanted or self._retired)
+                self._changed.wait_for(lambda: self._closed or self._behind or self._retired)
                 if self._closed:
                     return
-                (news, self._wanted), (retired, self._retired) = (self._wanted, None), (self._retired, None)
+                (behind, self._behind), (retired, self._retired) = (self._behind, 0), (self._retired, None)
             del retired
-            if news is None:
+            if not behind:
                 continue
             made: tuple[Policy, Stamp | None] | None = None
             error: Exception | None = None
             try:
-                made = self._make(version, news)
+                made = self._make(version, behind)
             except Exception as raised:
                 error = raised
-            with self._changed:
-                self._next, self._error, self.ready = made, error, True
             if made:
                 version = made[0].version
+            with self._changed:
+                self._next, self._error = made, error
+                self.ready = self._busy = bool(made or error)  # busy until it is taken
             made = None
 
-    def _make(self, version: int, news: tuple[int, bytes]) -> tuple[Policy, Stamp | None] | None:
+    def _make(self, version: int, behind: int) -> tuple[Policy, Stamp | None] | None:
+        """The newest policy, and when the learner had it; None where there is none that new."""
         begin = perf_counter()
-        fetched = self._store.fetch(self._name, version)
+        news = self._store.fetch(self._news, version + behind - 1)
+        fetched = self._store.fetch(self._name, version) if news else None
         fetched_at = perf_counter()
         self.seconds["fetch"] += fetched_at - begin
-        if fetched is None:
+        if news is None or fetched is None:  # a server that was started anew may have the one without the other
             return None
         graph = self._decode(fetched[1])
         decoded_at = perf_counter()

@@ -92,9 +92,7 @@ class Actor:
             beat=clock.beat,
         )
         spec = self.environments.spec
-        self.exploration = build_exploration(
-            spec, settings.exploration, [settings.seed, settings.first_environment]
-        )
+        self.exploration = build_exploration(spec, settings.exploration, [settings.seed, settings.first_environment])
         self._signature = table_signature(spec)
         self._stack = FrameStack(count, spec)
         self._writers = [self._writer(settings.first_environment + index) for index in range(count)]

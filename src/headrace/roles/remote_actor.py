@@ -48,7 +48,7 @@ def run_actor(
         actor = Actor(settings, refresh.output, lambda chunk: server.insert(TABLE, chunk), clock)
         ends.callback(actor.close)
         schedule = PullSchedule(settings.pull_period, settings.pull_unit)
-        _act(actor, refresh, server, reporter, clock, schedule, stop)
+        _act(actor, refresh, reporter, clock, schedule, stop)
 
 
 def _first_policy(server: RoleServer, decoder: PolicyDecoder, stop: Stop) -> Policy | None:
@@ -63,7 +63,6 @@ def _first_policy(server: RoleServer, decoder: PolicyDecoder, stop: Stop) -> Pol
 def _act(
     actor: Actor,
     refresh: Refresh,
-    server: RoleServer,
     reporter: ActorReporter,
     clock: PhaseClock,
     schedule: PullSchedule,
@@ -75,7 +74,7 @@ def _act(
         reporter.count(actor.count, actor.environments.take_episodes())
         if schedule.due(actor.count):
             clock.enter("pull")
-            refresh.look(server, schedule.behind)
+            refresh.look(schedule.behind)
             clock.enter("other")
         if refresh.ready:
             clock.enter("load")

@@ -76,7 +76,7 @@ class EmbeddedServer:
         del fresh
         return EmbeddedTable(self._server.add_table(name, signature, **options))
 
-    def publish(self, name: str, data: bytes, version: int = 0) -> int:
+    def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
         """Replaces a blob; see `ParameterStore`."""
         return self._server.publish(name, data, version)
 

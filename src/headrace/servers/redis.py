@@ -78,7 +78,7 @@ class _Run:
         self._claims: dict[str, bytes] = {}
         self._renewal: threading.Thread | None = None
 
-    def publish(self, name: str, data: bytes, version: int = 0) -> int:
+    def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
         """Replaces a blob; see `ParameterStore`."""
         key = self._key("parameters", name)
         stored, number = self._connection.call(lambda client: client.eval(_PUBLISH, 1, key, version, data))

@@ -44,7 +44,7 @@ class StandaloneRole:
         """Sends a message."""
         self._client.put(self._endpoint.name(mailbox), message)
 
-    def publish(self, name: str, data: bytes, version: int = 0) -> int:
+    def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
         """Replaces a blob; see `ParameterStore`."""
         return self._client.publish(self._endpoint.name(name), data, version)
 
@@ -147,8 +147,8 @@ class _Batches:
 class StandaloneServer:
     """Implements `RunServer`. Holds the run's claim LEARNER: raises ConfigError where another learner has it.
 
-    Priorities and policies go over a connection of their own, from a thread of their own: the learner does not wait
-    for a server that is far away.
+    Priorities go over a connection of their own, from a thread of their own: the learner does not wait for a server
+    that is far away. What is published, by whatever thread, has another one: it may be large.
     """
 
     def __init__(self, endpoint: Endpoint, owner: int) -> None:
@@ -157,6 +157,7 @@ class StandaloneServer:
         with contextlib.ExitStack() as undo:
             self._connection = undo.enter_context(contextlib.closing(_connect(endpoint)))
             self._late_connection = undo.enter_context(contextlib.closing(_connect(endpoint)))
+            self._publications = undo.enter_context(contextlib.closing(_connect(endpoint)))
             self._client = self._connection.client
             self._claim(owner)
             self._errands = Errands("errands")
@@ -190,12 +191,9 @@ class StandaloneServer:
         self._tables.append(table)
         return table
 
-    def publish(self, name: str, data: bytes, version: int = 0) -> int:
-        """Replaces a blob, soon where the version is given; see `ParameterStore`."""
-        if version:
-            self._errands.send(self._late_connection.client.publish, self._endpoint.name(name), data, version)
-            return version
-        return self._client.publish(self._endpoint.name(name), data)
+    def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
+        """Replaces a blob; see `ParameterStore`."""
+        return self._publications.client.publish(self._endpoint.name(name), data, version)
 
     def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
         """A newer blob; see `ParameterStore`."""
@@ -220,6 +218,7 @@ class StandaloneServer:
         """Ends the connections, and with them the claim."""
         self._connection.close()
         self._late_connection.close()
+        self._publications.close()
         self._errands.close()
 
     def _drop_blobs(self) -> None:

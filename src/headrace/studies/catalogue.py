@@ -3,12 +3,13 @@
 import difflib
 
 from headrace.errors import ConfigError
+from headrace.studies.actorq.study import ActorQ
 from headrace.studies.base import Study
 from headrace.studies.in_network.study import InNetwork
 
 __all__ = ["STUDIES", "find_study"]
 
-STUDIES: tuple[Study, ...] = (InNetwork(),)
+STUDIES: tuple[Study, ...] = (InNetwork(), ActorQ())
 
 
 def find_study(name: str) -> Study:

@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any, NamedTuple
 
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, ScalarFormatter
 
 from headrace.report.svg import COLOURS, plain_axes, to_svg
+from headrace.types import Array
 
-__all__ = ["Line", "draw_lines"]
+__all__ = ["Line", "Strip", "draw_heat", "draw_lines", "draw_strips"]
 
 
 class Line(NamedTuple):
@@ -17,6 +21,15 @@ class Line(NamedTuple):
     values: Sequence[float]
     colour: str
     dashed: bool = False
+
+
+class Strip(NamedTuple):
+    """A curve with its spread on either side, over places of its own."""
+
+    x: Array
+    mean: Array
+    spread: Array
+    colour: str
 
 
 def draw_lines(
@@ -41,6 +54,47 @@ def draw_lines(
     else:
         highest = max((value for line in lines.values() for value in line.values if not isnan(value)), default=0.0)
         axes.set_ylim(0, 1.1 * highest or 1.0)
-    legend: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": COLOURS["ink"], "handlelength": 3}
-    figure.legend(loc="outside lower left", ncols=4, **legend)
+    _legend(figure)
     return to_svg(figure, name, f"{y_label} against {x_label}")
+
+
+def draw_strips(
+    name: str, x_label: str, y_label: str, strips: Mapping[str, Strip], *, levels: Mapping[str, float]
+) -> str:
+    """Curves with their spreads, and dashed lines at named levels."""
+    figure, axes = plain_axes(x_label, y_label)
+    for label, strip in strips.items():
+        colour = COLOURS[strip.colour]
+        axes.plot(strip.x, strip.mean, color=colour, linewidth=1.5, label=label)
+        axes.fill_between(strip.x, strip.mean - strip.spread, strip.mean + strip.spread, color=colour, alpha=0.2)
+    for label, level in levels.items():
+        axes.axhline(level, color=COLOURS["ink"], linewidth=1, linestyle=(0, (4, 3)), label=f"{label} {level:g}")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    _legend(figure)
+    return to_svg(figure, name, f"{y_label} against {x_label}")
+
+
+def draw_heat(name: str, x_label: str, y_label: str, x: Sequence[float], y: Sequence[float], ratios: Array) -> str:
+    """Ratios [len(y), len(x)] as numbers on coloured cells, those above 1 apart in colour from those below."""
+    figure, axes = plain_axes(x_label, y_label)
+    axes.grid(visible=False)
+    colours = LinearSegmentedColormap.from_list("ratio", [COLOURS["c2"], "#ffffff", COLOURS["c1"]])
+    known = ratios[np.isfinite(ratios)]
+    low, high = min(0.5, known.min(initial=1.0)), max(2.0, known.max(initial=1.0))
+    axes.pcolormesh(
+        np.arange(len(x) + 1), np.arange(len(y) + 1), ratios, cmap=colours, norm=TwoSlopeNorm(1.0, low, high), alpha=0.6
+    )
+    for row, column in np.argwhere(np.isfinite(ratios)):
+        value = ratios[row, column]
+        weight = "bold" if value > 1 else "normal"
+        axes.text(column + 0.5, row + 0.5, f"{value:.2g}", ha="center", va="center", fontsize=8, weight=weight,
+                  color=COLOURS["ink"])  # fmt: skip
+    axes.set_xticks(np.arange(len(x)) + 0.5, [f"{place:g}" for place in x])
+    axes.set_yticks(np.arange(len(y)) + 0.5, [f"{place:g}" for place in y])
+    return to_svg(figure, name, f"Ratios over {x_label} and {y_label}")
+
+
+def _legend(figure: Figure) -> None:
+    figure.legend(
+        loc="outside lower left", ncols=4, frameon=False, fontsize=8, labelcolor=COLOURS["ink"], handlelength=3
+    )

@@ -3,7 +3,7 @@
 import csv
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from typing import Any
 from headrace.errors import StorageError
 from headrace.machine import available_cores
 
-__all__ = ["Origin", "write_csv"]
+__all__ = ["Origin", "make_folder", "write_csv", "write_rows", "write_text"]
 
 _FOLDER = Path(__file__).parent
 _SOURCES = (":/src", ":/native", ":/benchmarks/*.py")
@@ -42,14 +42,36 @@ class Origin:
 def write_csv(path: Path, rows: Iterable[Mapping[str, Any]], origin: Origin) -> None:
     """Writes rows of the same keys, each with its origin; no file where there are none. Raises StorageError."""
     source = asdict(origin)
-    full = [{key: _short(value) for key, value in row.items()} | source for row in rows]
+    write_rows(path, [dict(row) | source for row in rows])
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes rows of the same keys, whole or not at all; no file where there are none. Raises StorageError."""
+    draft = path.with_name(path.name + ".tmp")
     try:
-        if not full:
+        if not rows:
             return path.unlink(missing_ok=True)
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(full[0]), lineterminator="\n")
+        with draft.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
             writer.writeheader()
-            writer.writerows(full)
+            writer.writerows({key: _short(value) for key, value in row.items()} for row in rows)
+        draft.replace(path)
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder, and those that it is in, if it is not there; raises StorageError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file; raises StorageError."""
+    try:
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
 

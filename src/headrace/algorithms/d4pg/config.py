@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 
-from headrace.algorithms.config import OffPolicy, require_positive
+from headrace.algorithms.config import OffPolicy, require_not_negative, require_positive
 from headrace.algorithms.exploration import sigma_ladder
 from headrace.errors import require
 
@@ -31,12 +31,15 @@ class D4PG(OffPolicy):
     """Z: values on which the critic puts its probabilities, evenly spaced from value_min to value_max."""
     value_min: float = -150.0
     value_max: float = 150.0
+    saturation_penalty: float = 0.0
+    """Weight, in the policy's loss, of the mean square of what its tanh gets (Andrychowicz et al. 2017); 0 is none."""
     sigmas: tuple[float, ...] = (0.0, 0.2)
     """Noise of the environments: evenly spaced along the line through these, from the first environment to the last."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "critic_learning_rate")
+        require_not_negative(self, "saturation_penalty")
         require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
         require("critic_hidden", self.critic_hidden, all(width > 0 for width in self.critic_hidden), "widths above 0")
         require("atoms", self.atoms, self.atoms >= 2, "2 or more")

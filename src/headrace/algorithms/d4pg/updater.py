@@ -112,12 +112,16 @@ class D4PGUpdater:
         return project(self._support, logits.softmax(1), reward, discount)
 
     def _ascend(self, observation: Tensor) -> None:
-        """Adds to the policy's gradients those of the batch's mean of -E[Z(s, policy(s))].
+        """Adds to the policy's gradients those of -E[Z(s, policy(s))] + penalty * u^2, u [B, A] going into its tanh.
 
-        The chain is cut at the action, so that the critic's parameters get no gradient and none is computed.
+        Both are means over the batch, the penalty over dimensions too. The chain is cut at the action, so that the
+        critic's parameters get no gradient and none is computed.
         """
-        action = self._policy(observation)
+        inputs: list[Tensor] = []
+        with self._policy.get_submodule("action").register_forward_hook(lambda *call: inputs.append(call[-1])):
+            action = self._policy(observation)
         leaf = action.detach().requires_grad_()
         value = self._critic(observation, leaf).softmax(1) @ self._support  # [B]
         (dq_da,) = torch.autograd.grad(value.sum(), leaf)
-        torch.autograd.backward(action, dq_da / -len(dq_da))
+        ascent = (dq_da * action).sum(1).mean()
+        torch.autograd.backward(self._config.saturation_penalty * inputs[0].square().mean() - ascent)

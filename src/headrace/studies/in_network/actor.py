@@ -110,7 +110,7 @@ class _Breakout:
                 seed=settings.index,
                 index=settings.index,
                 first_environment=settings.index,
-                epsilon=(_EPSILON,),
+                exploration=(_EPSILON,),
                 n_step=N_STEP,
                 discount=DISCOUNT,
                 chunk_steps=CHUNK_STEPS,
@@ -118,7 +118,7 @@ class _Breakout:
                 values=True,
                 pull_period=PULL_PERIOD_STEPS,
             ),
-            self._policy.q,
+            self._policy.output,
             pushes,
             clock,
         )

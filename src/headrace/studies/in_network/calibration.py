@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from headrace.studies.in_network.figures import quantile
 from headrace.studies.in_network.hosts import Link
 from headrace.studies.in_network.measure import make_hosts
 from headrace.studies.processes import Process
+from headrace.studies.statistics import quantile
 
 __all__ = ["calibrate", "main"]
 

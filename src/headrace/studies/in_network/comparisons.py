@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace.studies.in_network.case import Variant
-from headrace.studies.in_network.figures import decrease, median
+from headrace.studies.in_network.figures import decrease
 from headrace.studies.published import Published
+from headrace.studies.statistics import median
 
 __all__ = ["LATENCIES", "Comparison", "Latency", "Place", "compare", "find", "place_name", "places", "value"]
 

@@ -1,16 +1,15 @@
 """The arithmetic: what the processes recorded, turned into the study's figures. Definitions: README.md."""
 
 from collections.abc import Sequence
-from math import isnan, nan
+from math import nan
 from typing import Any
-
-import numpy as np
 
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.in_network.measure import Record
 from headrace.studies.in_network.settings import LEARNER_PHASES
+from headrace.studies.statistics import mean, quantile
 
-__all__ = ["ACTOR_COMMUNICATION", "decrease", "figures_of", "learner_communication", "mean", "median", "quantile"]
+__all__ = ["ACTOR_COMMUNICATION", "decrease", "figures_of", "learner_communication"]
 
 ACTOR_COMMUNICATION = ("push", "pull")
 _ACCESS = ("pull", "store", "sample", "wait", "priorities")
@@ -71,25 +70,9 @@ def learner_communication(variant: str) -> tuple[str, ...]:
     return ("wait", "priorities", "publish") if variant == "server" else ("pull", "publish")
 
 
-def quantile(seconds: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed; nan of none."""
-    return float(np.quantile(seconds, share, method="inverted_cdf")) if len(seconds) else nan
-
-
-def mean(seconds: Sequence[float]) -> float:
-    """The mean; nan of none."""
-    return float(np.mean(seconds)) if len(seconds) else nan
-
-
 def decrease(before: float, after: float) -> float:
     """By how many per cent `after` is below `before`; negative where it is above."""
     return 100 * (1 - after / before)
-
-
-def median(values: Sequence[float | None]) -> float:
-    """The median of those that there are; nan of none."""
-    there = [value for value in values if value is not None and not isnan(value)]
-    return float(np.median(there)) if there else nan
 
 
 def _sum(updates: dict[str, list[float]], phases: Sequence[str]) -> list[float]:

@@ -14,6 +14,7 @@ import torch
 
 from headrace.algorithms.dqn import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.networks import PolicyGraph
 from headrace.roles.base import POLICY
 from headrace.roles.clock import PhaseClock
 from headrace.servers.base import Endpoint, RunServer
@@ -41,13 +42,14 @@ class _Learner:
         self._server = server
         self._errands = Errands("publish") if settings.variant in REDIS_VARIANTS else None
         self._updater = DQNUpdater(config, SPEC, torch.device("cpu"), seed=0)
+        self._graph = PolicyGraph(self._updater.architecture)
         self.clock = PhaseClock(LEARNER_PHASES)
         self.updates = 0
         self.parameter_bytes = self.publish()
 
     def publish(self) -> int:
         """Publishes the policy; its bytes. With every variant a thread sends it: our server's client has one itself."""
-        policy = self._updater.policy()
+        policy = self._graph.serialize(self._updater.weights())
         if self._errands:
             self._errands.send(self._server.publish, POLICY, policy, self.updates + 1)
         else:

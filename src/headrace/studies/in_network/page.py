@@ -6,18 +6,17 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import StorageError
 from headrace.report.document import document, plot_row, share_bar
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.in_network.case import VARIANTS, Variant
 from headrace.studies.in_network.comparisons import compare, place_name, places, value
-from headrace.studies.in_network.figures import median
 from headrace.studies.in_network.plan import Plan
 from headrace.studies.in_network.side_by_side import published_tables, tiles
 from headrace.studies.page import figure_text, lead_of, note_list, table
 from headrace.studies.plots import Line, draw_lines
 from headrace.studies.published import load_published
-from headrace.studies.results import Origin
+from headrace.studies.results import Origin, write_text
+from headrace.studies.statistics import median
 
 __all__ = ["write_page"]
 
@@ -84,10 +83,7 @@ def write_page(
         ("How it was measured", _method(plan, rows)),
     )
     text = document("In-network experience sampling", lead_of(origin), tiles(comparisons), sections)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror}") from error
+    write_text(path, text)
 
 
 def _times(rows: Rows, plan: Plan) -> str:

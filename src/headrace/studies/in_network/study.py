@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import HeadraceError, LaunchError, StorageError
-from headrace.studies.base import Scale
+from headrace.errors import HeadraceError, LaunchError
+from headrace.studies.base import NoOptions, Scale
 from headrace.studies.in_network.calibration import calibrate
 from headrace.studies.in_network.case import REDIS_VARIANTS, Case
 from headrace.studies.in_network.comparisons import compare
@@ -18,7 +18,7 @@ from headrace.studies.in_network.measure import measure
 from headrace.studies.in_network.plan import Plan, make_plan
 from headrace.studies.in_network.servers import REDIS
 from headrace.studies.published import load_published
-from headrace.studies.results import Origin, write_csv
+from headrace.studies.results import Origin, make_folder, write_csv
 
 __all__ = ["InNetwork"]
 
@@ -29,8 +29,11 @@ class InNetwork:
     name = "in-network"
     summary = "experience sampled in the server between actors and learner, against Redis (Furukawa, Matsutani)"
 
-    def run(self, scale: Scale, output: Path, say: Callable[[str], None]) -> Path:
+    options = NoOptions
+
+    def run(self, scale: Scale, output: Path, options: NoOptions, say: Callable[[str], None]) -> Path:
         """Measures and writes; see `Study`. Raises LaunchError at the end where a case failed."""
+        del options
         command = shlex.join(["headrace", "study", self.name, "--scale", scale, "--output", str(output)])
         return run_plan(make_plan(scale), output, say, Origin.here(command))
 
@@ -39,10 +42,7 @@ def run_plan(plan: Plan, output: Path, say: Callable[[str], None], origin: Origi
     """Measures what this machine allows of a plan, writes it, and returns the page."""
     from headrace.studies.in_network.page import write_page
 
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"can't write {output}: {error.strerror}") from error
+    make_folder(output)
     cases, notes = possible(plan)
     for note in notes:
         say(note)

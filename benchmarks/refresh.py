@@ -1,0 +1,252 @@
+"""From the learner's publish to installed in an actor of 3x2048, batch 1: latency, stall, share of its time, bytes.
+
+A learner's publisher and the server in this process, a quantizer and an actor in processes of their own, over a Unix
+socket. The learner publishes four times a second and does nothing else, and the environment takes no time: the
+actor's steps are nearly all inference. Stall is the longest gap between two of its steps, less a normal one, of a
+publication (median over publications); beside it is the same where nothing is published.
+"""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from benchmarks.measure import Row, at_most, report, require, warn_if_busy
+from headrace.launch import ProcessLauncher
+from headrace.networks import Architecture, PolicyGraph
+from headrace.networks.precision import Precision
+from headrace.parameters.snapshot import Snapshot, Stamp
+from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.base import POLICY, REPORTS, TABLE, Role
+from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
+from headrace.roles.quantizer import QuantizerSettings
+from headrace.servers import EmbeddedServer
+from headrace.types import Array, EnvironmentSpec
+
+__all__ = ["Ticking"]
+
+_INPUTS, _ACTIONS = 17, 6  # cheetah-run's
+_PROBE_ROWS = 16  # as a learner sends: the quantizer measures its error meanwhile
+_SPEC = EnvironmentSpec((_INPUTS,), "float32", _ACTIONS, continuous=True)
+_HIDDEN = (2048, 2048, 2048)
+_TICKS = "HEADRACE_BENCHMARK_TICKS"
+_PERIOD_SECONDS = 0.25
+_QUIET_SECONDS = 4.0
+_PUBLICATIONS = 40
+_WARM = 4
+_START_SECONDS = 60.0
+_PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+_Result = tuple[Array, float, bool, bool, dict[str, Any]]
+
+
+class Ticking(gymnasium.Env[Array, Array]):
+    """Costs nothing, never ends, and writes down when it was stepped."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-np.inf, np.inf, (_INPUTS,), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (_ACTIONS,), np.float32)
+        self._observation = np.linspace(-1, 1, _INPUTS, dtype=np.float32)
+        self._ticks: list[float] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """The observation that it always gives."""
+        super().reset(seed=seed, options=options)
+        return self._observation, {}
+
+    def step(self, action: Array) -> _Result:
+        """The same again."""
+        self._ticks.append(time.monotonic())
+        return self._observation, 0.0, False, False, {}
+
+    def close(self) -> None:
+        """Writes the times of all steps to the file that the environment variable names."""
+        if self._ticks:
+            np.save(os.environ[_TICKS], np.array(self._ticks))
+
+
+class _Measured(NamedTuple):
+    latencies: list[float]
+    stall: float
+    quiet_stall: float
+    share: float
+    bytes: int
+    step: float
+
+
+class _Bench:
+    """Server, publisher, and what they hear of the actor."""
+
+    def __init__(self, precision: Precision, pull_period: int, folder: Path) -> None:
+        self._server = EmbeddedServer()
+        self._server.add_table(TABLE, table_signature(_SPEC), fresh=True, capacity=100_000)
+        architecture = Architecture.of(_SPEC, "mlp", _HIDDEN)
+        quantizes = precision != "fp32"
+        self._publisher = Publisher(
+            self._server, parameter_blobs if quantizes else graph_blobs(PolicyGraph(architecture))
+        )
+        self._random = np.random.default_rng(0)
+        shapes = {name: value.shape for name, value in _template(architecture).items()}
+        self._weights = {
+            name: self._random.standard_normal(shape, np.float32) / np.float32(shape[-1]) ** 0.5
+            for name, shape in shapes.items()
+        }
+        self._probe = self._random.standard_normal((_PROBE_ROWS, _INPUTS), np.float32)
+        self._version = 0
+        self._launcher = ProcessLauncher(self._server.endpoint, folder)
+        settings = ActorSettings(
+            "benchmarks.refresh:Ticking",
+            *(0, 0, 0, (0.0,), 1, 0.99, 50),
+            clip_rewards=False,
+            values=False,
+            pull_period=pull_period,
+            precision=precision,
+        )
+        self._roles = [Role("actor", 0, settings.to_json())]
+        if quantizes:
+            self._roles.append(Role("quantizer", 0, QuantizerSettings(architecture, precision, 32).to_json()))
+        self._ticks = folder / "ticks.npy"
+        self._heard: dict[str, Any] = {}
+        self._latencies: dict[int, float] = {}
+
+    def measure(self) -> _Measured:
+        """Starts the roles, publishes for a while, and ends them."""
+        os.environ[_TICKS] = str(self._ticks)
+        try:
+            for role in self._roles:
+                self._launcher.start(role)
+            self._publish()
+            self._await_start()
+            for _ in range(_WARM):
+                self._publish()
+                self._listen(_PERIOD_SECONDS)
+            quiet = time.monotonic()
+            self._listen(_QUIET_SECONDS)
+            begin, before = time.monotonic(), self._heard
+            published = []
+            for _ in range(_PUBLICATIONS):
+                published.append(time.monotonic())
+                self._publish()
+                self._listen(_PERIOD_SECONDS)
+            policy = self._server.fetch(POLICY)
+            assert policy is not None
+        finally:
+            self._launcher.stop(self._roles)
+            self._publisher.close()
+            self._server.close()
+        ticks = np.load(self._ticks)
+        first = before["refresh"]["count"]
+        return _Measured(
+            [seconds for count, seconds in self._latencies.items() if count > first],
+            statistics.median(_stalls(ticks, published)),
+            statistics.median(_stalls(ticks, list(np.arange(quiet, begin, _PERIOD_SECONDS)))),
+            _share(before["seconds"], self._heard["seconds"]),
+            len(policy[1]),
+            float(np.median(np.diff(ticks))),
+        )
+
+    def _publish(self) -> None:
+        self._version += 1
+        scale = np.float32(0.999**self._version)  # another policy every time
+        weights = {name: scale * value for name, value in self._weights.items()}
+        self._publisher.offer(Snapshot(weights, self._probe, Stamp.now()), self._version)
+
+    def _await_start(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._heard.get("steps"):
+            for ended in self._launcher.poll():
+                raise SystemExit(f"benchmarks: {ended.role.name}: {ended.reason}: {ended.message}")
+            if time.monotonic() > deadline:
+                raise SystemExit(f"benchmarks: the actor did not act within {_START_SECONDS:.0f} s")
+            self._listen(0.1)
+
+    def _listen(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            for message in self._server.drain(REPORTS):
+                record = json.loads(message)
+                if record["role"] == "actor":
+                    self._heard = record
+                    latency = record["refresh"]["latency_seconds"]
+                    if latency is not None:
+                        self._latencies[record["refresh"]["count"]] = latency
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, 0.05))
+
+
+def _template(architecture: Architecture) -> dict[str, Array]:
+    from headrace.networks.policy_network import PolicyNetwork
+
+    return {name: value.numpy() for name, value in PolicyNetwork(architecture).state_dict().items()}
+
+
+def _stalls(ticks: Array, windows: list[float]) -> list[float]:
+    """The longest gap between two steps of every window, less a normal one."""
+    gaps = np.diff(ticks)
+    normal = np.median(gaps)
+    found = []
+    for begin in windows:
+        inside = gaps[(ticks[1:] > begin) & (ticks[:-1] < begin + _PERIOD_SECONDS)]
+        found.append(float(inside.max() - normal))
+    return found
+
+
+def _share(before: dict[str, float], after: dict[str, float]) -> float:
+    """Of the acting thread's time what went to parameters."""
+    spent = {phase: seconds - before[phase] for phase, seconds in after.items()}
+    return (spent["pull"] + spent["load"]) / sum(spent.values())
+
+
+def _measure(precision: Precision, pull_period: int) -> _Measured:
+    with tempfile.TemporaryDirectory() as folder:
+        return _Bench(precision, pull_period, Path(folder)).measure()
+
+
+def measure_refresh() -> list[Row]:
+    """Rows of every precision; requirements are those of int8."""
+    rows: list[Row] = []
+    full_bytes = 0
+    for precision in _PRECISIONS:
+        bounded = precision == "int8"
+        often, seldom = _measure(precision, 30), _measure(precision, 300)
+        full_bytes = full_bytes or often.bytes
+        median = statistics.median(often.latencies)
+        p99 = float(np.quantile(often.latencies, 0.99))
+        name = f"{precision}: "
+        rows += [
+            Row(name + "step", "us", often.step * 1e6),
+            _row(name + "publish to installed, median", "ms", median * 1e3, 150 if bounded else None),
+            Row(name + "publish to installed, p99", "ms", p99 * 1e3),
+            _row(name + "stall", "ms", often.stall * 1e3, 5 if bounded else None, often.quiet_stall * 1e3),
+            _row(name + "time on parameters, pull period 30", "%", often.share * 100, 5 if bounded else None),
+            _row(name + "time on parameters, pull period 300", "%", seldom.share * 100, 5 if bounded else None),
+            _row(name + "bytes per publish", "% of fp32", 100 * often.bytes / full_bytes, 26 if bounded else None),
+        ]
+    return rows
+
+
+def _row(name: str, unit: str, ours: float, limit: float | None, quiet: float | None = None) -> Row:
+    peer = "" if quiet is None else "nothing published"
+    if limit is None:
+        return Row(name, unit, ours, peer, quiet)
+    return at_most(name, unit, ours, limit, peer, quiet)
+
+
+def main() -> int:
+    """Measures, prints, writes results/refresh.csv; status 1 where a requirement is missed."""
+    require("headrace", "onnxruntime", "torch")
+    warn_if_busy()
+    return report("refresh", measure_refresh())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

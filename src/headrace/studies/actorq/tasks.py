@@ -1,0 +1,107 @@
+"""The tasks that were published, and what was published of them."""
+
+import csv
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal, NamedTuple
+
+__all__ = ["TASKS", "BreakdownRow", "PublishedTime", "Task", "breakdown", "published_time", "reference", "settings"]
+
+_PACKAGE = "headrace.studies.actorq"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One environment of the published table, as the command line and as the table name it."""
+
+    name: str
+    published: str
+    environment: str
+    algorithm: Literal["d4pg", "dqn"]
+
+
+def _suite(name: str) -> Task:
+    return Task(name, name.replace("-", " ").title(), f"dm_control/{name}", "d4pg")
+
+
+_ALL = (
+    *map(
+        _suite,
+        (
+            "cartpole-balance",
+            "walker-stand",
+            "hopper-stand",
+            "reacher-hard",
+            "cheetah-run",
+            "finger-spin",
+            "humanoid-stand",
+            "humanoid-walk",
+        ),
+    ),
+    Task("CartPole-v1", "Cartpole (Gym)", "CartPole-v1", "dqn"),
+    Task("MountainCar-v0", "Mountain Car (Gym)", "MountainCar-v0", "dqn"),
+    Task("Acrobot-v1", "Acrobot (Gym)", "Acrobot-v1", "dqn"),
+)
+TASKS: dict[str, Task] = {task.name: task for task in _ALL}
+
+
+class PublishedTime(NamedTuple):
+    """A row of the published table: seconds to a reward with actors in fp32 and in int8."""
+
+    reward: float
+    fp32_seconds: float
+    int8_seconds: float
+    speedup: float
+
+
+class BreakdownRow(NamedTuple):
+    """Where a published actor's time went, in seconds, read off the bars of a figure."""
+
+    step: float
+    pull: float
+    deserialize: float
+    load: float
+    total: float
+
+    @property
+    def parameter_share(self) -> float:
+        """The part of the time that went into parameters."""
+        return (self.pull + self.deserialize + self.load) / self.total
+
+
+def published_time(task: Task) -> PublishedTime:
+    """What was published of a task."""
+    row = next(row for row in _read("time_to_reward.csv") if row["task"] == task.published)
+    fields = ("reward_achieved", "fp32_seconds", "int8_seconds", "int8_speedup")
+    return PublishedTime(*(float(row[field]) for field in fields))
+
+
+def breakdown() -> dict[tuple[int, str], BreakdownRow]:
+    """The published breakdowns by pull period (steps) and precision."""
+    parts = ("step", "pull", "deserialize", "load", "total")
+    return {
+        (int(row["pull_period_steps"]), row["precision"]): BreakdownRow(
+            *(float(row[f"{part}_seconds"]) for part in parts)
+        )
+        for row in _read("breakdown.csv")
+    }
+
+
+def settings() -> list[dict[str, str]]:
+    """The published settings: setting, d4pg, dqn."""
+    return _read("settings.csv")
+
+
+def reference(task: Task) -> str:
+    """What others reached there: "994 in 100,000 steps (Acme-style D4PG)"; empty where we know of none."""
+    found = []
+    for row in _read("reference_scores.csv"):
+        if row["environment"] == task.name:
+            steps = f" in {int(row['environment_steps']):,} steps" if row["environment_steps"] else ""
+            found.append(f"{row['score']}{steps} ({row['system']})")
+    return "; ".join(found)
+
+
+def _read(name: str) -> list[dict[str, str]]:
+    text = (files(_PACKAGE) / "published" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))

@@ -1,0 +1,88 @@
+"""Measurements that outlive an interruption: CSV files that know which cases they hold."""
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import ConfigError, StorageError
+from headrace.studies.results import Origin, write_rows
+
+__all__ = ["Sheet", "fingerprint"]
+
+_CASE = "case"
+
+
+def fingerprint(kind: str, settings: object) -> str:
+    """A name for all that decides a measurement: the same for the same settings, JSON-able or with a plain str()."""
+    text = json.dumps([kind, settings], sort_keys=True, default=str)
+    return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+class Sheet:
+    """The rows of one CSV file, in memory and on disk, each with its case and its origin.
+
+    Rows that the file holds from before keep the origin that they have. Raises ConfigError where they were measured on
+    another machine or have other columns, StorageError where the file can't be read or written.
+    """
+
+    def __init__(self, path: Path, origin: Origin) -> None:
+        self._path = path
+        self._origin = asdict(origin)
+        self.rows: list[dict[str, Any]] = []
+        """All rows, in the order in which they came; numbers are numbers, and what is empty is None."""
+        if path.exists():
+            self._read()
+
+    def has(self, case: str) -> bool:
+        """Whether the case is measured already."""
+        return any(row[_CASE] == case for row in self.rows)
+
+    def of(self, cases: Iterable[str]) -> list[dict[str, Any]]:
+        """The rows of these cases, in their order."""
+        places = {case: place for place, case in enumerate(cases)}
+        return sorted((row for row in self.rows if row[_CASE] in places), key=lambda row: places[row[_CASE]])
+
+    def put(self, case: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Writes a case's rows, in place of any that it has."""
+        added = [{_CASE: case, **row, **self._origin} for row in rows]
+        kept = [row for row in self.rows if row[_CASE] != case]
+        if added and kept and list(kept[0]) != list(added[0]):
+            raise ConfigError(
+                f"{self._path} has the columns {', '.join(kept[0])}, and those of this version are "
+                f"{', '.join(added[0])}; give another --output, or move the file away"
+            )
+        self.rows = kept + added
+        write_rows(self._path, self.rows)
+
+    def _read(self) -> None:
+        try:
+            with self._path.open(newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+        except OSError as error:
+            raise StorageError(f"can't read {self._path}: {error.strerror}") from error
+        needed = {_CASE, *self._origin}
+        missing = sorted(needed - set(rows[0])) if rows else []
+        if missing or any(None in row or None in row.values() for row in rows):
+            raise ConfigError(f"{self._path} is no file of this study ({', '.join(missing) or 'cells'} missing)")
+        text = {_CASE, *self._origin} - {"cores"}
+        self.rows = [{key: cell if key in text else _value(cell) for key, cell in row.items()} for row in rows]
+        for row in self.rows:
+            if (row["machine"], row["cores"]) != (self._origin["machine"], self._origin["cores"]):
+                raise ConfigError(
+                    f"{self._path} holds measurements of another machine ({row['machine']}, {row['cores']} cores), "
+                    "and those of two can't stand beside each other; give another --output"
+                )
+
+
+def _value(cell: str) -> Any:
+    """A number where it is one, None where it is empty."""
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell or None

@@ -1,0 +1,204 @@
+"""The study end to end, small: toys in place of the tasks, its files, what is not measured twice, and its page."""
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.algorithms.d4pg.config import D4PG
+from headrace.cli.main import main
+from headrace.errors import LaunchError
+from headrace.studies.actorq import study
+from headrace.studies.actorq.acting import ActingCase
+from headrace.studies.actorq.cases import TrainingCase, training_case
+from headrace.studies.actorq.options import ActorQOptions
+from headrace.studies.actorq.plan import CrossoverCase, Plan, make_plan
+from headrace.studies.actorq.training import Trained
+from headrace.topologies.config import Apex
+
+ORIGIN = {"command", "commit", "date", "machine", "cores"}
+TARGET = "headrace.environments.toy:Target"
+ACTING = ActingCase("cartpole-balance", TARGET, (16, 16), "fp32", 1, 30, 0.0, 0.3, 0)
+EMPTY = Plan("small", (), (), (), (), ())
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def toy(precision: str) -> TrainingCase:
+    algorithm = D4PG(
+        hidden=(32,), critic_hidden=(32,), batch_size=32, replay_capacity=5_000, learning_starts=100, value_min=0,
+        value_max=10, samples_per_step=8, publish_period=5,
+    )  # fmt: skip
+    topology = Apex(actors=1, envs_per_actor=1, chunk_steps=10, pull_period=20, precision=precision)
+    return TrainingCase("cartpole-balance", TARGET, algorithm, topology, 0, 600, 30.0, 0.2, 2, 1.0, "cpu")
+
+
+def test_from_processes_to_page_and_nothing_twice(tmp_path, origin) -> None:
+    acting = tuple(replace(ACTING, precision=precision) for precision in ("fp32", "int8"))
+    pulls = (replace(ACTING, precision="int8", publications_per_second=20.0, seconds=1.0),)
+    plan = Plan("small", acting, pulls, (CrossoverCase(16, 2),), (), (toy("int8"),))
+    said: list[str] = []
+    page = study.run_plan(plan, tmp_path, said.append, origin)
+    for name, count in (("throughput", 2), ("breakdown", 1), ("crossover", 1), ("training", 1)):
+        rows = rows_of(tmp_path / f"{name}.csv")
+        assert len(rows) == count
+        assert rows[0].keys() >= ORIGIN | {"case"}
+    assert all(float(row["steps_per_second"]) > 0 for row in rows_of(tmp_path / "throughput.csv"))
+    (pull,) = rows_of(tmp_path / "breakdown.csv")
+    assert int(pull["policies_installed"]) > 0
+    assert float(pull["beside_load_s_per_1000"]) > 0
+    (run,) = rows_of(tmp_path / "training.csv")
+    assert int(run["environment_steps"]) >= 600
+    assert (run["final_episodes"], run["target"]) == ("100", "1.0")
+    evaluations = rows_of(tmp_path / "curves.csv")
+    assert int(evaluations[-1]["environment_steps"]) >= 600
+    assert {row["case"] for row in evaluations} == {run["case"]}
+    assert not list(tmp_path.glob("runs/*/checkpoints"))
+    assert "Quantized actors" in page.read_text()
+
+    files = {path: path.read_text() for path in tmp_path.glob("*.csv") if path.name != "comparisons.csv"}
+    said.clear()
+    study.run_plan(plan, tmp_path, said.append, replace(origin, commit="another"))
+    assert {path: path.read_text() for path in files} == files
+    kept = [line for line in said if line.endswith("cases are measured already, and kept")]
+    assert [line.partition(":")[0] for line in kept] == ["throughput", "breakdown", "crossover", "training"]
+
+
+def test_an_interruption_costs_one_case(monkeypatch, tmp_path, origin, training_rows) -> None:
+    cases = [training_case("cartpole-balance", precision, 0, "small", "cpu") for precision in ("fp32", "int8")]
+    plan = replace(EMPTY, training=tuple(cases))
+    done: list[TrainingCase] = []
+
+    def train_case(case: TrainingCase, folder: Path) -> Trained:
+        if case.topology.precision == interrupted:
+            raise KeyboardInterrupt
+        done.append(case)
+        return training_rows(case.topology.precision, case.seed, [(1000, 1.0, 950.0), (2000, 2.0, 960.0)])
+
+    monkeypatch.setattr(study, "train_case", train_case)
+    interrupted = "int8"
+    with pytest.raises(KeyboardInterrupt):
+        study.run_plan(plan, tmp_path, lambda line: None, origin)
+    assert "cartpole-balance, fp32, 512x512x512" in (tmp_path / "actorq.html").read_text()
+    interrupted = "none"
+    page = study.run_plan(plan, tmp_path, lambda line: None, origin)
+    assert done == cases
+    assert "time to reward, fp32 over int8" in page.read_text()
+
+
+def test_a_case_that_fails_is_said_and_measured_again(monkeypatch, tmp_path, origin) -> None:
+    def measure(case: CrossoverCase) -> dict[str, object]:
+        if case.width == broken:
+            raise LaunchError("it broke")
+        times = {"fp32_us": 2.0, "fp16_us": 4.0, "int8_us": 1.0, "int8_speedup": 2.0, "fp16_speedup": 0.5}
+        return {"width": case.width, "batch": case.batch, **times}
+
+    monkeypatch.setattr(study, "measure_crossover", measure)
+    plan = replace(EMPTY, crossover=(CrossoverCase(64, 1), CrossoverCase(128, 1)))
+    broken = 64
+    with pytest.raises(LaunchError, match="1 case failed"):
+        study.run_plan(plan, tmp_path, lambda line: None, origin)
+    assert "crossover, width 64, batch 1: failed: it broke" in (tmp_path / "actorq.html").read_text()
+    broken = 0
+    study.run_plan(plan, tmp_path, lambda line: None, origin)
+    assert [row["width"] for row in rows_of(tmp_path / "crossover.csv")] == ["128", "64"]
+    assert "width 64: int8 wins at batch 1" in (tmp_path / "actorq.html").read_text()
+
+
+def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, training_rows) -> None:
+    rates = {"fp32": 100.0, "fp16": 50.0, "int8": 300.0}
+
+    def acted(case: ActingCase) -> dict[str, object]:
+        names = ("environment", "inference", "pull", "load", "push", "other")
+        beside = ("fetch", "deserialize", "load")
+        return {
+            "task": case.task, "actors": case.actors, "precision": case.precision, "pull_period": case.pull_period,
+            "steps_per_second": rates[case.precision], "policies_installed": 3, "parameter_share": 0.04,
+            **{f"{name}_s_per_1000": 1.0 for name in names}, **{f"beside_{name}_s_per_1000": 2.0 for name in beside},
+            "refresh_ms": 120.0 if case.publications_per_second else None, "joules_per_1000": None,
+        }  # fmt: skip
+
+    def crossed(case: CrossoverCase) -> dict[str, object]:
+        times = {"fp32_us": 2.0, "fp16_us": 4.0, "int8_us": 1.0, "int8_speedup": case.width / 100, "fp16_speedup": 0.5}
+        return {"width": case.width, "batch": case.batch, **times}
+
+    def trained(case: TrainingCase, folder: Path) -> Trained:
+        at = 40.0 if case.topology.precision == "fp32" else 10.0
+        run, curve = training_rows(case.topology.precision, case.seed, [(1000, at, 950.0), (2000, 50.0, 960.0)])
+        held = {"actor_push": 0.6} if case.topology.precision == "int8" else {}
+        return Trained(run | {"pull_period": case.topology.pull_period} | held, curve)
+
+    monkeypatch.setattr(study, "measure_acting", acted)
+    monkeypatch.setattr(study, "measure_crossover", crossed)
+    monkeypatch.setattr(study, "train_case", trained)
+    page = study.run_plan(make_plan("small", ActorQOptions(), "cpu"), tmp_path, lambda line: None, origin)
+    text = page.read_text()
+    row = text[text.index("<th>Cartpole Balance</th>") :].partition("</tr>")[0]
+    assert row.startswith("<th>Cartpole Balance</th><td>941.22</td><td>870.91, 279</td><td>3.12</td><td>941</td>")
+    assert "<td>40, 10</td><td>4</td><td>1,000, 1,000</td><td>960, 960</td>" in row
+    assert "<b>4</b><span>time to reward, fp32 over int8: cartpole-balance, where it is worst" in text
+    assert "<td>published int8</td>" not in text
+    assert "<th>published int8</th><td>6.5 s</td><td>0.5 s</td><td>0.15 s</td><td>1.95 s</td>" in text
+    assert "width 64: int8 never wins" in text
+    assert "width 256: int8 wins at batch 1, 8, 64" in text
+    assert "There is no GPU here" in text
+    assert "cartpole-balance, int8: the actors waited for the learner for 60% of their time" in text
+    assert "cartpole-balance, fp32: the actors waited" not in text
+    assert "energy is not available" in text
+    assert "3x2048</td><td>512x512x512</td>" in text
+    assert text.count("<svg") == 6  # two curves, two of pull periods, two heat maps
+    assert not re.search(r"<(script|link|img)|https?://|url\((?!#)", text)  # needs nothing but itself
+
+
+def test_small_is_small_and_full_is_all() -> None:
+    small = make_plan("small", ActorQOptions(), "cpu")
+    assert [str(case) for case in small.training] == [
+        "cartpole-balance, fp32, seed 0",
+        "cartpole-balance, int8, seed 0",
+    ]
+    assert [case.topology.pull_period for case in small.pull_periods] == [1, 100, 10_000]
+    full = make_plan("full", ActorQOptions(), "cpu")
+    assert len(full.training) == 11 * 3 * 3
+    assert {case.pull_period for case in full.breakdown} == {30, 300}
+    chosen = make_plan("full", ActorQOptions(("CartPole-v1", "CartPole-v1"), 1), "cpu")
+    assert [case.task for case in chosen.training] == ["CartPole-v1"] * 3
+    rounds = [case.precision for case in small.throughput]
+    assert rounds == ["fp32", "int8", "fp32", "int8"]  # interleaved
+
+
+def test_without_the_suite_its_cases_are_left_out(monkeypatch) -> None:
+    monkeypatch.setattr(study.importlib.util, "find_spec", lambda name: None)
+    plan, notes = study.possible(make_plan("full", ActorQOptions(), "cpu"))
+    assert {case.task for case in plan.training} == {"CartPole-v1", "MountainCar-v0", "Acrobot-v1"}
+    assert not plan.throughput
+    assert re.fullmatch(r'\d+ cases of the control suite are left out: pip install "headrace\[dm_control\]"', notes[0])
+
+
+def test_options_are_the_study_s_own(capsys) -> None:
+    assert main(["study", "actorq", "--help"]) == 0
+    assert "--tasks TASK" in capsys.readouterr().out
+    assert main(["study", "--help"]) == 0
+    assert "options of its own: --tasks --seeds" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("in-network --seeds 3", "--seeds is an option of study actorq, not of in-network; leave it out"),
+        ("actorq --tasks cartpole-blance", "tasks has cartpole-blance, which is none of the study's; did you mean"),
+        ("actorq --tasks chess", "tasks has chess, which is none of the study's; there are cartpole-balance, "),
+        ("actorq --seeds 0", "seeds is 0; it must be above 0"),
+        ("actorq --seed 1", "--seed is not an option of headrace study actorq; did you mean --seeds?"),
+        ("--scale full", "study needs a name: headrace study NAME, such as in-network"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, words: str, message: str) -> None:
+    assert main(["study", *words.split()]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"headrace: error: {message}")
+    assert error.count("\n") == 1

@@ -1,0 +1,65 @@
+"""Files that know which cases they hold."""
+
+import csv
+from dataclasses import replace
+
+import pytest
+
+from headrace.errors import ConfigError, StorageError
+from headrace.studies.sheet import Sheet, fingerprint
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "sheet.csv"
+
+
+def test_what_was_written_is_there_again(path, origin) -> None:
+    sheet = Sheet(path, origin)
+    sheet.put("training-1e5", [{"precision": "int8", "steps": 7, "seconds": 1.5, "reached": None}])
+    again = Sheet(path, replace(origin, commit="1e5", date="2026-02-03 04:05"))
+    assert again.has("training-1e5")
+    assert not again.has("training-1e6")
+    (row,) = again.rows
+    assert (row["precision"], row["steps"], row["seconds"], row["reached"]) == ("int8", 7, 1.5, None)
+    again.put("training-2", [{"precision": "fp32", "steps": 8, "seconds": 2.5, "reached": 3.0}])
+    assert [row["commit"] for row in Sheet(path, origin).rows] == ["0123456789ab", "1e5"]  # as text, each its own
+
+
+def test_a_case_that_is_measured_again_has_one_set_of_rows(path, origin) -> None:
+    sheet = Sheet(path, origin)
+    sheet.put("a", [{"x": 1}, {"x": 2}])
+    sheet.put("b", [{"x": 3}])
+    sheet.put("a", [{"x": 4}])
+    with path.open() as file:
+        assert [(row["case"], row["x"]) for row in csv.DictReader(file)] == [("b", "3"), ("a", "4")]
+    assert [row["x"] for row in sheet.of(["a", "b", "c"])] == [4, 3]
+    assert not list(path.parent.glob("*.tmp"))
+
+
+def test_two_machines_cannot_stand_beside_each_other(path, origin) -> None:
+    Sheet(path, origin).put("a", [{"x": 1}])
+    with pytest.raises(ConfigError, match=r"measurements of another machine \(a machine, 2 cores\).*--output"):
+        Sheet(path, replace(origin, cores=16))
+
+
+def test_other_columns_are_refused(path, origin) -> None:
+    sheet = Sheet(path, origin)
+    sheet.put("a", [{"x": 1}])
+    with pytest.raises(ConfigError, match=r"has the columns case, x, .* those of this version are case, y, "):
+        sheet.put("b", [{"y": 1}])
+    path.write_text("x,y\n1,2\n")
+    with pytest.raises(ConfigError, match="is no file of this study"):
+        Sheet(path, origin)
+
+
+def test_a_folder_that_is_not_there(tmp_path, origin) -> None:
+    with pytest.raises(StorageError, match="No such file"):
+        Sheet(tmp_path / "none" / "sheet.csv", origin).put("a", [{"x": 1}])
+
+
+def test_fingerprints_are_of_settings() -> None:
+    one = fingerprint("training", {"steps": 1, "hidden": (2, 3)})
+    assert one == fingerprint("training", {"hidden": (2, 3), "steps": 1})
+    assert one.startswith("training-")
+    assert len({one, fingerprint("training", {"steps": 2, "hidden": (2, 3)}), fingerprint("acting", {"steps": 1})}) == 3
