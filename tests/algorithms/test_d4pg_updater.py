@@ -170,7 +170,7 @@ def test_policy_gradient_of_a_linear_case_by_hand() -> None:
 
 
 def test_saturation_penalty_by_hand() -> None:
-    """A critic blind to actions, a policy whose tanh gets u = (1, -2) everywhere: 0.5 (u1^2 + u2^2) / 2 has gradient u / 2."""
+    """A critic blind to actions, a tanh that gets u = (1, -2) everywhere: 0.5 (u1^2 + u2^2) / 2 has gradient u / 2."""
     updater = make_updater(hidden=(), saturation_penalty=0.5)
     state = updater.state()
     state |= {"policy.action.weight": torch.zeros(2, 3), "policy.action.bias": torch.tensor([1.0, -2.0])}

@@ -65,7 +65,7 @@ def training_rows():
     """The rows of one run of cartpole-balance, from (environment steps, seconds, score) of its evaluations."""
 
     def make(precision: str, seed: int, evaluations: list[tuple[int, float, float]]):
-        case = training_case("cartpole-balance", precision, seed, "small", "cpu")
+        case = training_case("cartpole-balance", precision, seed, "cpu")
         steps, seconds, score = evaluations[-1]
         summary = {
             "algorithm": "d4pg",

@@ -83,7 +83,7 @@ def test_actors_in_a_window() -> None:
 def test_a_run_and_its_curve(training_rows) -> None:
     run, rows = training_rows("int8", 0, [(1000, 5.0, 700.0), (2000, 9.0, 950.0), (3000, 14.0, 960.0)])
     assert (run["seconds_to_reward"], run["steps_to_reward"]) == (9.0, 2000)  # 941.22 is the target
-    assert (run["final_return"], run["hidden"], run["actors"]) == (960.0, "512x512x512", 4)
+    assert (run["final_return"], run["hidden"], run["actors"]) == (960.0, "256x256", 4)
     assert run["steps_per_second"] == pytest.approx(3000 / 14)
     assert (run["actor_inference"], run["learner_wait"]) == (0.5, 0.25)
     assert [row["mean_return"] for row in rows] == [700.0, 950.0, 960.0]

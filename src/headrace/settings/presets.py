@@ -4,6 +4,7 @@ Where others stand: Stable-Baselines3's zoo solves CartPole in 50,000 steps, rea
 MountainCar, and 154 on LunarLander in 100,000 (DQN, published scores).
 """
 
+import dataclasses
 import re
 from typing import NamedTuple
 
@@ -48,12 +49,18 @@ _ATARI = DQN(
 )
 
 _CONTROL_SUITE = D4PG(  # whose rewards are all in [0, 1]: at this discount no return is above 100
+    critic_hidden=(256, 256),
+    learning_rate=3e-4,
+    critic_learning_rate=1e-3,
     target_update_period=20,
-    replay_capacity=1_000_000,
-    learning_starts=5_000,
-    value_min=0.0,
+    samples_per_step=16.0,
+    sigmas=(0.2, 0.5),
+    value_min=-100.0,
     value_max=100.0,
+    saturation_penalty=3e-3,
+    replay_capacity=300_000,
 )
+_DENSE_REWARDS = dataclasses.replace(_CONTROL_SUITE, value_min=0.0, saturation_penalty=0.0)
 
 PRESETS: dict[str, Preset] = {
     "CartPole-v1": Preset(
@@ -128,6 +135,22 @@ PRESETS: dict[str, Preset] = {
         Apex(envs_per_actor=8),
         steps=30_000,
         note="-150 or so is as good as it gets: each episode begins with a swing of its own",
+    ),
+    "dm_control/cartpole-balance": Preset(
+        _CONTROL_SUITE,
+        Serial(envs_per_actor=8),
+        Apex(envs_per_actor=8),
+        steps=60_000,
+        note="1000 is the most an episode can give",
+        evaluation_episodes=5,
+    ),
+    "dm_control/walker-stand": Preset(
+        _DENSE_REWARDS,
+        Serial(envs_per_actor=8),
+        Apex(envs_per_actor=8),
+        steps=200_000,
+        note="some reward in every state, from which values between 0 and 100 are learnt sooner",
+        evaluation_episodes=5,
     ),
     "dm_control/...": Preset(
         _CONTROL_SUITE,

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from headrace.machine import available_cores
-from headrace.roles.actor import ActorSettings
 from headrace.networks import PolicyGraph
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner

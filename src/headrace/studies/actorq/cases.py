@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.algorithms.config import OffPolicy
-from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.networks.precision import Precision
 from headrace.settings import ALGORITHMS, preset
@@ -38,19 +37,6 @@ class Training:
     """Of the published reward, what counts as reached; below 1 where ours does not come so far in these steps."""
 
 
-_D4PG = D4PG(
-    hidden=(256, 256),
-    critic_hidden=(256, 256),
-    n_step=5,
-    learning_rate=3e-4,
-    critic_learning_rate=1e-3,
-    target_update_period=20,
-    samples_per_step=16.0,
-    sigmas=(0.2, 0.5),
-    value_min=0.0,
-    value_max=100.0,
-    replay_capacity=300_000,
-)
 _WIDE_DQN = DQN(
     hidden=PUBLISHED_HIDDEN,
     batch_size=64,
@@ -65,28 +51,30 @@ _SUITE_ACTORS = Apex(actors=4, envs_per_actor=2, pull_period=30)
 _WIDE_ACTORS = Apex(actors=4, envs_per_actor=1, pull_period=100)
 
 
-def _suite(steps: int, **settings: Any) -> Training:
-    return Training(dataclasses.replace(_D4PG, **settings), _SUITE_ACTORS, steps, 4.0, 3)
+def _suite(task: str, steps: int) -> tuple[str, Training]:
+    return task, Training(preset(f"dm_control/{task}").algorithm, _SUITE_ACTORS, steps, 4.0, 3)
 
 
-def _preset(task: str, steps: int) -> Training:
+def _gym(task: str, steps: int) -> tuple[str, Training]:
     known = preset(task)
-    return Training(known.algorithm, dataclasses.replace(known.apex, actors=1), steps, 2.0, 10)
+    return task, Training(known.algorithm, dataclasses.replace(known.apex, actors=1), steps, 2.0, 10)
 
 
-TRAINING: dict[str, Training] = {
-    "cartpole-balance": _suite(60_000),
-    "walker-stand": _suite(150_000),
-    "hopper-stand": _suite(500_000),
-    "reacher-hard": _suite(500_000),
-    "cheetah-run": _suite(500_000),
-    "finger-spin": _suite(300_000),
-    "humanoid-stand": _suite(10_000_000),
-    "humanoid-walk": _suite(10_000_000),
-    "CartPole-v1": Training(_WIDE_DQN, _WIDE_ACTORS, 120_000, 4.0, 10),
-    "MountainCar-v0": _preset("MountainCar-v0", 200_000),
-    "Acrobot-v1": _preset("Acrobot-v1", 100_000),
-}
+TRAINING: dict[str, Training] = dict(
+    (
+        _suite("cartpole-balance", 60_000),
+        _suite("walker-stand", 150_000),
+        _suite("hopper-stand", 500_000),
+        _suite("reacher-hard", 500_000),
+        _suite("cheetah-run", 500_000),
+        _suite("finger-spin", 150_000),
+        _suite("humanoid-stand", 10_000_000),
+        _suite("humanoid-walk", 10_000_000),
+        ("CartPole-v1", Training(_WIDE_DQN, _WIDE_ACTORS, 120_000, 4.0, 10)),
+        _gym("MountainCar-v0", 200_000),
+        _gym("Acrobot-v1", 100_000),
+    )
+)
 
 
 @dataclass(frozen=True)
