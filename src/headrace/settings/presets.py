@@ -60,7 +60,7 @@ _CONTROL_SUITE = D4PG(  # whose rewards are all in [0, 1]: at this discount no r
     saturation_penalty=3e-3,
     replay_capacity=300_000,
 )
-_DENSE_REWARDS = dataclasses.replace(_CONTROL_SUITE, value_min=0.0, saturation_penalty=0.0)
+_DENSE_REWARDS = dataclasses.replace(_CONTROL_SUITE, value_min=0.0)
 
 PRESETS: dict[str, Preset] = {
     "CartPole-v1": Preset(
