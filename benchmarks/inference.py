@@ -20,7 +20,7 @@ _NETWORKS = {
 }
 _BATCHES = (1, 8)
 _REQUIRED = {("mlp 3x2048", "int8", 1): 3.5}
-_TOLERANCE = {"fp32": 1e-4, "fp16": 5e-3, "int8": 5e-2}
+_TOLERANCE = {"fp32": 1e-5, "fp16": 1e-3, "int8": 1e-2}
 
 _Call = Callable[[Array], Array]
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from headrace.errors import DivergenceError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.parameters import Policy
@@ -67,6 +68,30 @@ def test_full_precision_is_the_trained_network(continuous) -> None:
     x = observations(256, 0)
     expected = network_output(network, x)
     assert 0.3 < np.abs(expected).max() < 3
+    assert np.abs(policy(network, "fp32").output(x) - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        Architecture.of(EnvironmentSpec((OBSERVATION,), "float32", 6, continuous=True), "mlp", (2048, 2048, 2048)),
+        Architecture.of(BODY, "mlp", (2048, 2048, 2048)),
+        Architecture.of(SCREEN, "nature", (512,)),
+        Architecture.of(SCREEN, "nature", (512,), duelling=True),
+    ],
+    ids=["tanh", "mlp", "cnn", "cnn-duelling"],
+)
+@pytest.mark.parametrize("rows", [1, 16])
+def test_full_precision_is_the_random_network_at_the_published_sizes(architecture, rows) -> None:
+    """Biases of the head spread over 1, so that outputs are O(1)."""
+    network = random_network(architecture)
+    with torch.no_grad():
+        network.get_submodule(architecture.heads[-1][-1].name).bias.copy_(torch.linspace(-1, 1, 6))
+    image = architecture.input_dtype == "uint8"
+    random = np.random.default_rng(0)
+    x = random.integers(0, 256, (rows, 4, 84, 84), np.uint8) if image else observations(rows, 0)
+    expected = network_output(network, x)
+    assert 0.5 < np.abs(expected).max() < 3
     assert np.abs(policy(network, "fp32").output(x) - expected).max() < 1e-5
 
 
@@ -153,6 +178,24 @@ def test_a_row_does_not_depend_on_the_others(architecture) -> None:
     beside = actor.output(x)
     assert not np.array_equal(beside[0], together[0])
     np.testing.assert_array_equal(beside[1:], together[1:])
+
+
+def small(weight: float, bias: float) -> dict[str, Array]:
+    """One output: weight * x + bias."""
+    return {"q.weight": np.full((1, 1), weight, np.float32), "q.bias": np.full(1, bias, np.float32)}
+
+
+def test_half_precision_keeps_biases_in_full() -> None:
+    graph = PolicyGraph(Architecture.of(EnvironmentSpec((1,), "float32", 1), "mlp", ()), "fp16")
+    output = Policy(graph.serialize(small(65504.0, 1e5 + 1)), 1).output(np.zeros((1, 1), np.float32))
+    assert output == [[1e5 + 1]]  # 16 bits hold neither so much nor so many digits
+
+
+@pytest.mark.parametrize("weight", [65600.0, -65600.0, np.inf])
+def test_a_weight_that_half_precision_can_not_hold_is_refused(weight: float) -> None:
+    graph = PolicyGraph(Architecture.of(EnvironmentSpec((1,), "float32", 1), "mlp", ()), "fp16")
+    with pytest.raises(DivergenceError, match=r"a weight of q.weight is (65600|inf); it must be at most 65504"):
+        graph.serialize(small(weight, 0.0))
 
 
 def test_a_row_without_activity_is_the_bias() -> None:

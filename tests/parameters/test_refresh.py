@@ -64,7 +64,7 @@ def refresh(store: Store) -> Iterator[Refresh]:
     made.close()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -73,13 +73,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def look_in_vain(store: Store, refresh: Refresh, count: int) -> None:
     """Looks until it has asked so often; a look while the last is not over asks for nothing."""
-    while store.asked["news"] < count:
-        refresh.look()
+    wait_until(lambda: refresh.look() or store.asked["news"] >= count)
 
 
-def look_until_ready(refresh: Refresh) -> None:
-    while not refresh.ready:
-        refresh.look()
+def look_until_ready(refresh: Refresh, behind: int = 1) -> None:
+    wait_until(lambda: refresh.look(behind) or refresh.ready)
 
 
 def test_nothing_moves_where_nothing_is_new(store: Store, refresh: Refresh) -> None:
@@ -127,10 +125,9 @@ def test_versions_that_are_taken_rise_and_outputs_are_those_of_the_version(store
     published.start()
     taken = [1]
     while taken[-1] < 199:
-        refresh.look()
-        if refresh.ready:
-            taken.append(refresh.take())
-            assert refresh.output(OBSERVATION) == [[float(taken[-1])]]
+        look_until_ready(refresh)
+        taken.append(refresh.take())
+        assert refresh.output(OBSERVATION) == [[float(taken[-1])]]
     published.join()
     assert taken == sorted(set(taken))
     assert refresh.report()["count"] == len(taken) - 1
@@ -160,13 +157,35 @@ def test_a_policy_newer_than_its_news_is_taken_and_its_age_is_not_guessed(store:
 
 def test_it_waits_until_it_is_so_many_versions_behind(store: Store, refresh: Refresh) -> None:
     store.publish_policy(5)
-    while store.asked["news"] < 3:
-        refresh.look(behind=5)
+    wait_until(lambda: refresh.look(behind=5) or store.asked["news"] >= 3)
     assert not store.moved
     store.publish_policy(6)
-    while not refresh.ready:
-        refresh.look(behind=5)
+    look_until_ready(refresh, behind=5)
     assert refresh.take() == 6
+
+
+class Away(Store):
+    """A connection whose server does not answer until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = threading.Event()
+
+    def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        self.asked[name] += 1
+        assert self.closed.wait(30)
+        raise ClosedError("closed")
+
+
+def test_it_ends_while_it_waits_for_a_server_whose_connection_is_closed_first() -> None:
+    away = Away()
+    refresh = Refresh(away, "policy", "news", lambda data: data, Policy(graph(1), 1))
+    refresh.look()
+    wait_until(lambda: away.asked["news"] == 1)
+    away.closed.set()
+    refresh.close()
+    assert not refresh._thread.is_alive()
+    assert refresh.output(OBSERVATION) == [[1.0]]
 
 
 @pytest.mark.parametrize("error", [ClosedError("gone"), ValueError("no graph")])

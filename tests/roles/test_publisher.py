@@ -1,12 +1,13 @@
 """What is published beside the learner's work."""
 
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from headrace.errors import ReplayError
+from headrace.errors import DivergenceError, ReplayError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.snapshot import Snapshot, Stamp, decode_snapshot
@@ -109,6 +110,31 @@ def test_what_the_thread_meets_is_raised_by_a_later_offer(store: Store, publishe
     assert not store.published
 
 
+def test_an_error_is_no_longer_raised_once_a_newer_version_is_out(store: Store, publisher: Publisher) -> None:
+    """The thread fails with version 1 while the learner waits to publish version 2 at once."""
+    publisher.offer(snapshot(1.0), 1)
+    assert store.begun.acquire(timeout=30)  # and is held there
+    publishes = threading.Thread(target=publisher.publish, args=(snapshot(2.0), 2))
+    store.error = ReplayError("no room")
+    publishes.start()
+    threading.Event().wait(0.05)  # it gets as far as it can
+    store.go.release()
+    assert store.begun.acquire(timeout=30)  # version 2 is next: the thread has failed
+    store.error = None
+    for _ in range(1000):
+        if publisher._error is not None:  # and has said so
+            break
+        threading.Event().wait(0.001)
+    store.let_go()
+    publishes.join(30)
+    assert publisher.version == 2
+    publisher.offer(snapshot(3.0), 3)
+    deadline = time.monotonic() + 30
+    while publisher.version != 3:
+        assert time.monotonic() < deadline, "it was not published in time"
+        threading.Event().wait(0.001)
+
+
 def test_after_an_error_the_same_version_can_be_published(store: Store, publisher: Publisher) -> None:
     store.let_go()
     store.error = ReplayError("no room")
@@ -119,6 +145,13 @@ def test_after_an_error_the_same_version_can_be_published(store: Store, publishe
     publisher.publish(snapshot(1.0), 1)
     assert [version for _, version, _ in store.published] == [1, 1]
     assert publisher.version == 1
+
+
+def test_parameters_that_are_not_finite_go_to_nobody(store: Store, publisher: Publisher) -> None:
+    store.let_go()
+    with pytest.raises(DivergenceError, match="is not finite; a smaller learning_rate is required"):
+        publisher.publish(snapshot(float("nan")), 1)
+    assert not store.published
 
 
 def test_blobs_are_what_actors_and_the_quantizer_take() -> None:

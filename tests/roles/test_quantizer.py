@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headrace._native import Server
 from headrace.errors import ClosedError
 from headrace.networks import Architecture
 from headrace.networks.precision import Precision
@@ -20,7 +21,7 @@ from headrace.roles import quantizer
 from headrace.roles.base import NEWS, PARAMETERS, POLICY, REPORTS, Role, Stop
 from headrace.roles.publisher import parameter_blobs
 from headrace.roles.quantizer import QuantizerSettings, run_quantizer
-from headrace.servers import EmbeddedServer, RoleServer, connect_role
+from headrace.servers import Endpoint, RoleServer, connect_role, open_server
 from headrace.types import EnvironmentSpec
 
 ARCHITECTURE = Architecture.of(EnvironmentSpec((3,), "float32", actions=1), "mlp", ())
@@ -33,7 +34,8 @@ class Bench:
     """A quantizer in a thread, at a server with everything in reach."""
 
     def __init__(self) -> None:
-        self.server = EmbeddedServer()
+        self.native = Server()
+        self.server = open_server(Endpoint(self.native.listen("unix:@"), "run"))
         self.reports: list[dict[str, Any]] = []
         self._stops: list[tuple[Stop, threading.Thread]] = []
 
@@ -79,6 +81,7 @@ class Bench:
     def close(self) -> None:
         self.stop()
         self.server.close()
+        self.native.close()
 
 
 @pytest.fixture
@@ -152,10 +155,41 @@ def test_what_a_server_lost_is_published_again(bench: Bench) -> None:
     bench.start()
     bench.publish(5)
     version, data = bench.policy()
-    native = bench.server._server
     for name in (NEWS, POLICY, PARAMETERS):
-        native.drop(name)
+        bench.native.drop(f"run/{name}")
     assert bench.policy() == (version, data)
+
+
+@pytest.mark.parametrize("lost", [POLICY, NEWS])
+def test_a_policy_without_its_news_is_published_again_and_news_without_a_policy(bench: Bench, lost: str) -> None:
+    """As where a server was started anew between the two."""
+    bench.start()
+    bench.publish(5)
+    published = bench.policy(), bench.server.fetch(NEWS)
+    kept = NEWS if lost == POLICY else POLICY
+    data = bench.server.fetch(kept)
+    assert data is not None
+    bench.native.drop(f"run/{lost}")  # and what begins like it
+    if bench.server.fetch(kept) is None:
+        bench.server.publish(kept, data[1], 5)
+    bench.wait_for(lambda: bench.server.fetch(lost))
+    assert (bench.policy(), bench.server.fetch(NEWS)) == published
+
+
+def test_it_goes_on_where_the_error_can_not_be_measured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*arguments: object) -> dict[str, Any]:
+        raise RuntimeError("no session today")
+
+    monkeypatch.setattr(quantizer._Ruler, "measure", fail)
+    thread = bench.start("int8")
+    bench.publish(1, PROBE)
+    bench.wait_for(lambda: "no session today" in capfd.readouterr().err)
+    bench.publish(2, PROBE)
+    assert bench.policy(newer_than=1)[0] == 2
+    assert thread.is_alive()
+    assert all(report["error"] is None for report in bench.reports)
 
 
 def test_a_successor_goes_on_where_another_was_killed(bench: Bench) -> None:
@@ -173,6 +207,6 @@ def test_a_successor_goes_on_where_another_was_killed(bench: Bench) -> None:
 def test_it_ends_with_the_server(bench: Bench) -> None:
     thread = bench.start()
     bench.wait_for(lambda: bench.reports)
-    bench.server.close()
+    bench.native.close()
     thread.join(30)
     assert not thread.is_alive()

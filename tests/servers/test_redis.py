@@ -105,6 +105,18 @@ def test_parameters_rise(ends: Ends) -> None:
     assert role.fetch("policy", 5) == (6, b"\x00\xff" * 50_000)
     assert server.fetch("policy") == role.fetch("policy")
     assert server.fetch("other") is None
+    assert [role.version(name) for name in ("policy", "other")] == [6, 0]
+
+
+def test_a_view_of_memory_is_published_as_its_bytes(ends: Ends) -> None:
+    """As a learner's parameters are."""
+    server, role = ends.server(), ends.role()
+    array = np.arange(256, dtype=np.uint8)
+    assert server.publish("parameters", array.data, 3) == 3
+    assert role.fetch("parameters") == (3, bytes(range(256)))
+    assert server.publish("parameters", array.data, 3) == 3
+    assert server.publish("parameters", array[1:].data[:2], 4) == 4
+    assert role.fetch("parameters", 3) == (4, b"\1\2")
 
 
 def test_nothing_moves_where_nothing_is_newer(ends: Ends, redis_server: Any) -> None:

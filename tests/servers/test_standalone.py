@@ -147,6 +147,14 @@ def test_an_older_version_is_refused_at_once(place: Place) -> None:
     assert server.publish("policy", b"graph", 5) == 5  # once more, as it was
 
 
+def test_a_version_is_told_without_its_bytes(place: Place) -> None:
+    server, role = place.server(), place.role()
+    assert role.version("policy") == 0
+    server.publish("policy", b"graph", 5)
+    place.server("another").publish("policy", b"graph", 9)
+    assert role.version("policy") == 5
+
+
 def test_a_paused_table_holds_back_inserts(place: Place) -> None:
     table = place.server().add_table("replay", SIGNATURE, fresh=True, capacity=100)
     table.set_paused(True)

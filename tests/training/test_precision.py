@@ -25,6 +25,15 @@ def test_auto_takes_the_fastest_and_says_so() -> None:
 
 
 @pytest.mark.usefixtures("_times")
+@pytest.mark.parametrize(("bits", "chosen"), [(8, "int8"), (9, "fp32"), (31, "fp32"), (32, "int8")])
+def test_auto_leaves_int8_out_where_it_does_not_go_with_the_bits(bits: int, chosen: str) -> None:
+    topology, note = settle_precision(Apex(precision="auto", communication_bits=bits), ARCHITECTURE)
+    assert topology == Apex(precision=chosen, communication_bits=bits)  # type: ignore[arg-type]
+    said = f"int8 1 ms; int8 is left out, for it does not go with communication_bits {bits}"
+    assert note.endswith(said) is (chosen == "fp32")
+
+
+@pytest.mark.usefixtures("_times")
 def test_a_precision_that_is_slower_is_kept_with_a_warning() -> None:
     asked = Apex(envs_per_actor=4, precision="fp16")
     topology, note = settle_precision(asked, ARCHITECTURE)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
-from headrace.errors import ChunkRefused, ConfigError, EnvironmentFault
+from headrace.errors import ChunkRefused, ConfigError, DivergenceError, EnvironmentFault
 from headrace.roles.base import Role
 
 __all__ = ["FAULTS", "Exit", "Launcher", "last_words"]
 
-FAULTS = (ConfigError, EnvironmentFault, ChunkRefused)
-"""A user's mistakes: a role that is started again would meet them again."""
+FAULTS = (ConfigError, EnvironmentFault, ChunkRefused, DivergenceError)
+"""A user's mistakes, and weights that went astray: a role that is started again would meet them again."""
 
 
 class Exit(NamedTuple):
@@ -17,7 +17,7 @@ class Exit(NamedTuple):
 
     role: Role
     reason: str  # "exit 1", "killed by signal 9"
-    fault: bool  # a user's mistake, reported in `message`; starting it again would meet it again
+    fault: bool  # one of FAULTS, reported in `message`; starting it again would meet it again
     message: str  # its own error: the last line, or lines, that it wrote
 
 

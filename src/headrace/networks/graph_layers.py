@@ -5,17 +5,18 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import TensorProto
 
+from headrace.errors import DivergenceError
 from headrace.networks.architecture import Convolution, Dense
 from headrace.networks.graph_builder import GraphBuilder
 from headrace.networks.precision import Precision
-from headrace.networks.quantization import quantize_channels
+from headrace.networks.quantization import LARGEST_CODE, quantize_channels
 from headrace.types import Array
 
-__all__ = ["INTEGER_WIDTH", "LAYERS", "FullLayers", "HalfLayers", "IntegerLayers", "integer_layer"]
+__all__ = ["LAYERS", "FullLayers", "HalfLayers", "IntegerLayers", "integer_layer"]
 
-INTEGER_WIDTH = 64
+_INTEGER_WIDTH = 64
 """Layers with fewer inputs or outputs stay in fp32: to quantize their input costs as much as there is to gain."""
-_ACTIVATION_LEVELS = 127
+_LARGEST_HALF = 65504.0
 
 
 class FullLayers:
@@ -44,16 +45,26 @@ class FullLayers:
 
 
 class HalfLayers(FullLayers):
-    """Weights in float16, arithmetic in float32: they are cast when a session is made, not at every inference.
+    """Weights in float16, biases and arithmetic in float32: weights are cast when a session is made, not each time.
 
-    Processors without 16-bit multiplication (all x86 that ONNX Runtime has kernels for) would cast each time.
+    Processors without 16-bit multiplication (all x86 that ONNX Runtime has kernels for) would cast at every inference.
     """
 
     def encode(self, name: str, value: Array) -> Mapping[str, Array]:
-        """The initializers that a parameter becomes."""
+        """The initializers that a parameter becomes; raises DivergenceError for a weight that float16 can't hold."""
+        if value.ndim == 1:
+            return super().encode(name, value)
+        largest = float(max(value.max(), -value.min()))
+        if largest > _LARGEST_HALF:
+            raise DivergenceError(
+                f"training diverged: a weight of {name} is {largest:g}; it must be at most {_LARGEST_HALF:.0f} with "
+                "precision fp16, which holds no more"
+            )
         return {name: np.ascontiguousarray(value, np.float16)}
 
     def _parameter(self, name: str, shape: tuple[int, ...]) -> str:
+        if len(shape) == 1:
+            return super()._parameter(name, shape)
         return self._graph.node("Cast", self._graph.parameter(name, shape, np.float16), to=TensorProto.FLOAT)
 
 
@@ -86,7 +97,7 @@ class IntegerLayers(FullLayers):
         codes = self._graph.parameter(f"{name}.codes", (layer.inputs, layer.outputs), np.int8)
         weight_scale = self._graph.parameter(f"{name}.scale", (layer.outputs,), np.float32)
         bias = self._parameter(f"{layer.name}.bias", (layer.outputs,))
-        step = self._graph.constant("step", np.float32(1 / _ACTIVATION_LEVELS))
+        step = self._graph.constant("step", np.float32(1 / LARGEST_CODE))
         column = self._graph.constant("column", np.array([1], np.int64))
         scale = node("Mul", node("ReduceMax", x, axes=[1], keepdims=1), step)  # [B, 1]
         # A row of zeros has the scale 0: its codes are anything, and 0 times them is what it should be.
@@ -101,7 +112,7 @@ def integer_layer(layer: Dense, reads_values: bool) -> bool:
     One that reads observations other than images is not: they have units of their own, and on a scale that the
     largest of them sets the small ones would be lost.
     """
-    return min(layer.inputs, layer.outputs) >= INTEGER_WIDTH and not reads_values
+    return min(layer.inputs, layer.outputs) >= _INTEGER_WIDTH and not reads_values
 
 
 LAYERS: dict[Precision, type[FullLayers]] = {"fp32": FullLayers, "fp16": HalfLayers, "int8": IntegerLayers}

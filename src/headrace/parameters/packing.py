@@ -33,11 +33,11 @@ _PLANES = 8
 
 
 def pack(weights: Mapping[str, Array], bits: int) -> bytes:
-    """Parameters in `bits` (2 to 32) bits each, each within half its channel's scale; what unpack() reads.
+    """Parameters in `bits` (2 to 31) bits each, each within half its channel's scale; what unpack() reads.
 
     The scale is (max - min) / (2^bits - 1).
     """
-    require("bits", bits, 2 <= bits <= 32, "2 to 32")
+    require("bits", bits, 2 <= bits <= 31, "2 to 31")
     header = json.dumps([[name, list(value.shape)] for name, value in weights.items()]).encode()
     parts: list[Any] = [struct.pack("<I", len(header)), header]
     for value in weights.values():
@@ -71,7 +71,7 @@ def _read_header(data: memoryview) -> tuple[int, dict[str, tuple[int, ...]], int
     magic, version, bits, checksum, length = _PROLOGUE.unpack_from(data)
     _check(magic == _MAGIC, f"they begin with {magic!r}, not {_MAGIC!r}")
     _check(version == _VERSION, f"version is {version}, not {_VERSION}")
-    _check(2 <= bits <= 32, f"bits is {bits}, not 2 to 32")
+    _check(2 <= bits <= 31, f"bits is {bits}, not 2 to 31")
     _check(zlib.crc32(data[_CHECKED_FROM:]) == checksum, "the checksum is another")
     begin = _PROLOGUE.size + length
     try:

@@ -5,7 +5,6 @@ from numpy.typing import NDArray
 
 from headrace.networks.policy_graph import INPUT
 from headrace.networks.session import open_session
-from headrace.parameters.base import ParameterStore
 from headrace.types import Array
 
 __all__ = ["Policy"]
@@ -24,10 +23,6 @@ class Policy:
         """Makes a session of the graph and takes it into use."""
         self._session = open_session(graph)
         self.version = version
-
-    def newer(self, store: ParameterStore, name: str) -> tuple[int, bytes] | None:
-        """The published graph if it is newer than this one, for load(): pulling and loading are timed apart."""
-        return store.fetch(name, self.version)
 
     def output(self, observation: Array) -> NDArray[np.float32]:
         """Q values, or actions in [-1, 1], [B, A] of observations [B, *input]."""

@@ -13,13 +13,15 @@ from headrace.parameters.policy import Policy
 from headrace.parameters.snapshot import Stamp
 from headrace.types import Array
 
-__all__ = ["PullSchedule", "Refresh"]
+__all__ = ["PullSchedule", "PullUnit", "Refresh"]
 
 _CLOSE_SECONDS = 5.0
 _VERSIONS_PERIOD_SECONDS = 0.01
 """Between looks whether a policy is so many versions behind."""
 
 Decode = Callable[[bytes], bytes]
+PullUnit = Literal["steps", "seconds", "versions"]
+"""What a pull period counts."""
 
 
 class PullSchedule:
@@ -28,7 +30,7 @@ class PullSchedule:
     def __init__(
         self,
         period: float,
-        unit: Literal["steps", "seconds", "versions"],
+        unit: PullUnit,
         now: Callable[[], float] = perf_counter,
     ) -> None:
         self.behind = int(period) if unit == "versions" else 1
@@ -40,7 +42,7 @@ class PullSchedule:
         self._since = now()
 
     def due(self, steps: int) -> bool:
-        """Whether to look now, so many environment steps after the last call."""
+        """Whether to look now, so many environment steps after the last call: at least a period after the last look."""
         if self._steps:
             self._since_steps += steps
             if self._since_steps < self._steps:
@@ -65,7 +67,7 @@ class Refresh:
 
     def __init__(self, store: ParameterStore, name: str, news: str, decode: Decode, policy: Policy) -> None:
         self.seconds = dict.fromkeys(("fetch", "deserialize", "load"), 0.0)
-        """What the thread spent; replaced by nobody else."""
+        """What the thread has spent on each, in all its looks; only the thread adds to it."""
         self.count = 0
         """Policies taken."""
         self.latency_seconds: float | None = None

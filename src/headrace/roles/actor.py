@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from headrace._native import ChunkWriter, Signature
 from headrace.algorithms.exploration import build_exploration
 from headrace.environments import EnvironmentBatch, FrameStack
 from headrace.networks.precision import Precision
+from headrace.parameters.refresh import PullUnit
 from headrace.roles.clock import PhaseClock
 from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
@@ -41,7 +42,7 @@ class ActorSettings:
     """Send initial priorities from the actor's own Q values."""
     pull_period: float = 400
     """Between looks for a newer policy, in pull units; steps are those of this actor's environments together."""
-    pull_unit: Literal["steps", "seconds", "versions"] = "steps"
+    pull_unit: PullUnit = "steps"
     precision: Precision = "fp32"
     communication_bits: int = 32
     """Below 32 the policy comes in packed parameters, from which the actor makes one of the precision."""

@@ -97,8 +97,8 @@ class _Heartbeat:
 def run_evaluator(server: RoleServer, stop: Stop) -> None:
     """Answers evaluation requests; ends by ClosedError, when stopped or when the server is gone.
 
-    A request is JSON {start, environment, episodes, seed} under EVALUATION; its version is its number. The answer, with
-    number and start, goes to REPORTS.
+    A request is JSON {start, request, environment, episodes, seed} under EVALUATION. The answer, with start and the
+    request's number, goes to REPORTS.
     """
     answered = 0
     alive = _Heartbeat(server, stop)
@@ -113,5 +113,6 @@ def run_evaluator(server: RoleServer, stop: Stop) -> None:
         wanted: dict[str, Any] = json.loads(body)
         policy = Policy(graph[1], graph[0])
         score = play(wanted["environment"], policy.output, wanted["episodes"], wanted["seed"], alive)
-        answer = {"role": "evaluator", "index": 0, "request": answered, "start": wanted["start"], **score._asdict()}
+        asked = {name: wanted[name] for name in ("start", "request")}
+        answer = {"role": "evaluator", "index": 0, **asked, **score._asdict()}
         server.put(REPORTS, json.dumps(answer).encode())

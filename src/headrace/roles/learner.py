@@ -75,13 +75,13 @@ class Learner:
         if not isfinite(update.loss):
             raise DivergenceError(
                 f"training diverged: the loss of update {self.steps + 1} is {update.loss}; "
-                "a smaller learning_rate or max_gradient_norm is required"
+                "a smaller learning_rate is required"
             )
         self.clock.enter("priorities")
         if self._update_priorities is not None:
             self._update_priorities(batch.key, update.priority)
         self.loss = update.loss
-        self.staleness = self.steps + 1 - float(batch.policy_version.mean())
+        self.staleness = float(_behind(self.steps + 1, batch.policy_version).mean())
         self.steps += 1
         if self._publisher is not None and self.steps % self._publish_period == 0:
             self.clock.enter("publish")
@@ -92,3 +92,8 @@ class Learner:
 
     def _snapshot(self) -> Snapshot:
         return Snapshot(self._updater.weights(), self._probe, Stamp.now())
+
+
+def _behind(version: int, made_by: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Versions [B] since a policy's; 0 of one that is newer: a checkpoint may be behind what its server keeps."""
+    return np.maximum(version - made_by.astype(np.int64), 0)

@@ -1,6 +1,7 @@
 """Turns the learner's parameters into policies that actors install (Krishnan et al. 2022, ActorQ)."""
 
 import json
+import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -98,7 +99,7 @@ class _Quantizer:
         now = time.monotonic()
         if self._blobs and now >= self._next_check:
             self._next_check = now + _CHECK_SECONDS
-            if self._server.fetch(NEWS, self._version - 1) is None:
+            if min(self._server.version(name) for name in self._blobs) < self._version:
                 self._publish()
 
     def report(self) -> None:
@@ -108,7 +109,7 @@ class _Quantizer:
             return
         self._next_report = now + _HEARTBEAT_SECONDS
         if self._measuring is not None and self._measuring.done():
-            self._error, self._measuring = self._measuring.result(), None
+            self._error, self._measuring = _outcome(self._measuring), None
         record = {
             "role": "quantizer",
             "index": self._role.index,
@@ -132,6 +133,16 @@ class _Quantizer:
         if snapshot.probe is not None and self._measuring is None and now >= self._next_measurement:
             self._next_measurement = now + _MEASURE_SECONDS
             self._measuring = self._executor.submit(self._ruler.measure, snapshot, policy, self._version)
+
+
+def _outcome(measuring: Future[dict[str, Any]]) -> dict[str, Any] | None:
+    """What was measured; None, and a line in the log, where that failed: actors have their policy all the same."""
+    try:
+        return measuring.result()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        print(f"the error of a policy could not be measured: {reason}", file=sys.stderr, flush=True)
+        return None
 
 
 class _Ruler:

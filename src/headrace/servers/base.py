@@ -63,6 +63,9 @@ class RoleServer(ParameterStore, Protocol):
     Every method may be called from any thread, and raises ClosedError once the run or the server is gone.
     """
 
+    def version(self, name: str) -> int:
+        """That of a blob, without its bytes; 0 where there is none."""
+
     def insert(self, table: str, chunk: bytes) -> int | None:
         """Stores a chunk, waiting for the limiter as long as it holds."""
 

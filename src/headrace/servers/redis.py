@@ -86,12 +86,16 @@ class _Run:
             raise ReplayError(f"version of {name} is {version}; it must be above {int(number)}, the one stored")
         return int(number)
 
+    def version(self, name: str) -> int:
+        """That of a blob, without its bytes; 0 where there is none."""
+        key = self._key("parameters", name)
+        return int(self._connection.call(lambda client: client.hget(key, "version")) or 0)
+
     def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
         """A newer blob; see `ParameterStore`. No more than its version moves where it is not newer."""
-        key = self._key("parameters", name)
-        version = self._connection.call(lambda client: client.hget(key, "version"))
-        if version is None or int(version) <= newer_than:
+        if self.version(name) <= newer_than:
             return None
+        key = self._key("parameters", name)
         version, data = self._connection.call(lambda client: client.hmget(key, "version", "bytes"))
         return None if version is None else (int(version), data)
 

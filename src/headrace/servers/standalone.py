@@ -52,6 +52,11 @@ class StandaloneRole:
         """A newer blob; see `ParameterStore`."""
         return self._client.fetch(self._endpoint.name(name), newer_than)
 
+    def version(self, name: str) -> int:
+        """That of a blob, without its bytes; 0 where there is none."""
+        blob = self._client.stats()["parameters"].get(self._endpoint.name(name))
+        return int(blob["version"]) if blob else 0
+
     def claim(self, name: str, owner: int) -> None:
         """Takes a name for as long as this is open; raises ReplayError where another owner holds it."""
         self._client.claim(self._endpoint.name(name), owner)
@@ -148,7 +153,8 @@ class StandaloneServer:
     """Implements `RunServer`. Holds the run's claim LEARNER: raises ConfigError where another learner has it.
 
     Priorities go over a connection of their own, from a thread of their own: the learner does not wait for a server
-    that is far away. What is published, by whatever thread, has another one: it may be large.
+    that is far away. What is published has another connection, on which one publication waits for the other: a policy
+    may be large. A thread that must not wait leaves publishing to one that may.
     """
 
     def __init__(self, endpoint: Endpoint, owner: int) -> None:

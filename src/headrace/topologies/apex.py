@@ -40,12 +40,12 @@ class ApexProgram:
         self.actors = _actors(config, workshop, generation)
         self.services: list[Role] = []
         architecture = workshop.updater.architecture
-        encode = graph_blobs(PolicyGraph(architecture))
         if config.quantizes:
             settings = QuantizerSettings(architecture, config.settled_precision, config.communication_bits)
             self.services = [Role("quantizer", 0, settings.to_json(), generation)]
-            encode = parameter_blobs
-        self._publisher = Publisher(workshop.server, encode)
+            self._publisher = Publisher(workshop.server, parameter_blobs)
+        else:
+            self._publisher = Publisher(workshop.server, graph_blobs(PolicyGraph(architecture)))
         self._ahead = self.table.batches_ahead(
             algorithm.batch_size,
             algorithm.importance_exponent,

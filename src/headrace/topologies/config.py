@@ -1,14 +1,14 @@
 """Settings of the topologies: which roles there are and how they are wired."""
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal, get_args
 
 from headrace.errors import ConfigError, require
 from headrace.networks.precision import Precision
+from headrace.parameters.refresh import PullUnit
 
-__all__ = ["Apex", "PullUnit", "Serial", "Topology"]
-
-PullUnit = Literal["steps", "seconds", "versions"]
+__all__ = ["Apex", "Serial", "Topology"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Apex:
     pull_period: float = 400
     """An actor's environment steps (or what the pull unit says) between looks for newer parameters."""
     pull_unit: PullUnit = "steps"
-    """What the pull period counts: environment steps, seconds, or published versions that the actor is behind."""
+    """What the pull period counts: environment steps, seconds, or versions (learner updates) it is behind."""
     precision: Precision | Literal["auto"] = "fp32"
     """Arithmetic of the actors' policy; auto measures on this machine at start and takes the fastest."""
     communication_bits: int = 32
@@ -59,14 +59,16 @@ class Apex:
         if self.actors is not None:
             _require_positive(self, "actors")
         require("pull_unit", self.pull_unit, self.pull_unit in get_args(PullUnit), "steps, seconds or versions")
-        whole = self.pull_unit == "seconds" or self.pull_period == int(self.pull_period)
-        require("pull_period", self.pull_period, whole, f"a whole number of {self.pull_unit}")
+        kind = "finite" if self.pull_unit == "seconds" else "whole"
+        valid = isfinite(self.pull_period) and (kind == "finite" or self.pull_period == int(self.pull_period))
+        require("pull_period", self.pull_period, valid, f"a {kind} number of {self.pull_unit}")
         known = (*get_args(Precision), "auto")
         require("precision", self.precision, self.precision in known, "fp32, fp16, int8 or auto")
-        require("communication_bits", self.communication_bits, 2 <= self.communication_bits <= 32, "from 2 to 32")
-        if self.precision == "int8" and 8 < self.communication_bits < 32:
+        bits = self.communication_bits
+        require("communication_bits", bits, isinstance(bits, int) and 2 <= bits <= 32, "a whole number from 2 to 32")
+        if self.precision == "int8" and not self.takes_int8:
             raise ConfigError(
-                f"communication_bits is {self.communication_bits} and precision is int8, whose policies are sent in 8 "
+                f"communication_bits is {bits} and precision is int8, whose policies are sent in 8 "
                 "bits: 2 to 8, or 32 for what int8 itself sends, is required"
             )
         require("batches_ahead", self.batches_ahead, self.batches_ahead >= 2, "2 or more")
@@ -76,6 +78,11 @@ class Apex:
         """The precision, once it has been chosen."""
         assert self.precision != "auto"
         return self.precision
+
+    @property
+    def takes_int8(self) -> bool:
+        """Whether int8 goes with the communication bits: its weights have no more than 8."""
+        return self.communication_bits <= 8 or self.communication_bits == 32
 
     @property
     def quantizes(self) -> bool:

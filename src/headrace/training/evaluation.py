@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
@@ -80,6 +81,8 @@ class Evaluations:
     Every request has episodes of its own, decided by the run's seed and the moment: neither is a score the best of
     many tries at the same episodes, nor does it depend on how often the run was resumed. `start` is another one after
     every start of the learner: numbers begin again then, and an answer from before is none.
+
+    Policies travel in a thread of their own, for they may be large: who asks waits for none. One thread asks.
     """
 
     def __init__(self, server: RunServer, start: str, environment: str, seed: int, target: float | None) -> None:
@@ -89,14 +92,20 @@ class Evaluations:
         self._seed = seed
         self._target = target
         self._pending: _Request | None = None
-        self._number = 0
+        self._requests = 0
+        self._version = 0  # of the last request on the server; the executor's own
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
+        self._sending: Future[None] | None = None
         self.last: Evaluation | None = None
         self.best: float | None = None
         self.solved_at: Evaluation | None = None
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is awaited."""
+        """Whether an answer is awaited; raises ReplayError where the request could not be sent."""
+        if self._sending is not None and self._sending.done():
+            sent, self._sending = self._sending, None
+            sent.result()
         return self._pending is not None
 
     def request(self, policy: bytes, moment: Moment, episodes: int) -> None:
@@ -136,11 +145,20 @@ class Evaluations:
             returns, lengths, moment = state["last"]
             self.last = Evaluation(returns, lengths, Moment(*moment))
 
+    def close(self) -> None:
+        """Ends the thread; a server that it may be waiting for is to be closed before."""
+        self._executor.shutdown(cancel_futures=True)
+
     def _send(self, request: _Request) -> None:
+        self._requests += 1
+        self._pending = request._replace(number=self._requests)
+        self._sending = self._executor.submit(self._publish, self._pending)
+
+    def _publish(self, request: _Request) -> None:
         confirms = request.episodes >= CONFIRMATION_EPISODES
         seed = self._seed + 1 + 2 * request.moment.learner_steps + confirms
         self._server.publish(EVALUATION_POLICY, request.policy)
-        body = {"start": self._start, "environment": self._environment, "episodes": request.episodes, "seed": seed}
-        number = self._number + 1 if self._number else 0  # a server started anew counts from there, too
-        self._number = self._server.publish(EVALUATION, json.dumps(body).encode(), number)
-        self._pending = request._replace(number=self._number)
+        names = {"start": self._start, "request": request.number, "environment": self._environment}
+        body = {**names, "episodes": request.episodes, "seed": seed}
+        version = self._version + 1 if self._version else 0  # a server started anew counts from there, too
+        self._version = self._server.publish(EVALUATION, json.dumps(body).encode(), version)

@@ -20,8 +20,12 @@ def settle_precision(topology: Topology, architecture: Architecture) -> tuple[To
     times = ", ".join(f"{precision} {1e3 * each:.3g} ms" for precision, each in seconds.items())
     measured = f"for {topology.envs_per_actor} observations on this machine: {times}"
     if topology.precision == "auto":
+        note = f"the fastest {measured}"
+        if not topology.takes_int8:
+            seconds = {precision: each for precision, each in seconds.items() if precision != "int8"}
+            note += f"; int8 is left out, for it does not go with communication_bits {topology.communication_bits}"
         chosen = fastest(seconds)
-        return dataclasses.replace(topology, precision=chosen), f"precision {chosen} is the fastest {measured}"
+        return dataclasses.replace(topology, precision=chosen), f"precision {chosen} is {note}"
     if is_slower(seconds, topology.precision):
         return topology, f"warning: precision {topology.precision} is slower than fp32 {measured}"
     return topology, ""

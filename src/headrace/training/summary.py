@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.roles.learner import Learner
 from headrace.settings import RunConfig
+from headrace.topologies.config import Apex, Topology
 from headrace.training.evaluation import Evaluations
 from headrace.training.hardware import describe_machine
 from headrace.training.monitor import Monitor
@@ -15,6 +16,7 @@ __all__ = ["summarize"]
 
 def summarize(
     config: RunConfig,
+    topology: Topology,
     monitor: Monitor,
     learner: Learner,
     stats: Mapping[str, float],
@@ -24,7 +26,7 @@ def summarize(
     total_seconds: float,
     stopped_by: str,
 ) -> dict[str, Any]:
-    """What summary.json holds; `stats` are the table's.
+    """What summary.json holds; `topology` is the one that ran, its precision settled, `stats` are the table's.
 
     `wall_seconds` is the training clock, `total_seconds` counts evaluations too.
     """
@@ -33,6 +35,7 @@ def summarize(
         "environment": config.environment,
         "algorithm": config.algorithm_name,
         "topology": config.topology_name,
+        "precision": topology.precision if isinstance(topology, Apex) else "fp32",
         "seed": config.seed,
         "environment_steps": monitor.environment_steps,
         "learner_steps": learner.steps,

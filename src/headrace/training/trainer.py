@@ -1,7 +1,6 @@
 """Runs a program of roles: the main loop, its stopping rules, evaluations, checkpoints and records."""
 
 import contextlib
-import json
 import secrets
 import time
 import traceback
@@ -19,12 +18,13 @@ from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
-from headrace.roles.base import REPORTS, Role
+from headrace.roles.base import Role
 from headrace.roles.volunteer import RunNotice
 from headrace.servers import Endpoint, open_server, shown
 from headrace.settings import RunConfig
 from headrace.topologies.base import Program, Workshop
 from headrace.topologies.build import build_program
+from headrace.topologies.config import Apex
 from headrace.training.announcement import Announcement
 from headrace.training.checkpoint import Checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
@@ -35,6 +35,7 @@ from headrace.training.interrupts import Interrupts
 from headrace.training.judge import Judge
 from headrace.training.monitor import Monitor
 from headrace.training.precision import settle_precision
+from headrace.training.reports import Reports
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
 from headrace.training.totals import Totals
@@ -42,11 +43,7 @@ from headrace.types import EnvironmentSpec
 
 __all__ = ["Trainer"]
 
-_TICK_SECONDS = 0.1
-_LONGEST_TICK_SECONDS = 5.0
 _OUTAGE_SECONDS = 1.0
-_TICK_SHARE = 20
-"""Asking a server that is far away for reports takes at most a twentieth of the time."""
 _RECORD_SECONDS = 1.0
 _STEP_TIMEOUT_SECONDS = 0.05
 _EVALUATION_POLL_SECONDS = 0.005
@@ -104,10 +101,10 @@ class Trainer:
             run_id=self._run_id,
         )
         generation = self._generation * _GENERATIONS_PER_START
-        topology, note = settle_precision(config.topology, self._updater.architecture)
-        if note:
-            self._display.message(note)
-        return build_program(topology, workshop, generation=generation, pinned=pinned)
+        self._topology, self._precision_note = settle_precision(config.topology, self._updater.architecture)
+        if self._precision_note:
+            self._display.message(self._precision_note)
+        return build_program(self._topology, workshop, generation=generation, pinned=pinned)
 
     def _wire(self, launcher: LauncherFactory, local_actors: bool) -> None:
         """Makes all that goes round the program."""
@@ -138,13 +135,23 @@ class Trainer:
             self._clock,
             self._run,
             self._display,
-            holds=self._program.deterministic or available_cores() < len(actors) + 2,
+            holds=self._program.deterministic or available_cores() < len(roles) + 1,
             policy=self._policy,
             moment=self._moment,
         )
         self._judge.next_evaluation = self._state.get("next_evaluation", self._judge.next_evaluation)
-        self._drain_seconds = 0.0
-        self._measured_version = 0  # of the quantizer's last measurement
+        self._reports = Reports(
+            self._server,
+            self._program,
+            self._run,
+            self._clock,
+            totals=self._totals,
+            monitor=self._monitor,
+            judge=self._judge,
+            supervisor=self._supervisor,
+            run_id=self._run_id,
+            generation=self._generation * _GENERATIONS_PER_START,
+        )
         self._started = self._next_tick = time.perf_counter()
         self._next_record = self._started + _RECORD_SECONDS
         self._recorded_seconds = begin.seconds
@@ -182,10 +189,19 @@ class Trainer:
             self._supervisor.stop()
             self._program.close()
             self._server.close()
+            self._evaluations.close()
 
     def _train_or_save(self, interrupts: Interrupts) -> str:
         """Trains; what was learnt is saved whatever stops it, if it is worth it and the disk takes it."""
         try:
+            if isinstance(self._topology, Apex) and self._topology.quantizes:
+                settled = {
+                    "precision": self._topology.precision,
+                    "communication_bits": self._topology.communication_bits,
+                }
+                self._run.append(
+                    {"kind": "precision", **self._moment()._asdict(), **settled, "note": self._precision_note}
+                )
             self._announcement.publish()
             self._supervisor.start()
             return self._train(interrupts)
@@ -236,7 +252,7 @@ class Trainer:
             return
         if now - self._next_tick > _OUTAGE_SECONDS:  # nobody listened, be it that a call waited for the server
             self._supervisor.forgive(now - self._next_tick)
-        self._next_tick = now + min(max(_TICK_SECONDS, _TICK_SHARE * self._drain_seconds), _LONGEST_TICK_SECONDS)
+        self._next_tick = now + self._reports.period_seconds
         self._supervisor.check()
         if now >= self._next_record:
             self._next_record = now + _RECORD_SECONDS
@@ -256,13 +272,7 @@ class Trainer:
 
     def _collect(self) -> bool:
         """Takes in every report that has arrived; whether the server was found to have been started anew."""
-        for report in self._program.take_reports():
-            self._monitor.add(report)
-        begin = time.perf_counter()
-        messages = self._server.drain(REPORTS)
-        self._drain_seconds = time.perf_counter() - begin
-        for message in messages:
-            self._take(json.loads(message))
+        self._reports.collect()
         if not self._announcement.renew(paused=self._clock.paused):
             return False
         self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
@@ -273,27 +283,6 @@ class Trainer:
                 "published again"
             )
         return True
-
-    def _take(self, report: dict[str, Any]) -> None:
-        if report["role"] == "actor":
-            if report["run_id"] != self._run_id:
-                return  # of an actor that still plays for an earlier run of this name
-            news = self._totals.news(report)
-            if news:
-                self._monitor.add(news)
-        elif "request" in report:
-            self._judge.hear(report)
-        elif report["role"] == "quantizer":
-            self._record_error(report)
-        self._supervisor.hear(report)
-
-    def _record_error(self, report: dict[str, Any]) -> None:
-        """Keeps what the quantizer has newly measured of its policies' error."""
-        error = report["error"]
-        if error is not None and error["version"] > self._measured_version:
-            self._measured_version = error["version"]
-            sizes = {name: report[name] for name in ("bytes", "parameter_bytes")}
-            self._run.append({"kind": "quantization", "seconds": self._clock.seconds, **error, **sizes})
 
     def _stopped_by(self) -> str | None:
         config = self._config
@@ -350,6 +339,7 @@ class Trainer:
         self._record()
         summary = summarize(
             self._config,
+            self._topology,
             self._monitor,
             self._learner,
             self._stats,

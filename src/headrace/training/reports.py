@@ -1,0 +1,95 @@
+"""What the roles of a run report, on its way to those whom it concerns."""
+
+import json
+import time
+from typing import Any
+
+from headrace.report.run_directory import RunDirectory
+from headrace.roles.base import REPORTS
+from headrace.servers import RunServer
+from headrace.topologies.base import Program
+from headrace.training.clock import TrainingClock
+from headrace.training.judge import Judge
+from headrace.training.monitor import Monitor
+from headrace.training.supervision import Supervisor
+from headrace.training.totals import Totals
+
+__all__ = ["Reports"]
+
+_PERIOD_SECONDS = 0.1
+_LONGEST_PERIOD_SECONDS = 5.0
+_SHARE = 20
+"""Asking a server that is far away takes at most a twentieth of the time."""
+
+
+class Reports:
+    """Takes in reports: counts go to the monitor, scores to the judge, signs of life to the supervisor. One thread.
+
+    Those of another run, or where it matters of an earlier start of this one, which began below `generation`, are left.
+    """
+
+    def __init__(
+        self,
+        server: RunServer,
+        program: Program,
+        run: RunDirectory,
+        clock: TrainingClock,
+        *,
+        totals: Totals,
+        monitor: Monitor,
+        judge: Judge,
+        supervisor: Supervisor,
+        run_id: str,
+        generation: int,
+    ) -> None:
+        self._server = server
+        self._program = program
+        self._run = run
+        self._clock = clock
+        self._totals = totals
+        self._monitor = monitor
+        self._judge = judge
+        self._supervisor = supervisor
+        self._run_id = run_id
+        self._generation = generation
+        self._measured_version = 0  # of the quantizer's last measurement
+        self._drain_seconds = 0.0
+
+    @property
+    def period_seconds(self) -> float:
+        """How long to wait between two calls of collect(), from how long the server took to answer the last."""
+        return min(max(_PERIOD_SECONDS, _SHARE * self._drain_seconds), _LONGEST_PERIOD_SECONDS)
+
+    def collect(self) -> None:
+        """Takes in every report that has arrived."""
+        for report in self._program.take_reports():
+            self._monitor.add(report)
+        begin = time.perf_counter()
+        messages = self._server.drain(REPORTS)
+        self._drain_seconds = time.perf_counter() - begin
+        for message in messages:
+            self._take(json.loads(message))
+
+    def _take(self, report: dict[str, Any]) -> None:
+        if report["role"] == "actor":
+            if report["run_id"] != self._run_id:
+                return  # of an actor that still plays for an earlier run of this name
+            news = self._totals.news(report)
+            if news:
+                self._monitor.add(news)
+        elif "request" in report:
+            self._judge.hear(report)
+        elif report["role"] == "quantizer":
+            if report["generation"] < self._generation:
+                return  # its versions may be ahead of what a checkpoint went back to
+            self._record_error(report)
+        self._supervisor.hear(report)
+
+    def _record_error(self, report: dict[str, Any]) -> None:
+        """Keeps what the quantizer has newly measured of its policies' error."""
+        error = report["error"]
+        if error is not None and error["version"] > self._measured_version:
+            self._measured_version = error["version"]
+            sizes = {name: report[name] for name in ("bytes", "parameter_bytes")}
+            moment = {"seconds": self._clock.seconds, "environment_steps": self._monitor.environment_steps}
+            self._run.append({"kind": "quantization", **moment, **error, **sizes})

@@ -1,0 +1,43 @@
+"""How far the policies that made a batch are behind the one that learns."""
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from headrace.algorithms.base import Update, Updater
+from headrace.roles.learner import Learner
+from headrace.types import Array, Batch
+
+
+class Still(Updater):
+    """Learns nothing."""
+
+    def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
+        return ()
+
+    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+        return Update(np.zeros(3, np.float32), 0.5)
+
+    def weights(self) -> dict[str, Array]:
+        return {}
+
+
+def batch(versions: list[int]) -> Batch:
+    empty = np.zeros(len(versions), np.float32)
+    fields = dict.fromkeys(Batch._fields, empty)
+    return Batch(**{**fields, "policy_version": np.array(versions, np.uint64)})
+
+
+@pytest.mark.parametrize(
+    ("versions", "staleness"),
+    [
+        ([1, 4, 10], 6.0),  # of a policy of version 11: 10, 7 and 1 behind
+        ([1, 11, 900], 10 / 3),  # 900 is from before the run went back to a checkpoint
+        ([900, 901, 902], 0.0),
+    ],
+)
+def test_staleness_is_never_below_none(versions: list[int], staleness: float) -> None:
+    learner = Learner(Still(), lambda timeout: batch(versions), None, None, publish_period=100, steps=10)
+    assert learner.step(1.0)
+    assert learner.staleness == pytest.approx(staleness)
+    assert learner.steps == 11

@@ -1,0 +1,118 @@
+"""Requests to the evaluator, sent beside the learner, and which answers count."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.errors import ReplayError
+from headrace.roles.base import EVALUATION, EVALUATION_POLICY
+from headrace.servers import RunServer
+from headrace.training.evaluation import Evaluations, Moment
+
+MOMENT = Moment(100, 20, 3.0)
+
+
+class Far(RunServer):
+    """A server to which it takes until `arrived` to send anything."""
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.published: list[tuple[str, bytes, int]] = []
+        self.error: Exception | None = None
+
+    def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
+        assert self.arrived.wait(30)
+        if self.error:
+            raise self.error
+        self.published.append((name, bytes(data), version))
+        return version or 41
+
+
+@pytest.fixture
+def server() -> Far:
+    return Far()
+
+
+@pytest.fixture
+def evaluations(server: Far) -> Iterator[Evaluations]:
+    made = Evaluations(server, "start", "CartPole-v1", 7, target=None)
+    yield made
+    server.arrived.set()
+    made.close()
+
+
+def requests(server: Far, count: int) -> list[tuple[bytes, dict[str, Any], int]]:
+    """Policy, request and its version, of all that were sent."""
+    deadline = time.monotonic() + 30
+    while len(server.published) < 2 * count:
+        assert time.monotonic() < deadline, "it was not sent in time"
+        time.sleep(0.001)
+    sent = server.published
+    assert [name for name, _, _ in sent] == [EVALUATION_POLICY, EVALUATION] * count
+    return [(policy[1], json.loads(asked[1]), asked[2]) for policy, asked in zip(sent[::2], sent[1::2], strict=True)]
+
+
+def answer(request: dict[str, Any], score: float) -> dict[str, Any]:
+    return {**{name: request[name] for name in ("start", "request")}, "returns": [score] * 2, "lengths": [1, 1]}
+
+
+def test_the_learner_does_not_wait_until_a_policy_has_arrived(server: Far, evaluations: Evaluations) -> None:
+    evaluations.request(b"graph", MOMENT, 2)
+    assert evaluations.pending
+    assert not server.published
+    server.arrived.set()
+    [(policy, asked, version)] = requests(server, 1)
+    assert (policy, version) == (b"graph", 0)  # the server's next
+    assert asked == {"start": "start", "request": 1, "environment": "CartPole-v1", "episodes": 2, "seed": 7 + 1 + 40}
+    evaluation = evaluations.answer(answer(asked, 5.0))
+    assert evaluation is not None
+    assert (evaluation.mean, evaluation.moment) == (5.0, MOMENT)
+    assert not evaluations.pending
+
+
+def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluations: Evaluations) -> None:
+    evaluations.request(b"first", MOMENT, 2)
+    evaluations.request(b"second", MOMENT, 2)
+    evaluations.repeat()
+    server.arrived.set()
+    sent = requests(server, 3)
+    assert [policy for policy, _, _ in sent] == [b"first", b"second", b"second"]
+    assert [version for _, _, version in sent] == [0, 42, 43]  # rising, on a server started anew too
+    first, second, third = (asked for _, asked, _ in sent)
+    assert evaluations.answer(answer(first, 1.0)) is None
+    assert evaluations.answer(answer(second, 2.0)) is None
+    assert evaluations.answer({**answer(third, 3.0), "start": "another"}) is None
+    assert evaluations.pending
+    assert evaluations.answer(answer(third, 4.0)) is not None
+
+
+def test_a_request_that_could_not_be_sent_is_no_silence(server: Far, evaluations: Evaluations) -> None:
+    server.error = ReplayError("no room")
+    server.arrived.set()
+    evaluations.request(b"graph", MOMENT, 2)
+
+    def ask() -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            assert evaluations.pending
+            time.sleep(0.001)
+
+    with pytest.raises(ReplayError, match="no room"):
+        ask()
+    server.error = None
+    evaluations.repeat()
+    [(policy, _, _)] = requests(server, 1)
+    assert policy == b"graph"
+
+
+def test_closing_drops_what_was_not_begun(server: Far, evaluations: Evaluations) -> None:
+    with contextlib.closing(evaluations):
+        evaluations.request(b"first", MOMENT, 2)
+        evaluations.request(b"second", MOMENT, 2)
+        threading.Timer(0.05, server.arrived.set).start()
+    assert [data for name, data, _ in server.published if name == EVALUATION_POLICY] == [b"first"]

@@ -1,0 +1,101 @@
+"""Reports of roles: which count, and where they go."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from headrace.report.run_directory import RunDirectory
+from headrace.training import reports as room
+from headrace.training.reports import Reports
+
+GENERATION = 1 << 16
+
+
+class Desk:
+    """Reports of a run that was resumed once, and those who hear of them."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self.supervisor, self.judge, self._server = Mock(), Mock(), Mock()
+        self.monitor = Mock(environment_steps=700)
+        self._run = run
+        program, clock, totals = Mock(), Mock(seconds=2.5), Mock()
+        program.take_reports.return_value = []
+        totals.news = lambda report: {"of": report["writer"]}
+        self.reports = Reports(
+            self._server,
+            program,
+            run,
+            clock,
+            totals=totals,
+            monitor=self.monitor,
+            judge=self.judge,
+            supervisor=self.supervisor,
+            run_id="mine",
+            generation=GENERATION,
+        )
+
+    def take(self, *messages: dict[str, Any]) -> None:
+        self._server.drain.return_value = [json.dumps(message).encode() for message in messages]
+        self.reports.collect()
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self._run.path / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with RunDirectory.create(tmp_path / "run", "{}") as run:
+        yield Desk(run)
+
+
+def measured(version: int, generation: int) -> dict[str, Any]:
+    error = {"version": version, "largest": 0.5}
+    sizes = {"bytes": 25, "parameter_bytes": 100}
+    return {"role": "quantizer", "index": 0, "generation": generation, "error": error, **sizes}
+
+
+def test_an_error_is_recorded_once(desk: Desk) -> None:
+    desk.take(measured(7, GENERATION), measured(7, GENERATION), {**measured(8, GENERATION), "error": None})
+    desk.take(measured(9, GENERATION + 1))
+    assert desk.records() == [
+        {
+            "kind": "quantization",
+            "seconds": 2.5,
+            "environment_steps": 700,
+            "version": version,
+            "largest": 0.5,
+            "bytes": 25,
+            "parameter_bytes": 100,
+        }
+        for version in (7, 9)
+    ]
+    assert desk.supervisor.hear.call_count == 4
+
+
+def test_a_quantizer_of_an_earlier_start_is_not_heard(desk: Desk) -> None:
+    """Its version is ahead of the checkpoint that the run went back to: later ones would not be recorded."""
+    desk.take(measured(900, 0), measured(901, GENERATION - 1), measured(7, GENERATION))
+    assert [record["version"] for record in desk.records()] == [7]
+    assert desk.supervisor.hear.call_count == 1
+
+
+def test_actors_of_this_run_are_counted_and_scores_are_judged(desk: Desk) -> None:
+    actor = {"role": "actor", "index": 0, "run_id": "mine", "writer": "a"}
+    score = {"role": "evaluator", "index": 0, "request": 1}
+    desk.take(actor, {**actor, "run_id": "another", "writer": "b"}, score, {"role": "evaluator", "index": 0})
+    desk.monitor.add.assert_called_once_with({"of": "a"})
+    desk.judge.hear.assert_called_once_with(score)
+    assert desk.supervisor.hear.call_count == 3
+
+
+@pytest.mark.parametrize(("took", "period"), [(0.001, 0.1), (0.01, 0.2), (10.0, 5.0)])
+def test_a_server_that_is_far_away_is_asked_seldom(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, took: float, period: float
+) -> None:
+    monkeypatch.setattr(room, "time", Mock(**{"perf_counter.side_effect": [100.0, 100.0 + took]}))
+    desk.take()
+    assert desk.reports.period_seconds == pytest.approx(period)
