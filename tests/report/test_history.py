@@ -7,8 +7,9 @@ from headrace.report.history import collect, column
 
 def test_records_are_sorted_by_kind():
     records = [{"kind": kind, "seconds": 1.0} for kind in ("progress", "evaluation", "exit", "progress", "other")]
+    records += [{"kind": "quantization", "seconds": 1.0}, {"kind": "precision", "seconds": 0.0}]
     history = collect(records)
-    assert [len(part) for part in history] == [2, 1, 0, 1]
+    assert [len(part) for part in history] == [2, 1, 0, 1, 1, 1]
 
 
 def test_a_resume_undoes_what_came_after_its_checkpoint():
@@ -17,6 +18,7 @@ def test_a_resume_undoes_what_came_after_its_checkpoint():
             {"kind": "progress", "seconds": 1.0},
             {"kind": "evaluation", "seconds": 2.0},
             {"kind": "progress", "seconds": 3.0},
+            {"kind": "quantization", "seconds": 3.0},
             {"kind": "evaluation", "seconds": 4.0},
             {"kind": "resume", "seconds": 2.0},
             {"kind": "progress", "seconds": 2.5},
@@ -24,6 +26,7 @@ def test_a_resume_undoes_what_came_after_its_checkpoint():
     )
     assert [record["seconds"] for record in history.progress] == [1.0, 2.5]
     assert [record["seconds"] for record in history.evaluations] == [2.0]
+    assert history.quantizations == []
     assert len(history.resumes) == 1
 
 

@@ -152,6 +152,47 @@ def test_the_page_holds_the_numbers(run, tmp_path):
     assert "<video" not in page
 
 
+def quantization(seconds, largest):
+    error = {"version": 3, "rows": 16, "largest": largest, "mean": largest / 10, "largest_output": 20.0}
+    sizes = {"bytes": 2_500_000, "parameter_bytes": 10_000_000}
+    return {"kind": "quantization", "environment_steps": 5, "seconds": seconds, **error, **sizes}
+
+
+def settled(precision, bits, note):
+    record = {"kind": "precision", "environment_steps": 0, "seconds": 0.0}
+    return record | {"precision": precision, "communication_bits": bits, "note": note}
+
+
+def test_a_run_that_quantizes_shows_what_that_costs(run, tmp_path):
+    run.append(settled("int8", 8, "the fastest <here>"))
+    for seconds, largest in ((10.0, 0.5), (20.0, 0.0)):  # of no error a logarithm has no place
+        run.append(quantization(seconds, largest))
+    write_report(run, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    words = " ".join(check(page).words)
+    assert "Actors compute in int8; parameters are sent in 8 bits each (the fastest <here>)." in words
+    assert "<b>25.0%</b><span>of the parameters&#x27; bytes in full precision: 2.5 MB for 10 MB a publication" in page
+    for shown in ("largest error", "mean error", "largest output"):
+        assert shown in words
+    assert page.count("<svg") == 9
+    assert page.index("<h2>Replay ratio") < page.index("<h2>Precision") < page.index("<h2>Throughput")
+
+
+@pytest.mark.parametrize(("bits", "sent"), [(32, "policies are sent in it"), (4, "parameters are sent in 4 bits each")])
+def test_what_was_settled_is_shown_before_anything_was_measured(run, tmp_path, bits, sent):
+    run.append(settled("fp16", bits, ""))
+    write_report(run, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert f"<p>Actors compute in fp16; {sent}.</p>" in page
+    assert page.count("<svg") == 8
+
+
+def test_a_run_in_full_precision_says_nothing_of_it(run, tmp_path):
+    run.append(settled("fp32", 32, ""))
+    write_report(run, tmp_path / "report.html")
+    assert "<h2>Precision" not in (tmp_path / "report.html").read_text()
+
+
 def test_a_run_without_summary_shows_its_last_records(run, tmp_path):
     write_report(run, tmp_path / "report.html", video_note="No video: <nothing> draws")
     page = (tmp_path / "report.html").read_text()

@@ -208,8 +208,11 @@ def test_records_reach_tensorboard(tmp_path):
                 }
             )
         run.append({"kind": "exit", "role": "actor 0", "reason": "", "seconds": 1.0})
+        run.append({"kind": "quantization", "environment_steps": 300, "largest": 0.5, "version": 7})
         events = EventAccumulator(str(run.tensorboard_path)).Reload()
-    assert sorted(events.Tags()["scalars"]) == ["actor_times/push", "progress/loss"]
+    quantization = ["quantization/largest", "quantization/version"]
+    assert sorted(events.Tags()["scalars"]) == ["actor_times/push", "progress/loss", *quantization]
+    assert [(event.step, event.value) for event in events.Scalars("quantization/largest")] == [(300, 0.5)]
     assert [(event.step, event.value) for event in events.Scalars("progress/loss")] == [(100, 0.5), (200, 0.25)]
     assert events.Scalars("actor_times/push")[1].value == 0.125
 

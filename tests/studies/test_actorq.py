@@ -1,7 +1,9 @@
 """The study end to end, small: toys in place of the tasks, its files, what is not measured twice, and its page."""
 
 import csv
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,17 +12,26 @@ import pytest
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.cli.main import main
 from headrace.errors import LaunchError
-from headrace.studies.actorq import study
-from headrace.studies.actorq.acting import ActingCase
-from headrace.studies.actorq.cases import TrainingCase, training_case
+from headrace.launch.base import Exit
+from headrace.roles.actor import ACTOR_PHASES
+from headrace.roles.base import REPORTS, Role
+from headrace.servers import Endpoint, connect_role
+from headrace.studies.actorq import acting, study
+from headrace.studies.actorq.acting import ActingCase, measure_acting
+from headrace.studies.actorq.cases import TRAINING, TrainingCase, training_case
+from headrace.studies.actorq.comparisons import Comparison
+from headrace.studies.actorq.crossover import CrossoverCase
+from headrace.studies.actorq.limits import limits
 from headrace.studies.actorq.options import ActorQOptions
-from headrace.studies.actorq.plan import CrossoverCase, Plan, make_plan
+from headrace.studies.actorq.plan import Plan, make_plan
+from headrace.studies.actorq.side_by_side import settings_table, tiles
 from headrace.studies.actorq.training import Trained
 from headrace.topologies.config import Apex
 
 ORIGIN = {"command", "commit", "date", "machine", "cores"}
 TARGET = "headrace.environments.toy:Target"
 ACTING = ActingCase("cartpole-balance", TARGET, (16, 16), "fp32", 1, 30, 0.0, 0.3, 0)
+SIZE = "x".join(map(str, TRAINING["cartpole-balance"].algorithm.hidden))
 EMPTY = Plan("small", (), (), (), (), ())
 
 
@@ -50,8 +61,7 @@ def test_from_processes_to_page_and_nothing_twice(tmp_path, origin) -> None:
         assert rows[0].keys() >= ORIGIN | {"case"}
     assert all(float(row["steps_per_second"]) > 0 for row in rows_of(tmp_path / "throughput.csv"))
     (pull,) = rows_of(tmp_path / "breakdown.csv")
-    assert int(pull["policies_installed"]) > 0
-    assert float(pull["beside_load_s_per_1000"]) > 0
+    assert float(pull["steps_per_second"]) > 0
     (run,) = rows_of(tmp_path / "training.csv")
     assert int(run["environment_steps"]) >= 600
     assert (run["final_episodes"], run["target"]) == ("100", "1.0")
@@ -84,7 +94,7 @@ def test_an_interruption_costs_one_case(monkeypatch, tmp_path, origin, training_
     interrupted = "int8"
     with pytest.raises(KeyboardInterrupt):
         study.run_plan(plan, tmp_path, lambda line: None, origin)
-    assert "cartpole-balance, fp32, 256x256" in (tmp_path / "actorq.html").read_text()
+    assert f"cartpole-balance, fp32, {SIZE}" in (tmp_path / "actorq.html").read_text()
     interrupted = "none"
     page = study.run_plan(plan, tmp_path, lambda line: None, origin)
     assert done == cases
@@ -116,7 +126,7 @@ def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, trainin
     def acted(case: ActingCase) -> dict[str, object]:
         names = ("environment", "inference", "pull", "load", "push", "other")
         beside = ("fetch", "deserialize", "load")
-        return {
+        return dict.fromkeys(acting.COLUMNS) | {
             "task": case.task, "actors": case.actors, "precision": case.precision, "pull_period": case.pull_period,
             "steps_per_second": rates[case.precision], "policies_installed": 3, "parameter_share": 0.04,
             **{f"{name}_s_per_1000": 1.0 for name in names}, **{f"beside_{name}_s_per_1000": 2.0 for name in beside},
@@ -140,19 +150,107 @@ def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, trainin
     text = page.read_text()
     row = text[text.index("<th>Cartpole Balance</th>") :].partition("</tr>")[0]
     assert row.startswith("<th>Cartpole Balance</th><td>941.22</td><td>870.91, 279</td><td>3.12</td><td>941</td>")
-    assert "<td>40, 10</td><td>4</td><td>1,000, 1,000</td><td>960, 960</td>" in row
+    assert "<td>40</td><td>–</td><td>10</td><td>4 (coarse)</td><td>–</td><td>25</td><td>1,000, –, 1,000</td>" in row
+    assert "<th>cartpole-balance</th><td>960</td><td>–</td><td>960</td><td>2,000</td><td>955</td><td>–</td>" in text
     assert "<b>4</b><span>time to reward, fp32 over int8: cartpole-balance, where it is worst" in text
     assert "<td>published int8</td>" not in text
     assert "<th>published int8</th><td>6.5 s</td><td>0.5 s</td><td>0.15 s</td><td>1.95 s</td>" in text
     assert "width 64: int8 never wins" in text
     assert "width 256: int8 wins at batch 1, 8, 64" in text
     assert "There is no GPU here" in text
-    assert "cartpole-balance, int8: the actors waited for the learner for 60% of their time" in text
-    assert "cartpole-balance, fp32: the actors waited" not in text
+    assert (
+        "int8: the learner holds the run, and what actors compute in hardly decides the time to reward (actors" in text
+    )
+    assert "ours int8</th><td>4 ms</td>" not in text
     assert "energy is not available" in text
-    assert "3x2048</td><td>256x256</td>" in text
+    assert f"3x2048</td><td>{SIZE}</td>" in text
     assert text.count("<svg") == 6  # two curves, two of pull periods, two heat maps
     assert not re.search(r"<(script|link|img)|https?://|url\((?!#)", text)  # needs nothing but itself
+
+
+def test_a_target_that_was_not_reached_is_not_green() -> None:
+    reached = Comparison("time to reward, fp32 / int8", "walker-stand", 2.0, "1.63", ">= 1.63", "holds")
+    never = Comparison("time to reward, fp32 / int8", "cheetah-run", None, "2.82", ">= 2.82", "MISSED", "1 of 3")
+    assert '<div class="tile good"><b>2</b>' in tiles([reached])
+    short = tiles([reached, never])
+    assert '<div class="tile"><b>2</b>' in short
+    assert "where it is worst (required &gt;= 1.63, published 1.63); 1 of 2 tasks not reached" in short
+    assert '<div class="tile"><b>–</b>' in tiles([never])
+
+
+def test_settings_are_those_of_every_task() -> None:
+    cases = [training_case(task, "int8", 0, "cpu") for task in ("CartPole-v1", "MountainCar-v0", "Acrobot-v1")]
+    cells = settings_table(cases)
+    assert "<td>2048x2048x2048 (CartPole-v1); 128x128 (MountainCar-v0, Acrobot-v1)</td>" in cells
+    assert "<td>0.99</td></tr>" in cells  # all have the same discount
+
+
+def test_limits_are_of_each_task(training_rows) -> None:
+    cases = [training_case(task, "int8", 0, "cpu") for task in ("CartPole-v1", "MountainCar-v0", "Acrobot-v1")]
+    run, _ = training_rows("fp32", 0, [(1, 1.0, 1.0)])
+    told = limits(cases, [run | {"actor_push": 0.1, "learner_wait": 0.5}])
+    gym, wide = (next(line for line in told if line.startswith(task)) for task in ("MountainCar-v0", "CartPole-v1:"))
+    assert gym.startswith("MountainCar-v0, Acrobot-v1: a policy of 128x128 (published: 3 × 2048), 1 actor of 16 envi")
+    assert "16 environments (published: 4 actors)" in gym
+    assert wide.startswith("CartPole-v1: a policy of 2048x2048x2048, 4 actors of 1 environment, ")
+    assert (
+        "cartpole-balance, fp32: the actors hold the run (actors waited for the learner for 10% of their time, "
+        "the learner for them for 50%)."
+    ) in told
+    assert any("looks like that of CartPole-v0" in line for line in told)
+    waiting = limits([], [run | {"actor_push": 0.1, "learner_wait": 0.2}])
+    assert waiting[0].startswith("cartpole-balance, fp32: neither side holds the run (")
+
+
+class Slowing:
+    """A launcher of one actor that reports whenever it is polled; its n-th report is of a policy n seconds old."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._server = connect_role(endpoint)
+        self.reports = 0
+
+    def start(self, role: Role) -> None:
+        pass
+
+    def poll(self) -> list[Exit]:
+        self.reports += 1
+        count = self.reports
+        refresh = {"count": count, "seconds": dict.fromkeys(acting.LOADER_PHASES, 0.0), "latency_seconds": count}
+        seconds = dict.fromkeys(ACTOR_PHASES, float(count))
+        report = {"role": "actor", "index": 0, "steps": count, "seconds": seconds, "refresh": refresh}
+        self._server.put(REPORTS, json.dumps(report).encode())
+        return []
+
+    def kill(self, role: Role) -> None:
+        pass
+
+    def stop(self, roles: Iterable[Role]) -> None:
+        self._server.close()
+
+
+def test_what_was_installed_before_the_window_does_not_count(monkeypatch) -> None:
+    monkeypatch.setattr(acting, "_WARM_UP_SECONDS", 0.05)
+    launchers = []
+
+    def launch(endpoint: Endpoint, folder: Path) -> Slowing:
+        launchers.append(Slowing(endpoint))
+        return launchers[0]
+
+    row = measure_acting(replace(ACTING, seconds=0.05), launch)
+    last, taken = launchers[0].reports, row["policies_installed"]
+    assert 0 < taken < last
+    assert row["refresh_ms"] == 1e3 * (last - taken + 1 + last) / 2  # the middle of those in the window
+
+
+def test_policies_are_installed_while_an_actor_acts() -> None:
+    for seconds in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0):  # as long as it takes
+        case = replace(ACTING, precision="int8", publications_per_second=20.0, seconds=seconds)
+        row = measure_acting(case)
+        if row["policies_installed"]:
+            break
+    assert row["policies_installed"] > 0
+    assert row["beside_load_s_per_1000"] > 0
+    assert row["refresh_ms"] > 0
 
 
 def test_small_is_small_and_full_is_all() -> None:
@@ -189,6 +287,12 @@ def test_options_are_the_study_s_own(capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (
+            "--tasks cartpole-balance in-network",
+            "--tasks is an option of study actorq, not of in-network; leave it out",
+        ),
+        ("--tasks chess actorq --seeds 2", "tasks has chess, which is none of the study's"),
+        ("--tasks cartpole-balance", "study needs a name"),
         ("in-network --seeds 3", "--seeds is an option of study actorq, not of in-network; leave it out"),
         ("actorq --tasks cartpole-blance", "tasks has cartpole-blance, which is none of the study's; did you mean"),
         ("actorq --tasks chess", "tasks has chess, which is none of the study's; there are cartpole-balance, "),

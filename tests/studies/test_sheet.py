@@ -15,19 +15,23 @@ def path(tmp_path):
 
 
 def test_what_was_written_is_there_again(path, origin) -> None:
-    sheet = Sheet(path, origin)
+    columns = ["precision", "steps", "seconds", "reached"]
+    sheet = Sheet(path, origin, columns)
     sheet.put("training-1e5", [{"precision": "int8", "steps": 7, "seconds": 1.5, "reached": None}])
-    again = Sheet(path, replace(origin, commit="1e5", date="2026-02-03 04:05"))
+    again = Sheet(path, replace(origin, commit="1e5", date="2026-02-03 04:05"), columns)
     assert again.has("training-1e5")
     assert not again.has("training-1e6")
     (row,) = again.rows
     assert (row["precision"], row["steps"], row["seconds"], row["reached"]) == ("int8", 7, 1.5, None)
     again.put("training-2", [{"precision": "fp32", "steps": 8, "seconds": 2.5, "reached": 3.0}])
-    assert [row["commit"] for row in Sheet(path, origin).rows] == ["0123456789ab", "1e5"]  # as text, each its own
+    assert [row["commit"] for row in Sheet(path, origin, columns).rows] == [
+        "0123456789ab",
+        "1e5",
+    ]  # as text, each its own
 
 
 def test_a_case_that_is_measured_again_has_one_set_of_rows(path, origin) -> None:
-    sheet = Sheet(path, origin)
+    sheet = Sheet(path, origin, ["x"])
     sheet.put("a", [{"x": 1}, {"x": 2}])
     sheet.put("b", [{"x": 3}])
     sheet.put("a", [{"x": 4}])
@@ -38,24 +42,23 @@ def test_a_case_that_is_measured_again_has_one_set_of_rows(path, origin) -> None
 
 
 def test_two_machines_cannot_stand_beside_each_other(path, origin) -> None:
-    Sheet(path, origin).put("a", [{"x": 1}])
+    Sheet(path, origin, ["x"]).put("a", [{"x": 1}])
     with pytest.raises(ConfigError, match=r"measurements of another machine \(a machine, 2 cores\).*--output"):
-        Sheet(path, replace(origin, cores=16))
+        Sheet(path, replace(origin, cores=16), ["x"])
 
 
-def test_other_columns_are_refused(path, origin) -> None:
-    sheet = Sheet(path, origin)
-    sheet.put("a", [{"x": 1}])
+def test_other_columns_are_refused_before_anything_is_measured(path, origin) -> None:
+    Sheet(path, origin, ["x"]).put("a", [{"x": 1}])
     with pytest.raises(ConfigError, match=r"has the columns case, x, .* those of this version are case, y, "):
-        sheet.put("b", [{"y": 1}])
+        Sheet(path, origin, ["y"])
     path.write_text("x,y\n1,2\n")
     with pytest.raises(ConfigError, match="is no file of this study"):
-        Sheet(path, origin)
+        Sheet(path, origin, ["x", "y"])
 
 
 def test_a_folder_that_is_not_there(tmp_path, origin) -> None:
     with pytest.raises(StorageError, match="No such file"):
-        Sheet(tmp_path / "none" / "sheet.csv", origin).put("a", [{"x": 1}])
+        Sheet(tmp_path / "none" / "sheet.csv", origin, ["x"]).put("a", [{"x": 1}])
 
 
 def test_fingerprints_are_of_settings() -> None:

@@ -5,9 +5,9 @@ import dataclasses
 import difflib
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional
@@ -142,8 +142,11 @@ def require_known(arguments: Sequence[str], flags: dict[str, Any], prog: str) ->
         raise ConfigError(f"{flag} is not an option of {prog}; {hint}")
 
 
-def find_environment(arguments: Sequence[str], flags: dict[str, Any]) -> int | None:
-    """Where the environment stands among the arguments: the first word that is neither a flag nor a flag's value."""
+def find_environment(arguments: Sequence[str], flags: dict[str, Any], names: Collection[str] = ()) -> int | None:
+    """Where the environment stands among the arguments: the first word that is neither a flag nor a flag's value.
+
+    A flag that takes several texts takes all up to the next flag, or to one of `names`: what the word may be.
+    """
     index = 0
     while index < len(arguments):
         word = arguments[index]
@@ -152,11 +155,19 @@ def find_environment(arguments: Sequence[str], flags: dict[str, Any]) -> int | N
         kind = flags.get(word.replace("_", "-"))  # None for "--flag=value", too, which takes no further word
         index += 1
         if get_origin(kind) is tuple:
-            while index < len(arguments) and re.match(r"\.?\d", arguments[index]):
+            texts = str in get_args(kind)
+            while index < len(arguments) and _is_value(arguments[index], texts, names):
                 index += 1
         elif kind not in (None, bool):
             index += 1
     return None
+
+
+def _is_value(word: str, texts: bool, names: Collection[str]) -> bool:
+    """Whether a flag of several values takes a word: a number, or any text but these names where it takes texts."""
+    if texts:
+        return not word.startswith("-") and word not in names
+    return re.match(r"\.?\d", word) is not None
 
 
 def _first_paragraph(box: str) -> str:

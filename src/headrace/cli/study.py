@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from headrace.cli.arguments import Positional, find_environment, flag_types, parse
+from headrace.cli.arguments import Positional, find_environment, flag_types, parse, require_known
 from headrace.errors import ConfigError
 from headrace.studies.base import Scale, Study
 from headrace.studies.catalogue import STUDIES, find_study
@@ -38,9 +38,12 @@ class _NamedOptions(_Options):
 def run(arguments: Sequence[str]) -> int:
     """Runs a study; returns the exit code."""
     words = list(arguments)
-    place = find_environment(words, _every_flag())
+    flags = _every_flag()
+    place = find_environment(words, flags, [study.name for study in STUDIES])
     if place is None:
-        parse(_NamedOptions, words, prog=_PROG, description=_listing())  # which --help ends
+        if {"-h", "--help"} & set(words):
+            parse(_NamedOptions, ["--help"], prog=_PROG, description=_listing())  # which ends here
+        require_known(words, flags, _PROG)
         raise ConfigError(f"study needs a name: {_PROG} NAME, such as {STUDIES[0].name} (see {_PROG} --help)")
     study = find_study(words.pop(place))
     _require_own(words, study)

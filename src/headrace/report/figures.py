@@ -10,7 +10,7 @@ from headrace.report.formats import duration
 from headrace.report.history import History, Record, column
 from headrace.report.svg import COLOURS, plain_axes, to_svg
 
-__all__ = ["TIME_COLOURS", "learning_curve", "over_time", "time_shares"]
+__all__ = ["TIME_COLOURS", "learning_curve", "output_errors", "over_time", "time_shares"]
 
 TIME_COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6")
 """Style-sheet names of the colours of ACTOR_TIMES and LEARNER_TIMES, in their order."""
@@ -56,6 +56,24 @@ def over_time(progress: Sequence[Record], key: str, label: str, *, target: float
         )  # fmt: skip
     axes.set_ylim(0, 1.15 * max(values.max(initial=0.0), target or 0.0) or 1.0)
     return to_svg(figure, key, f"{label} against training time")
+
+
+def output_errors(quantizations: Sequence[Record]) -> str:
+    """How far the outputs of actors' policies are from those in full precision, against training time."""
+    figure, axes = _axes("seconds", "output")
+    for key, colour, label in (
+        ("largest_output", "c6", "largest output"),
+        ("largest", "c7", "largest error"),
+        ("mean", "c1", "mean error"),
+    ):
+        seconds, values = column(quantizations, "seconds", key)
+        seen = values > 0  # what a logarithm has a place for
+        axes.plot(
+            seconds[seen], values[seen], color=COLOURS[colour], marker="o", markersize=3.5, linewidth=1.5, label=label
+        )
+    axes.set_yscale("log")
+    figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
+    return to_svg(figure, "output-errors", "Errors of outputs against training time")
 
 
 def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> str:

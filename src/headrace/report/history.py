@@ -19,6 +19,8 @@ class History(NamedTuple):
     evaluations: list[Record]
     resumes: list[Record]
     exits: list[Record]
+    quantizations: list[Record]
+    precisions: list[Record]
 
 
 def collect(records: Iterable[Record]) -> History:
@@ -26,17 +28,19 @@ def collect(records: Iterable[Record]) -> History:
 
     A run resumed from a checkpoint repeats what came after that checkpoint: the first telling of it is left out.
     """
-    history = History([], [], [], [])
+    history = History([], [], [], [], [], [])
     places = {
         "progress": history.progress,
         "evaluation": history.evaluations,
         "resume": history.resumes,
         "exit": history.exits,
+        "quantization": history.quantizations,
+        "precision": history.precisions,
     }
     for record in records:
         kind = record.get("kind")
         if kind == "resume":
-            for told in (history.progress, history.evaluations):
+            for told in (history.progress, history.evaluations, history.quantizations):
                 told[:] = [old for old in told if old["seconds"] <= record["seconds"]]
         if kind in places:
             places[kind].append(record)

@@ -12,6 +12,7 @@ from headrace.report import figures
 from headrace.report.document import document, plot_row, share_bar, tile_row
 from headrace.report.formats import count, duration, number, size
 from headrace.report.history import History, Record, collect
+from headrace.report.precision_view import precision_section
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
 from headrace.report.run_directory import RunDirectory
 
@@ -57,6 +58,7 @@ def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: 
         ("The policy", video),
         ("Where the time goes", _times(history, summary)),
         ("Replay ratio and staleness", plot_row(flow)),
+        ("Precision", precision_section(history)),
         ("Throughput", plot_row(speed)),
         ("Interruptions", _interruptions(history)),
         ("Settings", _settings(config)),

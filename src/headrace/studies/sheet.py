@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,17 @@ def fingerprint(kind: str, settings: object) -> str:
 
 
 class Sheet:
-    """The rows of one CSV file, in memory and on disk, each with its case and its origin.
+    """The rows of one CSV file, in memory and on disk, each with its case, these columns and its origin.
 
     Rows that the file holds from before keep the origin that they have. Raises ConfigError where they were measured on
-    another machine or have other columns, StorageError where the file can't be read or written.
+    another machine or have other columns, before anything is measured; StorageError where the file can't be read or
+    written.
     """
 
-    def __init__(self, path: Path, origin: Origin) -> None:
+    def __init__(self, path: Path, origin: Origin, columns: Sequence[str]) -> None:
         self._path = path
         self._origin = asdict(origin)
+        self._columns = [_CASE, *columns, *self._origin]
         self.rows: list[dict[str, Any]] = []
         """All rows, in the order in which they came; numbers are numbers, and what is empty is None."""
         if path.exists():
@@ -47,15 +49,11 @@ class Sheet:
         return sorted((row for row in self.rows if row[_CASE] in places), key=lambda row: places[row[_CASE]])
 
     def put(self, case: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Writes a case's rows, in place of any that it has."""
+        """Writes a case's rows, in place of any that it has; their keys are the sheet's columns."""
         added = [{_CASE: case, **row, **self._origin} for row in rows]
-        kept = [row for row in self.rows if row[_CASE] != case]
-        if added and kept and list(kept[0]) != list(added[0]):
-            raise ConfigError(
-                f"{self._path} has the columns {', '.join(kept[0])}, and those of this version are "
-                f"{', '.join(added[0])}; give another --output, or move the file away"
-            )
-        self.rows = kept + added
+        assert all(row.keys() == set(self._columns) for row in added)
+        self.rows = [row for row in self.rows if row[_CASE] != case]
+        self.rows += [{column: row[column] for column in self._columns} for row in added]
         write_rows(self._path, self.rows)
 
     def _read(self) -> None:
@@ -68,6 +66,11 @@ class Sheet:
         missing = sorted(needed - set(rows[0])) if rows else []
         if missing or any(None in row or None in row.values() for row in rows):
             raise ConfigError(f"{self._path} is no file of this study ({', '.join(missing) or 'cells'} missing)")
+        if rows and list(rows[0]) != self._columns:
+            raise ConfigError(
+                f"{self._path} has the columns {', '.join(rows[0])}, and those of this version are "
+                f"{', '.join(self._columns)}; give another --output, or move the file away"
+            )
         text = {_CASE, *self._origin} - {"cores"}
         self.rows = [{key: cell if key in text else _value(cell) for key, cell in row.items()} for row in rows]
         for row in self.rows:

@@ -30,7 +30,7 @@ from headrace.studies.sheet import fingerprint
 from headrace.studies.statistics import median
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["LOADER_PHASES", "ActingCase", "figures_of", "measure_acting", "random_weights"]
+__all__ = ["COLUMNS", "LOADER_PHASES", "ActingCase", "figures_of", "measure_acting", "random_weights"]
 
 LOADER_PHASES = ("fetch", "deserialize", "load")
 _START_SECONDS = 120.0
@@ -40,6 +40,7 @@ _CAPACITY = 20_000
 _CHUNK_STEPS = 50
 _N_STEP, _DISCOUNT = 5, 0.99
 _EXPLORATION = 0.1
+_BITS = 32
 
 LauncherFactory = Callable[[Endpoint, Path], Launcher]
 
@@ -65,8 +66,22 @@ class ActingCase:
 
     @property
     def name(self) -> str:
-        """The same for the same settings."""
-        return fingerprint("acting", dataclasses.asdict(self))
+        """The same for the same settings, those that all cases share among them."""
+        fixed = (_CAPACITY, _CHUNK_STEPS, _N_STEP, _DISCOUNT, _EXPLORATION, _BITS, _WARM_UP_SECONDS)
+        return fingerprint("acting", [dataclasses.asdict(self), fixed])
+
+
+COLUMNS = (
+    *(field.name for field in dataclasses.fields(ActingCase)),
+    "steps_per_second",
+    "policies_installed",
+    *(f"{phase}_s_per_1000" for phase in ACTOR_PHASES),
+    *(f"beside_{phase}_s_per_1000" for phase in LOADER_PHASES),
+    "parameter_share",
+    "refresh_ms",
+    "joules_per_1000",
+)
+"""What a row of figures_of() has."""
 
 
 def random_weights(architecture: Architecture, seed: int = 0) -> dict[str, Array]:
@@ -99,6 +114,7 @@ def measure_acting(case: ActingCase, launcher: LauncherFactory = ProcessLauncher
                 reports.until(lambda: reports.moving(case.actors))
                 reports.listen(_WARM_UP_SECONDS)
                 before, joules = reports.latest(case.actors), energy.joules()
+                reports.latencies.clear()  # those of the start
                 reports.listen(case.seconds)
                 after, spent = reports.latest(case.actors), energy.since(joules)
                 latencies = reports.latencies
@@ -221,12 +237,12 @@ def _policies(case: ActingCase, architecture: Architecture, server: RunServer) -
     """Publishes policies while the body runs; the roles that this needs."""
     weights = random_weights(architecture)
     if not case.publications_per_second:
-        server.publish(POLICY, PolicyEncoder(architecture, case.precision, 32).encode(weights), 1)
+        server.publish(POLICY, PolicyEncoder(architecture, case.precision, _BITS).encode(weights), 1)
         server.publish(NEWS, Stamp.now().to_json().encode(), 1)
         yield []
         return
     quantized = case.precision != "fp32"
-    settings = QuantizerSettings(architecture, case.precision, 32)
+    settings = QuantizerSettings(architecture, case.precision, _BITS)
     publisher = Publisher(server, parameter_blobs if quantized else graph_blobs(PolicyGraph(architecture)))
     ended = threading.Event()
 

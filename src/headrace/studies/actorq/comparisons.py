@@ -1,15 +1,35 @@
 """What the rows say beside what was published and beside what is required."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isnan, nan
 from typing import Any, NamedTuple
 
-from headrace.studies.actorq.curves import Curve, value_at
+import numpy as np
+
+from headrace.roles.actor import ACTOR_PHASES
+from headrace.studies.actorq.acting import LOADER_PHASES
+from headrace.studies.actorq.curves import Curve, places, smooth
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time
 from headrace.studies.actorq.training import curve_of
 from headrace.studies.statistics import mean, median
 
-__all__ = ["Comparison", "Reached", "Rows", "compare", "curves_of", "matched", "reached", "tasks_of"]
+__all__ = [
+    "PRECISIONS",
+    "Comparison",
+    "Reached",
+    "Rows",
+    "all_parameters_share",
+    "coarseness",
+    "compare",
+    "curves_of",
+    "evaluation_period",
+    "final_scores",
+    "matched",
+    "reached",
+    "tasks_of",
+]
+
+PRECISIONS = ("fp32", "fp16", "int8")
 
 Rows = Sequence[Mapping[str, Any]]
 """Rows of a sheet."""
@@ -19,6 +39,8 @@ _PARAMETER_PERCENT = 5.0
 _REFRESH_MS = 150.0
 _WITHIN_PERCENT = 5.0
 _OFTEN = 30
+_COARSE_PERIODS = 10
+"""Below so many evaluations, a time to reward says little but which evaluation it was."""
 
 
 class Comparison(NamedTuple):
@@ -50,7 +72,7 @@ def compare(throughput: Rows, breakdowns: Rows, training: Rows, curves: Rows) ->
     return [
         *_throughput(throughput),
         *_parameters(breakdowns),
-        *_time_to_reward(training),
+        *_time_to_reward(training, curves),
         *_scores(training, curves),
     ]
 
@@ -77,12 +99,47 @@ def curves_of(curves: Rows, task: str, precision: str) -> list[Curve]:
     return [curve_of([row for row in rows if row["seed"] == seed]) for seed in seeds]
 
 
-def matched(curves: Rows, task: str, precisions: Iterable[str]) -> tuple[float, dict[str, float]]:
-    """The most environment steps that all runs have made, and each precision's mean score there; nan of none."""
-    found = {precision: curves_of(curves, task, precision) for precision in precisions}
-    ends = [float(curve.steps[-1]) for each in found.values() for curve in each]
-    steps = min(ends, default=nan)
-    return steps, {name: mean([value_at(curve, steps) for curve in each]) for name, each in found.items()}
+def matched(curves: Rows, task: str) -> tuple[float, dict[str, float]]:
+    """The most environment steps that all runs of a task have been evaluated at, and each precision's mean score there.
+
+    Scores are running means on one grid of steps for all runs; nan where there is none.
+    """
+    found = {precision: curves_of(curves, task, precision) for precision in PRECISIONS}
+    every = [curve for each in found.values() for curve in each]
+    end = min((float(curve.steps[-1]) for curve in every), default=nan)
+    grid = places(every, "steps")
+    grid = grid[grid <= end]
+    if not len(grid):
+        return end, dict.fromkeys(PRECISIONS, nan)
+    scores = {name: [float(smooth(curve, "steps", grid)[-1]) for curve in each] for name, each in found.items()}
+    return end, {name: mean(each) for name, each in scores.items()}
+
+
+def final_scores(training: Rows, task: str, precision: str) -> list[float]:
+    """The final score of each seed that has one."""
+    runs = (row for row in training if (row["task"], row["precision"]) == (task, precision))
+    return [row["final_return"] for row in runs if row["final_return"] is not None]
+
+
+def evaluation_period(curves: Rows, task: str) -> float:
+    """Median seconds of training between two evaluations of a task's runs; nan where there are no two."""
+    runs = [curve for precision in PRECISIONS for curve in curves_of(curves, task, precision)]
+    return median([gap for curve in runs for gap in np.diff(curve.seconds).tolist()])
+
+
+def coarseness(curves: Rows, task: str, *seconds: float) -> str:
+    """What to know of a ratio of times to reward that are few evaluations long; empty where they are not."""
+    period = evaluation_period(curves, task)
+    if any(isnan(each) for each in seconds) or not min(seconds) < _COARSE_PERIODS * period:
+        return ""
+    return f"coarse: a time is less than {_COARSE_PERIODS} evaluations long, which are {period:.3g} s apart"
+
+
+def all_parameters_share(row: Mapping[str, Any]) -> float:
+    """Seconds spent on parameters by the acting thread and the one beside it, by the acting thread's seconds."""
+    acted = sum(row[f"{phase}_s_per_1000"] for phase in ACTOR_PHASES)
+    beside = sum(row[f"beside_{phase}_s_per_1000"] for phase in LOADER_PHASES)
+    return float((row["pull_s_per_1000"] + row["load_s_per_1000"] + beside) / acted)
 
 
 def _throughput(rows: Rows) -> list[Comparison]:
@@ -94,7 +151,7 @@ def _throughput(rows: Rows) -> list[Comparison]:
                 for row in rows
                 if (row["task"], row["actors"], row["precision"]) == (task, actors, precision)
             ])
-            for precision in ("fp32", "fp16", "int8")
+            for precision in PRECISIONS
         }  # fmt: skip
         where = f"{task}, {actors} actor{'s' if actors > 1 else ''}"
         for precision in ("int8", "fp16"):
@@ -113,46 +170,69 @@ def _parameters(rows: Rows) -> list[Comparison]:
         these = [row for row in rows if (row["pull_period"], row["precision"]) == (period, precision)]
         where = f"{precision}, pull period {period}"
         required = precision == "int8" and period == _OFTEN
-        percent = 100 * median([row["parameter_share"] for row in these])
         said = published.get((period, precision))
-        comparisons.append(
-            _at_most("actor's time on parameters (%)", where, percent,
-                     f"{100 * said.parameter_share:.0f}" if said else "", _PARAMETER_PERCENT if required else None)
-        )  # fmt: skip
+        theirs = f"{100 * said.parameter_share:.0f}" if said else ""
+        acting = 100 * median([row["parameter_share"] for row in these])
+        both = 100 * median([all_parameters_share(row) for row in these])
+        shares = _at_most(
+            "acting thread's time on parameters (%)", where, acting, theirs, _PARAMETER_PERCENT if required else None
+        )
+        comparisons += [
+            shares._replace(note="the published actor fetches, deserializes and loads in the acting thread itself"),
+            Comparison("time on parameters with the thread beside it (%)", where, both, theirs, "", ""),
+        ]
         refresh = median([row["refresh_ms"] for row in these])
         if not isnan(refresh):
-            most = _REFRESH_MS if precision == "int8" else None
+            most = _REFRESH_MS if required else None
             comparisons.append(_at_most("publish to installed (ms)", where, refresh, "", most))
     return comparisons
 
 
-def _time_to_reward(rows: Rows) -> list[Comparison]:
+def _time_to_reward(rows: Rows, curves: Rows) -> list[Comparison]:
+    """int8's is held against the published ratio; of fp16 none was published."""
     comparisons = []
     for task in tasks_of(rows):
-        full, quantized = (reached(rows, task, precision) for precision in ("fp32", "int8"))
-        if not (full.seeds and quantized.seeds):
-            continue
-        said = published_time(TASKS[task]).speedup
-        ratio = full.seconds / quantized.seconds
-        figure = "time to reward, fp32 / int8"
-        if isnan(ratio):
-            note = f"the target was reached by fp32 in {full}, by int8 in {quantized}"
-            comparisons.append(Comparison(figure, task, None, f"{said:g}", f">= {said:g}", "MISSED", note))
-        else:
-            comparisons.append(_at_least(figure, task, ratio, f"{said:g}", said))
+        full = reached(rows, task, "fp32")
+        for precision in ("int8", "fp16"):
+            quantized = reached(rows, task, precision)
+            if not (full.seeds and quantized.seeds):
+                continue
+            said = published_time(TASKS[task]).speedup if precision == "int8" else None
+            figure, ratio = f"time to reward, fp32 / {precision}", full.seconds / quantized.seconds
+            theirs = "" if said is None else f"{said:g}"
+            if isnan(ratio):
+                note = f"the target was reached by fp32 in {full}, by {precision} in {quantized}"
+                asked, verdict = ("", "") if said is None else (f">= {said:g}", "MISSED")
+                comparisons.append(Comparison(figure, task, None, theirs, asked, verdict, note))
+            else:
+                note = coarseness(curves, task, full.seconds, quantized.seconds)
+                comparisons.append(_at_least(figure, task, ratio, theirs, said)._replace(note=note))
     return comparisons
 
 
 def _scores(training: Rows, curves: Rows) -> list[Comparison]:
-    """int8 against fp32 at matched steps: by how many per cent of |fp32| it is above."""
+    """int8 against fp32 by how many per cent of |fp32| it is above: the final scores, and at matched steps."""
     comparisons = []
     for task in tasks_of(training):
-        steps, score = matched(curves, task, ("fp32", "int8"))
-        change = 100 * (score["int8"] - score["fp32"]) / abs(score["fp32"]) if score["fp32"] else nan
-        if not isnan(change):
+        full, quantized = (final_scores(training, task, precision) for precision in ("fp32", "int8"))
+        if full and quantized:
+            where = f"{task}, final episodes of {len(full)} and {len(quantized)} seeds"
+            comparisons.append(_change("score, int8 against fp32 (%)", where, mean(full), mean(quantized), asked=True))
+        steps, score = matched(curves, task)
+        if not isnan(score["fp32"]) and not isnan(score["int8"]):
             where = f"{task}, after {steps:,.0f} steps"
-            comparisons.append(_at_least("score, int8 against fp32 (%)", where, change, "", -_WITHIN_PERCENT))
+            figure = "score at matched steps, int8 against fp32 (%)"
+            comparisons.append(_change(figure, where, score["fp32"], score["int8"], asked=False))
     return comparisons
+
+
+def _change(figure: str, where: str, full: float, quantized: float, *, asked: bool) -> Comparison:
+    """Per cent of |full|; of 0 there are none, and to be within them is to be no lower."""
+    least = -_WITHIN_PERCENT if asked else None
+    if full:
+        return _at_least(figure, where, 100 * (quantized - full) / abs(full), "", least)
+    note = f"fp32's score is 0, of which there are no per cent; int8's is {quantized:.3g}"
+    return _at_least(figure, where, quantized, "", 0.0 if asked else None)._replace(ours=None, note=note)
 
 
 def _at_least(figure: str, where: str, ours: float, published: str, least: float | None) -> Comparison:

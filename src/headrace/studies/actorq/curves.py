@@ -1,15 +1,15 @@
 """The arithmetic of learning curves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WINDOW", "Band", "Curve", "band", "held_at", "running_mean", "value_at"]
+__all__ = ["WINDOW", "Band", "Curve", "bands", "held_at", "places", "running_mean", "smooth"]
 
 WINDOW = 10
-_POINTS = 60
+_SLIGHTLY = 1e-6
 
 
 class Curve(NamedTuple):
@@ -21,7 +21,7 @@ class Curve(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Mean and standard deviation over seeds, on places that all seeds have reached."""
+    """Mean and standard deviation over seeds, on the places of a grid that all seeds have reached."""
 
     x: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -47,20 +47,41 @@ def held_at(curve: Curve, target: float) -> int | None:
     return int(held[0]) if len(held) else None
 
 
-def band(curves: Sequence[Curve], axis: str) -> Band:
-    """Running means of all seeds on a common axis, "steps" or "seconds", where all of them have been."""
-    smooth = [(getattr(curve, axis), running_mean(curve.score)) for curve in curves if len(curve.score)]
-    if not smooth:
-        empty = np.empty(0)
-        return Band(empty, empty, empty)
-    begin = max(float(x[0]) for x, _ in smooth)
-    end = min(float(x[-1]) for x, _ in smooth)
-    grid = np.linspace(begin, end, _POINTS) if end > begin else np.array([end])
-    values = np.stack([np.interp(grid, x, y) for x, y in smooth])
-    spread = values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(grid))
-    return Band(grid, values.mean(0), spread)
+def places(curves: Sequence[Curve], axis: str) -> NDArray[np.float64]:
+    """A grid for all of these runs on "steps" or "seconds", from where all have begun to where the last of them ends.
+
+    The end of the first that ends is one of its places; they are as far apart as the evaluations of the run that has
+    them farthest apart. Empty where a run begins after another's end.
+    """
+    axes = [getattr(curve, axis) for curve in curves if len(curve.score)]
+    begin = max((float(x[0]) for x in axes), default=0.0)
+    ends = [float(x[-1]) for x in axes]
+    if not axes or begin > min(ends):
+        return np.empty(0)
+    spacing = max(float(x[-1] - x[0]) / max(len(x) - 1, 1) for x in axes) or 1.0
+    back, ahead = (int((length + _SLIGHTLY) / spacing) for length in (min(ends) - begin, max(ends) - min(ends)))
+    return min(ends) + spacing * np.arange(-back, ahead + 1, dtype=np.float64)
 
 
-def value_at(curve: Curve, steps: float) -> float:
-    """The running mean at so many environment steps, between evaluations in a straight line."""
-    return float(np.interp(steps, curve.steps, running_mean(curve.score)))
+def smooth(curve: Curve, axis: str, grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Running means of the scores on a grid, between evaluations in a straight line.
+
+    Evaluations are so many seconds apart, and a run that is faster makes more steps between them: a mean over the last
+    of them would reach further back in steps. On one grid, all runs' means reach as far back.
+    """
+    return running_mean(np.interp(grid, getattr(curve, axis), curve.score))
+
+
+def bands(groups: Mapping[str, Sequence[Curve]], axis: str) -> dict[str, Band]:
+    """Each group's mean and spread over its seeds on one grid for all groups, as far as all its seeds have come."""
+    there = {name: [curve for curve in curves if len(curve.score)] for name, curves in groups.items()}
+    ends = {name: min(getattr(curve, axis)[-1] for curve in curves) for name, curves in there.items() if curves}
+    grid = places([curve for curves in there.values() for curve in curves], axis)
+    found = {}
+    for name, end in ends.items():
+        x = grid[grid <= end]
+        if len(x):
+            values = np.stack([smooth(curve, axis, x) for curve in there[name]])
+            spread = values.std(0, ddof=1) if len(values) > 1 else np.zeros(len(x))
+            found[name] = Band(x, values.mean(0), spread)
+    return found

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.report.document import document, plot_row, share_bar
-from headrace.studies.actorq.cases import PUBLISHED_HIDDEN
 from headrace.studies.actorq.comparisons import Comparison, Rows, curves_of, tasks_of
-from headrace.studies.actorq.curves import WINDOW, band
-from headrace.studies.actorq.plan import PUBLICATIONS_PER_SECOND, Plan
+from headrace.studies.actorq.curves import WINDOW, bands
+from headrace.studies.actorq.limits import limits
+from headrace.studies.actorq.plan import Plan
 from headrace.studies.actorq.side_by_side import (
     breakdown_tables,
     misses,
@@ -30,11 +30,11 @@ from headrace.studies.statistics import mean, median
 if TYPE_CHECKING:
     from headrace.studies.actorq.study import Sheets
 
-__all__ = ["write_page"]
+__all__ = ["INTEGER_WIDTH", "write_page"]
 
 _COLOURS = {"fp32": "c7", "fp16": "c2", "int8": "c1"}
-_HELD = 0.25
-"""Share of the actors' time in waits for the learner, above which it is the bottleneck."""
+INTEGER_WIDTH = 64
+"""Of graph_layers.integer_layer()."""
 _PARTS = (
     ("environment", "c1"), ("inference", "c2"), ("pull", "c3"), ("load", "c4"), ("push", "c5"), ("other", "c6"),
 )  # fmt: skip
@@ -56,7 +56,7 @@ def write_page(
     curves = sheets.curves.of(case.name for case in plan.training)
     sections = (
         ("Left out", note_list(notes)),
-        ("What this machine can't show", note_list(_limits(plan, training))),
+        ("What this machine can't show", note_list(limits(plan.training, training))),
         ("Short of what was asked or published", note_list(misses(comparisons))),
         ("Time to reward, published and here", time_table(training, curves)),
         ("Learning curves", _curves(training, curves)),
@@ -71,39 +71,6 @@ def write_page(
     write_text(path, document("Quantized actors", lead_of(origin), tiles(comparisons), sections))
 
 
-def _limits(plan: Plan, training: Rows) -> list[str]:
-    """What is not the published experiment, and why; where the learner was the bottleneck after all."""
-    cuda = any(case.device == "cuda" for case in plan.training)
-    sizes = sorted({case.algorithm.hidden for case in plan.training} - {PUBLISHED_HIDDEN})
-    limits = []
-    if not cuda:
-        limits.append(
-            "There is no GPU here. At the published size, 3 × 2048, the learner is the bottleneck on a processor, and "
-            "what its actors compute in does not decide the time: time to reward is measured at "
-            + (" and ".join("x".join(map(str, size)) for size in sizes) or "no size yet")
-            + ", with few samples per step; actors' throughput and breakdown are measured at the published size, "
-            "without a learner."
-        )
-    for task in tasks_of(training):
-        for precision in _COLOURS:
-            these = [row for row in training if (row["task"], row["precision"]) == (task, precision)]
-            held = median([row["actor_push"] for row in these])
-            if held > _HELD:
-                limits.append(
-                    f"{task}, {precision}: the actors waited for the learner for {held:.0%} of their time; what they "
-                    "compute in hardly decides the time to reward there."
-                )
-    limits.append(
-        "Breakdown: policies are published by a synthetic learner, "
-        f"{PUBLICATIONS_PER_SECOND:g} a second, through the same publisher and quantizer as a real one's."
-    )
-    limits.append(
-        "Published seconds are those of another machine; what can be compared are ratios. The published runs were "
-        "evaluated on the training clock, and their torch actor applied one activation more than their learner."
-    )
-    return limits
-
-
 def _curves(training: Rows, curves: Rows) -> str:
     """Two plots for each task: over environment steps, and over training time."""
     plots = []
@@ -112,14 +79,14 @@ def _curves(training: Rows, curves: Rows) -> str:
         said = published_time(TASKS[task]).reward
         levels = {"published": said} if said == target else {"published": said, "target": target}
         for axis, label in (("steps", "environment steps"), ("seconds", "training time (s)")):
-            strips = {}
-            for precision, colour in _COLOURS.items():
-                runs = [curve for curve in curves_of(curves, task, precision) if len(curve.score)]
-                if runs:
-                    strips[precision] = Strip(*band(runs, axis), colour)
+            found = bands({precision: curves_of(curves, task, precision) for precision in _COLOURS}, axis)
+            strips = {precision: Strip(*each, _COLOURS[precision]) for precision, each in found.items()}
             if strips:
                 plots.append(draw_strips(f"{task}-{axis}", f"{task}: {label}", "score", strips, levels=levels))
-    intro = f'<p class="soft">Running mean over {WINDOW} evaluations; mean and standard deviation over seeds.</p>'
+    intro = (
+        f'<p class="soft">Running mean over {WINDOW} places of a grid that all runs of a plot have in common, as far '
+        "apart as the evaluations of the run that has them farthest apart; mean and standard deviation over seeds.</p>"
+    )
     return intro + plot_row(plots) if plots else ""
 
 
@@ -133,7 +100,8 @@ def _breakdown(rows: Rows) -> str:
         bars.append(f"<figure><h3>{precision}, pull period {period}</h3>{share_bar(shares)}</figure>")
     note = (
         '<p class="soft">Ours deserializes and loads in a thread beside the one that acts; what that thread takes from '
-        "the actor shows in its steps. Load, here, is the exchange of one session for the other.</p>"
+        "the actor shows in its steps. Load, here, is the exchange of one session for the other. The published actor "
+        "does all of it in its one thread: its share stands beside ours of the acting thread, and of both threads.</p>"
     )
     return f'{note}<div class="plots">{"".join(bars)}</div>{breakdown_tables(rows)}' if rows else ""
 
@@ -187,7 +155,11 @@ def _crossover(rows: Rows) -> str:
     ]
     header = ("", "fp32 (µs)", "fp16 (µs)", "int8 (µs)", "fp32 / int8", "fp32 / fp16")
     caption = "Inference on one core"
-    note = '<p class="soft">Time of fp32 over that of int8, and of fp16: above 1 fp32 loses.</p>'
+    note = (
+        '<p class="soft">Time of fp32 over that of int8, and of fp16: above 1 fp32 loses. In an int8 policy, layers of '
+        f"fewer than {INTEGER_WIDTH} inputs or outputs stay in fp32, such as the head here, and so does the first "
+        "where it reads observations other than images, as here: 2 of the 3 layers are in int8.</p>"
+    )
     return note + plot_row(heats) + note_list(begins) + table(header, lines, caption)
 
 

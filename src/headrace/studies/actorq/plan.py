@@ -4,18 +4,17 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
 
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.studies.actorq.acting import ActingCase
 from headrace.studies.actorq.cases import PUBLISHED_HIDDEN, TrainingCase, training_case
+from headrace.studies.actorq.crossover import CrossoverCase
 from headrace.studies.actorq.options import ActorQOptions
 from headrace.studies.actorq.tasks import TASKS
 from headrace.studies.base import Scale
-from headrace.studies.sheet import fingerprint
 
-__all__ = ["PUBLICATIONS_PER_SECOND", "CrossoverCase", "Plan", "make_plan"]
+__all__ = ["PUBLICATIONS_PER_SECOND", "Plan", "make_plan"]
 
 PUBLICATIONS_PER_SECOND = 4.0
 """About one for every 30 steps of the published fp32 actor, 10 ms each: so often did the published learner publish."""
@@ -24,21 +23,6 @@ _PULL_TASK = "cartpole-balance"
 _THROUGHPUT_TASKS = ("cartpole-balance", "cheetah-run")
 _ALL: tuple[Precision, ...] = ("fp32", "fp16", "int8")
 _TWO: tuple[Precision, ...] = ("fp32", "int8")
-
-
-class CrossoverCase(NamedTuple):
-    """Inference of one width, three layers, and one batch."""
-
-    width: int
-    batch: int
-
-    def __str__(self) -> str:
-        return f"width {self.width}, batch {self.batch}"
-
-    @property
-    def name(self) -> str:
-        """The same for the same settings."""
-        return fingerprint("crossover", list(self))
 
 
 @dataclass(frozen=True)

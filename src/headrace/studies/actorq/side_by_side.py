@@ -1,39 +1,56 @@
 """The tables of the page: published figures beside ours."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.report.document import tile_row
 from headrace.studies.actorq.cases import TrainingCase
-from headrace.studies.actorq.comparisons import Comparison, Rows, matched, reached, tasks_of
+from headrace.studies.actorq.comparisons import (
+    PRECISIONS,
+    Comparison,
+    Rows,
+    all_parameters_share,
+    coarseness,
+    evaluation_period,
+    final_scores,
+    matched,
+    reached,
+    tasks_of,
+)
+from headrace.studies.actorq.curves import WINDOW
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time, reference, settings
+from headrace.studies.actorq.training import FINAL_EPISODES
 from headrace.studies.page import figure_text, table
-from headrace.studies.statistics import median
+from headrace.studies.statistics import mean, median
 
 __all__ = ["breakdown_tables", "misses", "settings_table", "throughput_table", "tiles", "time_table"]
 
-_PRECISIONS = ("fp32", "fp16", "int8")
-
 
 def tiles(comparisons: Sequence[Comparison]) -> str:
-    """What is required or was published, each where it is met worst."""
+    """What is required or was published, each where it is met worst; good where it is met everywhere."""
     shown = []
     for figure, text, worst in (
         ("time to reward, fp32 / int8", "time to reward, fp32 over int8", min),
         ("environment steps/s, int8 / fp32", "environment steps/s at 3 × 2048, int8 over fp32", min),
-        ("actor's time on parameters (%)", "% of an int8 actor's time on parameters at 3 × 2048", max),
+        ("acting thread's time on parameters (%)", "% of an int8 acting thread's time on parameters at 3 × 2048", max),
         ("publish to installed (ms)", "ms from publish to installed, int8, 8.4 M parameters", max),
-        ("score, int8 against fp32 (%)", "% by which int8's score is above fp32's at matched steps", min),
+        ("score, int8 against fp32 (%)", "% by which int8's final score is above fp32's", min),
     ):
-        found = [each for each in comparisons if each.figure == figure and each.verdict and each.ours is not None]
-        if not found:
+        judged = [each for each in comparisons if each.figure == figure and each.verdict]
+        if not judged:
             continue
-        each = worst(found, key=lambda each: each.ours or 0.0)
-        value = figure_text(each.ours or 0.0)
-        note = f"{text}: {each.where}, where it is worst ({_asked(each)})"
-        shown.append((value, note, all(other.verdict == "holds" for other in found)))
+        value, note = "–", text
+        known = [each for each in judged if each.ours is not None]
+        if known:
+            each = worst(known, key=lambda each: each.ours or 0.0)
+            value = figure_text(each.ours or 0.0)
+            note += f": {each.where}, where it is worst ({_asked(each)})"
+        absent = sum(1 for each in judged if each.ours is None and each.verdict == "MISSED")
+        if absent:
+            note += f"; {absent} of {len(judged)} tasks not reached"
+        shown.append((value, note, all(each.verdict == "holds" for each in judged)))
     return tile_row(shown)
 
 
@@ -50,34 +67,32 @@ def misses(comparisons: Sequence[Comparison]) -> list[str]:
 def time_table(training: Rows, curves: Rows) -> str:
     """The published table, and the same of ours; medians over seeds."""
     header = (
-        "", "published reward", "published fp32, int8 (s)", "published speed-up", "our target", "ours, fp32, int8 (s)",
-        "our speed-up", "steps to it, fp32, int8", "final score, fp32, int8", "others",
+        "", "published reward", "published fp32, int8 (s)", "published speed-up", "our target", "ours, fp32 (s)",
+        "fp16 (s)", "int8 (s)", "our speed-up, int8", "fp16", "evaluated every (s)", "steps to it: fp32, fp16, int8",
+        "others",
     )  # fmt: skip
     lines = []
     for name in tasks_of(training):
         task = TASKS[name]
         said = published_time(task)
-        full, quantized = (reached(training, name, precision) for precision in ("fp32", "int8"))
+        ours = {precision: reached(training, name, precision) for precision in PRECISIONS}
         target = next(row["target"] for row in training if row["task"] == name)
-        missing = [
-            f"{precision} in {each}"
-            for precision, each in (("fp32", full), ("int8", quantized))
-            if len(each.seconds_each) < each.seeds
-        ]
         lines.append((
             task.published,
             f"{said.reward:g}",
             f"{said.fp32_seconds:g}, {said.int8_seconds:g}",
             f"{said.speedup:g}",
             figure_text(target),
-            f"{figure_text(full.seconds)}, {figure_text(quantized.seconds)}"
-            + (f" (reached by {', '.join(missing)})" if missing else ""),
-            figure_text(full.seconds / quantized.seconds),
-            f"{figure_text(full.steps)}, {figure_text(quantized.steps)}",
-            ", ".join(_final(training, name, precision) for precision in ("fp32", "int8")),
+            *(
+                figure_text(each.seconds) + (f" (reached by {each})" if len(each.seconds_each) < each.seeds else "")
+                for each in ours.values()
+            ),
+            *(_speedup(curves, name, ours["fp32"].seconds, ours[precision].seconds) for precision in ("int8", "fp16")),
+            figure_text(evaluation_period(curves, name)),
+            ", ".join(figure_text(each.steps) for each in ours.values()),
             reference(task),
         ))  # fmt: skip
-    return table(header, lines) + _matched_table(training, curves) + _rates_table(training)
+    return table(header, lines) + _scores_table(training, curves) + _rates_table(training)
 
 
 def throughput_table(rows: Rows) -> str:
@@ -88,17 +103,17 @@ def throughput_table(rows: Rows) -> str:
             precision: [
                 row for row in rows if (row["task"], row["actors"], row["precision"]) == (task, actors, precision)
             ]
-            for precision in _PRECISIONS
+            for precision in PRECISIONS
         }
         rates = {precision: [row["steps_per_second"] for row in these] for precision, these in of.items()}
         lines.append((
             f"{task}, {actors} actor{'s' if actors > 1 else ''}",
-            *(_range(rates[precision]) for precision in _PRECISIONS),
+            *(_range(rates[precision]) for precision in PRECISIONS),
             figure_text(median(rates["int8"]) / median(rates["fp32"])),
             figure_text(median(rates["fp16"]) / median(rates["fp32"])),
             ", ".join(
                 figure_text(median([row["inference_s_per_1000"] for row in of[precision]]))
-                for precision in _PRECISIONS
+                for precision in PRECISIONS
             ),
         ))  # fmt: skip
     header = ("", "fp32", "fp16", "int8", "int8 / fp32", "fp16 / fp32", "inference alone: fp32, fp16, int8 (ms)")
@@ -117,16 +132,17 @@ def breakdown_tables(rows: Rows) -> str:
         "load",
         "total",
         "on parameters",
+        "with the thread beside it",
         "beside it: fetch, deserialize, load",
     )
     for period in sorted({row["pull_period"] for row in rows}):
         lines = []
-        for precision in _PRECISIONS:
+        for precision in PRECISIONS:
             these = [row for row in rows if (row["pull_period"], row["precision"]) == (period, precision)]
             said = published.get((period, precision))
             if said:
                 cells = [f"{value:g} s" for value in said]
-                lines.append((f"published {precision}", *cells, f"{said.parameter_share:.0%}", "–"))
+                lines.append((f"published {precision}", *cells, f"{said.parameter_share:.0%}", "–", "–"))
             if these:
                 lines.append((f"ours {precision}", *_parts(these)))
         tables.append(
@@ -141,24 +157,27 @@ def breakdown_tables(rows: Rows) -> str:
 
 def settings_table(cases: Sequence[TrainingCase]) -> str:
     """The published settings beside those of the runs."""
-    by_kind = {"d4pg": D4PG, "dqn": DQN}
-    ours = {
-        name: next((case for case in cases if isinstance(case.algorithm, kind)), None) for name, kind in by_kind.items()
-    }
+    names = [(row["setting"], row["d4pg"], row["dqn"]) for row in settings()]
     lines = [
-        (row["setting"].replace("_", " "), row["d4pg"] or "–", _setting(row["setting"], ours["d4pg"]),
-         row["dqn"] or "–", _setting(row["setting"], ours["dqn"]))
-        for row in settings()
-    ]  # fmt: skip
-    lines.append(("samples per environment step", "–", _setting("samples", ours["d4pg"]), "–",
-                  _setting("samples", ours["dqn"])))  # fmt: skip
+        (name.replace("_", " "), d4pg or "–", _settings(name, cases, D4PG), dqn or "–", _settings(name, cases, DQN))
+        for name, d4pg, dqn in [*names, ("samples per environment step", "", "")]
+    ]
     return table(("", "published D4PG", "ours", "published DQN", "ours"), lines)
 
 
-def _setting(name: str, case: TrainingCase | None) -> str:
-    """A published setting's counterpart in a run; an en dash where it has none, or nothing of the kind was run."""
-    if case is None:
-        return "–"
+def _settings(name: str, cases: Sequence[TrainingCase], kind: type[D4PG] | type[DQN]) -> str:
+    """A setting of an algorithm's runs: one value, or each that there is with its tasks."""
+    tasks: dict[str, dict[str, None]] = {}
+    for case in cases:
+        if isinstance(case.algorithm, kind):
+            tasks.setdefault(_setting(name, case), {})[case.task] = None
+    if len(tasks) < 2:
+        return next(iter(tasks), "–")
+    return "; ".join(f"{value} ({', '.join(those)})" for value, those in tasks.items())
+
+
+def _setting(name: str, case: TrainingCase) -> str:
+    """A published setting's counterpart in a run; an en dash where it has none."""
     algorithm, topology = case.algorithm, case.topology
     known: dict[str, Any] = {
         "policy": "x".join(map(str, algorithm.hidden)),
@@ -173,7 +192,7 @@ def _setting(name: str, case: TrainingCase | None) -> str:
         "importance_exponent": algorithm.importance_exponent if algorithm.prioritized else "–",
         "actors": f"{topology.actors}, {topology.envs_per_actor} environment(s) each",
         "pull_period_steps": topology.pull_period,
-        "samples": algorithm.samples_per_step,
+        "samples per environment step": algorithm.samples_per_step,
     }
     if isinstance(algorithm, D4PG):
         widths = ",".join(map(str, algorithm.critic_hidden))
@@ -196,26 +215,42 @@ def _parts(rows: Rows) -> tuple[str, ...]:
     step = part["environment"] + part["inference"] + part["push"] + part["other"]
     beside = (median([row[f"beside_{name}_s_per_1000"] for row in rows]) for name in ("fetch", "deserialize", "load"))
     return (
-        *(figure_text(value) for value in (step, part["pull"], 0.0, part["load"], sum(part.values()))),
+        figure_text(step),
+        figure_text(part["pull"]),
+        "–",  # beside it
+        figure_text(part["load"]),
+        figure_text(sum(part.values())),
         f"{median([row['parameter_share'] for row in rows]):.1%}",
+        f"{median([all_parameters_share(row) for row in rows]):.1%}",
         ", ".join(figure_text(value) for value in beside),
     )
 
 
-def _matched_table(training: Rows, curves: Rows) -> str:
+def _speedup(curves: Rows, task: str, full: float, quantized: float) -> str:
+    """A ratio of times to reward, marked where the times are a few evaluations long."""
+    return figure_text(full / quantized) + (" (coarse)" if coarseness(curves, task, full, quantized) else "")
+
+
+def _scores_table(training: Rows, curves: Rows) -> str:
     lines = []
     for task in tasks_of(training):
-        steps, score = matched(curves, task, _PRECISIONS)
-        lines.append((task, figure_text(steps), *(figure_text(score[precision]) for precision in _PRECISIONS)))
-    caption = "At matched steps: running mean over 10 evaluations, mean over seeds"
-    return table(("", "environment steps", *_PRECISIONS), lines, caption)
+        steps, score = matched(curves, task)
+        final = (_range(final_scores(training, task, precision), mean) for precision in PRECISIONS)
+        lines.append((task, *final, figure_text(steps), *(figure_text(score[precision]) for precision in PRECISIONS)))
+    header = ("", *(f"final, {precision}" for precision in PRECISIONS), "matched steps", *PRECISIONS)
+    caption = (
+        f"Scores: mean of {FINAL_EPISODES} greedy episodes after the same steps for all, its mean over seeds (least to "
+        f"most); then the running mean over {WINDOW} places of one grid of steps, at the most steps that all have "
+        "made, its mean over seeds"
+    )
+    return table(header, lines, caption)
 
 
 def _rates_table(training: Rows) -> str:
     """Who was the bottleneck: what each side's time went into."""
     lines = []
     for task in tasks_of(training):
-        for precision in _PRECISIONS:
+        for precision in PRECISIONS:
             these = [row for row in training if (row["task"], row["precision"]) == (task, precision)]
             if these:
                 columns = ("actor_inference", "actor_environment", "actor_push", "learner_train", "learner_wait")
@@ -226,13 +261,8 @@ def _rates_table(training: Rows) -> str:
     return table(header, lines, "Who waits for whom")
 
 
-def _final(training: Rows, task: str, precision: str) -> str:
-    scores = [row["final_return"] for row in training if (row["task"], row["precision"]) == (task, precision)]
-    return _range([score for score in scores if score is not None])
-
-
-def _range(values: Sequence[float]) -> str:
-    middle = figure_text(median(values))
+def _range(values: Sequence[float], centre: Callable[[Sequence[float]], float] = median) -> str:
+    middle = figure_text(centre(values))
     return f"{middle} ({figure_text(min(values))} to {figure_text(max(values))})" if len(values) > 1 else middle
 
 

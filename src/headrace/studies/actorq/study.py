@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headrace.environments.dm_control import is_dm_control
 from headrace.errors import HeadraceError, LaunchError
+from headrace.studies.actorq import acting, crossover
 from headrace.studies.actorq.acting import measure_acting
 from headrace.studies.actorq.cases import TrainingCase
 from headrace.studies.actorq.comparisons import compare
@@ -16,13 +17,21 @@ from headrace.studies.actorq.crossover import measure_crossover
 from headrace.studies.actorq.energy import Energy
 from headrace.studies.actorq.options import ActorQOptions
 from headrace.studies.actorq.plan import Plan, make_plan
-from headrace.studies.actorq.training import Trained, train_case
+from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, Trained, train_case
 from headrace.studies.base import Scale
 from headrace.studies.results import Origin, make_folder, write_csv
 from headrace.studies.sheet import Sheet
 
 __all__ = ["ActorQ", "Sheets", "run_plan"]
 
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "throughput": acting.COLUMNS,
+    "breakdown": acting.COLUMNS,
+    "crossover": crossover.COLUMNS,
+    "pull_periods": RUN_COLUMNS,
+    "training": RUN_COLUMNS,
+    "curves": CURVE_COLUMNS,
+}
 Say = Callable[[str], None]
 Rows = Iterable[Mapping[str, Any]]
 T = TypeVar("T", bound="_Case")
@@ -46,7 +55,7 @@ class Sheets(NamedTuple):
     @staticmethod
     def open(output: Path, origin: Origin) -> "Sheets":
         """Those of a folder, with what they hold already."""
-        return Sheets(*(Sheet(output / f"{name}.csv", origin) for name in Sheets._fields))
+        return Sheets(**{name: Sheet(output / f"{name}.csv", origin, columns) for name, columns in _COLUMNS.items()})
 
 
 class ActorQ:

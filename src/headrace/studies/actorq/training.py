@@ -12,10 +12,22 @@ from headrace.roles.learner import LEARNER_PHASES
 from headrace.studies.actorq.cases import TrainingCase
 from headrace.studies.actorq.curves import Curve, held_at
 
-__all__ = ["Trained", "curve_of", "figures_of", "train_case"]
+__all__ = ["CURVE_COLUMNS", "FINAL_EPISODES", "RUN_COLUMNS", "Trained", "curve_of", "figures_of", "train_case"]
 
 FINAL_EPISODES = 100
 _NEVER_SECONDS = 1e9
+_CASE = ("task", "precision", "pull_period", "seed")
+RUN_COLUMNS = (
+    *_CASE,
+    *("algorithm", "hidden", "actors", "samples_per_step", "device"),
+    *("target", "seconds_to_reward", "steps_to_reward", "final_return", "final_std", "final_episodes"),
+    *("environment_steps", "learner_steps", "wall_seconds", "steps_per_second", "staleness", "samples_per_insert"),
+    *(f"actor_{phase}" for phase in ACTOR_PHASES),
+    *(f"learner_{phase}" for phase in LEARNER_PHASES),
+    "stopped_by",
+)
+CURVE_COLUMNS = (*_CASE, "environment_steps", "seconds", "mean_return", "std_return", "episodes")
+"""What the rows of figures_of() have."""
 
 
 class Trained(NamedTuple):
