@@ -69,7 +69,7 @@ TRAINING: dict[str, Training] = dict(
         _suite("finger-spin", 300_000),
         _suite("humanoid-stand", 10_000_000),
         _suite("humanoid-walk", 10_000_000),
-        ("CartPole-v1", Training(_WIDE_DQN, _WIDE_ACTORS, 120_000, 4.0, 10)),
+        ("CartPole-v1", Training(_WIDE_DQN, _WIDE_ACTORS, 200_000, 4.0, 10)),
         _gym("MountainCar-v0", 200_000),
         _gym("Acrobot-v1", 100_000),
     )
