@@ -1,18 +1,28 @@
 """Actors that are started apart, looked after by a launcher that only pretends."""
 
+import contextlib
 import dataclasses
+import json
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from headrace._native import Server
-from headrace.errors import ConfigError, LaunchError
+from headrace._native import Client, Server
+from headrace.errors import ConfigError, LaunchError, StorageError
 from headrace.launch import Exit, volunteers
+from headrace.launch.relay import Relay
 from headrace.launch.volunteers import run_actors
-from headrace.roles.base import RUN, Role
+from headrace.networks import Architecture, PolicyGraph
+from headrace.parameters.snapshot import Stamp
+from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.base import NEWS, POLICY, REPORTS, RUN, TABLE, Role
 from headrace.roles.volunteer import RunNotice
-from headrace.servers import Endpoint, connect_role
+from headrace.servers import Endpoint, RoleServer, connect_role
+from headrace.types import EnvironmentSpec
 
 NOTICE = RunNotice("CartPole-v1", 60.0, "first", ("{}", "{}"))
 
@@ -84,6 +94,23 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[Apart]:
     place = Apart()
     yield place
     place.server.close()
+
+
+@pytest.fixture
+def relays(monkeypatch: pytest.MonkeyPatch) -> list[Relay]:
+    """Those that were made, in turn."""
+    made: list[Relay] = []
+
+    def make(server: RoleServer) -> Relay:
+        made.append(Relay(server))
+        return made[-1]
+
+    monkeypatch.setattr(volunteers, "Relay", make)
+    return made
+
+
+def relay_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "relay"]
 
 
 def test_it_ends_with_the_run(apart: Apart) -> None:
@@ -182,3 +209,106 @@ def test_ctrl_c_ends_the_actors(apart: Apart) -> None:
 
     assert apart.run(last=interrupt) == "interrupt"
     assert len(apart.launcher.stopped) == 2
+
+
+def test_several_actors_get_their_policies_from_a_relay_that_ends_with_the_run(
+    apart: Apart, relays: list[Relay]
+) -> None:
+    assert apart.run([], actors=3) == "end"
+    [relay] = relays
+    assert [Endpoint.from_json(role.settings) for role in apart.launcher.started] == 3 * [relay.endpoint]
+    assert not relay_threads()
+    with pytest.raises(StorageError):
+        Client(relay.endpoint.address, timeout_seconds=0.0)
+
+
+def test_a_single_actor_gets_its_policies_from_the_server(apart: Apart, relays: list[Relay]) -> None:
+    assert apart.run([], actors=1) == "end"
+    assert apart.launcher.started == [Role("volunteer", 0, "")]
+    assert relays == []
+
+
+def test_a_learner_that_is_started_anew_gets_another_relay(apart: Apart, relays: list[Relay]) -> None:
+    """Its policies may be older than those before."""
+
+    def policies(version: int) -> None:
+        for name in (POLICY, NEWS):
+            apart.server.drop("run/" + name)
+            apart.server.publish("run/" + name, b"data", version)
+
+    def arrived() -> None:
+        settings = apart.launcher.started[-1].settings
+        with contextlib.closing(connect_role(Endpoint.from_json(settings))) as actor:
+            deadline = time.monotonic() + 30
+            while (found := actor.fetch(NEWS)) is None:
+                assert time.monotonic() < deadline, "it does not come"
+                time.sleep(0.002)
+            versions.append(found[0])
+
+    def restart() -> None:
+        apart.lose_notice()
+        policies(4)
+        apart.begin("second")
+
+    versions: list[int] = []
+    policies(9)
+    assert apart.run([], last=in_turn(arrived, restart, arrived, apart.end)) == "end"
+    assert versions == [9, 4]
+    assert len(relays) == 2
+    assert not relay_threads()
+
+
+def test_what_the_relay_meets_ends_the_actors_in_one_line(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(relay: Relay) -> None:
+        raise LaunchError("newer policies can't be passed on")
+
+    monkeypatch.setattr(Relay, "check", fail)
+    with pytest.raises(LaunchError, match=r"^newer policies can't be passed on$"):
+        apart.run(last=in_turn(lambda: None, apart.end))
+    assert apart.launcher.stopped == ["volunteer 0", "volunteer 1"]
+    assert not relay_threads()
+
+
+def test_a_policy_comes_to_processes_once(tmp_path: Path) -> None:
+    """Three real actors act with the first policy, and then with a newer one."""
+    spec = EnvironmentSpec((8,), "float32", actions=2)
+    shapes = {"dense_0.weight": (20_000, 8), "dense_0.bias": (20_000,), "q.weight": (2, 20_000), "q.bias": (2,)}
+    weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    policy = PolicyGraph(Architecture.of(spec, "mlp", (20_000,))).serialize(weights)
+    corridor = "headrace.environments.toy:Corridor"
+    settings = [
+        ActorSettings(corridor, 3, index, index, (0.5,), 3, 0.99, 50, False, True, pull_period=10).to_json()
+        for index in range(3)
+    ]
+    with contextlib.closing(Server()) as server:
+        endpoint = Endpoint(server.listen("unix:@"), "run")
+        server.add_table("run/" + TABLE, table_signature(spec))
+
+        def publish(version: int) -> None:
+            server.publish("run/" + POLICY, policy, version)
+            server.publish("run/" + NEWS, Stamp.now().to_json().encode(), version)
+
+        publish(1)
+        server.publish("run/" + RUN, RunNotice(corridor, 60.0, "first", tuple(settings)).to_json().encode())
+        said: list[str] = []
+        thread = threading.Thread(target=lambda: said.append(run_actors(endpoint, 3, tmp_path, said.append)))
+        thread.start()
+        try:
+            taken = dict.fromkeys(range(3), -1)
+            deadline = time.monotonic() + 60
+            for version in (1, 2):
+                while min(taken.values()) < version - 1:
+                    assert time.monotonic() < deadline, f"{said}, {taken}"
+                    time.sleep(0.02)
+                    for report in map(json.loads, server.drain("run/" + REPORTS)):
+                        taken[report["index"]] = report["refresh"]["count"]
+                if version == 1:
+                    publish(2)
+            connections = server.stats()["connections"]
+        finally:
+            server.publish("run/" + RUN, b"")
+            thread.join(60)
+    assert said[-1] == "end"
+    assert len(policy) > 800_000
+    sent = sum(connection["sent_bytes"] for connection in connections)
+    assert 2 * len(policy) < sent < 3 * len(policy)

@@ -17,17 +17,19 @@ def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
     """Returns when `stop` is set or the server is gone; raises what the role raises."""
     with contextlib.ExitStack() as ends:
 
-        def connect() -> RoleServer:
-            return ends.enter_context(contextlib.closing(connect_role(endpoint)))
+        def connect(place: Endpoint) -> RoleServer:
+            return ends.enter_context(contextlib.closing(connect_role(place)))
 
-        server = connect()
+        server = connect(endpoint)
         if role.kind == "evaluator":
             return run_evaluator(server, stop)
         if role.kind == "quantizer":
             return run_quantizer(server, role, stop)
-        reports, policies = connect(), connect()
+        reports = connect(endpoint)
         if role.kind == "volunteer":
+            policies = connect(Endpoint.from_json(role.settings) if role.settings else endpoint)
             return run_volunteer(server, reports, policies, stop)
+        policies = connect(endpoint)
         if endpoint.run and claim_place(server, [role.index], stop) is None:
             raise ReplayError(f"{role.name} of run {endpoint.run} is acting already, from another process")
         return run_actor(role, server, reports, policies, stop)

@@ -12,6 +12,7 @@ from headrace.errors import ClosedError, ConfigError, LaunchError
 from headrace.launch.base import Exit, Launcher
 from headrace.launch.deaths import Deaths, given_up
 from headrace.launch.processes import ProcessLauncher
+from headrace.launch.relay import Relay
 from headrace.roles.base import RUN, Role
 from headrace.roles.volunteer import RunNotice, await_notice
 from headrace.servers import Endpoint, RoleServer, connect_role, shown
@@ -43,7 +44,10 @@ def run_actors(
                 say(f"{_counted(actors)} in {notice.environment}; logs: {logs}")
                 if 0 < len(notice.actors) < actors:
                     say(f"the run has places for {_counted(len(notice.actors))}; the others wait for one to be free")
-                while not _look_after(server, launcher(endpoint, logs), actors, notice.start, say):
+                while True:
+                    with _relay(endpoint, actors) as relay:
+                        if _look_after(server, launcher(endpoint, logs), actors, notice.start, relay, say):
+                            break
                     say("the learner was started anew; so are its actors")
                     notice = await_notice(server, lambda: False, say)
                     assert notice is not None
@@ -59,12 +63,30 @@ def run_actors(
         return "interrupt"
 
 
-def _look_after(server: RoleServer, launcher: Launcher, actors: int, start: str, say: Callable[[str], object]) -> bool:
+@contextlib.contextmanager
+def _relay(endpoint: Endpoint, actors: int) -> Iterator[Relay | None]:
+    """What gets every policy once for all actors; None for a single one, which gets it from the server itself."""
+    if actors == 1:
+        yield None
+        return
+    with contextlib.closing(Relay(connect_role(endpoint))) as relay:
+        yield relay
+
+
+def _look_after(
+    server: RoleServer,
+    launcher: Launcher,
+    actors: int,
+    start: str,
+    relay: Relay | None,
+    say: Callable[[str], object],
+) -> bool:
     """Starts the actors, and again those that die, until the run has ended (True) or is not at this start any more.
 
     Who ends while there is no notice met a server or a learner that is just being started: nobody's fault.
     """
-    roles = {role.name: role for role in (Role("volunteer", index, "") for index in range(actors))}
+    policies = relay.endpoint.to_json() if relay else ""
+    roles = {role.name: role for role in (Role("volunteer", index, policies) for index in range(actors))}
     deaths = {name: Deaths() for name in roles}
     ended: list[Exit] = []
     excused = False
@@ -75,11 +97,13 @@ def _look_after(server: RoleServer, launcher: Launcher, actors: int, start: str,
             time.sleep(_POLL_SECONDS)
             ended += launcher.poll()
             found = server.fetch(RUN)  # after the exits: a run that ends says so before it closes its table
+            if found is not None and not found[1]:
+                return True
+            if relay is not None:
+                relay.check()
             if found is None:
                 excused = True
                 continue
-            if not found[1]:
-                return True
             if RunNotice.from_json(found[1]).start != start:
                 return False
             for each in ended:

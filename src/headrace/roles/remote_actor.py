@@ -29,6 +29,7 @@ def run_actor(
 ) -> None:
     """Acts until stopped or until the server is gone; all three connections are this actor's own.
 
+    `policy_server` may be a relay of this host's: nothing but policies and their news is asked of it.
     `hang_seconds` is None where somebody else watches that the environment does not hang. Closes `policy_server`.
     """
     settings = ActorSettings.from_json(role.settings)
@@ -36,7 +37,7 @@ def run_actor(
     decoder = PolicyDecoder(settings.precision, settings.communication_bits)
     clock = PhaseClock(ACTOR_PHASES)
     with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
-        policy = _first_policy(server, decoder, stop)
+        policy = _first_policy(policy_server, decoder, stop)
         if policy is None:
             return
         refresh = Refresh(policy_server, POLICY, NEWS, decoder.decode, policy)
@@ -51,9 +52,9 @@ def run_actor(
         _act(actor, refresh, reporter, clock, schedule, stop)
 
 
-def _first_policy(server: RoleServer, decoder: PolicyDecoder, stop: Stop) -> Policy | None:
+def _first_policy(policy_server: RoleServer, decoder: PolicyDecoder, stop: Stop) -> Policy | None:
     while not stop.is_set():
-        found = server.fetch(POLICY)
+        found = policy_server.fetch(POLICY)
         if found is not None:
             return Policy(decoder.decode(found[1]), found[0])
         stop.wait(_POLL_SECONDS)

@@ -1,0 +1,172 @@
+"""Policies that come to a host once, whoever asks for them there."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace._native import Server
+from headrace.errors import ClosedError, LaunchError
+from headrace.launch.relay import Relay
+from headrace.roles.base import NEWS, POLICY
+from headrace.servers import Endpoint, RoleServer, connect_role
+
+
+class Upstream:
+    """The run's server as the relay's connection shows it; notes the versions of what moves."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, tuple[int, bytes]] = {}
+        self.moved: list[tuple[str, int]] = []
+        self.error: Exception | None = None
+        self.closed = threading.Event()
+
+    def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
+        self.blobs[name] = (version, bytes(data))
+        return version
+
+    def publish_policy(self, version: int) -> None:
+        self.publish(POLICY, b"policy %d" % version, version)
+        self.publish(NEWS, b"news %d" % version, version)
+
+    def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        if self.closed.is_set():
+            raise ClosedError("the connection is closed")
+        if self.error:
+            raise self.error
+        found = self.blobs.get(name)
+        if found is None or found[0] <= newer_than:
+            return None
+        self.moved.append((name, found[0]))
+        return found
+
+    def version(self, name: str) -> int:
+        raise AssertionError("it is dearer than a fetch")
+
+    def insert(self, table: str, chunk: bytes) -> int | None:
+        raise AssertionError("not by this way")
+
+    def put(self, mailbox: str, message: bytes) -> None:
+        raise AssertionError("not by this way")
+
+    def claim(self, name: str, owner: int) -> None:
+        raise AssertionError("not by this way")
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def upstream() -> Upstream:
+    return Upstream()
+
+
+@pytest.fixture
+def relay(upstream: Upstream) -> Iterator[Relay]:
+    with contextlib.closing(Relay(upstream)) as made:
+        yield made
+
+
+@pytest.fixture
+def actors(relay: Relay) -> Iterator[list[RoleServer]]:
+    """Connections of three actors with the relay."""
+    with contextlib.ExitStack() as ends:
+        yield [ends.enter_context(contextlib.closing(connect_role(relay.endpoint))) for _ in range(3)]
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.002)
+
+
+def awaited(actor: RoleServer, version: int) -> list[tuple[int, bytes] | None]:
+    """The policy and the news that an actor finds once there is news of that version."""
+    until(lambda: actor.fetch(NEWS, version - 1))
+    return [actor.fetch(POLICY), actor.fetch(NEWS)]
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "relay"]
+
+
+def test_a_version_is_fetched_once_for_all_actors(upstream: Upstream, actors: list[RoleServer]) -> None:
+    for version in (3, 4, 7):
+        upstream.publish_policy(version)
+        for actor in actors:
+            assert awaited(actor, version) == [(version, b"policy %d" % version), (version, b"news %d" % version)]
+    assert upstream.moved == [(name, version) for version in (3, 4, 7) for name in (NEWS, POLICY)]
+
+
+def test_a_policy_newer_than_its_news_is_not_fetched_again(upstream: Upstream, actors: list[RoleServer]) -> None:
+    upstream.publish_policy(1)
+    awaited(actors[0], 1)
+    upstream.publish(POLICY, b"policy 3", 3)
+    upstream.publish(NEWS, b"news 2", 2)
+    assert awaited(actors[0], 2) == [(3, b"policy 3"), (2, b"news 2")]
+    upstream.publish(NEWS, b"news 3", 3)
+    assert awaited(actors[1], 3) == [(3, b"policy 3"), (3, b"news 3")]
+    assert [version for name, version in upstream.moved if name == POLICY] == [1, 3]
+
+
+def test_news_wait_for_their_policy(upstream: Upstream, actors: list[RoleServer]) -> None:
+    """On a server that was started anew between the two, and had an older policy first."""
+    upstream.publish_policy(1)
+    awaited(actors[0], 1)
+    upstream.publish(POLICY, b"policy 4", 4)
+    upstream.publish(NEWS, b"news 5", 5)
+    until(lambda: upstream.moved.count((NEWS, 5)) >= 3)  # it goes on asking
+    assert actors[0].fetch(NEWS) == (1, b"news 1")
+    upstream.publish(POLICY, b"policy 5", 5)
+    assert awaited(actors[0], 5) == [(5, b"policy 5"), (5, b"news 5")]
+    assert [version for name, version in upstream.moved if name == POLICY] == [1, 5]
+
+
+def test_a_run_server_that_is_gone_is_told_and_actors_keep_what_they_had(
+    upstream: Upstream, relay: Relay, actors: list[RoleServer]
+) -> None:
+    upstream.publish_policy(1)
+    awaited(actors[0], 1)
+    relay.check()
+    upstream.close()
+    with pytest.raises(ClosedError, match=r"^the connection is closed$"):
+        until(relay.check)
+    assert actors[0].fetch(POLICY) == (1, b"policy 1")
+
+
+def test_what_else_goes_wrong_is_one_line(upstream: Upstream, relay: Relay) -> None:
+    upstream.error = ValueError("no\nsuch thing")
+    complaint = r"^newer policies can't be passed on to the actors here: ValueError: no such thing$"
+    with pytest.raises(LaunchError, match=complaint):
+        until(relay.check)
+
+
+def test_actors_are_let_go_when_it_closes(upstream: Upstream, relay: Relay, actors: list[RoleServer]) -> None:
+    relay.close()
+    assert upstream.closed.is_set()
+    assert not threads()
+    for actor in actors:
+        with pytest.raises(ClosedError):
+            actor.fetch(POLICY)
+
+
+def test_it_outlives_a_restart_of_the_server_and_closes_while_there_is_none(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/socket"
+    relay = None
+    for version in (5, 6):
+        server = Server()
+        server.listen(address)
+        relay = relay or Relay(connect_role(Endpoint(address, "run", reconnect_seconds=600.0)))
+        server.publish("run/" + POLICY, b"policy", version)
+        server.publish("run/" + NEWS, b"news", version)
+        with contextlib.closing(connect_role(relay.endpoint)) as actor:
+            assert awaited(actor, version) == [(version, b"policy"), (version, b"news")]
+        server.close()
+    assert relay is not None
+    relay.check()
+    relay.close()
+    assert not threads()
