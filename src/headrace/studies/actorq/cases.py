@@ -66,7 +66,7 @@ TRAINING: dict[str, Training] = dict(
         _suite("hopper-stand", 500_000),
         _suite("reacher-hard", 500_000),
         _suite("cheetah-run", 500_000),
-        _suite("finger-spin", 300_000),
+        _suite("finger-spin", 150_000),
         _suite("humanoid-stand", 10_000_000),
         _suite("humanoid-walk", 10_000_000),
         ("CartPole-v1", Training(_WIDE_DQN, _WIDE_ACTORS, 200_000, 4.0, 10)),
