@@ -11,6 +11,9 @@ void bind_table(nanobind::module_& module);
 void bind_server(nanobind::module_& module);
 void bind_client(nanobind::module_& module);
 void bind_stream(nanobind::module_& module);
+void bind_shards(nanobind::module_& module);
 void bind_session(nanobind::module_& module);
+void bind_optimizer(nanobind::module_& module);
+void bind_shared_model(nanobind::module_& module);
 
 }  // namespace headrace::bindings

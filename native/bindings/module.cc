@@ -10,8 +10,11 @@ NB_MODULE(_native, module) {
   headrace::bindings::bind_signature(module);
   headrace::bindings::bind_writer(module);
   headrace::bindings::bind_table(module);
+  headrace::bindings::bind_optimizer(module);
+  headrace::bindings::bind_shared_model(module);
   headrace::bindings::bind_server(module);
   headrace::bindings::bind_session(module);
   headrace::bindings::bind_client(module);
   headrace::bindings::bind_stream(module);
+  headrace::bindings::bind_shards(module);
 }

@@ -224,7 +224,7 @@ std::size_t Server::drop(std::string_view prefix) {
       at = next;
     }
   }
-  return removed.tables.size() + mailboxes.size() + parameters_.drop(prefix);
+  return removed.tables.size() + mailboxes.size() + parameters_.drop(prefix) + shards_.drop(prefix);
 }
 
 std::shared_ptr<ConnectionMeter> Server::add_meter(std::string peer) {

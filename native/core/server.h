@@ -1,9 +1,9 @@
-// The server: tables, parameters and mailboxes under names. It knows nothing of sockets; sessions drive it.
+// The server: tables, parameters, shards and mailboxes under names. It knows nothing of sockets; sessions drive it.
 //
 // With a data directory, tables live in files there, each beside its settings, and a server that is started again on
 // the directory has them back: experience with its priorities, as of the last acknowledged insert even after kill -9.
-// Whether a table was paused or closed is not kept, nor are blobs, mailboxes and claims: their owners publish and claim
-// again.
+// Whether a table was paused or closed is not kept, nor are blobs, shards, mailboxes and claims: their owners publish,
+// open and claim again.
 //
 // Threading: every method may be called from any thread. Tables are made, opened and dropped one at a time, which takes
 // as long as their files do and holds up nothing else. A dropped table is closed; its memory and the blocks of its file
@@ -24,6 +24,7 @@
 #include "core/mailbox.h"
 #include "core/memory_budget.h"
 #include "core/parameters.h"
+#include "core/shards.h"
 #include "core/table.h"
 #include "core/table_store.h"
 
@@ -31,7 +32,7 @@ namespace headrace {
 
 struct ServerOptions {
   std::string data = {};                                  // directory, made if it is missing; empty: memory alone
-  std::uint64_t memory_bytes = MemoryBudget::kUnlimited;  // for tables, blobs, messages and connections' buffers
+  std::uint64_t memory_bytes = MemoryBudget::kUnlimited;  // for tables, blobs, shards, messages, connections' buffers
 };
 
 // What one connection has done; written by its session, read by anyone.
@@ -70,10 +71,11 @@ class Server {
   void set_state(const std::string& name, TableState state);  // kNotFound
 
   Parameters& parameters() { return parameters_; }
+  Shards& shards() { return shards_; }
   std::shared_ptr<Mailbox> mailbox(const std::string& name);  // made at first use; kRefused beyond kMaxMailboxes
   std::shared_ptr<Mailbox> find_mailbox(const std::string& name) const;  // null where there is none
   Claims& claims() { return claims_; }
-  // Removes tables (with their files), blobs and mailboxes whose name begins so. How many.
+  // Removes tables (with their files), blobs, shards and mailboxes whose name begins so. How many.
   std::size_t drop(std::string_view prefix);
 
   std::shared_ptr<ConnectionMeter> add_meter(std::string peer);  // listed as long as somebody else holds it
@@ -115,6 +117,7 @@ class Server {
   std::map<std::string, std::shared_ptr<Mailbox>> mailboxes_;
   std::vector<std::weak_ptr<ConnectionMeter>> meters_;
   Parameters parameters_{budget_};
+  Shards shards_{budget_};
   Claims claims_;
 };
 

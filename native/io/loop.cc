@@ -2,7 +2,9 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@ namespace headrace {
 namespace {
 
 constexpr int kAcceptsPerTurn = 64;
+constexpr std::size_t kMaxAppliers = 16;  // threads; more cores than that wait for the memory
 
 // Says why, as far as the socket takes it at once.
 void turn_away(const FileDescriptor& socket, const std::string& reason) {
@@ -31,10 +34,16 @@ void turn_away(const FileDescriptor& socket, const std::string& reason) {
 Loop::Loop(Server& server, LoopOptions options)
     : server_(server),
       options_(std::move(options)),
-      samplers_(connection_count_, options_.max_unproven, {.reactor_of = places()}),
-      errands_(connection_count_, options_.max_unproven, {.reactor_of = places()}),
+      samplers_(connection_count_, options_.max_unproven, {.reactor_of = places(), .background = true}),
+      errands_(connection_count_, options_.max_unproven, {.reactor_of = places(), .background = true}),
       others_(connection_count_, options_.max_unproven,
-              {.reactor_of = places(), .accept = [this](Id id) { return accept(id); }}) {}
+              {.reactor_of = places(), .accept = [this](Id id) { return accept(id); }}) {
+  const std::size_t count = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMaxAppliers);
+  for (std::size_t i = 0; i < count; ++i) {
+    appliers_.push_back(
+        std::make_unique<Reactor>(connection_count_, options_.max_unproven, Reactor::Hooks{.reactor_of = places()}));
+  }
+}
 
 Loop::~Loop() { close(); }
 
@@ -57,6 +66,7 @@ std::string Loop::listen(const std::string& address) {
     listeners_[id] = std::move(listener);
   }
   if (!std::exchange(started_, true)) {
+    for (const auto& applier : appliers_) applier->start();
     samplers_.start();
     errands_.start();
     others_.start();
@@ -71,6 +81,7 @@ void Loop::close() {
     listeners_.clear();
   }
   others_.stop();
+  for (const auto& applier : appliers_) applier->stop();
   samplers_.stop();
   errands_.stop();
 }
@@ -108,13 +119,15 @@ void Loop::admit(Accepted accepted, bool is_unix) {
   }
 }
 
-std::function<Reactor&(Session::Place)> Loop::places() {
-  return [this](Session::Place place) -> Reactor& {
-    switch (place) {
+std::function<Reactor&(const Session&)> Loop::places() {
+  return [this](const Session& session) -> Reactor& {
+    switch (session.place()) {
       case Session::Place::kSampling:
         return samplers_;
       case Session::Place::kSlow:
         return errands_;
+      case Session::Place::kShards:
+        return *appliers_[session.lane() % appliers_.size()];
       case Session::Place::kQuick:
         break;
     }

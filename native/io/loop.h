@@ -1,15 +1,17 @@
 // Serves sessions over sockets with epoll; nothing blocks.
 //
-// Three threads: one accepts connections and serves most of them; those that sample are handed to another, so that
-// nobody's insert waits for a batch to be gathered; and while a table is made or dropped for a connection, that one is
-// with the third, so that nobody else waits for a disk (Session::place).
+// One thread accepts connections and serves most of them; those that sample are handed to another, so that nobody's
+// insert waits for a batch to be gathered; while a table is made or dropped for a connection, that one is with a third,
+// so that nobody else waits for a disk (Session::place). Connections of shards are with as many threads as there are
+// cores, those of one shard with the same (Session::lane): so nobody else waits for gradients to be applied, and those
+// of several shards are applied at once.
 //
 // The loop reads only what a session wants (Session::wants_input), so a peer that is held by the limiter, or that does
 // not take its replies, feels it as a full socket. Sessions that are held are tried again, in the order in which
 // they began to wait, whenever one of their tables wakes, and at their deadline. Once a second every session is asked
 // whether its peer is too slow or too silent.
 //
-// Threading: every method may be called from any thread. A connection belongs to one of the three threads at a time;
+// Threading: every method may be called from any thread. A connection belongs to one of the threads at a time;
 // `mutex_` guards the listeners and the life of the threads. Wakers of tables hold the Waker alone, and may outlive the
 // loop.
 #pragma once
@@ -22,6 +24,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/server.h"
 #include "io/listener.h"
@@ -56,7 +59,7 @@ class Loop {
 
   bool accept(Id id);
   void admit(Accepted accepted, bool is_unix);
-  std::function<Reactor&(Session::Place)> places();
+  std::function<Reactor&(const Session&)> places();
   SessionOptions session_options(std::string peer, bool is_unix) const;
 
   Server& server_;
@@ -70,6 +73,7 @@ class Loop {
   bool started_ = false;
   bool closed_ = false;
 
+  std::vector<std::unique_ptr<Reactor>> appliers_;  // of gradients
   Reactor samplers_;
   Reactor errands_;
   Reactor others_;  // which accepts too

@@ -73,7 +73,7 @@ void Reactor::watch(int operation, int descriptor, std::uint32_t events, Id id) 
 }
 
 void Reactor::run() {
-  if (!hooks_.accept) run_in_background();
+  if (hooks_.background) run_in_background();
   while (!stop_.load()) {
     try {
       turn();
@@ -116,7 +116,7 @@ void Reactor::turn() {
     }
   }
   const auto now = Clock::now();
-  if (count > 0 && hooks_.accept) asleep_at_ = now + kAwake;
+  if (count > 0 && !hooks_.background) asleep_at_ = now + kAwake;
   if (now >= accept_again_) resume_listeners();
   if (woken) take_inbox();
   if (woken || now >= resume_at_) resume_blocked();
@@ -223,7 +223,7 @@ void Reactor::serve(Id id, Action action) {
   try {
     action(*served.connection);
     settle(served);
-    server = &hooks_.reactor_of(session.place());
+    server = &hooks_.reactor_of(session);
     if (server != this) watch(EPOLL_CTL_DEL, served.connection->descriptor(), 0, id);
   } catch (const std::exception&) {
     return drop(id);

@@ -1,4 +1,4 @@
-// One thread that serves connections with epoll; a Loop has three.
+// One thread that serves connections with epoll; a Loop has several.
 //
 // Threading: start(), stop(), add() and watch_listener() from any thread; adopt() from the reactor's own, in the
 // accept hook. The hooks run on the reactor's thread. `mutex_` guards the inbox, whether it is shut, and the listeners;
@@ -26,10 +26,11 @@ class Reactor {
   using Id = ServedConnection::Id;  // odd: a listener; even: a connection
 
   struct Hooks {
-    std::function<Reactor&(Session::Place)> reactor_of;  // who serves such sessions: they are handed over
+    std::function<Reactor&(const Session&)> reactor_of;  // who serves it from now on: it is handed over
     // A listener has connections that wait. False: the process has no descriptors left; ask again after a pause. Empty:
-    // this reactor has no listeners, and works in the background.
+    // this reactor has no listeners.
     std::function<bool(Id)> accept = {};
+    bool background = false;  // it works ahead of others, or on errands, and never takes a core from who woke it
   };
 
   // `connections` counts those that live, whoever serves them: what this reactor closes is taken off it.

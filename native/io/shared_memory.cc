@@ -55,7 +55,7 @@ class MemfdRegion : public SharedRegion {
 
 std::shared_ptr<SharedRegion> make_shared_region(std::uint64_t bytes) { return std::make_shared<MemfdRegion>(bytes); }
 
-MappedRegion::MappedRegion(FileDescriptor descriptor, std::uint64_t bytes) : bytes_(bytes) {
+MappedRegion::MappedRegion(FileDescriptor descriptor, std::uint64_t bytes, bool writable) : bytes_(bytes) {
   const int seals = ::fcntl(descriptor.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     throw Error(ErrorKind::kCorrupt, "shared memory: a memfd sealed against shrinking and growing required");
@@ -66,7 +66,7 @@ MappedRegion::MappedRegion(FileDescriptor descriptor, std::uint64_t bytes) : byt
     throw Error(ErrorKind::kCorrupt, "shared memory of " + std::to_string(file.st_size) +
                                          " bytes: " + std::to_string(bytes) + " required, and at least 1");
   }
-  data_ = map(descriptor.get(), bytes, PROT_READ);
+  data_ = map(descriptor.get(), bytes, PROT_READ | (writable ? PROT_WRITE : 0));
 }
 
 MappedRegion::~MappedRegion() { ::munmap(data_, bytes_); }

@@ -16,11 +16,11 @@ namespace headrace {
 // A region of a memfd that neither side can shrink or grow any more: a peer can't make the other fault. kSystem.
 std::shared_ptr<SharedRegion> make_shared_region(std::uint64_t bytes);
 
-// The peer's side: maps a descriptor that was received, for reading alone. kCorrupt where it is shorter than `bytes` or
-// not sealed.
+// The peer's side: maps a descriptor that was received, for reading alone unless `writable`. kCorrupt where it is
+// shorter than `bytes` or not sealed.
 class MappedRegion {
  public:
-  MappedRegion(FileDescriptor descriptor, std::uint64_t bytes);
+  MappedRegion(FileDescriptor descriptor, std::uint64_t bytes, bool writable = false);
   ~MappedRegion();
   MappedRegion(const MappedRegion&) = delete;
   MappedRegion& operator=(const MappedRegion&) = delete;

@@ -4,6 +4,7 @@
 // With HEADRACE_LIBFUZZER this is a libFuzzer target; otherwise main() runs a fixed number of seeded inputs: random
 // bytes, and streams of valid requests with bytes changed, cut out or cut off. The first byte of an input says whether
 // a token is required, and how the stream is cut.
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -118,11 +119,44 @@ Bytes open_payload(std::mt19937_64& random) {
   return payload;
 }
 
+Bytes open_shard(std::mt19937_64& random, const char* name, std::uint64_t i) {
+  ShardOptions options{.size = 1 + random() % 3, .policy = static_cast<StalenessPolicy>(random() % 4)};
+  options.optimizer.kind = static_cast<OptimizerOptions::Kind>(random() % 6);
+  const auto text = options.encode();
+  auto payload = numbers(static_cast<std::uint8_t>(random() % 2), static_cast<std::uint32_t>(text.size()));
+  payload += as_bytes(text);
+  if (random() % 4 != 0) payload.resize(payload.size() + options.size * sizeof(float));
+  return frame(MessageType::kOpenShard, name, payload, i);
+}
+
+Bytes push_gradient(std::mt19937_64& random, std::string_view name, std::uint64_t i) {
+  const auto place = static_cast<std::uint8_t>(random() % 3);
+  auto payload = numbers(random() % 3, random() % 4, random() % 2, random() % 2, place);
+  if (place == 0) payload.resize(payload.size() + gradient_padding(name.size()) + (1 + random() % 3) * sizeof(float));
+  return frame(MessageType::kPushGradient, name, payload, i);
+}
+
+// Several together, since without a shard all but the first are refused.
+Bytes shard_requests(std::mt19937_64& random, std::uint64_t i) {
+  const char* name = random() % 2 == 0 ? "model/0" : "model/1";
+  Bytes bytes = open_shard(random, name, i);
+  if (random() % 2 == 0) bytes += frame(MessageType::kShareShard, name, {}, i);
+  for (auto more = random() % 4; more > 0; --more) {
+    const auto place = static_cast<std::uint8_t>(random() % 2);
+    const auto newer_than = static_cast<std::int64_t>(random() % 3) - 1;
+    bytes += frame(MessageType::kFetchShard, name, numbers(random() % 3, newer_than, place), i);
+    bytes += push_gradient(random, name, i);
+  }
+  if (random() % 4 == 0) bytes += frame(MessageType::kShardState, name, {}, i);
+  if (random() % 4 == 0) bytes += frame(MessageType::kLoadShard, name, numbers(random() % 4, 1.0f, 2.0f), i);
+  return bytes;
+}
+
 Bytes valid_request(std::mt19937_64& random, std::uint64_t i) {
   const char* table = random() % 4 == 0 ? "other" : "replay";
   const auto size = static_cast<std::uint32_t>(1 + random() % 8);
   const auto wait = static_cast<std::int64_t>(random() % 3) - 1;
-  switch (random() % 17) {
+  switch (random() % 20) {
     case 0:
       return frame(MessageType::kSignature, table, {}, i);
     case 1:
@@ -146,7 +180,7 @@ Bytes valid_request(std::mt19937_64& random, std::uint64_t i) {
     case 10:
       return frame(MessageType::kSetState, table, numbers(static_cast<std::uint8_t>(random() % 3)), i);
     case 11:
-      return frame(MessageType::kDrop, random() % 2 == 0 ? "o" : "p", {}, i);
+      return frame(MessageType::kDrop, std::array{"o", "p", "m"}[random() % 3], {}, i);
     case 12:
       return frame(MessageType::kClaim, "learner", numbers(random() % 2), i);
     case 13:
@@ -158,6 +192,10 @@ Bytes valid_request(std::mt19937_64& random, std::uint64_t i) {
       bytes += frame(MessageType::kSampleShared, "replay", sample_shared_payload(index, 4, 0.5, wait), i);
       return bytes;
     }
+    case 15:
+    case 16:
+    case 17:
+      return shard_requests(random, i);
     default:
       return frame(MessageType::kInsert, table, insert_payload(chunk_of(size, random() % 2, random() % 4), wait), i);
   }

@@ -122,7 +122,7 @@ TEST_CASE("mistakes inside a frame are answered, and the connection stays usable
   };
   const std::vector<Case> cases = {
       {frame(static_cast<MessageType>(0), "replay"), ErrorKind::kInvalid, "type 0"},
-      {frame(static_cast<MessageType>(18), "replay"), ErrorKind::kInvalid, "type 18"},
+      {frame(static_cast<MessageType>(24), "replay"), ErrorKind::kInvalid, "type 24"},
       {frame(static_cast<MessageType>(0x81), "replay"), ErrorKind::kInvalid, "type 129"},
       {with_status, ErrorKind::kCorrupt, "status"},
       {frame(MessageType::kSignature, "nowhere"), ErrorKind::kNotFound, "nowhere"},

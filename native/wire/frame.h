@@ -21,13 +21,26 @@
 //   kAuthenticate      u8 proof [32] (name empty)                   u8 proof [32]
 //   kOpenTable         u8 fresh, text of TableOptions::encode()     u64 transitions it holds
 //   kSetState          u8 TableState                                -
-//   kDrop              - (the name is a prefix)                     u64 tables, blobs and mailboxes dropped
+//   kDrop              - (the name is a prefix)                     u64 tables, blobs, shards and mailboxes dropped
 //   kClaim             u64 owner                                    -
 //   kShare             u32 B, u32 count                             u64 bytes from one batch to the next; with it goes
 //                                                                   the descriptor of memory for `count` batches
 //   kSampleShared      u32 index, u32 B, f64 beta, i64 wait in ms   u32 index: that batch lies there (batch_sections.h)
+//   kOpenShard         u8 fresh, u32 length, text of                u64 version
+//                      ShardOptions::encode(), f32 initial [n or 0]
+//   kPushGradient      u64 worker, u64 sequence, u64 base version,  u64 version, u64 staleness, u8 Verdict
+//                      u64 own updates, u8 place, padding
+//                      (gradient_padding), f32 gradient [n]
+//   kFetchShard        u64 worker, i64 newer_than, u8 place         u64 version, f32 parameters [n]
+//   kShardState        -                                            u64 version, f32 parameters [n], f32 moments [M, n]
+//   kLoadShard         u64 version, f32 [(1 + M) n] as kShardState  -
+//   kShareShard        -                                            u64 stride; with it goes the descriptor of memory
+//                                                                   for a gradient and, at `stride`, parameters
 //
-// kNothing, with no body, answers an insert or a sample held to its deadline and a fetch with nothing newer. Other
+// `place` (GradientPlace) says where floats are: behind it in the frame, in the shared memory, or nowhere, for a
+// gradient that is not finite as a whole.
+//
+// kNothing, with no body, answers an insert or a sample held to its deadline and fetches with nothing newer. Other
 // statuses are an ErrorKind, and the body is the message.
 //
 // A connection begins with kHello. Where a token is required, kAuthenticate must follow before anything else:
@@ -78,7 +91,21 @@ enum class MessageType : std::uint8_t {
   kClaim = 15,
   kShare = 16,
   kSampleShared = 17,
+  kOpenShard = 18,
+  kPushGradient = 19,
+  kFetchShard = 20,
+  kShardState = 21,
+  kLoadShard = 22,
+  kShareShard = 23,
 };
+
+enum class GradientPlace : std::uint8_t { kFrame = 0, kShared = 1, kNowhere = 2 };
+
+// Bytes of zero before a gradient in a frame, which then begins at a multiple of four from the frame's beginning.
+inline std::size_t gradient_padding(std::size_t name_bytes) {
+  const std::size_t before = kFrameHeaderBytes + sizeof(std::uint16_t) + name_bytes + 4 * sizeof(std::uint64_t) + 1;
+  return -before % sizeof(float);
+}
 
 // Of a reply; ErrorKind's values stand between these two.
 inline constexpr std::uint8_t kOk = 0;

@@ -38,7 +38,7 @@ void ReceiveBuffer::pop(std::size_t count) {
   begin_ += count;
   if (begin_ < end_) return;
   begin_ = end_ = 0;
-  if (capacity_ > kKeptBytes) {
+  if (capacity_ > kKeptBytes && !kept_) {
     data_.reset();
     share_ = {};
     capacity_ = 0;

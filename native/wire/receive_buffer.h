@@ -13,7 +13,7 @@ namespace headrace {
 class ReceiveBuffer {
  public:
   static constexpr std::size_t kFirstBytes = 64 << 10;
-  static constexpr std::size_t kKeptBytes = 4 << 20;  // more is given back once it is empty
+  static constexpr std::size_t kKeptBytes = 4 << 20;  // more is given back once it is empty, unless kept
 
   explicit ReceiveBuffer(MemoryBudget& budget) : budget_(budget) {}  // which outlives it
 
@@ -25,6 +25,7 @@ class ReceiveBuffer {
   std::span<std::byte> space();  // where to put more; before the first bytes it needs no make_room()
   void commit(std::size_t count) { end_ += count; }
   void pop(std::size_t count);
+  void keep() { kept_ = true; }  // from now on: frames as large as the largest come again and again
 
  private:
   void grow_to(std::size_t capacity);
@@ -35,6 +36,7 @@ class ReceiveBuffer {
   std::size_t capacity_ = 0;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  bool kept_ = false;
 };
 
 }  // namespace headrace

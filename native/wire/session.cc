@@ -29,6 +29,8 @@ bool samples(MessageType type) {
   return type == MessageType::kSample || type == MessageType::kShare || type == MessageType::kSampleShared;
 }
 
+bool is_of_shards(MessageType type) { return type >= MessageType::kOpenShard && type <= MessageType::kShareShard; }
+
 bool is_slow(MessageType type) { return type == MessageType::kOpenTable || type == MessageType::kDrop; }
 
 }  // namespace
@@ -149,6 +151,7 @@ bool Session::yields_before(const FrameHeader& header) {
   if (!proven_) return false;
   const auto type = static_cast<MessageType>(header.type);
   if (samples(type)) home_ = Place::kSampling;
+  if (is_of_shards(type)) home_ = Place::kShards;
   const Place before = std::exchange(place_, is_slow(type) ? Place::kSlow : home_);
   return place_ != before;
 }

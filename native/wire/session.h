@@ -12,7 +12,8 @@
 //     so replies keep their order. Call resume() when that table wakes (Table::add_waker) and at deadline(). After
 //     adding a waker call resume() once more: the table may have changed in between;
 //   - when yielded(), which needs SessionOptions::yields: frames that have come wait, for others to have their turn, or
-//     because the next belongs to another thread. Take the session to the thread for its place(), and call resume();
+//     because the next belongs to another thread. Take the session to the thread for its place() and lane(), and call
+//     resume();
 //   - call expire() once a second or so: it begins closing where the peer is too slow, too silent or too long unproven.
 //     Time in which nobody could have served it is told by excuse() before;
 //   - when closing() and output() is empty: close the connection. When broken(): close it at once. At any time the
@@ -71,6 +72,7 @@ class Session {
     kQuick,
     kSampling,  // gathers batches: from the first on, everything else of the session too
     kSlow,      // makes or drops a table, which takes as long as its file and memory do; this one request alone
+    kShards,    // works on a shard's memory, from the first on; of lane() there are several
   };
 
   // The server outlives the session. `now`: when the peer connected.
@@ -96,6 +98,8 @@ class Session {
 
   bool yielded() const { return yielded_; }
   Place place() const { return place_; }
+  // That of the shard which was asked for last: who works on other lanes is not held up by it.
+  std::size_t lane() const { return lane_; }
 
   void expire(Time now);
   void excuse(Time::duration lost);  // so much time counts for nothing
@@ -104,8 +108,9 @@ class Session {
   bool proven() const { return proven_; }  // the peer has shown that it knows the token, or need not
 
  private:
-  struct Block;   // memory that batches are gathered into
-  struct Shared;  // and such that the peer reads
+  struct Block;        // memory that batches are gathered into
+  struct Shared;       // and such that the peer reads
+  struct SharedShard;  // and such for a shard's gradients and parameters
   struct InsertRequest {
     std::span<const std::byte> chunk;  // in input_, which stays as it is while the session is blocked
   };
@@ -150,6 +155,15 @@ class Session {
   void set_state(const FrameHeader& header, const std::string& name, BodyReader& body);
   void claim(const FrameHeader& header, const std::string& name, BodyReader& body);
 
+  std::shared_ptr<Shard> shard(const std::string& name);
+  SharedShard& shared_of(const std::string& name);
+  void open_shard(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void push_gradient(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void fetch_shard(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void shard_state(const FrameHeader& header, const std::string& name);
+  void load_shard(const FrameHeader& header, const std::string& name, BodyReader& body);
+  void share_shard(const FrameHeader& header, const std::string& name);
+
   void share(const FrameHeader& header, const std::string& name, BodyReader& body);
   void begin_insert(const FrameHeader& header, const std::string& name, BodyReader& body);
   void begin_sample(const FrameHeader& header, const std::string& name, BodyReader& body);
@@ -191,6 +205,7 @@ class Session {
   std::shared_ptr<Block> block_;  // of the batch that is on its way, or was
   bool gathered_ = false;         // a batch, and no byte of output has been taken since
   std::unique_ptr<Shared> shared_;
+  std::unique_ptr<SharedShard> shared_shard_;
   std::map<std::string, std::shared_ptr<Claims::Hold>> claims_;
   std::optional<Nonce> client_nonce_;  // once the peer has said hello
 
@@ -198,7 +213,8 @@ class Session {
   bool yielded_ = false;
   Place place_ = Place::kQuick;
   Place home_ = Place::kQuick;  // where it is between slow requests
-  std::size_t announced_ = 0;   // output_.bytes() at which the reply that was begun last is whole
+  std::size_t lane_ = 0;
+  std::size_t announced_ = 0;  // output_.bytes() at which the reply that was begun last is whole
   bool closing_ = false;
   bool broken_ = false;
 

@@ -1,4 +1,5 @@
-// The memory that a session's batches are gathered into; part of session.cc and session_sampling.cc.
+// The memory that a session's batches are gathered into; part of session.cc, session_sampling.cc and
+// session_shards.cc.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +35,18 @@ struct Session::Shared {
   Signature signature;
   std::uint32_t size;   // B
   std::uint32_t count;  // of batches
+  std::uint64_t stride;
+  MemoryBudget::Share share;
+  std::shared_ptr<SharedRegion> region;
+};
+
+// A gradient, and at `stride` parameters, of one shard.
+struct Session::SharedShard {
+  std::span<const std::byte> gradient(std::size_t bytes) const { return region->bytes().first(bytes); }
+  std::span<std::byte> parameters(std::size_t bytes) const { return region->bytes().subspan(stride, bytes); }
+
+  std::string name;
+  std::size_t bytes;  // of a gradient
   std::uint64_t stride;
   MemoryBudget::Share share;
   std::shared_ptr<SharedRegion> region;

@@ -1,4 +1,5 @@
-// What a session does for each type of request; those that sample or may be held are in session_sampling.cc.
+// What a session does for each type of request; those that sample or may be held are in session_sampling.cc,
+// those of shards in session_shards.cc.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -12,7 +13,7 @@ namespace {
 constexpr std::size_t kKeyBytes = sizeof(std::uint64_t) + sizeof(float);  // of one priority update
 constexpr std::size_t kFreeReplyBytes = 64 << 10;  // that wait for a peer; more draw on the budget
 constexpr auto kFirstType = static_cast<std::uint8_t>(MessageType::kSignature);
-constexpr auto kLastType = static_cast<std::uint8_t>(MessageType::kSampleShared);
+constexpr auto kLastType = static_cast<std::uint8_t>(MessageType::kShareShard);
 
 bool is_handshake(MessageType type) { return type == MessageType::kHello || type == MessageType::kAuthenticate; }
 
@@ -87,6 +88,20 @@ void Session::dispatch_named(const FrameHeader& header, const std::string& name,
       return share(header, name, body);
     case MessageType::kSampleShared:
       return begin_sample_shared(header, name, body);
+    case MessageType::kOpenShard:
+      return open_shard(header, name, body);
+    case MessageType::kPushGradient:
+      return push_gradient(header, name, body);
+    case MessageType::kFetchShard:
+      return fetch_shard(header, name, body);
+    case MessageType::kShardState:
+      body.end();
+      return shard_state(header, name);
+    case MessageType::kLoadShard:
+      return load_shard(header, name, body);
+    case MessageType::kShareShard:
+      body.end();
+      return share_shard(header, name);
     case MessageType::kStats:
     case MessageType::kHello:
     case MessageType::kAuthenticate:

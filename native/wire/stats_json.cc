@@ -151,6 +151,30 @@ void append_parameters(std::string& json, Server& server) {
   }
 }
 
+void append_shard(std::string& json, const Shard& shard) {
+  const auto& options = shard.options();
+  const auto stats = shard.stats();
+  Object object(json);
+  object.number("size", options.size);
+  object.text("optimizer", options.optimizer.encode());
+  object.text("policy", ShardOptions::name_of(options.policy));
+  object.number("bytes", shard.state_bytes());
+  object.number("version", stats.version);
+  object.number("accepted", stats.accepted);
+  object.number("dropped", stats.dropped);
+  object.number("refused", stats.refused);
+  object.number("apply_seconds", stats.apply_seconds);
+  Array staleness(object.name("staleness"));
+  std::size_t bins = stats.staleness.size();
+  while (bins > 0 && stats.staleness[bins - 1] == 0) --bins;
+  for (std::size_t i = 0; i < bins; ++i) append_value(staleness.item(), stats.staleness[i]);
+}
+
+void append_shards(std::string& json, Server& server) {
+  Object shards(json);
+  for (const auto& [name, shard] : server.shards().list()) append_shard(shards.name(name), *shard);
+}
+
 void append_connection(std::string& json, const ConnectionMeter& meter) {
   Object object(json);
   object.text("peer", meter.peer);
@@ -170,6 +194,7 @@ std::string stats_json(Server& server) {
     append_server(root, server);
     append_tables(root.name("tables"), server);
     append_parameters(root.name("parameters"), server);
+    append_shards(root.name("shards"), server);
     root.number("claim_count", server.claims().size());
     {
       Array claims(root.name("claims"));

@@ -2,8 +2,10 @@
 //
 //   {"instance": n, "uptime_seconds": s, "cpu_seconds": s, "memory_bytes": n, "memory_limit_bytes": n or null,
 //    "data": "DIR" or "", "tables": {name: {..., "state": "open"}}, "parameters": {name: {"version": v, "bytes": n}},
-//    "claim_count": n, "claims": [name, ...],
-//    "connections": [{"peer": p, "seconds": s, "requests": n, "received_bytes": n, "sent_bytes": n, "blocked": b},
+//    "shards": {name: {"size": n, "optimizer": "kind=adam;...", "policy": "accept", "bytes": n, "version": v,
+//    "accepted": n, "dropped": n, "refused": n, "apply_seconds": s, "staleness": [n of 0, n of 1, ..., n of 64 or
+//    more]}}, "claim_count": n, "claims": [name, ...], "connections": [{"peer": p, "seconds": s, "requests": n,
+//    "received_bytes": n, "sent_bytes": n, "blocked": b},
 //    ...]}
 //
 // cpu_seconds is the whole process's, "state" a TableState in words; of the claims the first thousand are named.

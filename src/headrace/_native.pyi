@@ -6,7 +6,7 @@ kInvalid -> ConfigError, kRefused/kNotFound/kCorrupt -> ReplayError (its subclas
 kClosed -> ClosedError, kSystem -> StorageError.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -194,6 +194,140 @@ class BatchStream:
     def shared(self) -> bool: ...
     def next(self, timeout_seconds: float | None = None) -> tuple[NDArray[Any], ...] | None:
         """Nine read-only arrays in the order of BatchView's, valid until the next call; None at the deadline."""
+    def close(self) -> None: ...
+
+class OptimizerOptions:
+    """Kinds: sgd, momentum, rmsprop, centred-rmsprop, adagrad, adam; torch's arithmetic. Raises ConfigError."""
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        learning_rate: float = 1e-3,
+        decay: float = 0.99,
+        epsilon: float = 1e-8,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+    ) -> None:
+        """`decay`: of RMSprop's averages; of what momentum keeps."""
+    @staticmethod
+    def decode(text: str) -> OptimizerOptions: ...
+    def encode(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def moments(self) -> int:
+        """M: vectors of statistics beside the parameters, 0 to 2."""
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def decay(self) -> float: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def beta1(self) -> float: ...
+    @property
+    def beta2(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+
+class Optimizer:
+    """Statistics and steps of one vector of parameters. One thread at a time."""
+
+    def __init__(self, options: OptimizerOptions, count: int) -> None: ...
+    def apply(self, parameters: NDArray[np.float32], gradient: NDArray[np.float32]) -> None:
+        """One step, in place; both [P]."""
+    @property
+    def moments(self) -> NDArray[np.float32]:
+        """[M, P]: live, and writable."""
+    steps: int
+
+class SharedModel:
+    """A model in memory that the worker processes of a machine share; see core/shared_model.h for what races.
+
+    Any number of threads and processes at once, but one at a time for each worker; load() while nobody else uses it.
+    """
+
+    @staticmethod
+    def create(
+        parameters: NDArray[np.float32], optimizer: OptimizerOptions, *, mode: str, workers: int, own_statistics: bool
+    ) -> SharedModel:
+        """`mode`: lock, hogwild, or ad-psgd, whose workers have parameters and statistics of their own."""
+    @staticmethod
+    def open(path: str) -> SharedModel:
+        """Joins what another process made; raises ClosedError where that is gone, ConfigError where it is none."""
+    @property
+    def path(self) -> str:
+        """Under which others open it, for as long as the maker's object lives."""
+    @property
+    def count(self) -> int:
+        """P."""
+    @property
+    def workers(self) -> int:
+        """W."""
+    @property
+    def version(self) -> int:
+        """Updates applied by all."""
+    def parameters(self, worker: int) -> NDArray[np.float32]:
+        """[P], live: the shared ones, or of ad-psgd the worker's own."""
+    def read_into(self, out: NDArray[np.float32], worker: int = -1) -> int:
+        """A copy [P] and its version; under the lock where there is one. -1, of ad-psgd: the mean of all who joined."""
+    def join(self, worker: int) -> None:
+        """A worker's start: statistics of its own anew, unless they were loaded; of ad-psgd, the mean's parameters."""
+    def apply(self, worker: int, gradient: NDArray[np.float32], base_version: int) -> tuple[int, int]:
+        """-> version after it, and updates by others since `base_version`, or -1: refused, for it is not finite."""
+    def average(self, worker: int, neighbour: int) -> bool:
+        """Of ad-psgd: both get their mean. False, and nothing is done, where the neighbour has not joined."""
+    def lock_wait_seconds(self, worker: int) -> float: ...
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Copies: version [], steps [S], joined [W], parameters [R, P], moments [S, M, P].
+
+        R is W with ad-psgd, else 1; S is W where statistics are each worker's own, else 1.
+        """
+    def load(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Takes back what state() gave; raises ConfigError where shapes differ. The first join() keeps it."""
+
+class ShardedModel:
+    """A model's parameters as shards "NAME/0", "NAME/1", ... of one or several servers; see io/sharded_model.h.
+
+    Shard i is on the i-th of the addresses, and so round. One call at a time (others queue).
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        name: str,
+        count: int,
+        *,
+        shards: int = 1,
+        share: bool = True,  # over Unix sockets gradients lie in shared memory
+        timeout_seconds: float = 10.0,
+        token: bytes | None = None,
+        request_timeout_seconds: float = 30.0,
+        reconnect_seconds: float = 0.0,
+    ) -> None: ...
+    def open(
+        self,
+        optimizer: OptimizerOptions,
+        initial: NDArray[np.float32] | None = None,
+        *,
+        fresh: bool,
+        policy: str = "accept",  # "accept", "drop", "scale" or "compensate"
+        max_staleness: int = 0,
+        compensation: float = 0.0,
+    ) -> int:
+        """Makes the shards of `initial` [P] where they are not there (or `fresh`). -> the model's version."""
+    def push(self, gradient: NDArray[np.float32]) -> tuple[int, int, str]:
+        """Applies a gradient [P] at what was fetched last. -> version, staleness, "accepted", "dropped", "refused"."""
+    def fetch_into(self, parameters: NDArray[np.float32]) -> int | None:
+        """Brings [P], as the last call left it, up to date. -> its version; None where nothing is newer."""
+    def state(self) -> tuple[int, NDArray[np.float32]]:
+        """Version, and parameters and the optimizer's moments [1 + M, P]."""
+    def load(self, version: int, state: NDArray[np.float32]) -> None:
+        """Puts back what state() gave, for all workers."""
+    @property
+    def shared(self) -> bool: ...
+    @property
+    def reconnections(self) -> int: ...
     def close(self) -> None: ...
 
 class Session:

@@ -1,0 +1,58 @@
+// A mutex between processes that survives its holder: who is killed while holding it leaves it free to the next.
+//
+// Threading: lies in memory that processes share; initialize() before anybody else sees it. It is never destroyed: it
+// goes with its memory.
+#pragma once
+
+#include <pthread.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "core/error.h"
+
+namespace headrace {
+
+class RobustMutex {
+ public:
+  void initialize() {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    const int error = pthread_mutex_init(&mutex_, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    if (error != 0) fail(error);
+  }
+
+  // The nanoseconds waited: 0 where it was free. What a killed holder left behind is the next one's to judge.
+  std::uint64_t lock() {
+    if (const int error = pthread_mutex_trylock(&mutex_); error != EBUSY) {
+      take(error);
+      return 0;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    take(pthread_mutex_lock(&mutex_));
+    const auto waited = std::chrono::steady_clock::now() - start;
+    return static_cast<std::uint64_t>(std::chrono::nanoseconds(waited).count());
+  }
+
+  void unlock() { pthread_mutex_unlock(&mutex_); }
+
+ private:
+  void take(int error) {
+    if (error == EOWNERDEAD) error = pthread_mutex_consistent(&mutex_);
+    if (error != 0) fail(error);
+  }
+
+  [[noreturn]] static void fail(int error) {
+    throw Error(ErrorKind::kSystem, std::string("a lock between processes: ") + std::strerror(error));
+  }
+
+  pthread_mutex_t mutex_;
+};
+
+}  // namespace headrace

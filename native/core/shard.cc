@@ -1,0 +1,231 @@
+#include "core/shard.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::size_t kPiece = 4096;  // floats that are worked on at a time where they must be copied first
+constexpr const char* kPurpose = "a shard of parameters";
+
+ShardOptions checked(ShardOptions options) {
+  options.check();
+  return options;
+}
+
+bool is_aligned(std::span<const std::byte> bytes) {
+  return reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
+}
+
+// Floats in a row, which bytes at a good address are.
+std::span<const float> as_floats(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+// Calls `visit(index of the first, floats)` on copies, piece by piece, until it gives false: then so is this.
+template <typename Visit>
+bool in_pieces(std::span<const std::byte> bytes, Visit visit) {
+  alignas(64) std::array<float, kPiece> piece;
+  const std::size_t count = bytes.size() / sizeof(float);
+  for (std::size_t at = 0; at < count; at += kPiece) {
+    const auto part = std::span(piece).first(std::min(kPiece, count - at));
+    std::memcpy(part.data(), bytes.data() + at * sizeof(float), part.size_bytes());
+    if (!visit(at, part)) return false;
+  }
+  return true;
+}
+
+bool is_finite(std::span<const std::byte> bytes) {
+  if (is_aligned(bytes)) return all_finite(as_floats(bytes));
+  return in_pieces(bytes, [](std::size_t, std::span<float> piece) { return all_finite(piece); });
+}
+
+void check_bytes(const char* what, std::size_t given, std::size_t required) {
+  if (given == required) return;
+  throw Error(ErrorKind::kRefused, std::string(what) + " of " + std::to_string(given) +
+                                       " bytes: " + std::to_string(required) + " required; nothing is changed");
+}
+
+}  // namespace
+
+Shard::Shard(ShardOptions options, std::span<const std::byte> initial, MemoryBudget& budget, std::size_t lane)
+    : options_(checked(std::move(options))),
+      lane_(lane),
+      budget_(budget),
+      share_((check_bytes("initial parameters", initial.size(), bytes()), budget.take(state_bytes(), kPurpose))),
+      parameters_(options_.size),
+      moments_(options_.size * options_.optimizer.moments()) {
+  if (!is_finite(initial)) {
+    throw Error(ErrorKind::kInvalid, "initial parameters: finite numbers required; no shard is made of them");
+  }
+  std::memcpy(parameters_.data(), initial.data(), initial.size());
+}
+
+PushResult Shard::push(const PushedGradient& pushed, std::span<const std::byte> gradient) {
+  check_bytes("gradient", gradient.size(), bytes());
+  const std::lock_guard lock(mutex_);
+  return settle(pushed, gradient);
+}
+
+PushResult Shard::refuse(const PushedGradient& pushed) {
+  const std::lock_guard lock(mutex_);
+  return settle(pushed, std::nullopt);
+}
+
+// Once for each of a worker's gradients.
+PushResult Shard::settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
+  if (pushed.worker == 0) return judge(pushed, gradient);
+  Worker& from = worker(pushed.worker);
+  if (pushed.sequence <= from.sequence) return from.last;
+  from.last = judge(pushed, gradient);
+  from.sequence = pushed.sequence;
+  return from.last;
+}
+
+PushResult Shard::judge(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
+  const auto begun = std::chrono::steady_clock::now();
+  if (pushed.base_version > version_ || pushed.own_updates > version_ - pushed.base_version) {
+    throw Error(ErrorKind::kInvalid,
+                "base version " + std::to_string(pushed.base_version) + " and " + std::to_string(pushed.own_updates) +
+                    " updates of the worker's own: at most the shard's version required, which is " +
+                    std::to_string(version_) + "; the gradient is not applied");
+  }
+  PushResult result{version_, version_ - pushed.base_version - pushed.own_updates, Verdict::kAccepted};
+  if (!gradient || !is_finite(*gradient)) {
+    result.verdict = Verdict::kRefused;
+  } else if (options_.policy == StalenessPolicy::kDrop && result.staleness > options_.max_staleness) {
+    result.verdict = Verdict::kDropped;
+  } else {
+    apply(*gradient, result.staleness, backup_of(pushed));
+    result.version = ++version_;
+  }
+  count(result, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+  return result;
+}
+
+// What the worker fetched, where the policy needs it; else null.
+const float* Shard::backup_of(const PushedGradient& pushed) {
+  if (options_.policy != StalenessPolicy::kCompensate) return nullptr;
+  const auto found = workers_.find(pushed.worker);
+  const Backup* backup = found != workers_.end() ? found->second.backup.get() : nullptr;
+  if (backup != nullptr && backup->version == pushed.base_version) return backup->parameters.data();
+  throw Error(ErrorKind::kRefused, "base version " + std::to_string(pushed.base_version) +
+                                       ": what this worker fetched is not held (any more), and delay compensation "
+                                       "needs it; fetch before the next gradient, this one is not applied");
+}
+
+void Shard::apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched) {
+  const auto apply_at = [&](std::size_t at, std::span<const float> part) {
+    apply_gradient(options_.optimizer, version_ + 1, {parameters_.data() + at, part.size()}, moments_.data() + at,
+                   options_.size, part);
+  };
+  const bool scaled = options_.policy == StalenessPolicy::kScale && staleness > 1;
+  if (!scaled && fetched == nullptr && is_aligned(gradient)) return apply_at(0, as_floats(gradient));
+  const float scale = scaled ? 1.0f / static_cast<float>(staleness) : 1.0f;
+  const auto lambda = static_cast<float>(options_.compensation);
+  in_pieces(gradient, [&](std::size_t at, std::span<float> piece) {
+    if (scaled) {
+      for (float& g : piece) g *= scale;
+    }
+    if (fetched != nullptr) {
+      const float* now = parameters_.data() + at;
+      const float* then = fetched + at;
+      for (std::size_t i = 0; i < piece.size(); ++i) piece[i] += lambda * piece[i] * piece[i] * (now[i] - then[i]);
+    }
+    apply_at(at, piece);
+    return true;
+  });
+}
+
+void Shard::count(const PushResult& result, double seconds) {
+  const std::lock_guard lock(stats_mutex_);
+  stats_.version = result.version;
+  std::uint64_t& counter = result.verdict == Verdict::kAccepted  ? stats_.accepted
+                           : result.verdict == Verdict::kDropped ? stats_.dropped
+                                                                 : stats_.refused;
+  ++counter;
+  stats_.apply_seconds += seconds;
+  ++stats_.staleness[std::min<std::uint64_t>(result.staleness, ShardStats::kStalenessBins - 1)];
+}
+
+std::optional<std::uint64_t> Shard::fetch(std::uint64_t worker_name, std::int64_t newer_than, std::span<std::byte> to) {
+  check_bytes("room for parameters", to.size(), bytes());
+  const std::lock_guard lock(mutex_);
+  if (newer_than >= 0 && static_cast<std::uint64_t>(newer_than) >= version_) return std::nullopt;
+  if (worker_name != 0 && options_.policy == StalenessPolicy::kCompensate) back_up(worker(worker_name));
+  std::memcpy(to.data(), parameters_.data(), to.size());
+  return version_;
+}
+
+void Shard::back_up(Worker& of) {
+  if (!of.backup) {
+    const auto held = std::ranges::count_if(workers_, [](const auto& each) { return each.second.backup != nullptr; });
+    if (static_cast<std::size_t>(held) >= kMaxBackups) forget_backup(of);
+    auto share = budget_.try_take(bytes());
+    while (!share && forget_backup(of)) share = budget_.try_take(bytes());
+    if (!share) share = budget_.take(bytes(), "parameters as a worker fetched them");
+    of.backup = std::make_unique<Backup>(Backup{0, HugeArray<float>(options_.size), std::move(*share)});
+  }
+  std::memcpy(of.backup->parameters.data(), parameters_.data(), bytes());
+  of.backup->version = version_;
+}
+
+// That of who has been silent longest, but for one. False: there is none.
+bool Shard::forget_backup(const Worker& but) {
+  Worker* oldest = nullptr;
+  for (auto& [name, each] : workers_) {
+    if (each.backup && &each != &but && (oldest == nullptr || each.heard < oldest->heard)) oldest = &each;
+  }
+  if (oldest == nullptr) return false;
+  oldest->backup.reset();
+  return true;
+}
+
+Shard::Worker& Shard::worker(std::uint64_t name) {
+  auto found = workers_.find(name);
+  if (found == workers_.end()) {
+    auto share = budget_.take(kBytesEachWorker, "a worker that pushes gradients");
+    if (workers_.size() >= kMaxWorkers) {
+      workers_.erase(std::ranges::min_element(workers_, {}, [](const auto& each) { return each.second.heard; }));
+    }
+    found = workers_.try_emplace(name).first;
+    found->second.share = std::move(share);
+  }
+  found->second.heard = ++clock_;
+  return found->second;
+}
+
+std::uint64_t Shard::state(std::span<std::byte> to) const {
+  check_bytes("room for a shard's state", to.size(), state_bytes());
+  const std::lock_guard lock(mutex_);
+  std::memcpy(to.data(), parameters_.data(), bytes());
+  if (moments_.size() > 0) std::memcpy(to.data() + bytes(), moments_.data(), to.size() - bytes());
+  return version_;
+}
+
+void Shard::load(std::uint64_t version, std::span<const std::byte> state) {
+  check_bytes("a shard's state", state.size(), state_bytes());
+  if (!is_finite(state)) {
+    throw Error(ErrorKind::kRefused, "a shard's state: finite numbers required; nothing is changed");
+  }
+  const std::lock_guard lock(mutex_);
+  std::memcpy(parameters_.data(), state.data(), bytes());
+  if (moments_.size() > 0) std::memcpy(moments_.data(), state.data() + bytes(), state.size() - bytes());
+  version_ = version;
+  for (auto& [name, each] : workers_) each.backup.reset();
+  const std::lock_guard counting(stats_mutex_);
+  stats_.version = version;
+}
+
+ShardStats Shard::stats() const {
+  const std::lock_guard lock(stats_mutex_);
+  return stats_;
+}
+
+}  // namespace headrace

@@ -1,0 +1,79 @@
+#include "core/shards.h"
+
+#include <iterator>
+
+#include "core/error.h"
+
+namespace headrace {
+namespace {
+
+[[noreturn]] void fail(ErrorKind kind, const std::string& name, const std::string& why) {
+  throw Error(kind, "shard \"" + name + "\" " + why);
+}
+
+void check_same(const std::string& name, const ShardOptions& held, const ShardOptions& asked) {
+  if (held == asked) return;
+  const auto describe = [](const ShardOptions& options) {
+    auto text = options.encode();
+    text[text.find('\n')] = ';';
+    return text;
+  };
+  fail(ErrorKind::kRefused, name,
+       "has " + describe(held) + ", but " + describe(asked) +
+           " is asked for; go on with the settings it began with, or drop it first");
+}
+
+}  // namespace
+
+std::shared_ptr<Shard> Shards::at(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = shards_.find(name);
+  return found != shards_.end() ? found->second : nullptr;
+}
+
+std::shared_ptr<Shard> Shards::open(const std::string& name, const ShardOptions& options, bool fresh,
+                                    std::span<const std::byte> initial) {
+  options.check();
+  const std::lock_guard changing(change_mutex_);
+  const auto held = at(name);
+  if (held && !fresh) {
+    check_same(name, held->options(), options);
+    return held;
+  }
+  if (initial.empty()) fail(ErrorKind::kNotFound, name, "is not on this server, and no initial values were given");
+  {
+    const std::lock_guard lock(mutex_);
+    if (!held && shards_.size() >= kMaxShards) {
+      fail(ErrorKind::kRefused, name,
+           "is not made: there are " + std::to_string(kMaxShards) + " already, which is the limit");
+    }
+  }
+  auto made = std::make_shared<Shard>(options, initial, budget_, held ? held->lane() : next_lane_);
+  if (!held) ++next_lane_;
+  const std::lock_guard lock(mutex_);
+  shards_[name] = made;
+  return made;
+}
+
+std::shared_ptr<Shard> Shards::find(const std::string& name) const {
+  if (auto found = at(name)) return found;
+  fail(ErrorKind::kNotFound, name, "is not on this server; open it first");
+}
+
+std::vector<std::pair<std::string, std::shared_ptr<Shard>>> Shards::list() const {
+  const std::lock_guard lock(mutex_);
+  return {shards_.begin(), shards_.end()};
+}
+
+std::size_t Shards::drop(std::string_view prefix) {
+  std::vector<std::shared_ptr<Shard>> dropped;  // freed after the lock is gone
+  const std::lock_guard lock(mutex_);
+  for (auto at = shards_.begin(); at != shards_.end();) {
+    const auto next = std::next(at);
+    if (at->first.starts_with(prefix)) dropped.push_back(std::move(shards_.extract(at).mapped()));
+    at = next;
+  }
+  return dropped.size();
+}
+
+}  // namespace headrace

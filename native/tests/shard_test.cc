@@ -1,0 +1,304 @@
+#include "core/shard.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "core/shards.h"
+#include "core_fixtures.h"
+
+namespace headrace {
+namespace {
+
+using fixtures::check_error;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Plain descent by 0.5 of the gradient, whose results are exact.
+ShardOptions descent(std::size_t size, StalenessPolicy policy = StalenessPolicy::kAccept) {
+  return {.size = size, .policy = policy, .optimizer = {.kind = OptimizerOptions::Kind::kSgd, .learning_rate = 0.5}};
+}
+
+struct Fixture {
+  explicit Fixture(const ShardOptions& options, std::vector<float> initial)
+      : shard(options, std::as_bytes(std::span(initial)), budget, 0) {}
+
+  PushResult push(std::vector<float> gradient, PushedGradient from = {}) {
+    return shard.push(from, std::as_bytes(std::span(gradient)));
+  }
+  std::vector<float> values() {
+    std::vector<float> found(shard.options().size);
+    REQUIRE(shard.fetch(0, -1, std::as_writable_bytes(std::span(found))));
+    return found;
+  }
+  // As a worker, which goes on from there.
+  std::uint64_t fetch(std::uint64_t worker) {
+    std::vector<float> found(shard.options().size);
+    return shard.fetch(worker, -1, std::as_writable_bytes(std::span(found))).value();
+  }
+
+  MemoryBudget budget;
+  Shard shard;
+};
+
+TEST_CASE("shard: gradients are applied, counted and timed") {
+  Fixture fixture(descent(3), {1, 2, 3});
+  const auto result = fixture.push({2, 0, -2});
+  CHECK(result.version == 1);
+  CHECK(result.staleness == 0);
+  CHECK(result.verdict == Verdict::kAccepted);
+  CHECK(fixture.values() == std::vector<float>{0, 2, 4});
+  CHECK(fixture.push({1, 1, 1}, {.base_version = 1}).version == 2);
+  CHECK(fixture.values() == std::vector<float>{-0.5f, 1.5f, 3.5f});
+  const auto stats = fixture.shard.stats();
+  CHECK(stats.version == 2);
+  CHECK(stats.accepted == 2);
+  CHECK(stats.staleness[0] == 2);
+  CHECK(stats.apply_seconds > 0);
+  check_error(ErrorKind::kRefused, "gradient of 8 bytes: 12 required", [&] { fixture.push({1, 1}); });
+}
+
+TEST_CASE("shard: nothing is fetched where nothing is newer") {
+  Fixture fixture(descent(1), {1});
+  std::vector<float> found = {7};
+  const auto room = std::as_writable_bytes(std::span(found));
+  CHECK(fixture.shard.fetch(0, -1, room) == 0);
+  CHECK(fixture.shard.fetch(0, 0, room) == std::nullopt);
+  fixture.push({2});
+  CHECK(found[0] == 1);
+  CHECK(fixture.shard.fetch(0, 0, room) == 1);
+  CHECK(found[0] == 0);
+}
+
+TEST_CASE("shard: staleness is what others did since the fetch") {
+  Fixture fixture(descent(1), {0});
+  for (std::uint64_t i = 0; i < 5; ++i) fixture.push({1}, {.base_version = i});
+  CHECK(fixture.push({1}, {.base_version = 1, .own_updates = 1}).staleness == 3);
+  CHECK(fixture.push({1}, {.base_version = 6}).staleness == 0);
+  CHECK(fixture.shard.stats().staleness[3] == 1);
+  check_error(ErrorKind::kInvalid, "base version 8", [&] { fixture.push({1}, {.base_version = 8}); });
+  check_error(ErrorKind::kInvalid, "2 updates", [&] { fixture.push({1}, {.base_version = 6, .own_updates = 2}); });
+  CHECK(fixture.shard.version() == 7);
+  for (std::uint64_t i = 7; i < 100; ++i) fixture.push({1}, {.base_version = i});
+  fixture.push({1}, {.base_version = 0});
+  CHECK(fixture.shard.stats().staleness[64] == 1);  // 100, which is 64 or more
+}
+
+TEST_CASE("shard: a gradient beyond the limit is dropped") {
+  auto options = descent(1, StalenessPolicy::kDrop);
+  options.max_staleness = 1;
+  Fixture fixture(options, {0});
+  fixture.push({1});
+  CHECK(fixture.push({1}, {.base_version = 0}).verdict == Verdict::kAccepted);
+  const auto result = fixture.push({1}, {.base_version = 0});
+  CHECK(result.verdict == Verdict::kDropped);
+  CHECK(result.version == 2);
+  CHECK(result.staleness == 2);
+  CHECK(fixture.values() == std::vector<float>{-1});
+  CHECK(fixture.shard.stats().dropped == 1);
+}
+
+TEST_CASE("shard: a late gradient counts for less") {
+  Fixture fixture(descent(2, StalenessPolicy::kScale), {0, 0});
+  fixture.push({0, 0});
+  fixture.push({4, 8}, {.base_version = 0});  // one late: whole
+  CHECK(fixture.values() == std::vector<float>{-2, -4});
+  fixture.push({0, 0}, {.base_version = 2});
+  fixture.push({0, 0}, {.base_version = 3});
+  fixture.push({8, 16}, {.base_version = 0});  // four late: a quarter
+  CHECK(fixture.values() == std::vector<float>{-3, -6});
+}
+
+TEST_CASE("shard: delay compensation adds what the gradient would have changed by") {
+  auto options = descent(2, StalenessPolicy::kCompensate);
+  options.compensation = 0.25;
+  Fixture fixture(options, {1, 1});
+  CHECK(fixture.fetch(1) == 0);
+  CHECK(fixture.fetch(2) == 0);
+  fixture.push({2, -4}, {.worker = 1, .sequence = 1});  // nothing to compensate for
+  CHECK(fixture.values() == std::vector<float>{0, 3});
+  // g + 0.25 g g (now - then): 2 + 0.25 * 4 * (0 - 1) = 1; 4 + 0.25 * 16 * (3 - 1) = 12
+  fixture.push({2, 4}, {.worker = 2, .sequence = 1});
+  CHECK(fixture.values() == std::vector<float>{-0.5f, -3});
+  check_error(ErrorKind::kRefused, "delay compensation", [&] {
+    fixture.push({2, 4}, {.worker = 1, .sequence = 2, .base_version = 2});  // it did not fetch these
+  });
+  check_error(ErrorKind::kRefused, "delay compensation", [&] { fixture.push({2, 4}, {.worker = 3, .sequence = 1}); });
+  CHECK(fixture.shard.version() == 2);
+}
+
+TEST_CASE("shard: what workers fetched is kept within the budget; who was silent longest loses it") {
+  MemoryBudget budget(3 * 4096 + 4 * Shard::kBytesEachWorker);
+  auto options = descent(1024, StalenessPolicy::kCompensate);
+  const std::vector<float> values(1024);
+  Shard shard(options, std::as_bytes(std::span(values)), budget, 0);
+  std::vector<float> found(1024);
+  const auto room = std::as_writable_bytes(std::span(found));
+  const auto push = [&](std::uint64_t worker) {
+    return shard.push({.worker = worker, .sequence = 1}, std::as_bytes(std::span(values))).verdict;
+  };
+  for (const std::uint64_t worker : {1, 2, 3}) CHECK(shard.fetch(worker, -1, room) == 0);
+  check_error(ErrorKind::kRefused, "fetch before", [&] { push(1); });
+  CHECK(push(2) == Verdict::kAccepted);
+  CHECK(push(3) == Verdict::kAccepted);
+  CHECK(budget.used() <= budget.limit());
+}
+
+TEST_CASE("shard: a gradient that is not finite is refused, wherever it lies") {
+  for (const std::size_t skip : {0, 1, 2, 3}) {
+    for (const float bad : {kNan, std::numeric_limits<float>::infinity()}) {
+      Fixture fixture(descent(9000), std::vector<float>(9000, 1));
+      std::vector<float> gradient(9000, 2);
+      std::vector<std::byte> bytes(9000 * sizeof(float) + skip);
+      const auto push = [&] {
+        std::memcpy(bytes.data() + skip, gradient.data(), 9000 * sizeof(float));
+        return fixture.shard.push({.base_version = fixture.shard.version()}, std::span(bytes).subspan(skip));
+      };
+      gradient[8999] = bad;
+      CHECK(push().verdict == Verdict::kRefused);
+      CHECK(fixture.values() == std::vector<float>(9000, 1));
+      gradient[8999] = 4;
+      CHECK(push().version == 1);
+      CHECK(fixture.values()[0] == 0);
+      CHECK(fixture.values()[8999] == -1);
+      CHECK(fixture.shard.stats().refused == 1);
+    }
+  }
+}
+
+TEST_CASE("shard: where a gradient lies changes no bit of the result") {
+  ShardOptions options = descent(10'007);
+  options.optimizer = {.kind = OptimizerOptions::Kind::kAdam, .learning_rate = 0.01};
+  std::vector<float> gradient(10'007);
+  for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = std::sin(static_cast<float>(i));
+  std::vector<std::vector<float>> results;
+  for (const std::size_t skip : {0, 1, 3}) {
+    Fixture fixture(options, std::vector<float>(10'007, 0.5f));
+    std::vector<std::byte> bytes(gradient.size() * sizeof(float) + skip);
+    std::memcpy(bytes.data() + skip, gradient.data(), bytes.size() - skip);
+    for (std::uint64_t i = 0; i < 3; ++i) fixture.shard.push({.base_version = i}, std::span(bytes).subspan(skip));
+    results.push_back(fixture.values());
+  }
+  CHECK(results[0][1] != 0.5f);
+  CHECK(results[1] == results[0]);
+  CHECK(results[2] == results[0]);
+}
+
+TEST_CASE("shard: a gradient that is sent again comes to what it came to") {
+  Fixture fixture(descent(1), {0});
+  const PushedGradient first{.worker = 9, .sequence = 1};
+  CHECK(fixture.push({2}, first).version == 1);
+  CHECK(fixture.push({2}, {.worker = 8, .sequence = 1}).version == 2);
+  CHECK(fixture.push({2}, first).version == 1);
+  CHECK(fixture.values() == std::vector<float>{-2});
+  const PushedGradient bad{.worker = 9, .sequence = 2};
+  CHECK(fixture.shard.refuse(bad).verdict == Verdict::kRefused);
+  CHECK(fixture.push({2}, bad).verdict == Verdict::kRefused);
+  CHECK(fixture.push({2}, {.worker = 9, .sequence = 3}).staleness == 2);
+  CHECK(fixture.shard.stats().accepted == 3);
+  CHECK(fixture.shard.stats().refused == 1);
+}
+
+TEST_CASE("shard: only so many workers are remembered") {
+  Fixture fixture(descent(1), {0});
+  for (std::uint64_t worker = 1; worker <= Shard::kMaxWorkers + 1; ++worker) {
+    fixture.push({1}, {.worker = worker, .sequence = 5});
+  }
+  const auto version = fixture.shard.version();
+  fixture.push({1}, {.worker = 2, .sequence = 5});
+  CHECK(fixture.shard.version() == version);
+  fixture.push({1}, {.worker = 1, .sequence = 5});  // it was silent longest, and is forgotten
+  CHECK(fixture.shard.version() == version + 1);
+}
+
+TEST_CASE("shard: its state is all that it takes to go on") {
+  ShardOptions options = descent(3);
+  options.optimizer = {.kind = OptimizerOptions::Kind::kAdam, .learning_rate = 0.1};
+  Fixture one(options, {1, 2, 3});
+  Fixture other(options, {0, 0, 0});
+  one.push({1, -1, 2});
+  std::vector<float> state(9);
+  CHECK(one.shard.state(std::as_writable_bytes(std::span(state))) == 1);
+  CHECK(std::vector(state.begin(), state.begin() + 3) == one.values());
+  other.shard.load(1, std::as_bytes(std::span(state)));
+  CHECK(other.shard.version() == 1);
+  for (Fixture* each : {&one, &other}) CHECK(each->push({3, 1, -1}, {.base_version = 1}).version == 2);
+  CHECK(one.values() == other.values());
+  state[4] = kNan;
+  check_error(ErrorKind::kRefused, "finite", [&] { one.shard.load(1, std::as_bytes(std::span(state))); });
+  check_error(ErrorKind::kRefused, "36 required", [&] { one.shard.load(1, std::as_bytes(std::span(state).first(3))); });
+}
+
+TEST_CASE("shard: no update is lost, and none is seen half done, where several threads push") {
+  constexpr std::size_t kSize = 5000;
+  constexpr int kThreads = 4, kPushes = 50;
+  Fixture fixture(descent(kSize), std::vector<float>(kSize, 0));
+  std::vector<std::thread> threads;
+  std::atomic<int> torn = 0;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const std::vector<float> gradient(kSize, 2);
+      std::vector<float> found(kSize);
+      for (std::uint64_t n = 1; n <= kPushes; ++n) {
+        fixture.shard.push({.worker = std::uint64_t(i) + 1, .sequence = n}, std::as_bytes(std::span(gradient)));
+        fixture.shard.fetch(0, -1, std::as_writable_bytes(std::span(found)));
+        if (found.front() != found.back()) ++torn;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(torn == 0);
+  CHECK(fixture.shard.version() == kThreads * kPushes);
+  CHECK(fixture.values() == std::vector<float>(kSize, -kThreads * kPushes));
+}
+
+TEST_CASE("shard options: text there and back, and what can never work") {
+  auto options = descent(12, StalenessPolicy::kCompensate);
+  options.max_staleness = 7;
+  options.compensation = 0.04;
+  CHECK(ShardOptions::decode(options.encode()) == options);
+  const auto text = options.encode();
+  check_error(ErrorKind::kCorrupt, "two lines", [] { ShardOptions::decode("size=1"); });
+  check_error(ErrorKind::kCorrupt, "size", [&] { ShardOptions::decode("x" + text); });
+  check_error(ErrorKind::kInvalid, "accept, drop, scale or compensate",
+              [] { ShardOptions::decode("size=1;policy=hope;max_staleness=0;compensation=0\nkind=sgd"); });
+  options.compensation = -1;
+  check_error(ErrorKind::kInvalid, "compensation is -1", [&] { options.check(); });
+  check_error(ErrorKind::kInvalid, "size is 0", [] { descent(0).check(); });
+  check_error(ErrorKind::kInvalid, "2147483648", [] { descent((std::size_t{1} << 31) + 1).check(); });
+}
+
+TEST_CASE("shards: under names, opened anew or gone on with") {
+  MemoryBudget budget(64);
+  Shards shards(budget);
+  const std::vector<float> values = {1, 2};
+  const auto initial = std::as_bytes(std::span(values));
+  check_error(ErrorKind::kNotFound, "\"model/0\"", [&] { shards.find("model/0"); });
+  check_error(ErrorKind::kNotFound, "no initial values", [&] { shards.open("model/0", descent(2), false, {}); });
+  const auto made = shards.open("model/0", descent(2), false, initial);
+  CHECK(shards.open("model/0", descent(2), false, {}) == made);
+  CHECK(shards.find("model/0") == made);
+  check_error(ErrorKind::kRefused, "policy=drop",
+              [&] { shards.open("model/0", descent(2, StalenessPolicy::kDrop), false, initial); });
+  CHECK(shards.open("model/1", descent(2), false, initial)->lane() == made->lane() + 1);
+  const auto anew = shards.open("model/0", descent(2), true, initial);
+  CHECK(anew != made);
+  CHECK(anew->lane() == made->lane());
+  check_error(ErrorKind::kRefused, "8 required", [&] { shards.open("model/2", descent(2), false, initial.first(4)); });
+  const std::vector<float> bad = {1, kNan};
+  check_error(ErrorKind::kInvalid, "finite",
+              [&] { shards.open("model/2", descent(2), false, std::as_bytes(std::span(bad))); });
+  const std::vector<float> large(20);
+  check_error(ErrorKind::kRefused, "memory budget",
+              [&] { shards.open("model/2", descent(20), false, std::as_bytes(std::span(large))); });
+  CHECK(shards.list().size() == 2);
+  CHECK(shards.drop("model/1") == 1);
+  CHECK(shards.drop("m") == 1);
+  CHECK(shards.list().empty());
+}
+
+}  // namespace
+}  // namespace headrace
