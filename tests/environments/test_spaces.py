@@ -33,10 +33,23 @@ SPACES = """
         ("headrace.environments.toy:Target", EnvironmentSpec((2,), "float32", 1, continuous=True)),
         ("headrace.environments.toy:Frames", EnvironmentSpec((84, 84), "uint8", 2)),
         ("ALE/Breakout-v5", EnvironmentSpec((84, 84), "uint8", 4, stack=4)),
+        ("headrace/Snake-v0", EnvironmentSpec((3, 19, 19), "uint8", 4)),
+        ("headrace/SnakeFrames-v0", EnvironmentSpec((16, 16), "uint8", 4, stack=4)),
     ],
 )
 def test_describes(environment_id, spec):
     assert describe(environment_id) == spec
+
+
+@pytest.mark.parametrize("stack", [0, 2.0, "4", None])
+def test_a_stack_that_is_no_number_of_frames_is_refused(own_module, stack):
+    name = own_module(f"""
+        from headrace.environments.toy import Corridor
+        class Stacked(Corridor):
+            metadata = {{"stack": {stack!r}}}
+    """)
+    with pytest.raises(EnvironmentFault, match=r'metadata\["stack"\] is .*; 1 or more is required'):
+        describe(f"{name}:Stacked")
 
 
 def test_describe_closes_the_environment(own_module):

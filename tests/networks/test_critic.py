@@ -42,6 +42,8 @@ def test_observations_are_flattened_and_bytes_scaled() -> None:
     torch.testing.assert_close(logits, critic.head(h))
 
 
-def test_images_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"observations are images of \[84, 84\]"):
-        Critic(policy((84, 84), "uint8", "auto"), (16,), 5)
+@pytest.mark.parametrize("shape", [(84, 84), (3, 9, 9)])
+def test_images_are_refused(shape) -> None:
+    with pytest.raises(ConfigError, match="observations are images of") as refused:
+        Critic(policy(shape, "uint8", "auto"), (16,), 5)
+    assert str(list(shape)) in str(refused.value)

@@ -30,6 +30,10 @@ def weights(network: PolicyNetwork) -> dict[str, np.ndarray]:
         ((84, 84), "uint8", 4, "nature", (512,), True),
         ((64, 48), "uint8", 1, "nature", (32,), False),
         ((6,), "int32", 1, "auto", (16,), True),
+        ((16, 16), "uint8", 4, "ong", (512,), False),
+        ((21, 17), "uint8", 1, "ong", (32,), True),
+        ((3, 19, 19), "uint8", 1, "grid", (64,), False),
+        ((4, 5, 8), "uint8", 1, "auto", (32,), True),
     ],
 )
 def test_graph_equals_network(shape, dtype, stack, kind, hidden, duelling) -> None:
@@ -76,6 +80,54 @@ def test_nature_network_has_the_published_size() -> None:
     architecture = Architecture.of(EnvironmentSpec((84, 84), "uint8", 4, stack=4), "nature", (512,), False)
     assert architecture.features == 3136
     assert sum(value.numel() for value in PolicyNetwork(architecture).parameters()) == 1_686_180
+
+
+@pytest.mark.parametrize(("pixels", "parameters"), [(16, 228_132), (32, 621_348), (64, 2_194_212), (128, 8_485_668)])
+def test_ongs_network_has_the_published_size(pixels, parameters) -> None:
+    architecture = Architecture.of(EnvironmentSpec((pixels, pixels), "uint8", 4, stack=4), "ong", (512,))
+    assert architecture.features == 64 * (pixels // 8) ** 2
+    assert sum(value.numel() for value in PolicyNetwork(architecture).parameters()) == parameters
+
+
+def test_a_padded_convolution_and_its_pool_worked_by_hand() -> None:
+    """Ong's first layer, all weights 1: a pixel of 255 counts 1 in each 7 x 7 that holds it, so in each 2 x 2 pool."""
+    architecture = Architecture.of(EnvironmentSpec((8, 8), "uint8", 1), "ong", (), False)
+    network = PolicyNetwork(architecture)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+        network.get_submodule("convolution_0").weight[0] = 1
+        network.get_submodule("convolution_1").weight[0, 0, 2, 2] = 1  # the middle: what is there
+        network.get_submodule("convolution_2").weight[0, 0, 1, 1] = 1
+        network.get_submodule("q").weight[0, 0] = 2
+    frames = np.zeros((3, 8, 8), np.uint8)
+    frames[0, 0, 0] = 255  # seen through the corner, beyond which are zeros
+    frames[1, 0, 0] = frames[1, 3, 3] = 255  # the 7 x 7 around (0, 0) holds both
+    frames[2, 0, 0] = frames[2, 7, 7] = 255  # none holds both
+    output = Policy(PolicyGraph(architecture).serialize(weights(network)), version=1).output(frames)
+    np.testing.assert_allclose(output, [[2], [4], [2]], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "stack", "dtype", "kind"),
+    [
+        ((3, 5, 35), 1, "uint8", "grid"),
+        ((3, 4, 35), 1, "uint8", "mlp"),
+        ((3, 36, 36), 1, "uint8", "nature"),
+        ((16, 16), 4, "uint8", "grid"),
+        ((16, 16), 1, "uint8", "mlp"),
+        ((3, 9, 9), 1, "float32", "mlp"),
+    ],
+)
+def test_auto_takes_the_network_that_suits_the_frames(shape, stack, dtype, kind) -> None:
+    assert Architecture.of(EnvironmentSpec(shape, dtype, 4, stack), "auto", (8,)).kind == kind
+
+
+@pytest.mark.parametrize(("kind", "side"), [("nature", 36), ("ong", 8), ("grid", 5)])
+def test_frames_that_are_too_small_are_refused(kind, side) -> None:
+    assert Architecture.of(EnvironmentSpec((3, side, side), "uint8", 4), kind, (8,)).features > 0
+    with pytest.raises(ConfigError, match=rf"network is {kind}; it needs frames of at least {side}x{side} pixels"):
+        Architecture.of(EnvironmentSpec((3, side, side - 1), "uint8", 4), kind, (8,))
 
 
 def test_nature_network_refuses_vectors() -> None:

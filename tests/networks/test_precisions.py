@@ -13,6 +13,8 @@ from headrace.types import Array, EnvironmentSpec
 OBSERVATION = 17
 BODY = EnvironmentSpec((OBSERVATION,), "float32", 6)
 SCREEN = EnvironmentSpec((84, 84), "uint8", 6, stack=4)
+SMALL_SCREEN = EnvironmentSpec((16, 16), "uint8", 6, stack=4)
+BOARD = EnvironmentSpec((3, 9, 11), "uint8", 6)
 
 
 def weights(network: PolicyNetwork) -> dict[str, Array]:
@@ -138,12 +140,21 @@ def test_error_of_a_random_network(architecture, precision, largest) -> None:
     assert 0 < error.max() < largest
 
 
-@pytest.mark.parametrize("duelling", [False, True])
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        Architecture.of(SCREEN, "nature", (512,)),
+        Architecture.of(SCREEN, "nature", (512,), True),
+        Architecture.of(SMALL_SCREEN, "ong", (512,)),
+        Architecture.of(BOARD, "grid", (128,), True),
+    ],
+    ids=["cnn", "cnn-duelling", "ong", "grid"],
+)
 @pytest.mark.parametrize(("precision", "largest"), [("fp16", 1e-3), ("int8", 0.02)])
-def test_error_of_a_convolutional_network(precision, largest, duelling) -> None:
-    network = random_network(Architecture.of(SCREEN, "nature", (512,), duelling))
-    x = np.random.default_rng(0).integers(0, 256, (16, 4, 84, 84), np.uint8)
-    x[::2, :, 20:60] //= 16
+def test_error_of_a_convolutional_network(precision, largest, architecture) -> None:
+    network = random_network(architecture)
+    x = np.random.default_rng(0).integers(0, 256, (16, *architecture.input_shape), np.uint8)
+    x[::2, :, 4:9] //= 16
     expected = network_output(network, x)
     error = np.abs(policy(network, precision).output(x) - expected) / (expected.max() - expected.min())
     assert 0 < error.max() < largest
@@ -159,8 +170,10 @@ def test_error_of_a_convolutional_network(precision, largest, duelling) -> None:
         Architecture.of(EnvironmentSpec((128,), "uint8", 6), "mlp", (256,)),
         Architecture.of(SCREEN, "nature", (512,), False),
         Architecture.of(SCREEN, "nature", (512,), True),
+        Architecture.of(SMALL_SCREEN, "ong", (512,)),
+        Architecture.of(BOARD, "grid", (128,), True),
     ],
-    ids=["mlp", "odd", "duelling", "tanh", "bytes", "cnn", "cnn-duelling"],
+    ids=["mlp", "odd", "duelling", "tanh", "bytes", "cnn", "cnn-duelling", "ong", "grid"],
 )
 def test_a_row_does_not_depend_on_the_others(architecture) -> None:
     """Bit for bit: alone, in a batch of 8, at another place in it, beside an outlier."""

@@ -13,19 +13,22 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from headrace.environments import atari, dm_control
+from headrace.environments import atari, dm_control, snake
 from headrace.errors import EnvironmentFault
 
 __all__ = ["make"]
+
+snake.register()
 
 
 def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Makes one environment.
 
-    The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), an Atari game ("ALE/Breakout-v5", see
-    `headrace.environments.atari`), a task of the control suite ("dm_control/cartpole-balance", see
-    `headrace.environments.dm_control`), or "package.module:factory": a callable that returns a gymnasium.Env, found in
-    the current directory too. What follows the colon is a factory where the module has an attribute of that name.
+    The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), Snake ("headrace/Snake-v0", see
+    `headrace.environments.snake`), an Atari game ("ALE/Breakout-v5", see `headrace.environments.atari`), a task of the
+    control suite ("dm_control/cartpole-balance", see `headrace.environments.dm_control`), or "package.module:factory":
+    a callable that returns a gymnasium.Env, found in the current directory too. What follows the colon is a factory
+    where the module has an attribute of that name.
 
     Raises EnvironmentFault, in one line, where nothing can be made of it.
     """

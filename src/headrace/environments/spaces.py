@@ -117,10 +117,20 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tu
         observation_shape=tuple(observation.shape),
         observation_dtype=dtype.name,
         actions=actions,
-        stack=atari.STACK if atari.is_atari(environment_id) else 1,
+        stack=_stack(environment, environment_id),
         continuous=isinstance(action, spaces.Box),
     )
     return spec, action_map
+
+
+def _stack(environment: gymnasium.Env[Any, Any], environment_id: str) -> int:
+    """Gives K: an environment's own metadata may name it."""
+    stack = atari.STACK if atari.is_atari(environment_id) else getattr(environment, "metadata", {}).get("stack", 1)
+    if not isinstance(stack, int) or stack < 1:
+        raise EnvironmentFault(
+            f'environment "{environment_id}": metadata["stack"] is {stack!r:.60}; 1 or more is required'
+        )
+    return stack
 
 
 def _bounds(action: spaces.Space[Any] | None, environment_id: str) -> tuple[Array, Array]:

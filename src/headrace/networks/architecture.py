@@ -13,17 +13,46 @@ __all__ = ["Activation", "Architecture", "Convolution", "Dense"]
 
 Activation = Literal["relu", "tanh", "none"]
 
-_NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # Mnih et al. 2015: channels, kernel, stride
+Kind = Literal["mlp", "nature", "grid", "ong"]
 
 
 class Convolution(NamedTuple):
-    """A square convolution without padding, followed by a ReLU; its input is [B, inputs, H, W]."""
+    """A square convolution, followed by a ReLU and where `pool` is above 1 by the maximum of each pool x pool square.
+
+    Its input is [B, inputs, H, W], with `padding` zeros around it.
+    """
 
     name: str
     inputs: int
     outputs: int
     kernel: int
-    stride: int
+    stride: int = 1
+    padding: int = 0
+    pool: int = 1
+
+    def size(self, size: int) -> int:
+        """Rows, or columns, that come of so many."""
+        return ((size + 2 * self.padding - self.kernel) // self.stride + 1) // self.pool
+
+
+_CONVOLUTIONS: dict[Kind, tuple[Convolution, ...]] = {
+    "mlp": (),
+    "nature": (  # Mnih et al. 2015
+        Convolution("convolution_0", 0, 32, 8, stride=4),
+        Convolution("convolution_1", 32, 64, 4, stride=2),
+        Convolution("convolution_2", 64, 64, 3),
+    ),
+    "grid": (  # for boards of cells, each of which counts: nothing is skipped or pooled
+        Convolution("convolution_0", 0, 16, 3, padding=1),
+        Convolution("convolution_1", 16, 32, 3, padding=1),
+    ),
+    "ong": (  # Ong et al. 2015
+        Convolution("convolution_0", 0, 32, 7, padding=3, pool=2),
+        Convolution("convolution_1", 32, 64, 5, padding=2, pool=2),
+        Convolution("convolution_2", 64, 64, 3, padding=1, pool=2),
+    ),
+}
+_SMALLEST = {"nature": 36, "grid": 5, "ong": 8}  # rows and columns that leave something behind the convolutions
 
 
 class Dense(NamedTuple):
@@ -37,7 +66,9 @@ class Dense(NamedTuple):
 
 @dataclass(frozen=True)
 class Architecture:
-    """An MLP or the Nature CNN (Mnih et al. 2015) and its head: Q values, plain or duelling, or continuous actions.
+    """An MLP or a CNN and its head: Q values, plain or duelling, or continuous actions.
+
+    The CNNs: Nature's (Mnih et al. 2015), one for boards (grid), and that of Ong et al. 2015.
 
     `input_shape` is what the policy sees without the batch axis; uint8 inputs are scaled to [0, 1]. With a duelling
     head (Wang et al. 2016) the last hidden width belongs to the two streams, value and advantage, each of which has
@@ -47,21 +78,24 @@ class Architecture:
     input_shape: tuple[int, ...]
     input_dtype: str
     actions: int
-    kind: Literal["mlp", "nature"]
+    kind: Kind
     hidden: tuple[int, ...]
     duelling: bool
     continuous: bool = False
 
     @staticmethod
-    def of(spec: EnvironmentSpec, kind: str, hidden: tuple[int, ...], duelling: bool = False) -> "Architecture":
+    def of(
+        spec: EnvironmentSpec, kind: Kind | Literal["auto"], hidden: tuple[int, ...], duelling: bool = False
+    ) -> "Architecture":
         """Chooses the kind where it is "auto"; raises ConfigError where the CNN can't take the observation."""
-        image = spec.observation_dtype == "uint8" and len(spec.input_shape) in (2, 3)
-        if kind == "auto":
-            kind = "nature" if image and min(spec.input_shape[-2:]) >= 36 else "mlp"
-        if kind == "nature" and (len(spec.input_shape) not in (2, 3) or min(spec.input_shape[-2:]) < 36):
+        frames = len(spec.input_shape) in (2, 3)
+        side = min(spec.input_shape[-2:]) if frames else 0
+        chosen = _natural_kind(spec, side) if kind == "auto" else kind
+        if chosen != "mlp" and side < _SMALLEST[chosen]:
+            smallest = _SMALLEST[chosen]
             raise ConfigError(
-                f"network is nature; it needs frames of at least 36x36 pixels, [H, W] or [channels, H, W], "
-                f"and the environment's are {list(spec.input_shape)}: use mlp"
+                f"network is {chosen}; it needs frames of at least {smallest}x{smallest} pixels, [H, W] or "
+                f"[channels, H, W], and the environment's are {list(spec.input_shape)}: use mlp"
             )
         if duelling and not hidden:
             raise ConfigError("hidden is empty; a duelling head needs at least one hidden layer")
@@ -69,7 +103,7 @@ class Architecture:
             input_shape=spec.input_shape,
             input_dtype=spec.observation_dtype,
             actions=spec.actions,
-            kind="nature" if kind == "nature" else "mlp",
+            kind=chosen,
             hidden=hidden,
             duelling=duelling,
             continuous=spec.continuous,
@@ -94,14 +128,8 @@ class Architecture:
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
         """The CNN's layers; none for an MLP."""
-        if self.kind == "mlp":
-            return ()
-        layers = []
-        inputs = self.image_shape[0]
-        for index, (outputs, kernel, stride) in enumerate(_NATURE):
-            layers.append(Convolution(f"convolution_{index}", inputs, outputs, kernel, stride))
-            inputs = outputs
-        return tuple(layers)
+        layers = _CONVOLUTIONS[self.kind]
+        return (layers[0]._replace(inputs=self.image_shape[0]), *layers[1:]) if layers else ()
 
     @property
     def features(self) -> int:
@@ -110,8 +138,7 @@ class Architecture:
             return prod(self.input_shape)
         channels, height, width = self.image_shape
         for layer in self.convolutions:
-            channels = layer.outputs
-            height, width = ((size - layer.kernel) // layer.stride + 1 for size in (height, width))
+            channels, height, width = layer.outputs, layer.size(height), layer.size(width)
         return channels * height * width
 
     @property
@@ -136,3 +163,12 @@ class Architecture:
             (Dense("value_0", inputs, width, "relu"), Dense("value_1", width, 1, "none")),
             (Dense("advantage_0", inputs, width, "relu"), Dense("advantage_1", width, self.actions, "none")),
         )
+
+
+def _natural_kind(spec: EnvironmentSpec, side: int) -> Kind:
+    """MLP, but for images: Nature's CNN, or where they are too small for it and have channels, that for boards."""
+    if spec.observation_dtype != "uint8" or side == 0:
+        return "mlp"
+    if side >= _SMALLEST["nature"]:
+        return "nature"
+    return "grid" if len(spec.input_shape) == 3 and side >= _SMALLEST["grid"] else "mlp"

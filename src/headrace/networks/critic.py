@@ -22,7 +22,7 @@ class Critic(nn.Module):
 
     def __init__(self, policy: Architecture, hidden: tuple[int, ...], atoms: int) -> None:
         super().__init__()
-        if policy.kind == "nature":
+        if policy.kind != "mlp":
             raise ConfigError(
                 f"algorithm is d4pg, and the observations are images of {list(policy.input_shape)}; "
                 "its critic takes flat ones: network must be mlp"

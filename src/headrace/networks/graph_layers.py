@@ -33,7 +33,7 @@ class FullLayers:
         """[B, outputs, H', W'] of [B, inputs, H, W], before the ReLU."""
         weight = self._parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs, layer.kernel, layer.kernel))
         bias = self._parameter(f"{layer.name}.bias", (layer.outputs,))
-        return self._graph.node("Conv", x, weight, bias, strides=[layer.stride, layer.stride])
+        return self._graph.node("Conv", x, weight, bias, strides=[layer.stride] * 2, pads=[layer.padding] * 4)
 
     def dense(self, x: str, layer: Dense, reads_values: bool) -> str:
         """[B, outputs] of [B, inputs], before the activation; `reads_values`: x may be negative or have any units."""

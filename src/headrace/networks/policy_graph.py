@@ -56,6 +56,8 @@ class PolicyGraph:
             x = node("Reshape", x, self._graph.constant("image", shape))
         for layer in architecture.convolutions:
             x = node("Relu", self._layers.convolution(x, layer))
+            if layer.pool > 1:
+                x = node("MaxPool", x, kernel_shape=[layer.pool] * 2, strides=[layer.pool] * 2)
         reads_values = not (image or architecture.convolutions)
         x = self._stream(node("Flatten", x, axis=1), architecture.torso, reads_values)
         reads_values = reads_values and not architecture.torso

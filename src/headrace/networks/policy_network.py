@@ -17,12 +17,18 @@ class PolicyNetwork(nn.Module):
         super().__init__()
         self.architecture = architecture
         for layer in architecture.convolutions:
-            self.add_module(layer.name, nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride))
+            self.add_module(
+                layer.name, nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.padding)
+            )
         for dense in chain(architecture.torso, *architecture.heads):
             self.add_module(dense.name, nn.Linear(dense.inputs, dense.outputs))
 
     def forward(self, observation: Tensor) -> Tensor:
-        """Q values or actions [B, A]; a duelling head centres the advantage (Wang et al. 2016, equation 9)."""
+        """Q values or actions [B, A] of observations."""
+        return self.output(self.features(observation))
+
+    def features(self, observation: Tensor) -> Tensor:
+        """What the heads read, [B, inputs]."""
         x = observation.float()
         if self.architecture.input_dtype == "uint8":
             x = x * (1 / 255)
@@ -30,8 +36,13 @@ class PolicyNetwork(nn.Module):
             x = x.reshape(-1, *self.architecture.image_shape)
         for layer in self.architecture.convolutions:
             x = functional.relu(self._layer(x, layer))
-        x = self._stream(x.reshape(len(x), -1), self.architecture.torso)
-        heads = [self._stream(x, head) for head in self.architecture.heads]
+            if layer.pool > 1:
+                x = functional.max_pool2d(x, layer.pool)
+        return self._stream(x.reshape(len(x), -1), self.architecture.torso)
+
+    def output(self, features: Tensor) -> Tensor:
+        """Q values or actions [B, A]; a duelling head centres the advantage (Wang et al. 2016, equation 9)."""
+        heads = [self._stream(features, head) for head in self.architecture.heads]
         if not self.architecture.duelling:
             return heads[0]
         value, advantage = heads
