@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.settings import ALGORITHMS, PRESETS, AlgorithmName
+from headrace.algorithms.config import OffPolicy
+from headrace.settings import ALGORITHMS, AlgorithmName, presets_of
 from headrace.topologies.config import Apex, Serial
 
 ROOT = Path(__file__).parent.parent
@@ -30,12 +31,14 @@ def row(label: str, usual: Any, values: list[Any]) -> str:
 def preset_table(algorithm: AlgorithmName) -> list[str]:
     """The head and the rows of an algorithm's presets: each setting in which any of them leaves the default."""
     kind = ALGORITHMS[algorithm]
-    presets = {environment: preset for environment, preset in PRESETS.items() if type(preset.algorithm) is kind}
+    presets = presets_of(algorithm)
     lines = [
         f"| | default | {' | '.join(presets)} |",
         row("`--steps`", None, [each.steps for each in presets.values()]),
     ]
     parts: dict[str, Any] = {"algorithm": kind(), "apex": Apex(), "serial": Serial()}
+    if not issubclass(kind, OffPolicy):
+        del parts["apex"]
     for part, default in parts.items():
         for field in fields(default):
             usual = getattr(default, field.name)
@@ -47,7 +50,7 @@ def preset_table(algorithm: AlgorithmName) -> list[str]:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_presets_are_those_of_the_page(algorithm: AlgorithmName) -> None:
-    page = (ROOT / f"docs/algorithms/{algorithm}.md").read_text()
+    page = (ROOT / f"docs/algorithms/{algorithm.replace('-', '_')}.md").read_text()
     table = page.split("## Presets")[1].split("\n## ")[0]
     assert [line for line in table.splitlines() if line.startswith(("| | ", "| `--"))] == preset_table(algorithm)
 

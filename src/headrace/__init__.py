@@ -8,13 +8,31 @@ result.evaluate(episodes=100)
 from typing import Any
 
 from headrace import errors, replay
+from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.errors import HeadraceError
 from headrace.replay import connect
-from headrace.topologies.config import Apex, Serial
+from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
 
-__all__ = ["D4PG", "DQN", "Apex", "HeadraceError", "Serial", "connect", "errors", "replay", "train"]
+__all__ = [
+    "A3C",
+    "D4PG",
+    "DQN",
+    "AdPsgd",
+    "Apex",
+    "DynaQ",
+    "HeadraceError",
+    "Hogwild",
+    "Lock",
+    "ParameterServer",
+    "Serial",
+    "connect",
+    "errors",
+    "replay",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

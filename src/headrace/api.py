@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.config import Algorithm
 from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory, default_run_directory
 from headrace.settings import RunConfig, ServerPlace, preset
@@ -20,7 +20,7 @@ T = TypeVar("T")
 def train(
     environment: str,
     *,
-    algorithm: OffPolicy | None = None,
+    algorithm: Algorithm | None = None,
     topology: Topology | None = None,
     steps: int | None = None,
     time_limit_seconds: float | None = None,

@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from headrace import DQN
+from headrace._native import OptimizerOptions
 from headrace.algorithms.build import build_updater
+from headrace.algorithms.config import OptimizerName
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import CheckpointError, ConfigError
+from headrace.gradients.local import LocalVector
+from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Batch, EnvironmentSpec
 
 SPEC = EnvironmentSpec((3,), "float32", 4)
@@ -66,8 +71,8 @@ def test_target_is_copied_every_period() -> None:
     tensors = updater.transfer(make_batch())
 
     def target_lags() -> bool:
-        state = updater.state()
-        return any(not torch.equal(state[f"online.{n}"], state[f"target.{n}"]) for n in ("q.weight", "q.bias"))
+        state, online = updater.state(), updater.weights()
+        return any(not np.array_equal(online[name], state[f"target.{name}"].numpy()) for name in online)
 
     lags = []
     for _ in range(6):
@@ -81,8 +86,64 @@ def test_polyak_average() -> None:
     before = {name: value.clone() for name, value in updater.state().items()}
     updater.update(updater.transfer(make_batch()))
     after = updater.state()
-    expected = 0.75 * before["target.q.weight"] + 0.25 * after["online.q.weight"]
+    expected = 0.75 * before["target.q.weight"] + 0.25 * torch.from_numpy(updater.weights()["q.weight"])
     torch.testing.assert_close(after["target.q.weight"], expected)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "centred-rmsprop", "adagrad", "momentum", "sgd"])
+def test_three_updates_equal_those_of_torch_s_optimizer(optimizer: OptimizerName) -> None:
+    updater = make_updater(optimizer=optimizer, target_update_period=10**9, max_gradient_norm=1.0)
+    online, target = (PolicyNetwork(updater.architecture) for _ in range(2))
+    for network in (online, target):
+        network.load_state_dict({name: torch.from_numpy(value) for name, value in updater.weights().items()})
+    rate, decay, epsilon = 1e-3, 0.95, 1e-8
+    torch_optimizers: dict[str, torch.optim.Optimizer] = {
+        "adam": torch.optim.Adam(online.parameters(), rate, eps=epsilon),
+        "rmsprop": torch.optim.RMSprop(online.parameters(), rate, decay, epsilon),
+        "centred-rmsprop": torch.optim.RMSprop(online.parameters(), rate, decay, epsilon, centered=True),
+        "adagrad": torch.optim.Adagrad(online.parameters(), rate, eps=epsilon),
+        "momentum": torch.optim.SGD(online.parameters(), rate, decay),
+        "sgd": torch.optim.SGD(online.parameters(), rate),
+    }
+    twin = torch_optimizers[optimizer]
+    for seed in range(3):
+        tensors = updater.transfer(make_batch(seed=seed))
+        observation, following, action, reward, discount, weight = tensors
+        with torch.no_grad():
+            chosen = online(following).argmax(1, keepdim=True)
+            goal = reward + discount * target(following).gather(1, chosen)[:, 0]
+        q = online(observation).gather(1, action[:, None])[:, 0]
+        loss = (weight * torch.nn.functional.huber_loss(q, goal, reduction="none")).mean()
+        twin.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(online.parameters(), 1.0)
+        twin.step()
+        updater.update(tensors)
+    for name, value in updater.weights().items():
+        np.testing.assert_allclose(value, online.state_dict()[name].numpy(), atol=2e-6, err_msg=name)
+
+
+def test_target_makes_up_for_updates_of_others() -> None:
+    opened: list[LocalVector] = []
+
+    def open_(initial: NDArray[np.float32]) -> LocalVector:
+        opened.append(LocalVector(initial, OptimizerOptions("sgd", learning_rate=0.1, decay=0.0, epsilon=1e-8)))
+        return opened[0]
+
+    settings = {"target_update_period": 2, "target_update_rate": 0.5}
+    updater = DQNUpdater(DQN(hidden=(32,), **settings), SPEC, CPU, 0, open_)  # type: ignore[arg-type]
+    before = updater.state()["target.q.weight"].clone()
+    opened[0].gradient.fill_(1.0)
+    for _ in range(5):  # as if others had: versions 2 and 4 have passed
+        opened[0].apply()
+    online = torch.from_numpy(updater.weights()["q.weight"])
+    torch.testing.assert_close(updater.state()["target.q.weight"], 0.25 * before + 0.75 * online)
+
+
+def test_vectors_of_another_size_are_refused() -> None:
+    options = OptimizerOptions("sgd", learning_rate=0.1, decay=0.0, epsilon=1e-8)
+    with pytest.raises(CheckpointError, match="has 7 parameters, and these settings make 260"):
+        DQNUpdater(DQN(hidden=(32,)), SPEC, CPU, 0, lambda _: LocalVector(np.zeros(7, np.float32), options))
 
 
 def test_state_goes_on_bit_for_bit() -> None:

@@ -83,11 +83,15 @@ def test_how_to_start_actors_is_said_without_a_password(training, capsys):
         (["learner", "X", "--server", "h:1"], "server is h:1; it must be tcp://, unix: or redis://"),
         (
             ["train", "X", "--server", "tcp://h:1", "--topology", "serial"],
-            "server is tcp://h:1 and topology is serial, which acts and learns in one process",
+            "server is tcp://h:1 and topology is serial, which is all on one machine",
         ),
         (
             ["train", "X", "--server", "redis://:pass@h", "--topology", "serial"],
-            "server is redis://h and topology is serial, which acts and learns in one process",
+            "server is redis://h and topology is serial, which is all on one machine",
+        ),
+        (
+            ["learner", "X", "--server", "tcp://h:1", "--topology", "parameter-server"],
+            "topology is parameter-server, all of whose processes headrace train starts itself",
         ),
         (["train", "X", "--run", "a"], "run is a; it must be left out where no server is given"),
         (["train", "X", "--server", "tcp://h:1", "--run", "a/b"], "run is a/b; it must be 1 to 64 letters"),

@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from headrace.report.server_view import ServerView, connections, status_line, table_flows
+from headrace.report.server_view import ServerView, connections, shard_flows, status_line, table_flows
 
 
 def table(**fields):
@@ -47,6 +47,18 @@ def before():
         "data": "/data",
         "tables": {"lander/replay": table()},
         "parameters": {"lander/policy": {"version": 41, "bytes": 12_000}},
+        "shards": {
+            "lander/model/0": {
+                "size": 228_132,
+                "bytes": 1_825_056,
+                "version": 400,
+                "accepted": 400,
+                "dropped": 0,
+                "refused": 0,
+                "apply_seconds": 0.1,
+                "staleness": [200, 200],
+            }
+        },
         "claims": ["lander/learner"],
         "connections": [
             connection("tcp 10.0.0.2:5000", 60.0, 600, 6_000_000, 600),
@@ -65,6 +77,14 @@ def after(before):
         "samples": 44_000,
         "insert_blocked_seconds": 3.5,
         "state": "paused",
+    }
+    later["shards"]["lander/model/0"] |= {
+        "version": 1_400,
+        "accepted": 1_400,
+        "dropped": 20,
+        "refused": 3,
+        "apply_seconds": 0.2846,  # 200 us for each of 1,423
+        "staleness": [400, 823, 180, 0, 20],
     }
     later["connections"] = [
         connection("tcp 10.0.0.2:5000", 62.0, 700, 7_000_000, 700, blocked=True),
@@ -100,6 +120,18 @@ def test_a_table_made_anew_between_the_looks_has_no_rates(before, after):
     assert table_flows(before, after)[0][5:7] == (0.0, 0.0)
 
 
+def test_shards_show_their_rate_and_how_late_gradients_come(before, after):
+    [flow] = shard_flows(before, after)
+    assert (flow.name, flow.size, flow.version) == ("lander/model/0", 228_132, 1_400)
+    assert flow.updates == 500.0  # 1,000 in 2 s
+    assert flow.staleness == (823 + 2 * 180 + 4 * 20) / 1_423
+    assert flow.apply_seconds == pytest.approx(200e-6)
+    assert (flow.dropped, flow.refused) == (20, 3)
+    assert shard_flows(None, after)[0].updates == 0.0
+    before["shards"]["lander/model/0"]["accepted"] = 2_000  # it was opened anew meanwhile
+    assert shard_flows(before, after)[0].updates == 0.0
+
+
 def test_rates_of_connections(before, after):
     found = connections(before, after)
     assert [each.peer for each in found] == ["unix pid 9", "tcp 10.0.0.2:5000", "tcp 10.0.0.2:5001"]  # busiest first
@@ -128,6 +160,9 @@ def test_the_view_shows_every_part(before, after):
         "lander/policy",
         "41",
         "12 kB",
+        "228,132",
+        "200 µs",
+        "20 dropped, 3 refused",
         "40.5 MB",
         "held",
     ):
@@ -144,6 +179,7 @@ def test_the_view_of_a_server_that_has_just_begun():
         "data": "",
         "tables": {},
         "parameters": {},
+        "shards": {},
         "claims": [],
         "connections": [],
     }

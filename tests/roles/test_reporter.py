@@ -19,7 +19,7 @@ ROLE = Role("actor", 1, SETTINGS.to_json(), 5)
 
 
 def refresh() -> dict[str, object]:
-    return {"count": 3, "seconds": {"fetch": 0.5}, "latency_seconds": 0.25}
+    return {"refresh": {"count": 3, "seconds": {"fetch": 0.5}, "latency_seconds": 0.25}}
 
 
 class Mailbox(RoleServer):
@@ -49,7 +49,7 @@ def test_reports_hold_totals_and_each_return_once() -> None:
     said = {tuple(report[name] for name in ("mailbox", "index", "generation", "run_id")) for report in reports}
     assert said == {("reports", 1, 5, "mine")}
     assert len({report["writer"] for report in reports}) == 1
-    assert all(report["refresh"] == refresh() for report in reports)
+    assert all(report["refresh"] == refresh()["refresh"] for report in reports)
 
 
 def test_where_nothing_is_new_it_says_so_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
+from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
-from headrace.settings import PRESETS, preset
+from headrace.settings import PRESETS, preset, presets_of
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,17 @@ def test_another_algorithm_has_its_defaults_and_the_presets_rest():
     assert preset("CartPole-v1", "d4pg") == PRESETS["CartPole-v1"]._replace(algorithm=D4PG())
     assert preset("Pendulum-v1", "dqn") == PRESETS["Pendulum-v1"]._replace(algorithm=DQN())
     assert preset("Unknown-v0", "d4pg").algorithm == D4PG()
+
+
+def test_another_algorithm_has_what_is_known_of_it():
+    known = PRESETS["CartPole-v1"]
+    [other] = [each for each in known.others if isinstance(each.algorithm, A3C)]
+    assert other.algorithm != A3C()
+    assert preset("CartPole-v1", "a3c") == known._replace(algorithm=other.algorithm, steps=other.steps)
+
+
+def test_presets_of_an_algorithm_are_those_that_begin_with_it_and_those_that_know_of_it():
+    assert presets_of("d4pg") == {name: each for name, each in PRESETS.items() if isinstance(each.algorithm, D4PG)}
+    of_a3c = presets_of("a3c")
+    assert {"CartPole-v1", "LunarLander-v3"} <= of_a3c.keys()
+    assert all(isinstance(each.algorithm, A3C) for each in of_a3c.values())

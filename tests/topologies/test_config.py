@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.topologies.config import Apex
+from headrace.topologies.config import Apex, ParameterServer
 
 INF = float("inf")
 
@@ -34,3 +34,11 @@ def test_what_can_not_work_is_refused(settings: dict[str, Any], said: str) -> No
 def test_bits_that_int8_takes(bits: int) -> None:
     assert Apex(precision="int8", communication_bits=bits).takes_int8
     assert Apex(pull_period=0.5, pull_unit="seconds", communication_bits=bits).pull_period == 0.5
+
+
+def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
+    with pytest.raises(ConfigError, match="shard_servers is http://a; it must be addresses, tcp:// or unix:"):
+        ParameterServer(shards=2, shard_servers=("http://a",))
+    with pytest.raises(ConfigError, match="shards is 1; it must be above 1, the number of shard_servers"):
+        ParameterServer(shard_servers=("tcp://a:1",))
+    assert ParameterServer(shards=2, shard_servers=("tcp://a:1",)).worker_count > 0

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace import DQN, Apex, Serial
+from headrace import DQN, AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
+from headrace.algorithms.config import Algorithm
 from headrace.launch import ThreadLauncher
 from headrace.launch.base import Launcher
 from headrace.report.display import QuietDisplay
@@ -27,8 +28,10 @@ SMALL = DQN(
     epsilon_decay_steps=1_000,
     publish_period=5,
 )
+WORKERS = {"lock": Lock, "hogwild": Hogwild, "ad-psgd": AdPsgd, "parameter-server": ParameterServer}
 TOPOLOGIES = {
     "serial": Serial(envs_per_actor=2, chunk_steps=10),
+    **{name: kind(workers=2, envs_per_worker=2, chunk_steps=10) for name, kind in WORKERS.items()},
     "apex": Apex(actors=2, envs_per_actor=2, chunk_steps=10, pull_period=20),
 }
 
@@ -45,7 +48,8 @@ def train(tmp_path: Path) -> Train:
     """Trains in this process, the roles as threads; every call has a run directory of its own."""
 
     def start(topology: str, name: str = "run", **settings: Any) -> Result:
-        algorithm = dataclasses.replace(SMALL, **settings.pop("algorithm", {}))
+        given = settings.pop("algorithm", {})
+        algorithm = given if isinstance(given, Algorithm) else dataclasses.replace(SMALL, **given)
         config = RunConfig(
             **{"environment": CORRIDOR, "algorithm": algorithm, "topology": TOPOLOGIES[topology], **settings}
         )

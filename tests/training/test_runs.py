@@ -11,7 +11,7 @@ from headrace.report.display import QuietDisplay
 from headrace.training import resume
 from headrace.training.checkpoint import newest_checkpoint
 
-TOPOLOGIES = ("serial", "apex")
+TOPOLOGIES = ("serial", "apex", "lock", "hogwild", "ad-psgd", "parameter-server")
 SOLVED = 1.0
 
 

@@ -27,6 +27,13 @@ class Updater(Protocol):
     def architecture(self) -> Architecture:
         """The policy's network."""
 
+    @property
+    def version(self) -> int:
+        """Updates that the policy has had, by all who learn it."""
+
+    def pull(self) -> int:
+        """Brings the networks up to date with what others have learnt, where it is time for that; the version then."""
+
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
         """Moves the fields that update() needs to the learner's device."""
 

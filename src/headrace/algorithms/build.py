@@ -2,20 +2,33 @@
 
 import torch
 
+from headrace.algorithms.a3c.config import A3C
+from headrace.algorithms.a3c.updater import A3CUpdater
 from headrace.algorithms.base import Updater
-from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.config import Algorithm
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.d4pg.updater import D4PGUpdater
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.errors import ConfigError
+from headrace.gradients.base import OpenVector
 from headrace.types import EnvironmentSpec
 
 __all__ = ["build_updater"]
 
 
-def build_updater(config: OffPolicy, spec: EnvironmentSpec, device: torch.device, seed: int) -> Updater:
-    """Networks and optimizers; raises ConfigError where the environment's actions or frames don't suit them."""
+def build_updater(
+    config: Algorithm, spec: EnvironmentSpec, device: torch.device, seed: int, open_: OpenVector | None = None
+) -> Updater:
+    """Networks and optimizers; raises ConfigError where the environment's actions or frames don't suit them.
+
+    `open_` makes the vector of parameters that workers share; none given is one of this process's own.
+    """
+    if isinstance(config, A3C):
+        return A3CUpdater(config, spec, device, seed, open_)
     if isinstance(config, D4PG):
+        if open_ is not None:
+            raise ConfigError("algorithm is d4pg, whose workers can't share parameters: dqn or a3c is required")
         return D4PGUpdater(config, spec, device, seed)
     assert isinstance(config, DQN)
-    return DQNUpdater(config, spec, device, seed)
+    return DQNUpdater(config, spec, device, seed, open_)

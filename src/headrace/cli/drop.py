@@ -47,7 +47,8 @@ def run(arguments: Sequence[str]) -> int:
             known = ", ".join(_runs(statistics)) or "none"
             raise ConfigError(f"run {options.run} is not on {options.address}; the runs there: {known}")
     tables = [table for name, table in statistics["tables"].items() if name.startswith(prefix)]
-    blobs = [blob for name, blob in statistics["parameters"].items() if name.startswith(prefix)]
+    held = {**statistics["parameters"], **statistics["shards"]}
+    blobs = [blob for name, blob in held.items() if name.startswith(prefix)]
     print(
         f"dropped {options.run}: {count(sum(table['size'] for table in tables))} transitions "
         f"({size(sum(table['used_bytes'] for table in tables))}), "
@@ -58,5 +59,5 @@ def run(arguments: Sequence[str]) -> int:
 
 def _runs(statistics: Mapping[str, Any]) -> list[str]:
     """The runs that have something on a server."""
-    names = [*statistics["tables"], *statistics["parameters"]]
+    names = [*statistics["tables"], *statistics["parameters"], *statistics["shards"]]
     return sorted({name.split("/")[0] for name in names if "/" in name})

@@ -24,6 +24,11 @@ def run(arguments: Sequence[str]) -> int:
             "server is missing; learner needs the address of a server that actors reach too: "
             f"{_PROG} --server ADDRESS {options.environment} (one process alone: headrace train)"
         )
+    if not isinstance(options.topology, Apex):
+        raise ConfigError(
+            f"topology is {options.topology_name}, all of whose processes headrace train starts itself; with "
+            f"{_PROG}, whose actors are started apart, it must be apex"
+        )
     command = _actor_command(shown(server), options)
     hint = f"actors learn everything from the server; start them wherever it can be reached:\n  {command}"
     if shown(server) != server:
@@ -36,10 +41,10 @@ def _actor_command(address: str, options: TrainOptions) -> str:
     from headrace.topologies.apex import actor_count  # with torch, which those that only talk do without
 
     place = options.place
+    assert isinstance(options.topology, Apex)  # the one that has actors elsewhere
     words = ["headrace", "actor", "--server", address]
     if place.run != type(place)().run:
         words += ["--run", place.run]
     if place.token_file is not None:
         words += ["--token-file", str(place.token_file)]
-    assert isinstance(options.topology, Apex)  # the one that has actors elsewhere
     return shlex.join([*words, "--actors", str(actor_count(options.topology))])

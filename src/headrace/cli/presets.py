@@ -9,9 +9,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.cli.arguments import Positional, parse
-from headrace.settings import ALGORITHMS, PRESETS, AlgorithmName, Preset, preset
+from headrace.settings import ALGORITHMS, PRESETS, AlgorithmName, Preset, preset, presets_of
 from headrace.topologies.config import Apex, Serial
 
 __all__ = ["run"]
@@ -47,15 +47,14 @@ def run(arguments: Sequence[str]) -> int:
 
 def _compare(algorithm: AlgorithmName) -> Table:
     """All presets of one algorithm side by side, the settings in which any of them leaves the defaults."""
-    kind = ALGORITHMS[algorithm]
-    presets = {environment: each for environment, each in PRESETS.items() if type(each.algorithm) is kind}
+    presets = presets_of(algorithm)
     table = Table(pad_edge=False)
     table.add_column(f"{algorithm} setting", no_wrap=True)
     table.add_column("default", justify="right", style="dim")
     for environment in presets:
         table.add_column(environment.replace("/", "/\n"), justify="right")
     table.add_row("steps", "", *(f"{each.steps:,}" for each in presets.values()), end_section=True)
-    for part, default in _parts(kind):
+    for part, default in _parts(ALGORITHMS[algorithm]):
         for field in fields(default):
             usual = getattr(default, field.name)
             values = [getattr(getattr(each, part), field.name) for each in presets.values()]
@@ -81,9 +80,10 @@ def _one(chosen: Preset) -> Table:
     return table
 
 
-def _parts(kind: type[OffPolicy]) -> list[tuple[str, Any]]:
-    """The parts of a preset of this algorithm, and their defaults."""
-    return [("algorithm", kind()), ("apex", Apex()), ("serial", Serial())]
+def _parts(kind: type[Algorithm]) -> list[tuple[str, Any]]:
+    """The parts of a preset of this algorithm, and their defaults; Ape-X is only for those that learn from replay."""
+    apex: list[tuple[str, Any]] = [("apex", Apex())] if issubclass(kind, OffPolicy) else []
+    return [("algorithm", kind()), *apex, ("serial", Serial())]
 
 
 def _label(part: str, name: str) -> str:

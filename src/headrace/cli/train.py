@@ -36,9 +36,11 @@ class TrainOptions(RunConfig):
     """Training time after which the run stops, evaluations excluded: 90, 90s, 10m or 2h."""
     place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
     algorithm_name: Annotated[AlgorithmName, tyro.conf.arg(name="algorithm")] = "dqn"
-    """What learns; dqn: discrete actions; d4pg: continuous ones."""
+    """What learns; dqn: discrete actions; dyna-q: the same, with a world model (apex, serial); d4pg: continuous ones;
+    a3c: both, on-policy, but not with apex."""
     topology_name: Annotated[TopologyName, tyro.conf.arg(name="topology")] = "apex"
-    """apex: actor processes beside the learner; serial: one process, the same for the same seed."""
+    """apex: actor processes beside the learner; serial: one process, the same for the same seed; the others: workers
+    that act and learn, whose gradients meet in a server (parameter-server) or in shared memory (the rest)."""
     run_dir: Path | None = None
     """Where the run is kept; runs/ENV-ALGORITHM-TIME if not set."""
     quiet: Switch = False
@@ -104,7 +106,7 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
     default = kind(
         environment=environment or tyro.MISSING,
         algorithm=known.algorithm,
-        topology=known.serial if topology == "serial" else known.apex,
+        topology=known.topology(topology),
         algorithm_name=algorithm,
         topology_name=topology,
         evaluation_period_seconds=known.evaluation_period_seconds,
@@ -120,7 +122,7 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
 def _config(options: TrainOptions) -> RunConfig:
     values = {setting.name: getattr(options, setting.name) for setting in dataclasses.fields(RunConfig)}
     if options.steps is None and options.time_limit_seconds is None and options.until_score is None:
-        values["steps"] = preset(options.environment).steps
+        values["steps"] = preset(options.environment, options.algorithm_name).steps
     return RunConfig(**values)
 
 
@@ -136,12 +138,13 @@ def _require_own(words: Sequence[str], choice: str, chosen: N, kinds: Mapping[N,
     """Raises ConfigError for a flag that only kinds other than the chosen have."""
     own = flag_types(kinds[chosen])
     given = {re.sub("^--no-", "--", word.split("=")[0].replace("_", "-")) for word in words}
-    for other, kind in kinds.items():
-        foreign = [flag for flag in flag_types(kind) if flag in given and flag not in own]
-        if foreign:
+    flags = {other: flag_types(kind) for other, kind in kinds.items()}
+    for flag in sorted(given):
+        owners = [other for other, theirs in flags.items() if flag in theirs]
+        if owners and flag not in own:
             raise ConfigError(
-                f"{foreign[0]} is a setting of --{choice} {other}, and this run's is {chosen}; "
-                f"leave it out or add --{choice} {other}"
+                f"{flag} is a setting of --{choice} {' or '.join(owners)}, and this run's is {chosen}; "
+                f"leave it out or add --{choice} {owners[0]}"
             )
 
 

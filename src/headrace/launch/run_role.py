@@ -3,12 +3,12 @@
 import contextlib
 
 from headrace.errors import ReplayError
-from headrace.roles.base import Role, Stop
+from headrace.roles.base import TRANSITIONS, Role, Stop
 from headrace.roles.evaluator import run_evaluator
 from headrace.roles.quantizer import run_quantizer
 from headrace.roles.remote_actor import run_actor
 from headrace.roles.volunteer import claim_place, run_volunteer
-from headrace.servers import Endpoint, RoleServer, connect_role
+from headrace.servers import Endpoint, RoleServer, connect_role, connect_tables
 
 __all__ = ["run_role"]
 
@@ -25,7 +25,16 @@ def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
             return run_evaluator(server, stop)
         if role.kind == "quantizer":
             return run_quantizer(server, role, stop)
+        if role.kind == "planner":
+            from headrace.roles.planner import run_planner  # brings torch, which actors do without
+
+            connection = ends.enter_context(contextlib.closing(connect_tables(endpoint)))
+            return run_planner(role, server, connection.table(endpoint.name(TRANSITIONS)), stop)
         reports = connect(endpoint)
+        if role.kind == "worker":
+            from headrace.roles.remote_worker import run_worker  # brings torch, which actors do without
+
+            return run_worker(role, server, reports, endpoint, stop)
         if role.kind == "volunteer":
             policies = connect(Endpoint.from_json(role.settings) if role.settings else endpoint)
             return run_volunteer(server, reports, policies, stop)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import BatchStream, Client, Signature
+from headrace._native import BatchStream, BatchView, Client, Signature
 from headrace.errors import ConfigError, ReplayError
 from headrace.replay.batches import Allocate, BatchBuffer, StreamedBatches
 from headrace.replay.writer import Writer
@@ -100,7 +100,11 @@ class RemoteTable:
         self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None = None
     ) -> bool:
         """B transitions into reused arrays; see `Replay`."""
-        return self._client.sample_into(self._name, buffer.view, importance_exponent, timeout_seconds)
+        return self.sample_view(buffer.view, importance_exponent, timeout_seconds)
+
+    def sample_view(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
+        """B transitions into any arrays; False at the deadline."""
+        return self._client.sample_into(self._name, batch, importance_exponent, timeout_seconds)
 
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None

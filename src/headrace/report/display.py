@@ -138,7 +138,7 @@ def line(progress: Progress) -> str:
         f"bottleneck {p.bottleneck}",
     ]
     if p.actors_alive < p.actors_total:
-        parts.append(f"{p.actors_alive} of {p.actors_total} actors alive")
+        parts.append(f"{p.actors_alive} of {p.actors_total} {p.role}s alive")
     if p.paused:
         parts.append("evaluating")
     return parts[0] + " " + ", ".join(parts[1:])

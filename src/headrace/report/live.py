@@ -139,11 +139,12 @@ class Board:
 
     def _times(self, cells: int, shades: str) -> Iterator[Text]:
         p = self._progress
-        alive = f"{p.actors_alive} of {p.actors_total} actors alive"
+        alive = f"{p.actors_alive} of {p.actors_total} {p.role}s alive"
         yield Text()
+        acting, learning = ("acting", "learning") if p.role == "worker" else ("actors", "learner")
         for label, names, shares in (
-            ("actors", ACTOR_TIMES, p.actor_times),
-            ("learner", LEARNER_TIMES, p.learner_times),
+            (acting, ACTOR_TIMES, p.actor_times),
+            (learning, LEARNER_TIMES, p.learner_times),
         ):
             yield _segments(label, names, shares, cells, shades)
             yield _legend(names, shares, shades, cells)

@@ -15,6 +15,7 @@ from headrace.report.history import History, Record, collect
 from headrace.report.precision_view import precision_section
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
 from headrace.report.run_directory import RunDirectory
+from headrace.report.workers_view import workers_section
 
 __all__ = ["write_report"]
 
@@ -58,6 +59,7 @@ def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: 
         ("The policy", video),
         ("Where the time goes", _times(history, summary)),
         ("Replay ratio and staleness", plot_row(flow)),
+        ("Gradients", workers_section(summary.get("workers"))),
         ("Precision", precision_section(history)),
         ("Throughput", plot_row(speed)),
         ("Interruptions", _interruptions(history)),
@@ -103,7 +105,8 @@ def _tiles(history: History, summary: Record) -> str:
 
 def _times(history: History, summary: Record) -> str:
     parts = []
-    for key, title, names in (("actor_times", "Actors", ACTOR_TIMES), ("learner_times", "Learner", LEARNER_TIMES)):
+    acting, learning = ("Acting", "Learning") if summary.get("workers") else ("Actors", "Learner")
+    for key, title, names in (("actor_times", acting, ACTOR_TIMES), ("learner_times", learning, LEARNER_TIMES)):
         spent: Mapping[str, float] = summary.get(key) or _mean_shares(history.progress, key, names)
         total = sum(spent.values()) or 1.0
         shares = [

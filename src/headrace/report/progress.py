@@ -46,6 +46,8 @@ class Progress:
     """Share of the learner's time in each of LEARNER_TIMES."""
     actors_alive: int
     actors_total: int
+    role: str = "actor"
+    """What those are called that act: workers learn too, so that the times of both sides are theirs."""
     paused: bool = False
     """An evaluation is running and the training clock stands still."""
     steps_target: int | None = None

@@ -10,7 +10,16 @@ from rich.text import Text
 
 from headrace.report.formats import count, counted, duration, number, size
 
-__all__ = ["Connection", "ServerView", "TableFlow", "connections", "status_line", "table_flows"]
+__all__ = [
+    "Connection",
+    "ServerView",
+    "ShardFlow",
+    "TableFlow",
+    "connections",
+    "shard_flows",
+    "status_line",
+    "table_flows",
+]
 
 Statistics = Mapping[str, Any]
 """What the server's `stats()` gives: names and counters since its start."""
@@ -34,6 +43,22 @@ class TableFlow(NamedTuple):
     samples_held: float
 
 
+class ShardFlow(NamedTuple):
+    """One shard between two looks. Rates are per second; the rest is since it was opened."""
+
+    name: str
+    size: int
+    bytes: int
+    version: int
+    updates: float
+    staleness: float
+    """Updates by others that gradients came late by, on average; 64 and more count as 64."""
+    apply_seconds: float
+    """Of one gradient."""
+    dropped: int
+    refused: int
+
+
 class Connection(NamedTuple):
     """One connection between two looks. Rates are per second."""
 
@@ -54,9 +79,10 @@ class ServerView:
         self._after = after
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """A panel with the server's totals, tables, parameters and connections."""
+        """A panel with the server's totals, tables, parameters, shards if there are any, and connections."""
         parts: list[RenderableType] = [self._summary()]
-        for section in (self._tables(), self._parameters(), self._connections()):
+        shards = [self._shards()] if self._after["shards"] else []
+        for section in (self._tables(), self._parameters(), *shards, self._connections()):
             parts += ["", *section]
         title = Text.assemble((self._address, "bold"), f" · up {duration(self._after['uptime_seconds'])}")
         yield Panel(Group(*parts), title=title, title_align="left", border_style="bright_black")
@@ -94,6 +120,22 @@ class ServerView:
         table = _grid("parameters", "version", "bytes")
         for name, blob in sorted(blobs.items()):
             table.add_row(Text(name), count(blob["version"]), size(blob["bytes"]))
+        yield table
+
+    def _shards(self) -> Iterator[Table | Text]:
+        table = _grid("shard", "floats", "bytes", "version", "updates/s", "stale", "apply", "state")
+        for flow in shard_flows(self._before, self._after):
+            losses = [f"{count(n)} {word}" for word, n in (("dropped", flow.dropped), ("refused", flow.refused)) if n]
+            table.add_row(
+                Text(flow.name),
+                count(flow.size),
+                size(flow.bytes),
+                count(flow.version),
+                count(flow.updates),
+                number(flow.staleness),
+                f"{count(1e6 * flow.apply_seconds)} µs",
+                Text(", ".join(losses), "yellow"),
+            )
         yield table
 
     def _connections(self) -> Iterator[Table | Text]:
@@ -141,6 +183,30 @@ def table_flows(before: Statistics | None, after: Statistics) -> list[TableFlow]
                 now["samples_per_insert"],
                 min(1.0, rate["insert_blocked_seconds"]),
                 min(1.0, rate["sample_blocked_seconds"]),
+            )
+        )
+    return flows
+
+
+def shard_flows(before: Statistics | None, after: Statistics) -> list[ShardFlow]:
+    """The shards by name; rates are 0 where there was no look before, or the server or shard began in between."""
+    seconds = _seconds_between(before, after)
+    flows = []
+    for name, now in sorted(after["shards"].items()):
+        then = before["shards"].get(name) if before is not None else None
+        known = then is not None and then["accepted"] <= now["accepted"]
+        gradients = sum(now["staleness"])
+        flows.append(
+            ShardFlow(
+                name,
+                now["size"],
+                now["bytes"],
+                now["version"],
+                (now["accepted"] - then["accepted"]) / seconds if then and known and seconds else 0.0,
+                sum(late * n for late, n in enumerate(now["staleness"])) / max(1, gradients),
+                now["apply_seconds"] / max(1, gradients),
+                now["dropped"],
+                now["refused"],
             )
         )
     return flows

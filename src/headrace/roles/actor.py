@@ -46,6 +46,8 @@ class ActorSettings:
     precision: Precision = "fp32"
     communication_bits: int = 32
     """Below 32 the policy comes in packed parameters, from which the actor makes one of the precision."""
+    transitions: bool = False
+    """Send each step a second time, by itself, for who learns a world model."""
     run_id: str = ""
     """Whose steps these are: a run counts none that were made for another one of its name."""
 
@@ -69,7 +71,8 @@ def table_signature(spec: EnvironmentSpec) -> Signature:
 class Actor:
     """E environments stepped together: batched policy outputs, exploring actions, a chunk writer for each.
 
-    `output` maps observations [E, *input] to [E, A]; `push` takes finished chunks and may wait. One thread.
+    `output` maps observations [E, *input] to [E, A]; `push` takes finished chunks and may wait, and so does
+    `push_transitions` chunks of one-step transitions with a discount of 1, if they are wanted. One thread.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Actor:
         output: Callable[[Array], NDArray[np.float32]],
         push: Callable[[bytes], object],
         clock: PhaseClock,
+        push_transitions: Callable[[bytes], object] | None = None,
     ) -> None:
         count = len(settings.exploration)
         self._settings = settings
@@ -97,6 +101,12 @@ class Actor:
         self._signature = table_signature(spec)
         self._stack = FrameStack(count, spec)
         self._writers = [self._writer(settings.first_environment + index) for index in range(count)]
+        self._push_transitions = push_transitions
+        self._transition_writers = (
+            [self._transition_writer(settings.first_environment + index) for index in range(count)]
+            if push_transitions
+            else []
+        )
         self._input: Array | None = None
 
     @property
@@ -106,7 +116,7 @@ class Actor:
 
     def set_policy_version(self, version: int) -> None:
         """The version that steps are stamped with from now on."""
-        for writer in self._writers:
+        for writer in (*self._writers, *self._transition_writers):
             writer.set_policy_version(version)
 
     def step(self) -> None:
@@ -138,7 +148,8 @@ class Actor:
         self._clock.enter("environment")
         replays = self.environments.restore(state["environments"])
         self._clock.enter("other")
-        for writer, replay in zip(self._writers, replays, strict=True):
+        writers = (*self._writers, *self._transition_writers)
+        for writer, replay in zip(writers, replays * (len(writers) // self.count), strict=True):
             writer.start(replay.frames[0])
             for t, (action, reward) in enumerate(zip(replay.action, replay.reward.tolist(), strict=True)):
                 writer.append(action, reward, replay.frames[t + 1], False, False)
@@ -159,10 +170,16 @@ class Actor:
             actor=environment,
         )
 
+    def _transition_writer(self, environment: int) -> ChunkWriter:
+        """Of what happens in one step, whatever becomes of it: a discount of 1 is left, or 0 where that ended it."""
+        steps = self._settings.chunk_steps
+        return ChunkWriter(self._signature, n_step=1, discount=1.0, chunk_steps=steps, actor=environment)
+
     def _start(self) -> Array:
         observation = self.environments.start()
-        for index, writer in enumerate(self._writers):
-            writer.start(observation[index])
+        for writers in (self._writers, self._transition_writers):
+            for index, writer in enumerate(writers):
+                writer.start(observation[index])
         return self._stack.start(observation)
 
     def _final_values(self, step: EnvironmentStep) -> NDArray[np.float32] | None:
@@ -207,3 +224,16 @@ class Actor:
             if writer.finished:
                 for chunk in writer.take():
                     self._push(chunk)
+        self._write_transitions(actions, rewards, step)
+
+    def _write_transitions(self, actions: list[Any], rewards: list[float], step: EnvironmentStep) -> None:
+        """Each step by itself, if it is wanted; without a priority, which gives it the table's largest."""
+        for index, writer in enumerate(self._transition_writers):
+            terminated, truncated = bool(step.terminated[index]), bool(step.truncated[index])
+            writer.append(actions[index], rewards[index], step.observation[index], terminated, truncated)
+            if terminated or truncated:
+                writer.start(step.next_start[index])
+            if writer.finished:
+                assert self._push_transitions is not None
+                for chunk in writer.take():
+                    self._push_transitions(chunk)

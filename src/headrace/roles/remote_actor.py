@@ -8,7 +8,7 @@ from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
 from headrace.parameters.refresh import PullSchedule, Refresh
 from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
-from headrace.roles.base import NEWS, POLICY, TABLE, Role, Stop
+from headrace.roles.base import NEWS, POLICY, TABLE, TRANSITIONS, Role, Stop
 from headrace.roles.clock import PhaseClock
 from headrace.roles.reporter import ActorReporter
 from headrace.servers.base import RoleServer
@@ -43,10 +43,13 @@ def run_actor(
         refresh = Refresh(policy_server, POLICY, NEWS, decoder.decode, policy)
         ends.callback(refresh.close)
         ends.callback(policy_server.close)  # before that: the thread may be waiting for it
-        reporter = ActorReporter(report_server, role, settings, clock, refresh.report, hang_seconds)
+        reporter = ActorReporter(
+            report_server, role, settings, clock, lambda: {"refresh": refresh.report()}, hang_seconds
+        )
         ends.callback(reporter.close)
         clock.enter("environment")
-        actor = Actor(settings, refresh.output, lambda chunk: server.insert(TABLE, chunk), clock)
+        push_transitions = (lambda chunk: server.insert(TRANSITIONS, chunk)) if settings.transitions else None
+        actor = Actor(settings, refresh.output, lambda chunk: server.insert(TABLE, chunk), clock, push_transitions)
         ends.callback(actor.close)
         schedule = PullSchedule(settings.pull_period, settings.pull_unit)
         _act(actor, refresh, reporter, clock, schedule, stop)

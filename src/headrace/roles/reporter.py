@@ -1,4 +1,4 @@
-"""Sends an actor's counts and timings to the training process, from a thread and a connection of its own.
+"""Sends counts and timings of who acts to the training process, from a thread and a connection of its own.
 
 A thread of its own, so that reports go on while the actor waits for the rate limiter, and so that an environment
 that hangs is seen: the report says for how long the actor has not moved. Whoever looks after the actor ends it then;
@@ -32,9 +32,10 @@ _IDLE_PERIOD_SECONDS = 1.0
 
 
 class ActorReporter:
-    """Counts are added by the actor's thread (`count`), sent by this object's; `refresh` tells of its policies.
+    """Counts are added by the actor's thread (`count`), sent by this object's, with what `more` tells then.
 
-    The process ends once a step of the environment takes longer than `hang_seconds`; None leaves that to others.
+    Workers, who act too, report as actors do. The process ends once a step of the environment takes longer than
+    `hang_seconds`; None leaves that to others.
     """
 
     def __init__(
@@ -43,14 +44,14 @@ class ActorReporter:
         role: Role,
         settings: ActorSettings,
         clock: PhaseClock,
-        refresh: Callable[[], Mapping[str, Any]],
+        more: Callable[[], Mapping[str, Any]],
         hang_seconds: float | None = None,
     ) -> None:
         self._server = server
         self._role = role
         self._settings = settings
         self._clock = clock
-        self._refresh = refresh
+        self._more = more
         self._hang_seconds = hang_seconds
         self._still = Stillness(clock)
         self._writer = secrets.token_hex(8)
@@ -99,7 +100,7 @@ class ActorReporter:
             new, self._new = self._new, []
         scale, first = self._settings.exploration, self._settings.first_environment
         record = {
-            "role": "actor",
+            "role": "worker" if self._role.kind == "worker" else "actor",
             "index": self._role.index,
             "generation": self._role.generation,
             "run_id": self._settings.run_id,
@@ -108,9 +109,9 @@ class ActorReporter:
             "episodes": episodes,
             "returns": [[episode.return_, episode.length, scale[episode.environment - first]] for episode in new],
             "seconds": seconds,
-            "refresh": self._refresh(),
             "phase": self._clock.phase,
             "still_seconds": still_seconds,
+            **self._more(),
         }
         self._server.put(REPORTS, json.dumps(record).encode())
 

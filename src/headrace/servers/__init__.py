@@ -2,8 +2,9 @@
 
 from headrace.replay.remote import read_token
 from headrace.servers.base import LEARNER, Batches, Endpoint, ReplayTable, RoleServer, RunServer, shown
-from headrace.servers.connect import connect_role, open_server
+from headrace.servers.connect import connect_role, connect_tables, open_server
 from headrace.servers.embedded import EmbeddedServer, EmbeddedTable
+from headrace.servers.shards import open_shards
 from headrace.servers.standalone import StandaloneServer
 
 __all__ = [
@@ -17,7 +18,9 @@ __all__ = [
     "RunServer",
     "StandaloneServer",
     "connect_role",
+    "connect_tables",
     "open_server",
+    "open_shards",
     "read_token",
     "shown",
 ]

@@ -131,6 +131,9 @@ class RunServer(ParameterStore, Protocol):
     def keeps_experience(self) -> bool:
         """Whether experience outlives the training process there: then a checkpoint holds none."""
 
+    def begin(self, *, fresh: bool) -> None:
+        """What an earlier start of the run published goes, and `fresh` all else of it; add_table() does it at last."""
+
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> ReplayTable:
         """The run's table, with the options of `headrace._native.Table`; not `fresh`: with the experience it holds."""
 

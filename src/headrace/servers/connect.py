@@ -2,11 +2,13 @@
 
 import secrets
 
-from headrace.servers.base import Endpoint, RoleServer, RunServer
+from headrace.errors import ConfigError
+from headrace.replay import Connection
+from headrace.servers.base import Endpoint, RoleServer, RunServer, shown
 from headrace.servers.embedded import EmbeddedServer
-from headrace.servers.standalone import StandaloneRole, StandaloneServer
+from headrace.servers.standalone import StandaloneRole, StandaloneServer, open_connection
 
-__all__ = ["connect_role", "open_server"]
+__all__ = ["connect_role", "connect_tables", "open_server"]
 
 _REDIS = "redis://"
 
@@ -18,6 +20,13 @@ def connect_role(endpoint: Endpoint) -> RoleServer:
 
         return RedisRoleServer(endpoint)
     return StandaloneRole(endpoint)
+
+
+def connect_tables(endpoint: Endpoint) -> Connection:
+    """A connection for a role that samples; raises as connect_role(), and ConfigError for a Redis, which can't."""
+    if endpoint.address.startswith(_REDIS):
+        raise ConfigError(f"server is {shown(endpoint.address)}; one of `headrace serve` is required to sample from")
+    return open_connection(endpoint)
 
 
 def open_server(endpoint: Endpoint | None) -> RunServer:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import Server, Signature, Table
+from headrace._native import BatchView, Server, Signature, Table
 from headrace.replay.batches import Allocate, BatchesAhead
 from headrace.servers.base import Endpoint
 
@@ -28,6 +28,10 @@ class EmbeddedTable:
     ) -> BatchesAhead:
         """Keeps `count` batches ready in buffers of this process, filled by a native thread."""
         return BatchesAhead(self.native, batch_size, importance_exponent, count, allocate)
+
+    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
+        """Fills a batch; False at the deadline."""
+        return self.native.sample_into(batch, importance_exponent, timeout_seconds)
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
         """Sets priorities [B]; how many were applied."""
@@ -70,6 +74,9 @@ class EmbeddedServer:
     def keeps_experience(self) -> bool:
         """False: it ends with the process."""
         return False
+
+    def begin(self, *, fresh: bool) -> None:
+        """Nothing: there was no earlier start."""
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> EmbeddedTable:
         """Adds an empty table: there is nothing from before, `fresh` or not."""

@@ -221,6 +221,9 @@ class RedisServer(_Run):
         """False: but for a short queue it is in this process."""
         return False
 
+    def begin(self, *, fresh: bool) -> None:
+        """Nothing yet: the table is what begins."""
+
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> PulledTable:
         """An empty table in this process, filled from Redis.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import Client, Signature
+from headrace._native import BatchView, Client, Signature
 from headrace.errors import ClosedError, ConfigError, ReplayError
 from headrace.replay.batches import Allocate, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable, read_token
@@ -16,7 +16,7 @@ from headrace.servers.base import LEARNER, Batches, Endpoint
 from headrace.servers.errands import Errands
 from headrace.types import Batch
 
-__all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable"]
+__all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable", "open_connection"]
 
 _CONNECT_SECONDS = 10.0
 _CLAIM_SECONDS = 5.0
@@ -94,6 +94,10 @@ class StandaloneTable:
         self._batches.append(batches)
         return batches
 
+    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
+        """Fills a batch; False at the deadline."""
+        return self._table.sample_view(batch, importance_exponent, timeout_seconds)
+
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
         """Sets priorities [B] soon; what went wrong with an earlier call is raised by a later one."""
         self._errands.send(self._late_table.update_priorities, key.copy(), priority)
@@ -160,10 +164,11 @@ class StandaloneServer:
     def __init__(self, endpoint: Endpoint, owner: int) -> None:
         self._endpoint = endpoint
         self._tables: list[StandaloneTable] = []
+        self._begun = False
         with contextlib.ExitStack() as undo:
-            self._connection = undo.enter_context(contextlib.closing(_connect(endpoint)))
-            self._late_connection = undo.enter_context(contextlib.closing(_connect(endpoint)))
-            self._publications = undo.enter_context(contextlib.closing(_connect(endpoint)))
+            self._connection = undo.enter_context(contextlib.closing(open_connection(endpoint)))
+            self._late_connection = undo.enter_context(contextlib.closing(open_connection(endpoint)))
+            self._publications = undo.enter_context(contextlib.closing(open_connection(endpoint)))
             self._client = self._connection.client
             self._claim(owner)
             self._errands = Errands("errands")
@@ -180,13 +185,20 @@ class StandaloneServer:
         """True: it outlives the run."""
         return True
 
-    def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> StandaloneTable:
-        """The run's table; what an earlier start of the run published goes, and `fresh` its experience too."""
-        prefix = self._endpoint.name("")
+    def begin(self, *, fresh: bool) -> None:
+        """What an earlier start published goes, and `fresh` all else of the run too; a second call does nothing."""
+        if self._begun:
+            return
+        self._begun = True
         if fresh:
-            self._client.drop(prefix)
+            self._client.drop(self._endpoint.name(""))
         else:
             self._drop_blobs()
+
+    def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> StandaloneTable:
+        """A table of the run's; the first begins the run, where that was not done before."""
+        self.begin(fresh=fresh)
+        prefix = self._endpoint.name("")
         self._client.open_table(prefix + name, signature, fresh=fresh, **options)
         table = StandaloneTable(
             self._connection.table(prefix + name),
@@ -248,7 +260,8 @@ class StandaloneServer:
             time.sleep(_POLL_SECONDS)
 
 
-def _connect(endpoint: Endpoint) -> Connection:
+def open_connection(endpoint: Endpoint) -> Connection:
+    """A connection to a native server for whoever samples; StorageError where none answers in time."""
     return Connection(
         endpoint.address, _CONNECT_SECONDS, token=_token(endpoint), reconnect_seconds=endpoint.reconnect_seconds
     )

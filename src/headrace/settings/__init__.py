@@ -1,7 +1,7 @@
 """What a run is, and settings that are known to work."""
 
 from headrace.settings.place import ServerPlace
-from headrace.settings.presets import PRESETS, Preset, preset
+from headrace.settings.presets import PRESETS, Preset, preset, presets_of
 from headrace.settings.run import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, TopologyName
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "ServerPlace",
     "TopologyName",
     "preset",
+    "presets_of",
 ]

@@ -8,19 +8,28 @@ import dataclasses
 import re
 from typing import NamedTuple
 
-from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.a3c.config import A3C
+from headrace.algorithms.config import Algorithm
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
-from headrace.settings.run import ALGORITHMS, AlgorithmName
-from headrace.topologies.config import Apex, Serial
+from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.settings.run import ALGORITHMS, TOPOLOGIES, AlgorithmName, TopologyName
+from headrace.topologies.config import Apex, Serial, Topology, Workers
 
-__all__ = ["PRESETS", "Preset", "preset"]
+__all__ = ["PRESETS", "Preset", "preset", "presets_of"]
+
+
+class Other(NamedTuple):
+    """What a preset has for a further algorithm."""
+
+    algorithm: Algorithm
+    steps: int
 
 
 class Preset(NamedTuple):
     """Settings for one environment, and the environment steps that they are meant for."""
 
-    algorithm: OffPolicy
+    algorithm: Algorithm
     serial: Serial
     apex: Apex
     steps: int
@@ -29,6 +38,18 @@ class Preset(NamedTuple):
     evaluation_episodes: int = 10
     final_evaluation_episodes: int = 100
     checkpoint_period_seconds: float = 300.0
+    others: tuple[Other, ...] = ()
+    """Settings of further algorithms that are known to work here."""
+
+    def topology(self, name: TopologyName) -> Topology:
+        """The topology of this name; workers step as many environments as the serial one does."""
+        if name == "apex":
+            return self.apex
+        if name == "serial":
+            return self.serial
+        kind = TOPOLOGIES[name]
+        assert issubclass(kind, Workers)
+        return kind(envs_per_worker=self.serial.envs_per_actor, chunk_steps=self.serial.chunk_steps)
 
 
 _ATARI = DQN(
@@ -36,7 +57,7 @@ _ATARI = DQN(
     network="nature",
     hidden=(512,),
     learning_rate=1e-4,
-    adam_epsilon=1.5e-4,
+    optimizer_epsilon=1.5e-4,
     batch_size=512,
     target_update_period=2_500,
     replay_capacity=1_000_000,
@@ -77,6 +98,7 @@ PRESETS: dict[str, Preset] = {
         Apex(envs_per_actor=8),
         steps=100_000,
         note="500 is the most an episode can give",
+        others=(Other(A3C(hidden=(64, 64), n_step=16, learning_rate=2e-3, trunk="separate"), steps=200_000),),
     ),
     "Acrobot-v1": Preset(
         DQN(hidden=(128, 128), batch_size=128, epsilon_decay_steps=20_000),
@@ -105,6 +127,48 @@ PRESETS: dict[str, Preset] = {
         Apex(),
         steps=500_000,
         note="200 counts as solved",
+        others=(
+            Other(
+                A3C(
+                    hidden=(128, 128),
+                    n_step=64,
+                    discount=0.995,
+                    learning_rate=3e-3,
+                    entropy_bonus=0.1,
+                    max_gradient_norm=0.0,
+                    trunk="separate",
+                ),
+                steps=2_000_000,
+            ),
+            Other(
+                DynaQ(
+                    hidden=(128, 128),
+                    batch_size=128,
+                    samples_per_step=32.0,
+                    epsilon_decay_steps=50_000,
+                    search_control="uniform",
+                ),
+                steps=200_000,
+            ),
+        ),
+    ),
+    "headrace/Snake-v0": Preset(
+        DQN(
+            network="mlp",
+            learning_rate=5e-4,
+            discount=0.97,
+            batch_size=128,
+            samples_per_step=4.0,
+            target_update_period=500,
+            replay_capacity=200_000,
+            learning_starts=5_000,
+            epsilon_final=0.01,
+            epsilon_decay_steps=50_000,
+        ),
+        Serial(envs_per_actor=16),
+        Apex(),
+        steps=1_000_000,
+        note="a return is the apples eaten, less one for a death; 19.2 is the most published for 10 x 10",
     ),
     "ALE/...": Preset(
         _ATARI,
@@ -135,6 +199,20 @@ PRESETS: dict[str, Preset] = {
         Apex(envs_per_actor=8),
         steps=30_000,
         note="-150 or so is as good as it gets: each episode begins with a swing of its own",
+        others=(
+            Other(
+                A3C(
+                    hidden=(64, 64),
+                    n_step=32,
+                    discount=0.95,
+                    learning_rate=2e-3,
+                    entropy_bonus=1e-3,
+                    max_gradient_norm=0.0,
+                    trunk="separate",
+                ),
+                steps=500_000,
+            ),
+        ),
     ),
     "dm_control/cartpole-balance": Preset(
         _CONTROL_SUITE,
@@ -169,10 +247,21 @@ _DEFAULT = Preset(DQN(), Serial(envs_per_actor=8), Apex(), steps=500_000, note="
 def preset(environment: str, algorithm: AlgorithmName | None = None) -> Preset:
     """The preset of an environment, of its family (ALE/..., dm_control/...), or the defaults.
 
-    Where another algorithm is asked for than the preset's, that one's defaults are in its place.
+    Where another algorithm is asked for than the preset's, what is known of that one, or its defaults, is in its place.
     """
     family = re.sub("/.*", "/...", environment)
     known = PRESETS.get(environment) or PRESETS.get(family) or _DEFAULT
     if algorithm is None or type(known.algorithm) is ALGORITHMS[algorithm]:
         return known
-    return known._replace(algorithm=ALGORITHMS[algorithm]())
+    found = (other for other in known.others if type(other.algorithm) is ALGORITHMS[algorithm])
+    return known._replace(**next(found, Other(ALGORITHMS[algorithm](), known.steps))._asdict())
+
+
+def presets_of(algorithm: AlgorithmName) -> dict[str, Preset]:
+    """The presets that there are of one algorithm, by environment."""
+    kind = ALGORITHMS[algorithm]
+    return {
+        environment: preset(environment, algorithm)
+        for environment, known in PRESETS.items()
+        if kind in map(type, (known.algorithm, *(other.algorithm for other in known.others)))
+    }

@@ -5,23 +5,32 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_origin, get_type_hints
 
-from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.a3c.config import A3C
+from headrace.algorithms.config import Algorithm
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.errors import CheckpointError, ConfigError, require
 from headrace.servers.base import shown
 from headrace.settings.place import ServerPlace
-from headrace.topologies.config import Apex, Serial, Topology
+from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial, Topology
 
 __all__ = ["ALGORITHMS", "TOPOLOGIES", "AlgorithmName", "RunConfig", "TopologyName"]
 
 T = TypeVar("T")
 
-AlgorithmName = Literal["dqn", "d4pg"]
-TopologyName = Literal["apex", "serial"]
+AlgorithmName = Literal["dqn", "dyna-q", "d4pg", "a3c"]
+TopologyName = Literal["apex", "serial", "parameter-server", "lock", "hogwild", "ad-psgd"]
 
-ALGORITHMS: dict[AlgorithmName, type[OffPolicy]] = {"dqn": DQN, "d4pg": D4PG}
-TOPOLOGIES: dict[TopologyName, type[Topology]] = {"apex": Apex, "serial": Serial}
+ALGORITHMS: dict[AlgorithmName, type[Algorithm]] = {"dqn": DQN, "dyna-q": DynaQ, "d4pg": D4PG, "a3c": A3C}
+TOPOLOGIES: dict[TopologyName, type[Topology]] = {
+    "apex": Apex,
+    "serial": Serial,
+    "parameter-server": ParameterServer,
+    "lock": Lock,
+    "hogwild": Hogwild,
+    "ad-psgd": AdPsgd,
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class RunConfig:
 
     environment: str
     """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
-    algorithm: OffPolicy = field(default_factory=DQN)
+    algorithm: Algorithm = field(default_factory=DQN)
     topology: Topology = field(default_factory=Apex)
     steps: int | None = None
     """Environment steps of all actors after which the run stops."""
@@ -69,16 +78,16 @@ class RunConfig:
         final = self.final_evaluation_episodes
         require("final_evaluation_episodes", final, final >= 0, "0 or more")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
-        if self.place.server is not None and not isinstance(self.topology, Apex):
+        if self.place.server is not None and not isinstance(self.topology, Apex | ParameterServer):
             raise ConfigError(
-                f"server is {shown(self.place.server)} and topology is {self.topology_name}, which acts and learns "
-                "in one process: leave the server out, or take topology apex"
+                f"server is {shown(self.place.server)} and topology is {self.topology_name}, which is all on one "
+                "machine: leave the server out, or take topology apex or parameter-server"
             )
 
     @property
     def algorithm_name(self) -> str:
         """As the command line has it."""
-        return next(name for name, kind in ALGORITHMS.items() if isinstance(self.algorithm, kind))
+        return next(name for name, kind in ALGORITHMS.items() if type(self.algorithm) is kind)
 
     @property
     def topology_name(self) -> str:

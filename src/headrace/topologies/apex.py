@@ -1,5 +1,7 @@
 """Ape-X: actor processes around one learner (Horgan et al. 2018), with a quantizer between them (ActorQ)."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -7,13 +9,15 @@ import torch
 from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import Role
+from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
 from headrace.roles.quantizer import QuantizerSettings
-from headrace.topologies.base import Workshop
+from headrace.servers import Batches
+from headrace.topologies.base import Experience, Workshop
 from headrace.topologies.config import Apex
+from headrace.topologies.dyna import add_dyna_tables, mixed_batches, planner_roles, planning
 from headrace.topologies.experience import add_table
 from headrace.types import Array
 
@@ -33,10 +37,14 @@ class ApexProgram:
     """
 
     def __init__(self, config: Apex, workshop: Workshop, generation: int, pinned: bool) -> None:
-        algorithm = workshop.algorithm
+        algorithm = workshop.off_policy
+        dyna = planning(algorithm)
+        if dyna:
+            config = dataclasses.replace(config, actors=config.actors or 1)
         self.acting: PhaseClock | None = None
         self.deterministic = False
-        self.table = add_table(workshop, actor_count(config) * config.envs_per_actor, config.chunk_steps)
+        self.saves_experience = not workshop.server.keeps_experience
+        environments = actor_count(config) * config.envs_per_actor
         self.actors = _actors(config, workshop, generation)
         self.services: list[Role] = []
         architecture = workshop.updater.architecture
@@ -46,31 +54,47 @@ class ApexProgram:
             self._publisher = Publisher(workshop.server, parameter_blobs)
         else:
             self._publisher = Publisher(workshop.server, graph_blobs(PolicyGraph(architecture)))
-        self._ahead = self.table.batches_ahead(
-            algorithm.batch_size,
-            algorithm.importance_exponent,
-            config.batches_ahead,
-            _pinned if pinned else None,
-        )
-        self.learner = Learner(
+        if dyna:
+            tables = add_dyna_tables(workshop, dyna, environments, config.chunk_steps)
+            self.services += planner_roles(config, workshop, dyna, generation)
+            self.table: Experience = tables
+            mixed = mixed_batches(tables, dyna)
+            self._ahead: Batches = mixed
+            update_priorities: Callable[..., object] = mixed.update_priorities
+        else:
+            self.table = table = add_table(workshop, environments, config.chunk_steps)
+            allocate = _pinned if pinned else None
+            self._ahead = table.batches_ahead(
+                algorithm.batch_size, algorithm.importance_exponent, config.batches_ahead, allocate
+            )
+            update_priorities = table.update_priorities
+        self._learner = Learner(
             workshop.updater,
             self._ahead.next,
-            self.table.update_priorities if algorithm.prioritized else None,
+            update_priorities if algorithm.prioritized else None,
             self._publisher,
             algorithm.publish_period,
         )
+        self.learner: Learning = self._learner
 
     def step(self, timeout_seconds: float) -> None:
         """One update, if there is a batch before the deadline."""
-        self.learner.step(timeout_seconds)
+        self._learner.step(timeout_seconds)
 
     def take_reports(self) -> list[dict[str, Any]]:
         """None: the actors' reports come by mail."""
         return []
 
+    def hear(self, report: dict[str, Any]) -> None:
+        """Nobody else reports."""
+
     def skip(self, seconds: float) -> None:
         """The learner's clock leaves these out."""
         self.learner.clock.skip(seconds)
+
+    def figures(self) -> dict[str, Any] | None:
+        """None: nobody shares parameters."""
+        return None
 
     def state(self) -> dict[str, Any]:
         """Nothing: actors begin new episodes."""
@@ -86,7 +110,7 @@ class ApexProgram:
 
 
 def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
-    algorithm = workshop.algorithm
+    algorithm = workshop.off_policy
     actors = actor_count(config)
     exploration = algorithm.exploration(actors * config.envs_per_actor)
     return [
@@ -108,6 +132,7 @@ def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
                 pull_unit=config.pull_unit,
                 precision=config.settled_precision,
                 communication_bits=config.communication_bits,
+                transitions=planning(algorithm) is not None,
                 run_id=workshop.run_id,
             ).to_json(),
             generation,

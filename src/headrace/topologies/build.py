@@ -1,15 +1,28 @@
 """From a topology's settings to its program."""
 
+from headrace.errors import ConfigError
 from headrace.topologies.apex import ApexProgram
 from headrace.topologies.base import Program, Workshop
-from headrace.topologies.config import Apex, Topology
+from headrace.topologies.config import Apex, Serial, Topology
+from headrace.topologies.dyna import planning
 from headrace.topologies.serial import SerialProgram
+from headrace.topologies.workers import WorkersProgram
 
 __all__ = ["build_program"]
 
 
 def build_program(config: Topology, workshop: Workshop, *, generation: int = 0, pinned: bool = False) -> Program:
-    """The program of a topology; `generation` counts resumptions, `pinned` asks for page-locked batches."""
+    """The program of a topology; `generation` counts resumptions, `pinned` asks for page-locked batches.
+
+    Raises ConfigError where the algorithm and the topology do not go together.
+    """
     if isinstance(config, Apex):
         return ApexProgram(config, workshop, generation, pinned)
-    return SerialProgram(config, workshop)
+    if isinstance(config, Serial):
+        return SerialProgram(config, workshop)
+    if planning(workshop.algorithm):
+        raise ConfigError(
+            "algorithm is dyna-q, and this topology's workers do not plan: topology apex or serial, or no planning, is "
+            "required"
+        )
+    return WorkersProgram(config, workshop, generation)

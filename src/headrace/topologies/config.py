@@ -5,10 +5,11 @@ from math import isfinite
 from typing import Literal, get_args
 
 from headrace.errors import ConfigError, require
+from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
 
-__all__ = ["Apex", "Serial", "Topology"]
+__all__ = ["AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial", "Topology", "Workers"]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,97 @@ class Apex:
         return self.precision != "fp32" or self.communication_bits < 32
 
 
-Topology = Serial | Apex
+@dataclass(frozen=True)
+class Workers:
+    """What all topologies have whose processes act *and* learn, and share parameters."""
+
+    workers: int | None = None
+    """Worker processes; none given is one for each processor core."""
+    envs_per_worker: int = 8
+    """Environments stepped together by each worker, with one batched inference (E)."""
+    chunk_steps: int = 50
+    """Transitions per chunk, of algorithms that learn from replay."""
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "envs_per_worker", "chunk_steps")
+        if self.workers is not None:
+            _require_positive(self, "workers")
+
+    @property
+    def worker_count(self) -> int:
+        """The workers asked for, or one for each core."""
+        return self.workers or available_cores()
+
+
+@dataclass(frozen=True)
+class Lock(Workers):
+    """One set of parameters in shared memory, read and changed under a lock."""
+
+    own_statistics: bool = False
+    """Each worker has optimizer statistics of its own, in place of those that all share."""
+
+
+@dataclass(frozen=True)
+class Hogwild(Workers):
+    """One set of parameters in shared memory, read and changed without a lock (Recht et al. 2011)."""
+
+    own_statistics: bool = False
+    """Each worker has optimizer statistics of its own, in place of those that all share (Mnih et al. 2016)."""
+
+
+@dataclass(frozen=True)
+class AdPsgd(Workers):
+    """Each worker has parameters of its own, and averages them with a random other's (Lian et al. 2018, AD-PSGD)."""
+
+    average_period: int = 1
+    """A worker's updates between two averagings."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_positive(self, "average_period")
+
+
+@dataclass(frozen=True)
+class ParameterServer(Workers):
+    """Gradients go to shards of the parameters in a server, which has the optimizer.
+
+    Downpour SGD (Dean et al. 2012; Ong et al. 2015); with the global replay Gorila (Nair et al. 2015).
+    """
+
+    shards: int = 1
+    """Slices of the parameters, each with its own optimizer; gradients of different slices are applied side by side."""
+    fetch_period: int = 1
+    """A worker's updates between two looks for newer parameters."""
+    push_period: int = 1
+    """A worker's updates whose gradients are summed before they are sent."""
+    replay: Literal["local", "global"] = "local"
+    """local: each worker learns from its own experience; global: from that of all, in the server."""
+    staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
+    """What becomes of a gradient that is versions behind: applied as it is, dropped beyond the limit (Nair et al.
+    2015), divided by how far behind it is, or corrected for what has changed (Zheng et al. 2017, DC-ASGD)."""
+    staleness_limit: int = 100
+    """With drop: versions behind beyond which a gradient is dropped."""
+    compensation: float = 0.04
+    """With compensate: the correction's weight, lambda (Zheng et al. 2017)."""
+    shard_servers: tuple[str, ...] = ()
+    """Further servers that hold shards, tcp://HOST:PORT or unix:PATH, taken in turn with the run's own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_positive(self, "shards", "fetch_period", "push_period")
+        require("replay", self.replay, self.replay in ("local", "global"), "local or global")
+        known = ("accept", "drop", "scale", "compensate")
+        require("staleness", self.staleness, self.staleness in known, "accept, drop, scale or compensate")
+        servers = self.shard_servers
+        valid = all(server.startswith(("tcp://", "unix:")) for server in servers)
+        require("shard_servers", " ".join(servers), valid, "addresses, tcp:// or unix:")
+        enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
+        require("shards", self.shards, self.shards > len(servers), enough)
+        require("staleness_limit", self.staleness_limit, self.staleness_limit >= 0, "0 or more")
+        require("compensation", self.compensation, self.compensation >= 0, "0 or more")
+
+
+Topology = Serial | Apex | Lock | Hogwild | AdPsgd | ParameterServer
 
 
 def _require_positive(config: object, *fields: str) -> None:

@@ -13,11 +13,31 @@ from headrace.servers import ReplayTable
 from headrace.topologies.base import Workshop
 from headrace.types import EnvironmentSpec
 
-__all__ = ["add_table", "table_options"]
+__all__ = ["NoReplay", "add_table", "table_options"]
 
 _HEADER_BYTES = 64
 _STEP_BYTES = 8 + 5 * 4  # policy version, first, last, reward, discount, priority
 _SLACK = 1.25  # for chunks that episodes' ends cut short
+
+
+class NoReplay:
+    """The experience of an algorithm that learns from each step once, and keeps none; implements `Experience`."""
+
+    def stats(self) -> dict[str, float]:
+        """Nothing stored; each step sampled once."""
+        return {"samples_per_insert": 1.0, "size": 0, "capacity": 0, "used_bytes": 0}
+
+    def set_paused(self, paused: bool) -> None:
+        """Nobody gathers but the one who learns."""
+
+    def save(self, path: str) -> None:
+        """Nothing to save: saves_experience is False."""
+
+    def restore(self, path: str) -> None:
+        """Nothing was saved."""
+
+    def close(self) -> None:
+        """Nobody to end."""
 
 
 def add_table(workshop: Workshop, environments: int, chunk_steps: int) -> ReplayTable:
@@ -35,7 +55,7 @@ def table_options(workshop: Workshop, environments: int, chunk_steps: int) -> di
     Raises ConfigError where the table could not hold what the first batch waits for (the oldest transitions go by
     whole chunks), or the machine not the table, if it is this machine that has it.
     """
-    spec, algorithm = workshop.spec, workshop.algorithm
+    spec, algorithm = workshop.spec, workshop.off_policy
     burst = algorithm.samples_per_step * chunk_steps * environments
     start = max(algorithm.learning_starts, algorithm.batch_size)
     capacity = algorithm.replay_capacity

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from headrace.errors import CheckpointError, DivergenceError, StorageError
-from headrace.servers import ReplayTable
+from headrace.topologies.base import Experience
 from headrace.training.evaluation import Moment
 
 __all__ = ["Checkpoint", "newest_checkpoint", "save_checkpoint"]
@@ -60,7 +60,7 @@ class Checkpoint(NamedTuple):
         """The policy as an ONNX graph."""
         return self._checked(_POLICY).read_bytes()
 
-    def restore_replay(self, table: ReplayTable) -> None:
+    def restore_replay(self, table: Experience) -> None:
         """Fills an empty table."""
         table.restore(str(self._checked(_REPLAY)))
 
@@ -70,7 +70,7 @@ class Checkpoint(NamedTuple):
 
 
 def save_checkpoint(
-    folder: Path, tensors: dict[str, Tensor], policy: bytes, table: ReplayTable | None, state: dict[str, Any]
+    folder: Path, tensors: dict[str, Tensor], policy: bytes, table: Experience | None, state: dict[str, Any]
 ) -> Path:
     """Writes a checkpoint and removes older ones; without the replay where there is no table.
 

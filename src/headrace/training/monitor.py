@@ -8,8 +8,10 @@ from typing import Any
 
 from headrace.report.progress import Progress
 from headrace.roles.actor import ACTOR_PHASES
-from headrace.roles.learner import LEARNER_PHASES, Learner
+from headrace.roles.base import Learning
+from headrace.roles.learner import LEARNER_PHASES
 from headrace.settings import RunConfig
+from headrace.topologies.config import Workers
 from headrace.training.evaluation import Evaluations, Moment
 
 __all__ = ["Monitor"]
@@ -30,6 +32,7 @@ class Monitor:
         self.actor_seconds = dict.fromkeys(ACTOR_PHASES, 0.0)
         self._config = config
         self._actors = actors
+        self._workers = isinstance(config.topology, Workers)
         self._returns: deque[float] = deque(maxlen=100)
         self._greedy: deque[float] = deque(maxlen=20)
         self._heard: dict[int, float] = {}  # monotonic() of each actor's last report
@@ -62,7 +65,7 @@ class Monitor:
 
     def skip(self, seconds: float) -> None:
         """The actors were held for an evaluation: so many seconds of waiting to push are not training's."""
-        for index in self._heard:
+        for index in () if self._workers else self._heard:  # workers know themselves when they were held
             self._off_clock[index] = self._off_clock.get(index, 0.0) + seconds
 
     def forget(self, index: int) -> None:
@@ -80,7 +83,7 @@ class Monitor:
         self._greedy.clear()
 
     def snapshot(
-        self, seconds: float, learner: Learner, stats: Mapping[str, float], evaluations: Evaluations
+        self, seconds: float, learner: Learning, stats: Mapping[str, float], evaluations: Evaluations
     ) -> Progress:
         """The run at this moment, `stats` being its table's; rates and shares since the snapshot before."""
         elapsed = seconds - self._last.seconds
@@ -109,11 +112,12 @@ class Monitor:
             replay_capacity=int(stats["capacity"]),
             replay_bytes=int(stats["used_bytes"]),
             policy_version=learner.version,
-            bottleneck=_bottleneck(actor_times, learner_times, learner.steps),
+            bottleneck="balanced" if self._workers else _bottleneck(actor_times, learner_times, learner.steps),
             actor_times=actor_times,
             learner_times=learner_times,
             actors_alive=sum(monotonic() - heard < _SILENT_SECONDS for heard in self._heard.values()),
             actors_total=self._actors,
+            role="worker" if self._workers else "actor",
             paused=evaluations.pending,
             steps_target=self._config.steps,
             time_target=self._config.time_limit_seconds,

@@ -18,6 +18,7 @@ __all__ = ["Reports"]
 
 _PERIOD_SECONDS = 0.1
 _LONGEST_PERIOD_SECONDS = 5.0
+_PLANNING_SECONDS = 1.0
 _SHARE = 20
 """Asking a server that is far away takes at most a twentieth of the time."""
 
@@ -53,6 +54,7 @@ class Reports:
         self._run_id = run_id
         self._generation = generation
         self._measured_version = 0  # of the quantizer's last measurement
+        self._planned: dict[int, float] = {}  # when a planner's report was kept last
         self._drain_seconds = 0.0
 
     @property
@@ -63,7 +65,10 @@ class Reports:
     def collect(self) -> None:
         """Takes in every report that has arrived."""
         for report in self._program.take_reports():
-            self._monitor.add(report)
+            if report["role"] == "planner":
+                self._record_planning(report)
+            else:
+                self._monitor.add(report)
         begin = time.perf_counter()
         messages = self._server.drain(REPORTS)
         self._drain_seconds = time.perf_counter() - begin
@@ -71,19 +76,31 @@ class Reports:
             self._take(json.loads(message))
 
     def _take(self, report: dict[str, Any]) -> None:
-        if report["role"] == "actor":
+        if report["role"] in ("actor", "worker"):
             if report["run_id"] != self._run_id:
                 return  # of an actor that still plays for an earlier run of this name
             news = self._totals.news(report)
             if news:
                 self._monitor.add(news)
+                self._program.hear(report)
         elif "request" in report:
             self._judge.hear(report)
         elif report["role"] == "quantizer":
             if report["generation"] < self._generation:
                 return  # its versions may be ahead of what a checkpoint went back to
             self._record_error(report)
+        elif report["role"] == "planner":
+            self._record_planning(report)
         self._supervisor.hear(report)
+
+    def _record_planning(self, report: dict[str, Any]) -> None:
+        """Keeps what a planner has done since its start, about once a second."""
+        seconds, index = self._clock.seconds, report["index"]
+        if "model_version" in report and seconds >= self._planned.get(index, 0.0) + _PLANNING_SECONDS:
+            self._planned[index] = seconds
+            told = {name: value for name, value in report.items() if name != "role"}
+            moment = {"seconds": seconds, "environment_steps": self._monitor.environment_steps}
+            self._run.append({"kind": "planning", **moment, **told})
 
     def _record_error(self, report: dict[str, Any]) -> None:
         """Keeps what the quantizer has newly measured of its policies' error."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from headrace.roles.learner import Learner
+from headrace.roles.base import Learning
 from headrace.settings import RunConfig
 from headrace.topologies.config import Apex, Topology
 from headrace.training.evaluation import Evaluations
@@ -18,16 +18,18 @@ def summarize(
     config: RunConfig,
     topology: Topology,
     monitor: Monitor,
-    learner: Learner,
+    learner: Learning,
     stats: Mapping[str, float],
     evaluations: Evaluations,
     *,
+    workers: Mapping[str, Any] | None,
     wall_seconds: float,
     total_seconds: float,
     stopped_by: str,
 ) -> dict[str, Any]:
     """What summary.json holds; `topology` is the one that ran, its precision settled, `stats` are the table's.
 
+    `workers` is what became of the gradients of workers that share parameters.
     `wall_seconds` is the training clock, `total_seconds` counts evaluations too.
     """
     last, solved = evaluations.last, evaluations.solved_at
@@ -54,6 +56,7 @@ def summarize(
         "staleness": learner.staleness,
         "replay_size": int(stats["size"]),
         "replay_bytes": int(stats["used_bytes"]),
+        "workers": workers,
         "actor_times": monitor.actor_seconds,
         "learner_times": dict(learner.clock.seconds),
         "machine": describe_machine(),

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-from headrace.algorithms.build import build_updater
-from headrace.environments import describe
 from headrace.errors import ClosedError, DivergenceError, HeadraceError, LaunchError, ReplayError, StorageError
 from headrace.launch import Exit, Launcher, ProcessLauncher, last_words
 from headrace.machine import available_cores
@@ -22,24 +20,20 @@ from headrace.roles.base import Role
 from headrace.roles.volunteer import RunNotice
 from headrace.servers import Endpoint, open_server, shown
 from headrace.settings import RunConfig
-from headrace.topologies.base import Program, Workshop
-from headrace.topologies.build import build_program
 from headrace.topologies.config import Apex
 from headrace.training.announcement import Announcement
+from headrace.training.assembly import assemble
 from headrace.training.checkpoint import Checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.hang_watch import HangWatch
-from headrace.training.hardware import choose_device
 from headrace.training.interrupts import Interrupts
 from headrace.training.judge import Judge
 from headrace.training.monitor import Monitor
-from headrace.training.precision import settle_precision
 from headrace.training.reports import Reports
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
 from headrace.training.totals import Totals
-from headrace.types import EnvironmentSpec
 
 __all__ = ["Trainer"]
 
@@ -76,35 +70,23 @@ class Trainer:
         self._state: dict[str, Any] = checkpoint.state if checkpoint else {}
         self._generation = self._state.get("generation", -1) + 1
         self._run_id: str = self._state.get("run_id") or secrets.token_hex(8)
-        spec = describe(config.environment)
-        device = choose_device(config.device)
-        self._updater = build_updater(config.algorithm, spec, device, config.seed)
-        self._graph = PolicyGraph(self._updater.architecture)
         self._server = open_server(config.place.endpoint)
         with contextlib.ExitStack() as undo:  # where the rest fails, nothing of the run stays on the server
             undo.callback(self._server.close)
-            self._program = self._build(spec, pinned=device.type == "cuda")
+            built = assemble(
+                config,
+                self._server,
+                run_id=self._run_id,
+                fresh=not checkpoint,
+                generation=self._generation * _GENERATIONS_PER_START,
+            )
+            self._updater, self._program, self._topology, self._precision_note = built
             undo.callback(self._program.close)
+            if self._precision_note:
+                display.message(self._precision_note)
+            self._graph = PolicyGraph(self._updater.architecture)
             self._wire(launcher, local_actors)
             undo.pop_all()
-
-    def _build(self, spec: EnvironmentSpec, *, pinned: bool) -> Program:
-        config = self._config
-        workshop = Workshop(
-            config.environment,
-            spec,
-            config.seed,
-            config.algorithm,
-            self._updater,
-            self._server,
-            fresh=not self._checkpoint,
-            run_id=self._run_id,
-        )
-        generation = self._generation * _GENERATIONS_PER_START
-        self._topology, self._precision_note = settle_precision(config.topology, self._updater.architecture)
-        if self._precision_note:
-            self._display.message(self._precision_note)
-        return build_program(self._topology, workshop, generation=generation, pinned=pinned)
 
     def _wire(self, launcher: LauncherFactory, local_actors: bool) -> None:
         """Makes all that goes round the program."""
@@ -269,6 +251,9 @@ class Trainer:
         if progress.seconds > self._recorded_seconds:  # the clock stands still while an evaluation holds training
             self._recorded_seconds = progress.seconds
             self._run.append(progress.to_record())
+            figures = self._program.figures()
+            if figures is not None:
+                self._run.append({"kind": "workers", "seconds": progress.seconds, **figures})
 
     def _collect(self) -> bool:
         """Takes in every report that has arrived; whether the server was found to have been started anew."""
@@ -298,7 +283,7 @@ class Trainer:
 
     def _on_exit(self, ended: Exit, again: bool) -> None:
         role = ended.role
-        if role.kind == "actor":
+        if role.kind in ("actor", "worker"):
             self._monitor.forget(role.index)
         elif role.kind == "evaluator":
             self._evaluations.repeat()
@@ -320,7 +305,7 @@ class Trainer:
             self._clock.pause()
         try:
             self._announcement.end()
-            self._supervisor.stop("actor", "quantizer")
+            self._supervisor.stop("actor", "worker", "quantizer", "planner")
             self._collect()
             with contextlib.suppress(ReplayError):  # where the server is gone, what was last seen is good enough
                 self._stats = self._program.table.stats()
@@ -344,6 +329,7 @@ class Trainer:
             self._learner,
             self._stats,
             self._evaluations,
+            workers=self._program.figures(),
             wall_seconds=self._clock.seconds,
             total_seconds=self._total_seconds(),
             stopped_by=stopped_by,
@@ -384,19 +370,21 @@ class Trainer:
             "torch_random": torch.get_rng_state().tolist(),
             "program": self._program.state(),
         }
-        table = None if self._server.keeps_experience else self._program.table
+        table = self._program.table if self._program.saves_experience else None
         save_checkpoint(self._run.checkpoints_path, self._updater.state(), self._policy(), table, state)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state
         self._updater.load(checkpoint.tensors())
-        if self._server.keeps_experience:
-            place, size = self._config.place, int(self._stats["size"])
+        place, size = self._config.place, int(self._stats["size"])
+        if self._server.keeps_experience and (size or self._program.figures() is None):
             self._display.message(
                 f"goes on with the {size:,} transitions that run {place.run} has on {shown(str(place.server))}"
             )
-        else:
+        elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)
+        elif not self._program.deterministic:
+            self._display.message("goes on from what was learnt; the workers gather their experience anew")
         torch.set_rng_state(torch.tensor(state["torch_random"], dtype=torch.uint8))
         self._program.restore(state["program"])
         self._learner.steps = checkpoint.moment.learner_steps

@@ -55,6 +55,15 @@ class D4PGUpdater:
         )
         self._updates = 0
 
+    @property
+    def version(self) -> int:
+        """Updates that the policy has had."""
+        return self._updates
+
+    def pull(self) -> int:
+        """Nothing to bring: the version."""
+        return self._updates
+
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
         """observation, next_observation, action, reward, discount, weight on the learner's device."""
         return to_device(batch, self._device)

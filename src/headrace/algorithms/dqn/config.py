@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.algorithms.config import OffPolicy, require_fractions, require_not_negative, require_positive
+from headrace.algorithms.config import (
+    OffPolicy,
+    OptimizerName,
+    require_fractions,
+    require_not_negative,
+    require_optimizer,
+    require_positive,
+)
 from headrace.algorithms.exploration import epsilon_ladder, linear_epsilon
 from headrace.errors import require
 
@@ -23,7 +30,12 @@ class DQN(OffPolicy):
     """Choose the bootstrap action by the online network (van Hasselt et al. 2016)."""
     duelling: bool = False
     """Split the network into value and advantage (Wang et al. 2016)."""
-    adam_epsilon: float = 1e-8
+    optimizer: OptimizerName = "adam"
+    """Adam (Kingma, Ba 2015), RMSprop plain or centred (Graves 2013), AdaGrad (Duchi et al. 2011), SGD with or without
+    momentum."""
+    optimizer_decay: float = 0.95
+    """Of RMSprop's running means, or the momentum; the others have none."""
+    optimizer_epsilon: float = 1e-8
     loss: Literal["huber", "squared"] = "huber"
     max_gradient_norm: float = 10.0
     """Gradients are scaled down to this norm; 0 is off."""
@@ -37,9 +49,10 @@ class DQN(OffPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "epsilon_decay_steps", "adam_epsilon")
+        require_positive(self, "epsilon_decay_steps", "optimizer_epsilon")
         require_not_negative(self, "max_gradient_norm", "epsilon_exponent")
-        require_fractions(self, "epsilon_final", "epsilon_base")
+        require_fractions(self, "epsilon_final", "epsilon_base", "optimizer_decay")
+        require_optimizer(self.optimizer)
         require("loss", self.loss, self.loss in ("huber", "squared"), "huber or squared")
 
     @property

@@ -9,23 +9,30 @@ from torch import Tensor
 
 from headrace.algorithms.base import Update
 from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.flat import clip_norm, flat_values, lay_out, open_vector, optimizer_options
 from headrace.algorithms.modules import Learned, copy_weights, move_target, to_device
 from headrace.algorithms.targets import double_q_target, huber, q_target, squared, td_error
 from headrace.errors import ConfigError
+from headrace.gradients.base import OpenVector
 from headrace.networks.architecture import Architecture
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["DQNUpdater"]
 
+_VECTOR = "vector."
+
 
 class DQNUpdater:
-    """Online and target network with Adam; implements `algorithms.base.Updater`.
+    """Online and target network, and the vector of the online one's parameters; implements `algorithms.base.Updater`.
 
-    Raises ConfigError where actions are continuous.
+    `open_` makes that vector, which may be shared with other workers; none given is one of this process's own. Raises
+    ConfigError where actions are continuous.
     """
 
-    def __init__(self, config: DQN, spec: EnvironmentSpec, device: torch.device, seed: int) -> None:
+    def __init__(
+        self, config: DQN, spec: EnvironmentSpec, device: torch.device, seed: int, open_: OpenVector | None = None
+    ) -> None:
         if spec.continuous:
             raise ConfigError("algorithm is dqn, and the environment's actions are continuous: d4pg is required")
         self._config = config
@@ -33,20 +40,33 @@ class DQNUpdater:
         torch.manual_seed(seed)
         self.architecture = Architecture.of(spec, config.network, config.hidden, config.duelling)
         self._online = PolicyNetwork(self.architecture).to(device)
+        self._vector = (open_ or open_vector(optimizer_options(config), device))(flat_values(self._online))
+        lay_out(self._online, self._vector)
         self._target = PolicyNetwork(self.architecture).to(device).requires_grad_(False)
         self._target.load_state_dict(self._online.state_dict())
-        self._parameters = list(self._online.parameters())
-        self._optimizer = torch.optim.Adam(
-            self._parameters, lr=config.learning_rate, eps=config.adam_epsilon, fused=True
-        )
-        self._learned = Learned({"online": self._online, "target": self._target}, {"adam": self._optimizer})
+        self._learned = Learned({"target": self._target}, {})
         self._loss = huber if config.loss == "huber" else squared
-        self._updates = 0
+        self._followed = self._vector.version
 
     @property
     def network(self) -> PolicyNetwork:
         """The online network."""
         return self._online
+
+    @property
+    def version(self) -> int:
+        """Updates that the online network has had."""
+        return self._vector.version
+
+    def pull(self) -> int:
+        """Brings the online network up to date; the target moves as often as it was due since the last time."""
+        version, period = self._vector.pull(), self._config.target_update_period
+        due = version // period - self._followed // period
+        self._followed = version
+        if due > 0:
+            rate = self._config.target_update_rate
+            move_target(self._target, self._online, rate if due == 1 else 1 - (1 - rate) ** due)
+        return version
 
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
         """observation, next_observation, action, reward, discount, weight on the learner's device."""
@@ -54,6 +74,7 @@ class DQNUpdater:
 
     def update(self, tensors: tuple[Tensor, ...]) -> Update:
         """One step down the weighted loss of TD errors, [B] each."""
+        self.pull()
         observation, next_observation, action, reward, discount, weight = tensors
         with torch.no_grad():
             q_tpn = self._target(next_observation)
@@ -63,18 +84,15 @@ class DQNUpdater:
                 target = q_target(reward, discount, q_tpn)
         error = td_error(self._online(observation), action, target)
         loss = (weight * self._loss(error)).mean()
-        self._optimizer.zero_grad()
+        self._vector.gradient.zero_()
         torch.autograd.backward(loss)
-        if self._config.max_gradient_norm > 0:
-            torch.nn.utils.clip_grad_norm_(self._parameters, self._config.max_gradient_norm)
-        self._optimizer.step()
-        self._updates += 1
-        if self._updates % self._config.target_update_period == 0:
-            move_target(self._target, self._online, self._config.target_update_rate)
+        clip_norm(self._vector.gradient, self._config.max_gradient_norm)
+        self._vector.apply()
         return Update(error.detach().abs().cpu().numpy(), loss.item())
 
     def weights(self) -> dict[str, Array]:
         """The online network's parameters."""
+        self.pull()
         return copy_weights(self._online)
 
     @torch.inference_mode()
@@ -84,9 +102,13 @@ class DQNUpdater:
         return q
 
     def state(self) -> dict[str, Tensor]:
-        """Networks, Adam's moments and the count of updates."""
-        return self._learned.state(self._updates)
+        """The target network, the vector with its optimizer's moments, and the count of updates."""
+        self.pull()
+        vector = {_VECTOR + name: value for name, value in self._vector.state().items()}
+        return self._learned.state(self._followed) | vector
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Takes back what state() gave; raises CheckpointError where names or shapes differ."""
-        self._updates = self._learned.load(state)
+        vector = {name: value for name, value in state.items() if name.startswith(_VECTOR)}
+        self._followed = self._learned.load({name: state[name] for name in state.keys() - vector.keys()})
+        self._vector.load({name.removeprefix(_VECTOR): value for name, value in vector.items()})

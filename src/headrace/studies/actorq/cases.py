@@ -13,7 +13,7 @@ from typing import Any
 from headrace.algorithms.config import OffPolicy
 from headrace.algorithms.dqn.config import DQN
 from headrace.networks.precision import Precision
-from headrace.settings import ALGORITHMS, preset
+from headrace.settings import ALGORITHMS, Preset, preset
 from headrace.studies.actorq.tasks import TASKS, published_time
 from headrace.studies.sheet import fingerprint
 from headrace.topologies.config import Apex
@@ -50,13 +50,19 @@ _SUITE_ACTORS = Apex(actors=4, envs_per_actor=2, pull_period=30)
 _WIDE_ACTORS = Apex(actors=4, envs_per_actor=1, pull_period=100)
 
 
+def _replaying(known: Preset) -> OffPolicy:
+    """A preset's algorithm, one with a replay."""
+    assert isinstance(known.algorithm, OffPolicy)
+    return known.algorithm
+
+
 def _suite(task: str, steps: int) -> tuple[str, Training]:
-    return task, Training(preset(f"dm_control/{task}").algorithm, _SUITE_ACTORS, steps, 4.0, 3)
+    return task, Training(_replaying(preset(f"dm_control/{task}")), _SUITE_ACTORS, steps, 4.0, 3)
 
 
 def _gym(task: str, steps: int) -> tuple[str, Training]:
     known = preset(task)
-    return task, Training(known.algorithm, dataclasses.replace(known.apex, actors=1), steps, 2.0, 10)
+    return task, Training(_replaying(known), dataclasses.replace(known.apex, actors=1), steps, 2.0, 10)
 
 
 TRAINING: dict[str, Training] = dict(

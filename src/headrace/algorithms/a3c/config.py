@@ -1,0 +1,49 @@
+"""Settings of A3C."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.algorithms.config import (
+    Algorithm,
+    OptimizerName,
+    require_fractions,
+    require_not_negative,
+    require_optimizer,
+    require_positive,
+)
+from headrace.errors import require
+
+__all__ = ["A3C"]
+
+
+@dataclass(frozen=True)
+class A3C(Algorithm):
+    """Advantage actor-critic (Mnih et al. 2016, algorithm S3): asynchronous with several workers, else A2C.
+
+    Actions are discrete or continuous. Raises ConfigError, naming the field, where a value can never work.
+    """
+
+    n_step: int = 5
+    """Steps of each environment between updates: returns have up to so many rewards before the bootstrap (t_max)."""
+    learning_rate: float = 7e-4
+    entropy_bonus: float = 0.01
+    """Weight of the policy's entropy, which keeps it from settling too soon (beta)."""
+    value_weight: float = 0.5
+    """Weight of the values' squared error in the loss."""
+    max_gradient_norm: float = 0.5
+    """Gradients are scaled down to this norm; 0 is off."""
+    trunk: Literal["shared", "separate"] = "shared"
+    """shared: policy and value are two heads of one network; separate: two networks."""
+    optimizer: OptimizerName = "rmsprop"
+    """RMSprop, whose running means the workers share, as the paper found best; or as for DQN."""
+    optimizer_decay: float = 0.99
+    """Of RMSprop's running means, or the momentum; the others have none."""
+    optimizer_epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "n_step", "optimizer_epsilon")
+        require_not_negative(self, "entropy_bonus", "value_weight", "max_gradient_norm")
+        require_fractions(self, "optimizer_decay")
+        require_optimizer(self.optimizer)
+        require("trunk", self.trunk, self.trunk in ("shared", "separate"), "shared or separate")

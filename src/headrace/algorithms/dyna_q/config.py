@@ -1,0 +1,96 @@
+"""Settings of deep Dyna-Q."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.algorithms.config import require_fractions, require_positive
+from headrace.algorithms.dqn.config import DQN
+from headrace.errors import ConfigError, require
+from headrace.types import EnvironmentSpec
+
+__all__ = ["DynaQ", "require_vectors"]
+
+
+@dataclass(frozen=True)
+class DynaQ(DQN):
+    """DQN whose batches are in part simulated by a world model (Sutton 1990, Dyna-Q); without planning exactly DQN.
+
+    Raises ConfigError, naming the field, where a value can never work.
+    """
+
+    planning: bool = True
+    """Train a world model and learn from what it simulates; off: DQN, for the ablation."""
+    planners: int = 1
+    """Planner processes (apex), each of which has a world model of its own."""
+    real_fraction: float = 0.5
+    """Real share of each batch; samples_per_step counts real and simulated ones together."""
+    ensemble_size: int = 5
+    """Members of the world model (Chua et al. 2018)."""
+    model_hidden: tuple[int, ...] = (128, 128)
+    """Widths of each member's hidden layers."""
+    model_learning_rate: float = 1e-3
+    model_batch_size: int = 256
+    """Real transitions of a batch for each member."""
+    model_samples_per_step: float = 16.0
+    """Real transitions that each member is trained on, for each environment step."""
+    rollout_steps: int = 1
+    """Simulated steps from each real state (Janner et al. 2019 call it k)."""
+    simulated_per_step: float = 4.0
+    """Simulated steps for each environment step, by all planners; those that are gated or dropped count."""
+    rollout_epsilon: float = 0.1
+    """Simulated steps whose action is random."""
+    search_control: Literal["prioritized", "uniform"] = "prioritized"
+    """Start simulations where the |TD error| is large (Moore, Atkeson 1993), or anywhere."""
+    model_error_limit: float = 0.6
+    """Simulate only while the error on transitions held out is below this; 1 is that of predicting the mean."""
+    disagreement_limit: float = 0.5
+    """End a simulation where members differ by more than this, in standard deviations of a state's change."""
+    simulated_capacity: int = 20_000
+    """Simulated transitions kept; the oldest, of the oldest models, go first."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(
+            self,
+            "planners",
+            "model_learning_rate",
+            "model_batch_size",
+            "model_samples_per_step",
+            "rollout_steps",
+            "simulated_per_step",
+            "model_error_limit",
+            "disagreement_limit",
+        )
+        require_fractions(self, "rollout_epsilon")
+        require("real_fraction", self.real_fraction, 0 < self.real_fraction <= 1, "above 0, and at most 1")
+        least = "2 or more: how far they differ tells what they do not know"
+        require("ensemble_size", self.ensemble_size, self.ensemble_size >= 2, least)
+        require("model_hidden", self.model_hidden, all(width > 0 for width in self.model_hidden), "widths above 0")
+        known = ("prioritized", "uniform")
+        require("search_control", self.search_control, self.search_control in known, "prioritized or uniform")
+        enough = self.batch_size + self.rollout_steps
+        require(
+            "simulated_capacity",
+            self.simulated_capacity,
+            self.simulated_capacity >= enough,
+            f"at least {enough}: the batch size, and a simulation",
+        )
+
+    @property
+    def plans(self) -> bool:
+        """Whether there is a world model, and batches have room for what it simulates."""
+        return self.planning and self.real_rows < self.batch_size
+
+    @property
+    def real_rows(self) -> int:
+        """Real transitions of each batch: at least one."""
+        return max(1, round(self.real_fraction * self.batch_size))
+
+
+def require_vectors(spec: EnvironmentSpec) -> None:
+    """Raises ConfigError for observations that a world model does not predict: it takes vectors of floats."""
+    if spec.stack > 1 or len(spec.observation_shape) > 1 or not spec.observation_dtype.startswith("float"):
+        raise ConfigError(
+            f"algorithm is dyna-q, and an observation is {spec.observation_dtype} {list(spec.input_shape)}; its world "
+            "model takes vectors of floats: dqn, or no planning, is required"
+        )

@@ -1,0 +1,107 @@
+"""Fits a world model to real transitions, and tells how far it can be believed."""
+
+from math import inf
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.networks.world_model import WorldModel
+from headrace.types import Batch, EnvironmentSpec
+
+__all__ = ["ModelLearner", "change", "held_out"]
+
+_HELD_OUT = 10
+"""One transition of so many is never trained on."""
+_JUDGED_ROWS = 2048
+"""Of the transitions that were held out last: what the error is measured on."""
+_JUDGED_PERIOD = 20
+"""Updates between measurements of the error."""
+_SMALLEST_SPREAD = 1e-3
+"""Of targets that hardly differ: what cannot be wrong by much is not called bad for little."""
+_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))  # of splitmix64 (Steele et al. 2014)
+
+
+def held_out(key: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether transitions [B] are kept from training: the same answer for a transition as long as it is stored."""
+    mixed = key * _MIX[0]
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX[1]
+    out: NDArray[np.bool_] = (mixed >> np.uint64(32)) % np.uint64(_HELD_OUT) == 0
+    return out
+
+
+def change(observation: Tensor, next_observation: Tensor) -> Tensor:
+    """What the model predicts of states [B, O]: s_{t+1} - s_t, float32."""
+    return (next_observation - observation).float()
+
+
+class ModelLearner:
+    """A world model and its optimizer. One thread.
+
+    Batches hold N * B one-step transitions, B for each member, with importance weights that undo how they were drawn,
+    and a discount of 0 where the episode terminated, else 1.
+    """
+
+    def __init__(self, config: DynaQ, spec: EnvironmentSpec, seed: int) -> None:
+        self.version = 0
+        """Updates."""
+        self.error = inf
+        """Mean |error| of held-out transitions, as a share of that of predicting the mean; over changes and reward."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            width = spec.observation_shape[0]
+            self.model = WorldModel(width, spec.actions, config.model_hidden, config.ensemble_size)
+        parameters = list(self.model.parameters())
+        self._optimizer = torch.optim.Adam(parameters, config.model_learning_rate, foreach=True)
+        self._judged: list[Tensor] = []  # rows of the newest held-out transitions, oldest first
+
+    def learn(self, batch: Batch) -> float:
+        """One update of all members, each on its share of the rows that are not held out; the loss."""
+        fields = (batch.observation, batch.next_observation, batch.action, batch.reward, batch.discount, batch.weight)
+        observation, next_observation, action, reward, discount, weight = map(torch.from_numpy, fields)
+        observation, next_observation = observation.float(), next_observation.float()
+        out = torch.from_numpy(held_out(batch.key))
+        changes = change(observation, next_observation)
+        done = (discount == 0).float()
+        train = weight * ~out
+        self.model.observe(observation, changes, reward, train)
+        columns = (observation, changes, action[:, None], reward[:, None], weight[:, None])
+        self._keep(torch.cat([column[out] for column in columns], 1))
+        members = self.model.members
+        output = self.model(observation.view(members, -1, observation.shape[1]), action.view(members, -1))
+        target = self.model.scaled(changes, reward).view(*output.shape[:2], -1)
+        squared = (output[..., :-1] - target).square().mean(-1)
+        termination = functional.binary_cross_entropy_with_logits(
+            output[..., -1], done.view(members, -1), reduction="none"
+        )
+        shares = train.view(members, -1)
+        loss = ((squared + termination) * shares).sum() / shares.sum(1).mean()
+        self._optimizer.zero_grad(set_to_none=False)
+        torch.autograd.backward(loss)
+        self._optimizer.step()
+        self.version += 1
+        if self.version % _JUDGED_PERIOD == 0:
+            self.error = self._judge()
+        return float(loss.item()) / members
+
+    def _keep(self, rows: Tensor) -> None:
+        self._judged.append(rows)
+        while sum(map(len, self._judged[1:])) >= _JUDGED_ROWS:
+            del self._judged[0]
+
+    @torch.no_grad()
+    def _judge(self) -> float:
+        """The error of the members' mean on what was held out last."""
+        rows = torch.cat(self._judged)
+        width = (rows.shape[1] - 3) // 2
+        observation, changes, action, reward, weight = torch.split(rows, [width, width, 1, 1, 1], 1)
+        if not len(rows):
+            return inf
+        output = self.model(observation, action.squeeze(1).long())[..., :-1].mean(0)
+        target = self.model.scaled(changes, reward.squeeze(1))
+        missed = (weight * (output - target).abs()).sum()
+        spread = (weight * target.abs()).sum().clamp_min(_SMALLEST_SPREAD * weight.sum())
+        return float(missed / spread)

@@ -1,0 +1,65 @@
+"""A torch module whose parameters and gradients lie in one flat vector each."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from headrace._native import OptimizerOptions
+from headrace.algorithms.a3c.config import A3C
+from headrace.algorithms.dqn.config import DQN
+from headrace.errors import CheckpointError
+from headrace.gradients.base import OpenVector, ParameterVector
+from headrace.gradients.device import DeviceVector
+from headrace.gradients.local import LocalVector
+
+__all__ = ["clip_norm", "flat_values", "lay_out", "open_vector", "optimizer_options"]
+
+_SMALLEST_NORM = 1e-6
+
+
+def optimizer_options(config: DQN | A3C) -> OptimizerOptions:
+    """What the settings say of the optimizer."""
+    return OptimizerOptions(
+        config.optimizer,
+        learning_rate=config.learning_rate,
+        decay=config.optimizer_decay,
+        epsilon=config.optimizer_epsilon,
+    )
+
+
+def flat_values(module: nn.Module) -> NDArray[np.float32]:
+    """The module's parameters [P], one after another: a copy."""
+    return torch.nn.utils.parameters_to_vector(module.parameters()).detach().cpu().numpy().copy()
+
+
+def lay_out(module: nn.Module, vector: ParameterVector) -> None:
+    """Makes the module's parameters and their gradients views of the vector's, whose values they take.
+
+    Raises CheckpointError where their numbers differ.
+    """
+    begin = 0
+    total = sum(parameter.numel() for parameter in module.parameters())
+    if total != len(vector.parameters):
+        raise CheckpointError(
+            f"the model that workers share has {len(vector.parameters)} parameters, and these settings make {total}: "
+            "the same settings for all are required"
+        )
+    for parameter in module.parameters():
+        end = begin + parameter.numel()
+        parameter.data = vector.parameters.detach()[begin:end].view(parameter.shape)
+        parameter.grad = vector.gradient[begin:end].view(parameter.shape)
+        begin = end
+
+
+def open_vector(options: OptimizerOptions, device: torch.device) -> OpenVector:
+    """Opens vectors of this process's own: the native optimizer on the CPU, torch's on a GPU."""
+    if device.type == "cpu":
+        return lambda initial: LocalVector(initial, options)
+    return lambda initial: DeviceVector(initial, options, device)
+
+
+def clip_norm(gradient: Tensor, largest: float) -> None:
+    """Scales a gradient [P] down to this norm (Pascanu et al. 2013); 0 is off."""
+    if largest > 0:
+        gradient.mul_((largest / (gradient.norm() + _SMALLEST_NORM)).clamp_(max=1.0))

@@ -1,0 +1,54 @@
+"""Parameters in this process, which takes their gradients alone."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headrace._native import Optimizer, OptimizerOptions
+from headrace.errors import CheckpointError
+from headrace.gradients.base import Applied
+
+__all__ = ["LocalVector"]
+
+
+class LocalVector:
+    """Memory of this process's own and the native optimizer; implements `ParameterVector`. Never stale."""
+
+    def __init__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> None:
+        self._values = initial.copy()
+        self._change = np.zeros_like(self._values)
+        self._optimizer = Optimizer(options, len(self._values))
+        self.parameters = torch.from_numpy(self._values)
+        self.gradient = torch.from_numpy(self._change)
+
+    @property
+    def version(self) -> int:
+        """The optimizer's steps."""
+        return self._optimizer.steps
+
+    def pull(self) -> int:
+        """Nothing to bring: the version."""
+        return self._optimizer.steps
+
+    def apply(self) -> Applied:
+        """One step of the optimizer."""
+        self._optimizer.apply(self._values, self._change)
+        return Applied(self._optimizer.steps, 0)
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters, moments [M, P] and steps."""
+        moments = torch.from_numpy(self._optimizer.moments.copy())
+        steps = torch.tensor(self._optimizer.steps)
+        return {"parameters": self.parameters.clone(), "moments": moments, "steps": steps}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Takes back what state() gave; raises CheckpointError where shapes differ."""
+        try:
+            self.parameters.copy_(state["parameters"])
+            self._optimizer.moments[:] = state["moments"].numpy()
+            self._optimizer.steps = int(state["steps"])
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error

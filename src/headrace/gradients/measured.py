@@ -1,0 +1,94 @@
+"""What became of a worker's gradients, and the time that it took."""
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+from torch import Tensor
+
+from headrace.gradients.base import Applied, ParameterVector
+
+__all__ = ["STALENESS", "MeasuredVector"]
+
+_EDGES = (0, 1, 2, 3, 4, 8, 16, 32)
+STALENESS = ("0", "1", "2", "3", "4-7", "8-15", "16-31", "32+")
+"""Buckets of updates behind, in which gradients are counted."""
+
+
+class MeasuredVector:
+    """Another vector, whose calls are counted and timed; implements `ParameterVector`.
+
+    `lock_wait_seconds` tells how long the vector's worker has waited for locks, in this process and before.
+    """
+
+    def __init__(self, vector: ParameterVector, lock_wait_seconds: Callable[[], float] = lambda: 0.0) -> None:
+        self._vector = vector
+        self._lock_wait_seconds = lock_wait_seconds
+        self._waited_before = lock_wait_seconds()
+        self._staleness = dict.fromkeys(STALENESS, 0)
+        self._staleness_sum = 0
+        self._accepted = self._dropped = self._refused = 0
+        self._pull_seconds = self._apply_seconds = 0.0
+        self._last_version = vector.version
+
+    @property
+    def parameters(self) -> Tensor:
+        """[P]."""
+        return self._vector.parameters
+
+    @property
+    def gradient(self) -> Tensor:
+        """[P]."""
+        return self._vector.gradient
+
+    @property
+    def version(self) -> int:
+        """Of `parameters`."""
+        return self._vector.version
+
+    def pull(self) -> int:
+        """Brings the parameters up to date, timed."""
+        begin = perf_counter()
+        version = self._vector.pull()
+        self._pull_seconds += perf_counter() - begin
+        return version
+
+    def apply(self) -> Applied:
+        """Applies the gradient, timed and counted."""
+        begin = perf_counter()
+        applied = self._vector.apply()
+        self._apply_seconds += perf_counter() - begin
+        self._last_version = applied.version
+        if applied.staleness >= 0:
+            bucket = sum(edge <= applied.staleness for edge in _EDGES) - 1
+            self._staleness[STALENESS[bucket]] += 1
+            self._staleness_sum += applied.staleness
+        if applied.accepted:
+            self._accepted += 1
+        elif applied.staleness >= 0:
+            self._dropped += 1
+        else:
+            self._refused += 1
+        return applied
+
+    def state(self) -> dict[str, Tensor]:
+        """The vector's state."""
+        return self._vector.state()
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Takes back what state() gave."""
+        self._vector.load(state)
+
+    def report(self) -> dict[str, Any]:
+        """Totals since this object was made, JSON-able, and the version after the last gradient."""
+        return {
+            "version": self._last_version,
+            "staleness": dict(self._staleness),
+            "staleness_sum": self._staleness_sum,
+            "accepted": self._accepted,
+            "dropped": self._dropped,
+            "refused": self._refused,
+            "lock_wait_seconds": self._lock_wait_seconds() - self._waited_before,
+            "pull_seconds": self._pull_seconds,
+            "apply_seconds": self._apply_seconds,
+        }

@@ -1,0 +1,78 @@
+"""Where a run's parameters are that its workers share, and how one of them gets there; travels as JSON."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import OptimizerOptions, SharedModel
+from headrace.gradients.base import ParameterVector
+from headrace.gradients.measured import MeasuredVector
+from headrace.gradients.served import ServedOptions, ServedVector
+from headrace.gradients.shared import AveragedVector, HogwildVector, LockedVector
+from headrace.servers import Endpoint
+
+__all__ = ["Mode", "ServedPlace", "SharedPlace", "VectorPlace", "read_place"]
+
+Mode = Literal["lock", "hogwild", "ad-psgd"]
+
+
+@dataclass(frozen=True)
+class SharedPlace:
+    """Memory that processes of this machine share."""
+
+    path: str
+    mode: Mode
+    average_period: int = 1
+
+    def to_json(self) -> str:
+        """The place as JSON."""
+        return json.dumps({"kind": "shared", **dataclasses.asdict(self)})
+
+    def open(self, initial: NDArray[np.float32], endpoint: Endpoint, worker: int, seed: int) -> MeasuredVector:
+        """The vector of one worker; raises ClosedError where who made the memory is gone."""
+        model = SharedModel.open(self.path)
+        return MeasuredVector(self._join(model, worker, seed), lambda: model.lock_wait_seconds(worker))
+
+    def _join(self, model: SharedModel, worker: int, seed: int) -> ParameterVector:
+        if self.mode == "lock":
+            return LockedVector(model, worker)
+        if self.mode == "hogwild":
+            return HogwildVector(model, worker)
+        return AveragedVector(model, worker, self.average_period, seed)
+
+
+@dataclass(frozen=True)
+class ServedPlace:
+    """Shards in the run's server, and in others."""
+
+    options: ServedOptions
+    name: str = "model"
+    """What the shards are called."""
+
+    def to_json(self) -> str:
+        """The place as JSON."""
+        options = {field.name: getattr(self.options, field.name) for field in dataclasses.fields(self.options)}
+        return json.dumps(
+            {"kind": "served", "name": self.name, **options, "optimizer": self.options.optimizer.encode()}
+        )
+
+    def open(self, initial: NDArray[np.float32], endpoint: Endpoint, worker: int, seed: int) -> MeasuredVector:
+        """The vector of one worker; raises as ServedVector."""
+        return MeasuredVector(ServedVector(initial, endpoint, self.name, self.options, fresh=False))
+
+
+VectorPlace = SharedPlace | ServedPlace
+
+
+def read_place(text: str) -> VectorPlace:
+    """Reads what to_json() wrote."""
+    record: dict[str, Any] = json.loads(text)
+    if record.pop("kind") == "shared":
+        return SharedPlace(**record)
+    name = record.pop("name")
+    optimizer, servers = OptimizerOptions.decode(record["optimizer"]), tuple(record["servers"])
+    return ServedPlace(ServedOptions(**{**record, "optimizer": optimizer, "servers": servers}), name)

@@ -1,0 +1,125 @@
+"""Parameters in shards of a server, which applies the gradients of all workers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headrace._native import OptimizerOptions
+from headrace.errors import CheckpointError, ConfigError
+from headrace.gradients.base import Applied
+from headrace.servers import Endpoint, open_shards
+
+__all__ = ["ServedOptions", "ServedVector"]
+
+
+@dataclass(frozen=True)
+class ServedOptions:
+    """How a model lies in its server, and how often a worker speaks to it."""
+
+    optimizer: OptimizerOptions
+    shards: int = 1
+    """Slices, each applied for itself; taken in turn by the run's server and `servers`."""
+    servers: tuple[str, ...] = ()
+    """Addresses of further servers that hold shards."""
+    fetch_period: int = 1
+    """Calls of apply() between two looks for newer parameters."""
+    push_period: int = 1
+    """Calls of apply() whose gradients are summed into one that is sent."""
+    staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
+    """What the server does with a gradient that comes late."""
+    staleness_limit: int = 0
+    """With drop: the updates by others beyond which a gradient is dropped."""
+    compensation: float = 0.0
+    """With compensate: the weight of the correction, lambda."""
+
+
+class ServedVector:
+    """A worker's copy of parameters in a server; implements `ParameterVector`.
+
+    Between two looks a worker goes on with the parameters that it has: its own gradients show in them only after the
+    next fetch, while Dean et al. (2012, section 4.1) also apply them to the worker's copy. Between two pushes gradients
+    are summed, as theirs. `fresh`: shards of that name go, if there are any; else those are joined as they are, and
+    `initial` counts only where there are none. Raises as `open_shards()`, and ReplayError where the server's shards
+    have other settings, or are gone since.
+    """
+
+    def __init__(
+        self, initial: NDArray[np.float32], endpoint: Endpoint, name: str, options: ServedOptions, *, fresh: bool
+    ) -> None:
+        self._options = options
+        self._values = initial.copy()
+        self._change = np.zeros_like(self._values)
+        self._sum = np.zeros_like(self._values) if options.push_period > 1 else self._change
+        self._summed = 0
+        self._applied_since_fetch = 0
+        self._model = open_shards(endpoint, name, len(initial), options.shards, options.servers)
+        self._version = self._model.open(
+            options.optimizer,
+            initial,
+            fresh=fresh,
+            policy=options.staleness,
+            max_staleness=options.staleness_limit,
+            compensation=options.compensation,
+        )
+        self.parameters = torch.from_numpy(self._values)
+        self.gradient = torch.from_numpy(self._change)
+        self._fetch()
+
+    @property
+    def version(self) -> int:
+        """That of the parameters that were fetched last: of the first shard, where there are several."""
+        return self._version
+
+    def pull(self) -> int:
+        """Fetches parameters if there are newer ones, and the fetch period is over; the version there is then."""
+        if not 0 < self._applied_since_fetch < self._options.fetch_period:
+            self._fetch()
+        return self._version
+
+    def apply(self) -> Applied:
+        """Adds `gradient` to what is to be sent, and sends that where the push period is over.
+
+        What is not sent yet counts as accepted, at the version that is known.
+        """
+        self._applied_since_fetch += 1
+        if self._options.push_period > 1:
+            self._sum += self._change
+            self._summed += 1
+            if self._summed < self._options.push_period:
+                return Applied(self._version, 0)
+        version, staleness, verdict = self._model.push(self._sum)
+        if self._options.push_period > 1:
+            self._sum[:] = 0
+            self._summed = 0
+        return Applied(version, -1 if verdict == "refused" else staleness, verdict == "accepted")
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters, moments [M, P] and steps, as the server has them."""
+        steps, values = self._model.state()
+        moments = torch.from_numpy(values[1:].copy())
+        return {"parameters": torch.from_numpy(values[0].copy()), "moments": moments, "steps": torch.tensor(steps)}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Takes back what state() gave, for all workers; raises CheckpointError where shapes differ."""
+        try:
+            rows = [state["parameters"][None], state["moments"]]
+            values = torch.cat(rows).to(torch.float32).contiguous().numpy()
+            self._model.load(int(state["steps"]), values)
+        except (KeyError, ValueError, RuntimeError, ConfigError) as error:
+            raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error
+        self._fetch()
+
+    def close(self) -> None:
+        """Ends the connections, from any thread; a call that waits raises ClosedError. The shards stay."""
+        self._model.close()
+
+    def _fetch(self) -> None:
+        version = self._model.fetch_into(self._values)
+        if version is not None:
+            self._version = version
+        self._applied_since_fetch = 0

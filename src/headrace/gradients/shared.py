@@ -1,0 +1,139 @@
+"""Parameters in memory that the worker processes of this machine share."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headrace._native import SharedModel
+from headrace.errors import CheckpointError, ConfigError
+from headrace.gradients.base import Applied
+
+__all__ = ["AveragedVector", "HogwildVector", "LockedVector", "OverseenVector"]
+
+_KINDS = {"version": np.uint64, "steps": np.uint64, "joined": np.uint8, "parameters": np.float32, "moments": np.float32}
+
+
+class _Shared:
+    """What the vectors of one shared model have in common."""
+
+    def __init__(self, model: SharedModel, parameters: Tensor) -> None:
+        self.parameters = parameters
+        self.gradient = torch.zeros_like(parameters)
+        self.version = 0
+        self._model = model
+        self._change = self.gradient.numpy()
+
+    def state(self) -> dict[str, Tensor]:
+        """Parameters, moments and steps of all workers: copies."""
+        return {
+            name: torch.from_numpy(value.astype(np.int64) if value.dtype.kind == "u" else value)
+            for name, value in self._model.state().items()
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Takes back what state() gave, while no worker runs; raises CheckpointError where shapes differ."""
+        try:
+            self._model.load({name: state[name].numpy().astype(kind) for name, kind in _KINDS.items()})
+        except (KeyError, ConfigError) as error:
+            raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error
+
+    def _apply(self, worker: int) -> Applied:
+        version, staleness = self._model.apply(worker, self._change, self.version)
+        return Applied(version, staleness, accepted=staleness >= 0)
+
+
+class OverseenVector(_Shared):
+    """A copy of the newest parameters, for who watches the workers; implements `ParameterVector`.
+
+    Where each worker has its own parameters, it is their mean.
+    """
+
+    def __init__(self, model: SharedModel) -> None:
+        super().__init__(model, torch.empty(model.count))
+        self._copy = self.parameters.numpy()
+        self.pull()
+
+    def pull(self) -> int:
+        """Copies the newest parameters."""
+        self.version = self._model.read_into(self._copy)
+        return self.version
+
+    def apply(self) -> Applied:
+        """Raises RuntimeError: gradients are the workers'."""
+        raise RuntimeError("who oversees workers applies no gradients")
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Takes back what state() gave, while no worker runs; raises CheckpointError where shapes differ."""
+        super().load(state)
+        self.pull()
+
+
+class LockedVector(_Shared):
+    """A copy of the shared parameters, read and changed under their lock; implements `ParameterVector`."""
+
+    def __init__(self, model: SharedModel, worker: int) -> None:
+        super().__init__(model, torch.empty(model.count))
+        model.join(worker)
+        self._worker = worker
+        self._copy = self.parameters.numpy()
+        self.pull()
+
+    def pull(self) -> int:
+        """Copies the newest parameters."""
+        self.version = self._model.read_into(self._copy)
+        return self.version
+
+    def apply(self) -> Applied:
+        """One step of the optimizer on the shared parameters."""
+        return self._apply(self._worker)
+
+
+class HogwildVector(_Shared):
+    """The shared parameters themselves, which change while they are computed with; implements `ParameterVector`."""
+
+    def __init__(self, model: SharedModel, worker: int) -> None:
+        super().__init__(model, torch.from_numpy(model.parameters(worker)))
+        model.join(worker)
+        self._worker = worker
+        self.pull()
+
+    def pull(self) -> int:
+        """Nothing to bring: the version."""
+        self.version = self._model.version
+        return self.version
+
+    def apply(self) -> Applied:
+        """One step of the optimizer, unlocked (Recht et al. 2011)."""
+        return self._apply(self._worker)
+
+
+class AveragedVector(_Shared):
+    """A worker's own parameters, averaged with a random other's; implements `ParameterVector`.
+
+    After every `period` of its updates both take their mean (Lian et al. 2018, AD-PSGD). `seed` draws the neighbours.
+    """
+
+    def __init__(self, model: SharedModel, worker: int, period: int, seed: int) -> None:
+        super().__init__(model, torch.from_numpy(model.parameters(worker)))
+        model.join(worker)
+        self._worker = worker
+        self._period = period
+        self._random = np.random.Generator(np.random.PCG64([seed, worker]))
+        self._updates = 0
+        self.pull()
+
+    def pull(self) -> int:
+        """Nothing to bring: the version, which counts the updates of all."""
+        self.version = self._model.version
+        return self.version
+
+    def apply(self) -> Applied:
+        """One step of the worker's own optimizer, and the averaging if it is due."""
+        applied = self._apply(self._worker)
+        self._updates += 1
+        if self._model.workers > 1 and self._updates % self._period == 0:
+            other = int(self._random.integers(self._model.workers - 1))
+            self._model.average(self._worker, other + (other >= self._worker))
+        return applied

@@ -1,0 +1,193 @@
+"""Learns a world model of real transitions, and sends what it simulates (Sutton 1990, Dyna)."""
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.algorithms.dyna_q.model_learner import ModelLearner
+from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
+from headrace.algorithms.exploration import EpsilonGreedy
+from headrace.errors import ClosedError
+from headrace.networks.precision import Precision
+from headrace.parameters import Policy
+from headrace.parameters.form import PolicyDecoder
+from headrace.replay import BatchBuffer, RemoteTable
+from headrace.roles.actor import table_signature
+from headrace.roles.base import POLICY, REPORTS, SIMULATED, Role, Stop
+from headrace.servers.base import RoleServer
+from headrace.types import Array, Batch, EnvironmentSpec
+
+__all__ = ["Planner", "PlannerSettings", "run_planner"]
+
+_POLL_SECONDS = 0.005
+_HEARTBEAT_SECONDS = 1.0
+_ROWS = 128
+"""Simulations that are made together."""
+_CATCH_UP_STEPS = 10_000
+"""Environment steps before its start that a planner's model is trained for: one that is started again needs them."""
+
+
+@dataclass(frozen=True)
+class PlannerSettings:
+    """What one planner needs to know; travels as JSON."""
+
+    spec: EnvironmentSpec
+    algorithm: DynaQ
+    seed: int
+    index: int
+    precision: Precision = "fp32"
+    communication_bits: int = 32
+
+    def to_json(self) -> str:
+        """The settings as JSON."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> "PlannerSettings":
+        """Reads what to_json() wrote."""
+        record = json.loads(text)
+        spec, algorithm = record["spec"], record["algorithm"]
+        spec["observation_shape"] = tuple(spec["observation_shape"])
+        algorithm |= {name: tuple(algorithm[name]) for name in ("hidden", "model_hidden")}
+        return PlannerSettings(**{**record, "spec": EnvironmentSpec(**spec), "algorithm": DynaQ(**algorithm)})
+
+
+class Planner:
+    """A world model, in step with the environment: trained and rolled out as often as its steps allow. One thread.
+
+    `sample` fills a batch of one-step transitions, or says that there are too few; `set_priorities(key, priority)` is
+    where their |TD error| goes; `push` takes simulated chunks; `output` gives Q values [B, A] of states.
+    """
+
+    def __init__(
+        self,
+        settings: PlannerSettings,
+        sample: Callable[[BatchBuffer, float], bool],
+        set_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], object],
+        push: Callable[[bytes], object],
+        output: Callable[[Array], NDArray[np.float32]],
+        generation: int = 0,
+    ) -> None:
+        config = self._config = settings.algorithm
+        self.simulated = 0
+        """Simulated transitions sent."""
+        self.dropped = 0
+        """Simulations that ended where the members disagreed."""
+        self.gated = 0
+        """Simulated steps that were not made, since the model was not good enough yet."""
+        seed = [settings.seed, settings.index, generation]
+        torch_seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))
+        self.learner = ModelLearner(config, settings.spec, torch_seed)
+        self._signature = table_signature(settings.spec)
+        self._index = settings.index
+        self._sample = sample
+        self._set_priorities = set_priorities
+        self._push = push
+        self._output = output
+        self._exploration = EpsilonGreedy([config.rollout_epsilon] * _ROWS, seed)
+        self._training = BatchBuffer(self._signature, config.ensemble_size * config.model_batch_size)
+        self._starts = BatchBuffer(self._signature, _ROWS)
+        self._begin: int | None = None
+        self._has_trained = False  # since the last round of simulations
+        self._simulated_to = 0.0  # environment steps whose simulated ones were made
+
+    def advance(self, steps: int) -> bool:
+        """One update of the model or one round of simulations, if so many environment steps have some due.
+
+        Where both are, they take turns: a planner that can't keep step does a part of both.
+        """
+        config = self._config
+        if self._begin is None:
+            self._begin = max(0, steps - _CATCH_UP_STEPS)
+            self._simulated_to = float(steps)
+        trained = (self.learner.version + 1) * config.model_batch_size / config.model_samples_per_step
+        round_steps = _ROWS * config.rollout_steps * config.planners / config.simulated_per_step
+        training, simulation = trained <= steps - self._begin, self._simulated_to + round_steps <= steps
+        if simulation and (self._has_trained or not training) and self._sample(self._starts, 0.0):
+            self._simulated_to += round_steps
+            self._has_trained = False
+            self._simulate(self._starts.arrays)
+            return True
+        if training and self._sample(self._training, 1.0):
+            self._has_trained = True
+            self.learner.learn(self._training.arrays)
+            return True
+        return False
+
+    def report(self) -> dict[str, Any]:
+        """What there is to tell: totals since its start, and the model's error, None before the first measurement."""
+        return {
+            "model_version": self.learner.version,
+            "model_error": self.learner.error if np.isfinite(self.learner.error) else None,
+            "simulated": self.simulated,
+            "dropped": self.dropped,
+            "gated": self.gated,
+        }
+
+    def _simulate(self, starts: Batch) -> None:
+        config = self._config
+        if config.search_control == "prioritized":
+            self._set_priorities(starts.key, self._td_error(starts))
+        if self.learner.error > config.model_error_limit:
+            self.gated += _ROWS * config.rollout_steps
+            return
+        rollouts = simulate(
+            self.learner.model,
+            starts.observation,
+            self._output,
+            self._exploration,
+            config.rollout_steps,
+            config.disagreement_limit,
+        )
+        self.dropped += rollouts.dropped
+        for chunk in write_chunks(rollouts, self._signature, config, self.learner.version, self._index):
+            self._push(chunk)
+        self.simulated += int(rollouts.length.sum())
+
+    def _td_error(self, batch: Batch) -> NDArray[np.float32]:
+        """|r + gamma max_a Q(s_{t+1}, a) - Q(s_t, a_t)| of the policy [B]."""
+        chosen = self._output(batch.observation)[np.arange(len(batch.action)), batch.action]
+        following = self._output(batch.next_observation).max(1)
+        error: NDArray[np.float32] = np.abs(
+            batch.reward + np.float32(self._config.discount) * batch.discount * following - chosen
+        )
+        return error
+
+
+def run_planner(role: Role, server: RoleServer, transitions: RemoteTable, stop: Stop) -> None:
+    """Plans until stopped or until the server is gone; reports about once a second."""
+    settings = PlannerSettings.from_json(role.settings)
+    decoder = PolicyDecoder(settings.precision, settings.communication_bits)
+    policy: Policy | None = None
+    planner: Planner | None = None
+    next_report = 0.0
+    with contextlib.suppress(ClosedError):
+        while not stop.is_set():
+            found = server.fetch(POLICY, policy.version if policy else 0)
+            if found and policy:
+                policy.load(decoder.decode(found[1]), found[0])
+            elif found:
+                policy = Policy(decoder.decode(found[1]), found[0])
+                planner = Planner(
+                    settings,
+                    lambda buffer, exponent: transitions.sample_into(buffer, exponent, 0.0),
+                    transitions.update_priorities,
+                    lambda chunk: server.insert(SIMULATED, chunk),
+                    policy.output,
+                    role.generation,
+                )
+            now = time.monotonic()
+            if now >= next_report:
+                next_report = now + _HEARTBEAT_SECONDS
+                base = {"role": "planner", "index": role.index, "generation": role.generation}
+                server.put(REPORTS, json.dumps(base | (planner.report() if planner else {})).encode())
+            if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
+                stop.wait(_POLL_SECONDS)

@@ -1,0 +1,88 @@
+"""Acts, learns and plans in turn, in one thread."""
+
+from time import perf_counter
+from typing import Any
+
+from headrace._native import Table
+from headrace.algorithms.base import Updater
+from headrace.environments import Episode
+from headrace.replay import MixedBatches
+from headrace.roles.actor import ActorSettings
+from headrace.roles.base import Learning
+from headrace.roles.clock import PhaseClock
+from headrace.roles.planner import Planner, PlannerSettings
+from headrace.roles.worker import ReplayWorker
+
+__all__ = ["PlanningWorker"]
+
+
+class PlanningWorker:
+    """A worker, and a planner that has its turn after each of the worker's; implements `roles.base.Worker`.
+
+    After restore() the planner's model begins anew, with the transitions that there are.
+    """
+
+    def __init__(
+        self,
+        actor: ActorSettings,
+        planner: PlannerSettings,
+        updater: Updater,
+        real: Table,
+        transitions: Table,
+        simulated: Table,
+        mixed: MixedBatches,
+    ) -> None:
+        self._worker = ReplayWorker(
+            actor, planner.algorithm, updater, real, mixed=mixed, push_transitions=transitions.insert
+        )
+        self.planner = Planner(
+            planner,
+            lambda buffer, exponent: transitions.sample_into(buffer.view, exponent, 0.0),
+            transitions.update_priorities,
+            simulated.insert,
+            updater.act,
+        )
+        self._transitions = transitions
+        self.clock: PhaseClock = self._worker.clock
+        self.steps = 0
+
+    @property
+    def learner(self) -> Learning:
+        """Its learning side, whose clock stands still while it acts or plans."""
+        return self._worker.learner
+
+    @property
+    def count(self) -> int:
+        """E."""
+        return self._worker.count
+
+    def step(self) -> None:
+        """One turn; it never waits."""
+        self._worker.step()
+        self.steps = self._worker.steps
+        begin = perf_counter()
+        steps = int(self._transitions.stats()["inserts"])
+        while self.planner.advance(steps):
+            self.clock.beat()
+        self._worker.skip(perf_counter() - begin)
+
+    def take_episodes(self) -> list[Episode]:
+        """Episodes that ended since the last call."""
+        return self._worker.take_episodes()
+
+    def skip(self, seconds: float) -> None:
+        """Both clocks leave these out."""
+        self._worker.skip(seconds)
+
+    def state(self) -> dict[str, Any]:
+        """The worker's place."""
+        return self._worker.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes back to it."""
+        self._worker.restore(state)
+        self.steps = self._worker.steps
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._worker.close()

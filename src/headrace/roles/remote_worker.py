@@ -1,0 +1,185 @@
+"""A worker in a process of its own, whose parameters are elsewhere."""
+
+import contextlib
+import dataclasses
+import json
+from dataclasses import dataclass
+from math import isfinite
+from time import perf_counter
+from typing import Any, get_origin, get_type_hints
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headrace._native import BatchView, Signature, Table
+from headrace.algorithms.a3c.config import A3C
+from headrace.algorithms.a3c.updater import A3CUpdater
+from headrace.algorithms.build import build_updater
+from headrace.algorithms.config import Algorithm, OffPolicy
+from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.environments import describe
+from headrace.errors import ClosedError, LaunchError
+from headrace.gradients.base import OpenVector, ParameterVector
+from headrace.gradients.measured import MeasuredVector
+from headrace.gradients.place import read_place
+from headrace.replay import RemoteTable
+from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.base import TABLE, Role, Stop, Worker
+from headrace.roles.gate import GateWatch
+from headrace.roles.reporter import ActorReporter
+from headrace.roles.rollout_worker import RolloutWorker
+from headrace.roles.worker import ReplayWorker, WorkerTable
+from headrace.servers import Endpoint, RoleServer, connect_tables
+
+__all__ = ["RunTable", "WorkerSettings", "build_worker", "keep_to_one_thread", "run_worker"]
+
+_GENERATION_STRIDE = 1_000_003
+_KINDS: tuple[type[DQN] | type[A3C], ...] = (DQN, DynaQ, A3C)
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What one worker needs to know; travels as JSON."""
+
+    acting: ActorSettings
+    algorithm: Algorithm
+    workers: int
+    place: str
+    """Of the parameters, as JSON."""
+    table: dict[str, Any] | None
+    """Options of the native table that it has for itself; None where it shares one in the server, or needs none."""
+    update_seed: int
+    """What the network's first weights are drawn by, in every process alike."""
+
+    def to_json(self) -> str:
+        """The settings as JSON."""
+        algorithm = {"kind": type(self.algorithm).__name__, **dataclasses.asdict(self.algorithm)}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return json.dumps({**fields, "acting": self.acting.to_json(), "algorithm": algorithm})
+
+    @staticmethod
+    def from_json(text: str) -> "WorkerSettings":
+        """Reads what to_json() wrote."""
+        record = json.loads(text)
+        algorithm = record.pop("algorithm")
+        name = algorithm.pop("kind")
+        kind = next(kind for kind in _KINDS if kind.__name__ == name)
+        hints = get_type_hints(kind)
+        values: dict[str, Any] = {
+            key: tuple(value) if get_origin(hints[key]) is tuple else value for key, value in algorithm.items()
+        }
+        return WorkerSettings(
+            **{**record, "acting": ActorSettings.from_json(record["acting"]), "algorithm": kind(**values)}
+        )
+
+
+class RunTable:
+    """The table of all workers in the run's server; implements `WorkerTable`. Its counts are the server's to report."""
+
+    def __init__(self, table: RemoteTable) -> None:
+        self.signature: Signature = table.signature
+        self.insert = table.insert
+        self.update_priorities = table.update_priorities
+        self._table = table
+
+    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
+        """Fills a batch; False at the deadline."""
+        return self._table.sample_view(batch, importance_exponent, timeout_seconds)
+
+
+def keep_to_one_thread() -> None:
+    """Has torch compute in the calling thread alone; raises LaunchError where it can't be had.
+
+    More threads than cores are what the published speed-ups peaked at.
+    """
+    torch.set_num_threads(1)
+    if torch.get_num_threads() != 1:
+        raise LaunchError(f"torch computes with {torch.get_num_threads()} threads; a worker must have one")
+
+
+def build_worker(
+    settings: WorkerSettings, open_vector: OpenVector, table: WorkerTable | None, first_step: int = 0
+) -> Worker:
+    """One who acts and learns by the algorithm; `table` is None for one that has no replay."""
+    acting, algorithm = settings.acting, settings.algorithm
+    device = torch.device("cpu")
+    updater = build_updater(algorithm, describe(acting.environment), device, settings.update_seed, open_vector)
+    if isinstance(algorithm, A3C):
+        assert isinstance(updater, A3CUpdater)
+        return RolloutWorker(
+            acting.environment,
+            len(acting.exploration),
+            algorithm,
+            updater,
+            seed=acting.seed,
+            first_environment=acting.first_environment,
+        )
+    assert isinstance(algorithm, OffPolicy)
+    assert table is not None
+    return ReplayWorker(acting, algorithm, updater, table, workers=settings.workers, first_step=first_step)
+
+
+def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoint: Endpoint, stop: Stop) -> None:
+    """Acts and learns until stopped, until the gate closes or until the server is gone; both connections are its own.
+
+    A worker that is started again gathers its experience anew, goes on from the newest parameters, and explores as
+    little as the steps of all have earned.
+    """
+    keep_to_one_thread()
+    settings = _of_generation(WorkerSettings.from_json(role.settings), role.generation)
+    acting = settings.acting
+    with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
+        gate = GateWatch(server, role.index, stop)
+        if gate.wait() is None:
+            return
+        vectors: list[MeasuredVector] = []
+
+        def open_vector(initial: NDArray[np.float32]) -> ParameterVector:
+            vectors.append(read_place(settings.place).open(initial, endpoint, role.index, acting.seed))
+            return vectors[-1]
+
+        table: Table | RunTable | None = None
+        if settings.table is not None:
+            table = Table(table_signature(describe(acting.environment)), **settings.table)
+        elif isinstance(settings.algorithm, OffPolicy):
+            tables = ends.enter_context(contextlib.closing(connect_tables(endpoint)))
+            table = RunTable(tables.table(endpoint.name(TABLE)))
+        worker = build_worker(settings, open_vector, table, gate.steps)
+        ends.callback(worker.close)
+        own = table if isinstance(table, Table) else None
+        reporter = ActorReporter(
+            report_server, role, acting, worker.clock, lambda: _report(worker, vectors[0], own), hang_seconds=None
+        )
+        ends.callback(reporter.close)
+        worker.skip(perf_counter() - worker.clock.entered)  # its making is not its work
+        while (held := gate.wait()) is not None:
+            worker.skip(held)
+            before = worker.steps
+            worker.step()
+            reporter.count(worker.steps - before, worker.take_episodes())
+
+
+def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:
+    """The same with seeds that no earlier generation had: a worker that is started again plays other episodes."""
+    seed = settings.acting.seed + _GENERATION_STRIDE * generation
+    table = (
+        None
+        if settings.table is None
+        else {**settings.table, "seed": settings.table["seed"] + _GENERATION_STRIDE * generation}
+    )
+    return dataclasses.replace(settings, acting=dataclasses.replace(settings.acting, seed=seed), table=table)
+
+
+def _report(worker: Worker, vector: MeasuredVector, table: Table | None) -> dict[str, Any]:
+    """What a worker tells of its learning beside what any actor tells: totals, and what its replay holds."""
+    loss, stats = worker.learner.loss, table.stats() if table is not None else {}
+    totals = {
+        "updates": worker.learner.steps,
+        **vector.report(),
+        **{name: stats[name] for name in ("samples", "inserts") if stats},
+        "seconds": dict(worker.learner.clock.seconds),
+    }
+    held = {name: stats[name] for name in ("size", "capacity", "used_bytes") if stats}
+    return {"learning": totals, "replay": held, "loss": loss if isfinite(loss) else None}

@@ -1,0 +1,166 @@
+"""Acts and learns in turn, from what its policy has just done."""
+
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headrace.algorithms.a3c.config import A3C
+from headrace.algorithms.a3c.rules import n_step_returns
+from headrace.algorithms.a3c.sampling import sample_categorical, sample_gaussian
+from headrace.algorithms.a3c.updater import A3CUpdater
+from headrace.environments import EnvironmentBatch, Episode, FrameStack
+from headrace.roles.actor import ACTOR_PHASES
+from headrace.roles.clock import PhaseClock
+from headrace.roles.learner import Learner
+from headrace.types import Array, Batch, EnvironmentStep
+
+__all__ = ["RolloutWorker"]
+
+
+class RolloutWorker:
+    """E environments stepped together, T steps for each update; implements `roles.base.Worker`.
+
+    Its environments are those from `first_environment` on among those of all workers. A turn is one rollout, by the
+    parameters as they are at its begin, and the update that it gives.
+    """
+
+    def __init__(
+        self,
+        environment: str,
+        count: int,
+        algorithm: A3C,
+        updater: A3CUpdater,
+        *,
+        seed: int,
+        first_environment: int = 0,
+    ) -> None:
+        self.steps = 0
+        self.clock = PhaseClock(ACTOR_PHASES)
+        self._algorithm = algorithm
+        self._updater = updater
+        self._environments = EnvironmentBatch(
+            environment,
+            count,
+            seed=seed,
+            first_index=first_environment,
+            clip_rewards=algorithm.clip_rewards,
+            beat=self.clock.beat,
+        )
+        self._stack = FrameStack(count, self._environments.spec)
+        self._random = np.random.Generator(np.random.PCG64([seed, first_environment]))
+        self._input: Array | None = None
+        self._batch: Batch | None = None
+        self.learner = Learner(updater, self._take_batch, None, None, algorithm.publish_period)
+
+    @property
+    def count(self) -> int:
+        """E."""
+        return len(self._environments)
+
+    def step(self) -> None:
+        """One turn; it never waits."""
+        begin = perf_counter()
+        self._batch = self._roll_out()
+        middle = perf_counter()
+        self.learner.clock.skip(middle - begin)  # each side's clock stands still while the other works
+        self.steps += len(self._batch.reward)
+        self.learner.step(0.0)
+        self.clock.skip(perf_counter() - middle)
+
+    def take_episodes(self) -> list[Episode]:
+        """Episodes that ended since the last call."""
+        return self._environments.take_episodes()
+
+    def skip(self, seconds: float) -> None:
+        """Both clocks leave these out."""
+        self.clock.skip(seconds)
+        self.learner.clock.skip(seconds)
+
+    def state(self) -> dict[str, Any]:
+        """Environments, random state and steps."""
+        return {
+            "environments": self._environments.state(),
+            "random": self._random.bit_generator.state,
+            "steps": self.steps,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes back to where state() was taken, by playing each environment's open episode again."""
+        self._random.bit_generator.state = state["random"]
+        self.steps = state["steps"]
+        self.clock.enter("environment")
+        replays = self._environments.restore(state["environments"])
+        self.clock.enter("other")
+        self._input = self._stack.restore([replay.frames for replay in replays])
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._environments.close()
+
+    def _take_batch(self, timeout_seconds: float) -> Batch | None:
+        batch, self._batch = self._batch, None
+        return batch
+
+    def _roll_out(self) -> Batch:
+        """T steps of E environments as T E transitions whose rewards are the returns, bootstrap included."""
+        self.clock.enter("pull")
+        version = self._updater.pull() + 1
+        if self._input is None:
+            self.clock.enter("environment")
+            self._input = self._stack.start(self._environments.start())
+        observations, actions = [], []
+        shape = (self._algorithm.n_step, self.count)
+        reward, discount = np.empty(shape, np.float32), np.empty(shape, np.float32)
+        bootstrap = np.full(shape, np.nan, np.float32)
+        for t in range(len(reward)):
+            self.clock.enter("inference")
+            action = self._choose(self._input)
+            observations.append(self._input)
+            actions.append(action)
+            self.clock.enter("environment")
+            step = self._environments.step(action.clip(-1, 1) if self._environments.spec.continuous else action)
+            self.clock.enter("other")
+            reward[t] = step.reward
+            discount[t] = np.where(step.terminated, 0, self._algorithm.discount)
+            self._value_cut_off(step, bootstrap[t])
+            self._input = self._stack.push(step.next_start, step.terminated | step.truncated)
+        self.clock.enter("inference")
+        bootstrap[-1] = np.where(np.isnan(bootstrap[-1]), self._updater.values(self._input), bootstrap[-1])
+        self.clock.enter("other")
+        returns = n_step_returns(*(torch.from_numpy(each) for each in (reward, discount, bootstrap)))
+        return _batch(np.concatenate(observations), np.concatenate(actions), returns.numpy().reshape(-1), version)
+
+    def _choose(self, observation: Array) -> Array:
+        """Actions [E], or [E, A] before they are cut to [-1, 1], drawn from the policy."""
+        output = self._updater.act(observation)
+        if self._environments.spec.continuous:
+            return sample_gaussian(output, self._updater.sigma, self._random)
+        return sample_categorical(output, self._random)
+
+    def _value_cut_off(self, step: EnvironmentStep, bootstrap: NDArray[np.float32]) -> None:
+        """Fills in the values [E] of the last observations of episodes that were truncated; leaves the others."""
+        truncated = np.flatnonzero(step.truncated).tolist()
+        if truncated:
+            self.clock.enter("inference")
+            finals = np.stack([self._stack.with_final(step.observation[index], index) for index in truncated])
+            bootstrap[truncated] = self._updater.values(finals)
+            self.clock.enter("other")
+
+
+def _batch(observation: Array, action: Array, returns: NDArray[np.float32], version: int) -> Batch:
+    """Transitions [B] that need no bootstrap: their discount is 0, so that what they led to does not matter."""
+    count = len(returns)
+    return Batch(
+        observation=observation,
+        next_observation=observation,
+        action=action,
+        reward=returns,
+        discount=np.zeros(count, np.float32),
+        weight=np.ones(count, np.float32),
+        probability=np.ones(count, np.float32),
+        key=np.zeros(count, np.uint64),
+        policy_version=np.full(count, version, np.uint64),
+    )

@@ -1,0 +1,124 @@
+"""Acts and learns in turn, from replay of its own or of all workers."""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import BatchView, Signature
+from headrace.algorithms.base import Updater
+from headrace.algorithms.config import OffPolicy
+from headrace.environments import Episode
+from headrace.replay import BatchBuffer, MixedBatches
+from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
+from headrace.roles.clock import PhaseClock
+from headrace.roles.learner import Learner
+from headrace.types import Batch
+
+__all__ = ["ReplayWorker", "WorkerTable"]
+
+
+class WorkerTable(Protocol):
+    """A table that a worker fills and draws batches from: in this process, or that of all in a server."""
+
+    @property
+    def signature(self) -> Signature:
+        """What one step looks like."""
+
+    def insert(self, chunk: bytes) -> int | None:
+        """Stores a chunk, waiting for the limiter as long as it holds."""
+
+    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
+        """Fills a batch; False at the deadline."""
+
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
+        """Sets priorities [B]."""
+
+
+class ReplayWorker:
+    """One actor and one learner that take turns; implements `roles.base.Worker`.
+
+    Each turn is one step of every environment, then as many updates as the replay ratio of `table` allows. New
+    transitions take the table's largest priority (Schaul et al. 2016). `workers` is how many act like this one, whose
+    steps count for its exploration: that of all has come `first_step` steps before this one began. `mixed` gives
+    batches that are in part another table's, `push_transitions` takes single steps; see `Actor`.
+    """
+
+    def __init__(
+        self,
+        settings: ActorSettings,
+        algorithm: OffPolicy,
+        updater: Updater,
+        table: WorkerTable,
+        *,
+        workers: int = 1,
+        first_step: int = 0,
+        mixed: MixedBatches | None = None,
+        push_transitions: Callable[[bytes], object] | None = None,
+    ) -> None:
+        self.steps = 0
+        self.clock = PhaseClock(ACTOR_PHASES)
+        self._algorithm = algorithm
+        self._updater = updater
+        self._table = table
+        self._workers = workers
+        self._first_step = first_step
+        self._actor = Actor(settings, updater.act, table.insert, self.clock, push_transitions)
+        self._buffer = BatchBuffer(table.signature, algorithm.batch_size)
+        self.learner = Learner(
+            updater,
+            mixed.next if mixed else self._next_batch,
+            (mixed or table).update_priorities if algorithm.prioritized else None,
+            None,
+            algorithm.publish_period,
+        )
+
+    @property
+    def count(self) -> int:
+        """E."""
+        return self._actor.count
+
+    def step(self) -> None:
+        """One turn; where the table is another's, it waits for its limiter."""
+        self.clock.enter("pull")
+        self._updater.pull()
+        self.clock.enter("other")
+        passed = self._first_step + self.steps * self._workers
+        self._actor.exploration.scale[:] = self._algorithm.serial_exploration(self._actor.count, passed)
+        self._actor.set_policy_version(self._updater.version + 1)
+        begin = perf_counter()
+        self._actor.step()
+        middle = perf_counter()
+        self.learner.clock.skip(middle - begin)  # each side's clock stands still while the other works
+        self.steps += self._actor.count
+        while self.learner.step(0.0):
+            pass
+        self.clock.skip(perf_counter() - middle)
+
+    def take_episodes(self) -> list[Episode]:
+        """Episodes that ended since the last call."""
+        return self._actor.environments.take_episodes()
+
+    def skip(self, seconds: float) -> None:
+        """Both clocks leave these out."""
+        self.clock.skip(seconds)
+        self.learner.clock.skip(seconds)
+
+    def state(self) -> dict[str, Any]:
+        """The actor's place."""
+        return {"actor": self._actor.state(), "steps": self.steps}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes back to it."""
+        self._actor.restore(state["actor"])
+        self.steps = state["steps"]
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._actor.close()
+
+    def _next_batch(self, timeout_seconds: float) -> Batch | None:
+        exponent = self._algorithm.importance_exponent
+        return self._buffer.arrays if self._table.sample_into(self._buffer.view, exponent, timeout_seconds) else None

@@ -1,0 +1,195 @@
+"""What planning adds to a topology: tables for a world model, planners, and batches that are in part simulated."""
+
+import dataclasses
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headrace._native import Signature, Table
+from headrace.algorithms.config import Algorithm
+from headrace.algorithms.dyna_q.config import DynaQ, require_vectors
+from headrace.errors import CheckpointError, ConfigError
+from headrace.replay import MixedBatches
+from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.base import SIMULATED, TABLE, TRANSITIONS, Role
+from headrace.roles.planner import PlannerSettings
+from headrace.roles.planning_worker import PlanningWorker
+from headrace.servers import EmbeddedTable
+from headrace.servers.standalone import StandaloneTable
+from headrace.topologies.base import Workshop
+from headrace.topologies.config import Apex
+from headrace.topologies.experience import table_options
+
+__all__ = [
+    "DynaTables",
+    "add_dyna_tables",
+    "dyna_tables",
+    "mixed_batches",
+    "planner_roles",
+    "planning",
+    "planning_worker",
+]
+
+_LENGTH = struct.Struct("<Q")
+
+_Native = EmbeddedTable | StandaloneTable
+
+
+def planning(algorithm: Algorithm) -> DynaQ | None:
+    """The settings of an algorithm that learns from a world model, too; None for one that does not."""
+    return algorithm if isinstance(algorithm, DynaQ) and algorithm.plans else None
+
+
+class DynaTables(NamedTuple):
+    """Real n-step experience, the same in single steps, and what was simulated; implements `Experience`.
+
+    A snapshot has all three.
+    """
+
+    real: _Native
+    transitions: _Native
+    simulated: _Native
+
+    def stats(self) -> dict[str, float]:
+        """Those of the real experience; and how many simulated transitions there are."""
+        simulated = self.simulated.stats()
+        counts = {f"simulated_{name}": simulated[name] for name in ("size", "inserts", "samples")}
+        return self.real.stats() | counts
+
+    def set_paused(self, paused: bool) -> None:
+        """Holds back actors and planners, or lets them go on."""
+        for table in self:
+            table.set_paused(paused)
+
+    def save(self, path: str) -> None:
+        """Writes a snapshot: those of the tables, each behind its length."""
+        with Path(path).open("wb") as whole:
+            for index, table in enumerate(self):
+                part = Path(f"{path}.{index}")
+                table.save(str(part))
+                whole.write(_LENGTH.pack(part.stat().st_size))
+                with part.open("rb") as file:
+                    shutil.copyfileobj(file, whole)
+                part.unlink()
+
+    def restore(self, path: str) -> None:
+        """Takes a snapshot, while the tables are empty; raises CheckpointError for one that is cut short."""
+        with Path(path).open("rb") as whole:
+            for index, table in enumerate(self):
+                head = whole.read(_LENGTH.size)
+                size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
+                data = whole.read(size)
+                if not size or len(data) < size:
+                    raise CheckpointError(f"replay of the checkpoint {path} is cut short; a whole one is required")
+                part = Path(f"{path}.{index}")
+                part.write_bytes(data)
+                try:
+                    table.restore(str(part))
+                finally:
+                    part.unlink()
+
+    def close(self) -> None:
+        """Ends actors and planners."""
+        for table in self:
+            table.close()
+
+
+def dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
+    """The tables in this process, for one who acts, learns and plans in turn; raises as table_options()."""
+
+    def make(name: str, signature: Signature, options: dict[str, Any]) -> _Native:
+        del name
+        return EmbeddedTable(Table(signature, **options))
+
+    return _tables(workshop, config, environments, chunk_steps, make)
+
+
+def add_dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
+    """The tables on the run's server; raises as table_options(), and ConfigError for a server that is a Redis."""
+
+    def make(name: str, signature: Signature, options: dict[str, Any]) -> _Native:
+        table = workshop.server.add_table(name, signature, fresh=workshop.fresh, **options)
+        if not isinstance(table, EmbeddedTable | StandaloneTable):
+            raise ConfigError(
+                "algorithm is dyna-q and the server a Redis, which samples for nobody: a server of `headrace serve`, "
+                "none, or no planning, is required"
+            )
+        return table
+
+    return _tables(workshop, config, environments, chunk_steps, make)
+
+
+def mixed_batches(tables: DynaTables, config: DynaQ) -> MixedBatches:
+    """Batches with their share of simulated transitions, as long as there are enough."""
+    return MixedBatches(
+        tables.real.signature,
+        tables.real,
+        tables.simulated,
+        config.batch_size,
+        config.real_rows,
+        config.importance_exponent,
+    )
+
+
+def planning_worker(settings: ActorSettings, workshop: Workshop, config: DynaQ, tables: DynaTables) -> PlanningWorker:
+    """Acts, learns and plans in turn."""
+    real, transitions, simulated = tables
+    assert isinstance(real, EmbeddedTable)
+    assert isinstance(transitions, EmbeddedTable)
+    assert isinstance(simulated, EmbeddedTable)
+    return PlanningWorker(
+        settings,
+        PlannerSettings(workshop.spec, config, workshop.seed, 0),
+        workshop.updater,
+        real.native,
+        transitions.native,
+        simulated.native,
+        mixed_batches(tables, config),
+    )
+
+
+def planner_roles(config: Apex, workshop: Workshop, algorithm: DynaQ, generation: int) -> list[Role]:
+    """The planners, to be started with the learner."""
+    return [
+        Role(
+            "planner",
+            index,
+            PlannerSettings(
+                workshop.spec, algorithm, workshop.seed, index, config.settled_precision, config.communication_bits
+            ).to_json(),
+            generation,
+        )
+        for index in range(algorithm.planners)
+    ]
+
+
+def _tables(
+    workshop: Workshop,
+    config: DynaQ,
+    environments: int,
+    chunk_steps: int,
+    make: Callable[[str, Signature, dict[str, Any]], _Native],
+) -> DynaTables:
+    """The replay ratio counts real and simulated samples, so that the real table's limiter has the real share of it."""
+    require_vectors(workshop.spec)
+    share = config.real_rows / config.batch_size
+    real = dataclasses.replace(config, samples_per_step=share * config.samples_per_step)
+    simulated = dataclasses.replace(
+        config, replay_capacity=config.simulated_capacity, replay_bytes=0, learning_starts=1
+    )
+    free = {"samples_per_insert": 0.0, "limiter_tolerance": 0.0}  # who plans keeps step by itself
+    signature = table_signature(workshop.spec)
+    options = table_options(workshop._replace(algorithm=real), environments, chunk_steps)
+    return DynaTables(
+        make(TABLE, signature, options),
+        make(TRANSITIONS, signature, options | free | {"sampler": config.search_control}),
+        make(
+            SIMULATED,
+            signature,
+            table_options(workshop._replace(algorithm=simulated), 1, config.rollout_steps)
+            | free
+            | {"sampler": "uniform"},
+        ),
+    )

@@ -1,0 +1,258 @@
+"""Workers that act and learn, and share parameters: under a lock, HogWild, AD-PSGD, or in a parameter server."""
+
+import dataclasses
+import math
+import time
+from statistics import fmean
+from typing import Any
+
+from headrace.algorithms.config import OffPolicy
+from headrace.errors import ReplayError
+from headrace.gradients.measured import STALENESS
+from headrace.roles.actor import ActorSettings
+from headrace.roles.base import GATE, HELD, Role
+from headrace.roles.clock import PhaseClock
+from headrace.roles.gate import Gate, Held, State
+from headrace.roles.learner import LEARNER_PHASES
+from headrace.roles.remote_worker import WorkerSettings
+from headrace.servers import ReplayTable, RunServer
+from headrace.topologies.base import Experience, Learning, Workshop
+from headrace.topologies.config import ParameterServer, Workers
+from headrace.topologies.experience import NoReplay, add_table, table_options
+from headrace.topologies.tally import Counts, Tally
+
+__all__ = ["WorkersProgram", "worker_settings"]
+
+_NEWS_SECONDS = 1.0
+"""Between two publications of how many steps all workers have made."""
+_HOLD_SECONDS = 2.0
+"""For how long a worker's turn is waited for; one that takes longer goes on a little after the others stand still."""
+_SILENT_SECONDS = 2.0
+_POLL_SECONDS = 0.002
+
+
+class WorkersProgram:
+    """The workers' roles, and what the training process sees of them: it learns nothing itself; implements `Program`.
+
+    `generation` is that of the workers' first start; a resumed run begins above all earlier ones.
+    """
+
+    def __init__(self, config: Workers, workshop: Workshop, generation: int) -> None:
+        assert workshop.parameters is not None
+        self.services: list[Role] = []
+        self.deterministic = False
+        self.saves_experience = False
+        self.acting: PhaseClock | None = None
+        self._parameters = workshop.parameters
+        shared = _shares_replay(config, workshop)
+        table = (
+            add_table(workshop, config.worker_count * config.envs_per_worker, config.chunk_steps) if shared else None
+        )
+        self.actors = [
+            Role("worker", index, worker_settings(config, workshop, index).to_json(), generation)
+            for index in range(config.worker_count)
+        ]
+        self._learning = _Learning()
+        self.learner: Learning = self._learning
+        self._replay = _Replay(workshop.server, table, isinstance(workshop.algorithm, OffPolicy))
+        self.table: Experience = self._replay
+        self._next_news = 0.0
+
+    def step(self, timeout_seconds: float) -> None:
+        """Waits: the workers get on by themselves."""
+        self._learning.steps = max(self._learning.steps, self._parameters.version)
+        now = time.monotonic()
+        if now >= self._next_news:
+            self._next_news = now + _NEWS_SECONDS
+            self._replay.tell()
+        time.sleep(timeout_seconds)
+
+    def take_reports(self) -> list[dict[str, Any]]:
+        """None: the workers' reports come by mail."""
+        return []
+
+    def hear(self, report: dict[str, Any]) -> None:
+        """Takes a worker's totals."""
+        if report["role"] == "worker":
+            self._learning.hear(report)
+            self._replay.hear(report)
+
+    def skip(self, seconds: float) -> None:
+        """Nothing: workers leave out of their clocks what they were held for."""
+
+    def figures(self) -> dict[str, Any] | None:
+        """What became of the workers' gradients."""
+        return self._learning.figures()
+
+    def state(self) -> dict[str, Any]:
+        """Sums over all workers."""
+        return {"learning": self._learning.tally.sums, "replay": self._replay.tally.sums}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Goes on from them."""
+        self._learning.tally.sums = state["learning"]
+        self._replay.tally.sums = state["replay"]
+
+    def close(self) -> None:
+        """Nothing: the workers are the launcher's to end."""
+
+
+def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSettings:
+    """What one worker is told; raises what table_options() raises.
+
+    What the settings say of the replay is meant for all workers together: each has its share of capacity and of
+    what learning starts with.
+    """
+    assert workshop.parameters is not None
+    algorithm, workers = workshop.algorithm, config.worker_count
+    exploration, n_step, table = [0.0] * config.envs_per_worker, 1, None
+    if isinstance(algorithm, OffPolicy):
+        exploration, n_step = list(algorithm.serial_exploration(config.envs_per_worker, 0)), algorithm.n_step
+        if not _shares_replay(config, workshop):
+            table_options(workshop, workers * config.envs_per_worker, config.chunk_steps)  # whether all together fit
+            share = workshop._replace(algorithm=_share(algorithm, workers))
+            table = table_options(share, config.envs_per_worker, config.chunk_steps)
+            table["seed"] += index
+    acting = ActorSettings(
+        environment=workshop.environment,
+        seed=workshop.seed,
+        index=index,
+        first_environment=index * config.envs_per_worker,
+        exploration=tuple(exploration),
+        n_step=n_step,
+        discount=algorithm.discount,
+        chunk_steps=config.chunk_steps,
+        clip_rewards=algorithm.clip_rewards,
+        values=False,
+        run_id=workshop.run_id,
+    )
+    return WorkerSettings(acting, algorithm, workers, workshop.parameters.place.to_json(), table, workshop.seed)
+
+
+def _shares_replay(config: Workers, workshop: Workshop) -> bool:
+    """Whether all workers' experience goes to one table, in the server."""
+    replay = isinstance(workshop.algorithm, OffPolicy)
+    return replay and isinstance(config, ParameterServer) and config.replay == "global"
+
+
+def _share(algorithm: OffPolicy, workers: int) -> OffPolicy:
+    return dataclasses.replace(
+        algorithm,
+        replay_capacity=max(math.ceil(algorithm.replay_capacity / workers), algorithm.batch_size),
+        replay_bytes=math.ceil(algorithm.replay_bytes / workers),
+        learning_starts=math.ceil(algorithm.learning_starts / workers),
+    )
+
+
+class _Learning:
+    """All workers' learning, as they report it; implements `Learning`."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.loss = math.nan
+        self.staleness = 0.0
+        self.clock = PhaseClock(LEARNER_PHASES)
+        self.tally = Tally()
+        self._losses: dict[int, float] = {}
+
+    @property
+    def version(self) -> int:
+        """Of the policy as it is now: it is where every worker sees it."""
+        return self.steps + 1
+
+    def publish(self) -> None:
+        """Nothing: who evaluates is sent the policy, and nobody else needs it."""
+
+    def hear(self, report: Counts) -> None:
+        """Takes a worker's totals."""
+        totals = dict(report["learning"])
+        self.steps = max(self.steps, totals.pop("version"))
+        news = self.tally.add(report["writer"], totals)
+        self.clock.seconds = {phase: seconds + news["seconds"][phase] for phase, seconds in self.clock.seconds.items()}
+        if report["loss"] is not None:
+            self._losses[report["index"]] = report["loss"]
+            self.loss = fmean(self._losses.values())
+        gradients = sum(self.tally["staleness"].values())
+        self.staleness = self.tally["staleness_sum"] / gradients if gradients else 0.0
+
+    def figures(self) -> dict[str, Any]:
+        """What became of the workers' gradients."""
+        names = ("updates", "accepted", "dropped", "refused", "lock_wait_seconds", "pull_seconds", "apply_seconds")
+        staleness = self.tally["staleness"] or dict.fromkeys(STALENESS, 0)
+        return {**{name: self.tally[name] for name in names}, "staleness": staleness}
+
+
+class _Replay:
+    """The workers' experience as they report it, and the gate that holds them; implements `Experience`.
+
+    `table` is the one in the server that they share, if they do.
+    """
+
+    def __init__(self, server: RunServer, table: ReplayTable | None, replays: bool) -> None:
+        self.tally = Tally()
+        self._server = server
+        self._table = table
+        self._replays = replays
+        self._held: dict[int, Counts] = {}  # what each worker's replay holds
+        self._heard: dict[int, float] = {}  # time.monotonic() of each worker's last report
+        last = server.fetch(GATE)
+        self._version = last[0] if last else 0  # of the gate; rises above what an earlier start of the run left
+        self._state: State = "open"
+        self.tell()
+
+    def hear(self, report: Counts) -> None:
+        """Takes a worker's totals."""
+        totals = {name: report["learning"].get(name, 0) for name in ("samples", "inserts")}
+        self.tally.add(report["writer"], {"steps": report["steps"], **totals})
+        self._held[report["index"]] = report["replay"]
+        self._heard[report["index"]] = time.monotonic()
+
+    def tell(self) -> None:
+        """Publishes the gate, with the steps that all have made."""
+        self._version += 1
+        self._server.publish(GATE, Gate(self._state, int(self.tally["steps"])).to_json(), self._version)
+
+    def stats(self) -> dict[str, float]:
+        """Counts, bytes, ratio of samples to inserts, of all workers."""
+        if self._table is not None:
+            return self._table.stats()
+        if not self._replays:
+            return NoReplay().stats()
+        inserts = self.tally["inserts"]
+        held = {
+            name: sum(each.get(name, 0.0) for each in self._held.values())
+            for name in ("size", "capacity", "used_bytes")
+        }
+        return {"samples_per_insert": self.tally["samples"] / inserts if inserts else 0.0, **held}
+
+    def set_paused(self, paused: bool) -> None:
+        """Has the workers stand still, and waits until those that are there do; or lets them go on."""
+        self._state = "held" if paused else "open"
+        self.tell()
+        if paused:
+            self._await_workers()
+
+    def save(self, path: str) -> None:
+        """Raises ReplayError: the experience is the workers'."""
+        raise ReplayError(f"no snapshot can be written to {path}; the workers have the experience")
+
+    def restore(self, path: str) -> None:
+        """Raises ReplayError: the experience is the workers'."""
+        raise ReplayError(f"no snapshot can be read from {path}; the workers have the experience")
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self._state = "closed"
+        self.tell()
+        self._await_workers()
+        if self._table is not None:
+            self._table.close()
+
+    def _await_workers(self) -> None:
+        """Until all that are there stand still at the gate, each after a turn that is whole."""
+        awaited = {index for index, heard in self._heard.items() if time.monotonic() - heard < _SILENT_SECONDS}
+        deadline = time.monotonic() + _HOLD_SECONDS
+        while awaited and time.monotonic() < deadline:
+            words = [Held.from_json(message) for message in self._server.drain(HELD)]
+            awaited -= {word.worker for word in words if word.version >= self._version}
+            time.sleep(_POLL_SECONDS)

@@ -1,0 +1,57 @@
+"""From a run's settings to its learner side and its program."""
+
+from typing import NamedTuple
+
+import torch
+
+from headrace.algorithms.base import Updater
+from headrace.algorithms.build import build_updater
+from headrace.environments import describe
+from headrace.errors import ConfigError
+from headrace.servers import RunServer
+from headrace.settings import RunConfig
+from headrace.topologies.base import Program, Workshop
+from headrace.topologies.build import build_program
+from headrace.topologies.config import Topology
+from headrace.topologies.parameters import open_parameters
+from headrace.training.hardware import choose_device
+from headrace.training.precision import settle_precision
+
+__all__ = ["Assembly", "assemble"]
+
+
+class Assembly(NamedTuple):
+    """What a run consists of on the training process's side."""
+
+    updater: Updater
+    program: Program
+    topology: Topology
+    """Its precision settled."""
+    note: str
+    """What the user should know of that, if anything."""
+
+
+def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, generation: int) -> Assembly:
+    """Builds it; raises ConfigError where settings don't go together. See `Workshop` and `build_program()`."""
+    spec = describe(config.environment)
+    server.begin(fresh=fresh)
+    parameters = open_parameters(config.topology, config.algorithm, server.endpoint, run_id)
+    device = choose_device(config.device) if parameters is None else _processor(config)
+    updater = build_updater(config.algorithm, spec, device, config.seed, parameters)
+    topology, note = settle_precision(config.topology, updater.architecture)
+    workshop = Workshop(
+        config.environment, spec, config.seed, config.algorithm, updater, server, fresh, run_id, parameters
+    )
+    program = build_program(topology, workshop, generation=generation, pinned=device.type == "cuda")
+    return Assembly(updater, program, topology, note)
+
+
+def _processor(config: RunConfig) -> torch.device:
+    """The CPU, on which workers learn; raises ConfigError for another device."""
+    if config.device not in ("auto", "cpu"):
+        choose_device(config.device)
+        raise ConfigError(
+            f"device is {config.device} and topology is {config.topology_name}, whose workers learn on the CPU: "
+            "cpu or auto is required, or topology apex or serial"
+        )
+    return torch.device("cpu")

@@ -1,0 +1,81 @@
+"""A3C's returns, probabilities and entropies by hand."""
+
+from math import exp, log, nan, pi
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from headrace.algorithms.a3c.rules import (
+    categorical_entropy,
+    categorical_log_probability,
+    gaussian_entropy,
+    gaussian_log_probability,
+    n_step_returns,
+)
+
+
+def column(*values: float) -> Tensor:
+    return torch.tensor(values)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("discount", "bootstrap", "expected"),
+    [
+        # The rollout ends in the middle of an episode: 3 + 0.5 * 8 = 7, 2 + 0.5 * 7 = 5.5, 1 + 0.5 * 5.5 = 3.75.
+        ((0.5, 0.5, 0.5), (nan, nan, 8.0), (3.75, 5.5, 7.0)),
+        # It terminated at the second step: what comes after is another episode's.
+        ((0.5, 0.0, 0.5), (nan, nan, 8.0), (2.0, 2.0, 7.0)),
+        # It was truncated there, in a state worth 4: 2 + 0.5 * 4 = 4, 1 + 0.5 * 4 = 3.
+        ((0.5, 0.5, 0.5), (nan, 4.0, 8.0), (3.0, 4.0, 7.0)),
+        # It terminated at the last step, whatever the next episode's first state is worth.
+        ((0.5, 0.5, 0.0), (nan, nan, 8.0), (2.75, 3.5, 3.0)),
+    ],
+)
+def test_returns(discount: tuple[float, ...], bootstrap: tuple[float, ...], expected: tuple[float, ...]) -> None:
+    returns = n_step_returns(column(1.0, 2.0, 3.0), column(*discount), column(*bootstrap))
+    torch.testing.assert_close(returns, column(*expected))
+
+
+def test_returns_equal_a_naive_twin() -> None:
+    random = np.random.default_rng(0)
+    shape = (12, 5)
+    reward = random.standard_normal(shape).astype(np.float32)
+    terminated = random.random(shape) < 0.15
+    truncated = (random.random(shape) < 0.15) & ~terminated
+    value = random.standard_normal(shape).astype(np.float32)  # of what each step led to
+    last = np.arange(12)[:, None] == 11
+    returns = n_step_returns(
+        torch.from_numpy(reward),
+        torch.from_numpy(np.where(terminated, 0, 0.9).astype(np.float32)),
+        torch.from_numpy(np.where(truncated | last, value, np.float32(nan))),
+    )
+    for t in range(12):
+        for e in range(5):
+            expected = 0.0
+            for step in range(t, 12):
+                expected += 0.9 ** (step - t) * reward[step, e]
+                if terminated[step, e]:
+                    break
+                if truncated[step, e] or step == 11:
+                    expected += 0.9 ** (step - t + 1) * value[step, e]
+                    break
+            assert returns[t, e].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_categorical() -> None:
+    logits = torch.tensor([[log(1.0), log(3.0)], [log(2.0), log(2.0)]])  # 1/4 and 3/4, 1/2 and 1/2
+    log_probability = categorical_log_probability(logits, torch.tensor([1, 0]))
+    assert log_probability.tolist() == pytest.approx([log(0.75), log(0.5)])
+    entropy = -(0.25 * log(0.25) + 0.75 * log(0.75))
+    assert categorical_entropy(logits).tolist() == pytest.approx([entropy, log(2)])
+
+
+def test_gaussian() -> None:
+    mean = torch.tensor([[0.0, 1.0]])
+    log_sigma = torch.tensor([0.0, log(2.0)])
+    action = torch.tensor([[1.0, -1.0]])  # one deviation from each mean
+    density = exp(-0.5) / (2 * pi) ** 0.5 * exp(-0.5) / (2 * (2 * pi) ** 0.5)
+    assert gaussian_log_probability(mean, log_sigma, action).tolist() == pytest.approx([log(density)])
+    assert gaussian_entropy(log_sigma).item() == pytest.approx(log(2 * pi) + 1 + log(2))

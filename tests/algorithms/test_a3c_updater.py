@@ -1,0 +1,191 @@
+"""A3C's gradient step: a twin, one batch overfitted, state carried over, both trunks and kinds of actions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Categorical, Normal
+
+from headrace import A3C
+from headrace.algorithms.a3c.updater import A3CUpdater
+from headrace.algorithms.build import build_updater
+from headrace.errors import CheckpointError
+from headrace.networks import PolicyGraph
+from headrace.networks.actor_critic import ActorCritic
+from headrace.parameters import Policy
+from headrace.types import Batch, EnvironmentSpec
+
+DISCRETE = EnvironmentSpec((3,), "float32", 4)
+CONTINUOUS = EnvironmentSpec((3,), "float32", 2, continuous=True)
+SPECS = pytest.mark.parametrize("spec", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
+TRUNKS = pytest.mark.parametrize("trunk", ["shared", "separate"])
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """More are slower where others work, too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_batch(spec: EnvironmentSpec, size: int = 32, seed: int = 0) -> Batch:
+    random = np.random.default_rng(seed)
+    observation = random.standard_normal((size, 3)).astype(np.float32)
+    action = (
+        random.standard_normal((size, spec.actions)).astype(np.float32)
+        if spec.continuous
+        else random.integers(0, spec.actions, size)
+    )
+    return Batch(
+        observation=observation,
+        next_observation=observation,
+        action=action,
+        reward=random.standard_normal(size).astype(np.float32),
+        discount=np.zeros(size, np.float32),
+        weight=np.ones(size, np.float32),
+        probability=np.ones(size, np.float32),
+        key=np.zeros(size, np.uint64),
+        policy_version=np.ones(size, np.uint64),
+    )
+
+
+def make_updater(spec: EnvironmentSpec, seed: int = 0, **settings: Any) -> A3CUpdater:
+    return A3CUpdater(A3C(**{"hidden": (32,), **settings}), spec, CPU, seed)
+
+
+@SPECS
+@TRUNKS
+def test_three_updates_equal_those_of_torch_s_distributions_and_optimizer(spec: EnvironmentSpec, trunk: Any) -> None:
+    updater = make_updater(spec, trunk=trunk, entropy_bonus=0.05, value_weight=0.25, max_gradient_norm=0.3)
+    torch.manual_seed(0)
+    twin = ActorCritic(updater.architecture, trunk)
+    optimizer = torch.optim.RMSprop(twin.parameters(), 7e-4, 0.99, 1e-5)
+    for seed in range(3):
+        batch = make_batch(spec, seed=seed)
+        observation, action, return_ = updater.transfer(batch)
+        output, value = twin(observation)
+        if spec.continuous:
+            normal = Normal(output, twin.log_sigma.exp())
+            log_probability, entropy = normal.log_prob(action).sum(1), normal.entropy().sum(1).mean()
+        else:
+            categorical = Categorical(logits=output)
+            log_probability, entropy = categorical.log_prob(action), categorical.entropy().mean()
+        advantage = (return_ - value).detach()
+        loss = -(advantage * log_probability).mean() - 0.05 * entropy + 0.25 * ((return_ - value) ** 2 / 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.3)
+        optimizer.step()
+        update = updater.update((observation, action, return_))
+        assert update.loss == pytest.approx(loss.item(), abs=1e-5)
+        np.testing.assert_allclose(update.priority, advantage.abs().numpy(), atol=1e-5)
+    ours = updater.state()["parameters"]
+    torch.testing.assert_close(ours, torch.nn.utils.parameters_to_vector(twin.parameters()).detach(), atol=2e-6, rtol=0)
+
+
+def repeat(updater: A3CUpdater, batch: Batch, advantage: float, updates: int) -> None:
+    """Updates whose advantages are all the same."""
+    for _ in range(updates):
+        return_ = updater.values(batch.observation) + np.float32(advantage)
+        updater.update(updater.transfer(batch._replace(reward=return_)))
+
+
+@SPECS
+@TRUNKS
+def test_values_overfit_one_batch(spec: EnvironmentSpec, trunk: Any) -> None:
+    updater = make_updater(spec, trunk=trunk, hidden=(64, 64), value_weight=100.0, learning_rate=3e-3, optimizer="adam")
+    tensors = updater.transfer(make_batch(spec))
+    first = updater.update(tensors).priority.mean()
+    for _ in range(400):
+        last = updater.update(tensors).priority.mean()
+    assert last < first / 5
+
+
+@SPECS
+@TRUNKS
+def test_policy_overfits_one_batch(spec: EnvironmentSpec, trunk: Any) -> None:
+    updater = make_updater(spec, trunk=trunk, hidden=(64,), value_weight=0.0, entropy_bonus=0.0, learning_rate=3e-3)
+    batch = make_batch(spec)
+    batch = batch._replace(action=batch.action.clip(-0.9, 0.9)) if spec.continuous else batch
+    repeat(updater, batch, 1.0, 400)
+    output = updater.act(batch.observation)
+    if spec.continuous:
+        assert np.abs(output - batch.action).mean() < 0.25  # at first about 0.6
+        assert (updater.sigma < 0.4).all()
+    else:
+        assert (output.argmax(1) == batch.action).mean() > 0.9
+
+
+def test_probability_moves_towards_what_was_better_than_expected() -> None:
+    updater = make_updater(DISCRETE, value_weight=0.0, entropy_bonus=0.0)
+    batch = make_batch(DISCRETE, size=2)._replace(action=np.array([1, 2]), reward=np.array([9.0, -9.0], np.float32))
+    before = updater.act(batch.observation)
+    updater.update(updater.transfer(batch))
+    after = updater.act(batch.observation)
+
+    def probability(logits: Any) -> Any:
+        return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+
+    change = probability(after) - probability(before)
+    assert change[0, 1] > 0
+    assert change[1, 2] < 0
+
+
+@SPECS
+def test_entropy_alone_makes_the_policy_wider(spec: EnvironmentSpec) -> None:
+    updater = make_updater(spec, value_weight=0.0, entropy_bonus=0.5, learning_rate=3e-3)
+    batch = make_batch(spec)
+
+    def width() -> float:
+        if spec.continuous:
+            return float(updater.sigma.min())
+        return -float(np.ptp(updater.act(batch.observation), 1).mean())
+
+    repeat(updater, batch, 1.0, 50)
+    before = width()
+    repeat(updater, batch, 0.0, 50)  # nothing is better or worse than expected
+    assert width() > before
+
+
+@SPECS
+@TRUNKS
+def test_the_published_policy_is_trunk_and_head(spec: EnvironmentSpec, trunk: Any) -> None:
+    updater = make_updater(spec, trunk=trunk)
+    observation = make_batch(spec).observation
+    updater.update(updater.transfer(make_batch(spec)))
+    head = "action" if spec.continuous else "q"
+    weights = updater.weights()
+    assert weights.keys() == {"dense_0.weight", "dense_0.bias", f"{head}.weight", f"{head}.bias"}
+    policy = Policy(PolicyGraph(updater.architecture).serialize(weights), 1)
+    np.testing.assert_allclose(policy.output(observation), updater.act(observation), atol=1e-6)
+
+
+@SPECS
+def test_state_goes_on_bit_for_bit(spec: EnvironmentSpec) -> None:
+    first = make_updater(spec, seed=0)
+    for seed in range(5):
+        first.update(first.transfer(make_batch(spec, seed=seed)))
+    second = make_updater(spec, seed=1)
+    second.load({name: value.clone() for name, value in first.state().items()})
+    assert second.version == 5
+    for seed in range(5, 10):
+        for each in (first, second):
+            each.update(each.transfer(make_batch(spec, seed=seed)))
+    ours, theirs = first.state(), second.state()
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_state_of_another_network_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="do not fit these settings"):
+        make_updater(DISCRETE).load(make_updater(DISCRETE, trunk="separate").state())
+
+
+@SPECS
+def test_it_is_built_from_its_settings(spec: EnvironmentSpec) -> None:
+    assert isinstance(build_updater(A3C(), spec, CPU, 0), A3CUpdater)

@@ -1,0 +1,133 @@
+"""Vectors over memory that workers share, with sums worked out by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from headrace._native import OptimizerOptions, SharedModel
+from headrace.errors import CheckpointError
+from headrace.gradients.base import Applied, ParameterVector
+from headrace.gradients.measured import STALENESS, MeasuredVector
+from headrace.gradients.place import ServedPlace, SharedPlace, read_place
+from headrace.gradients.served import ServedOptions
+from headrace.gradients.shared import AveragedVector, HogwildVector, LockedVector, OverseenVector
+from headrace.servers import Endpoint
+
+DESCENT = OptimizerOptions("sgd", learning_rate=0.5)
+
+
+def model(mode: str, workers: int = 2, values: tuple[float, ...] = (1.0, 2.0)) -> SharedModel:
+    return SharedModel.create(
+        np.array(values, np.float32), DESCENT, mode=mode, workers=workers, own_statistics=mode == "ad-psgd"
+    )
+
+
+def push(vector: ParameterVector, gradient: float) -> Applied:
+    vector.gradient.fill_(gradient)
+    return vector.apply()
+
+
+def test_a_locked_vector_shows_what_others_did_after_the_next_pull() -> None:
+    shared = model("lock")
+    one, other = LockedVector(shared, 0), LockedVector(shared, 1)
+    assert push(one, 2.0) == Applied(1, 0)
+    assert other.parameters.tolist() == [1.0, 2.0]
+    assert push(other, 4.0) == Applied(2, 1)  # computed before the other's step
+    assert other.pull() == 2
+    assert other.parameters.tolist() == [1.0 - 1.0 - 2.0, 2.0 - 1.0 - 2.0]
+    assert push(other, 0.0) == Applied(3, 0)
+
+
+def test_a_hogwild_vector_shows_it_at_once() -> None:
+    shared = model("hogwild")
+    one, other = HogwildVector(shared, 0), HogwildVector(shared, 1)
+    push(one, 2.0)
+    assert other.parameters.tolist() == [0.0, 1.0]
+    assert push(other, 0.0) == Applied(2, 1)
+    assert OverseenVector(shared).parameters.tolist() == [0.0, 1.0]
+
+
+def test_averaged_vectors_meet_after_every_second_update() -> None:
+    shared = model("ad-psgd")
+    one, other = AveragedVector(shared, 0, 2, seed=0), AveragedVector(shared, 1, 2, seed=0)
+    watching = OverseenVector(shared)
+    push(one, 4.0)
+    assert (one.parameters.tolist(), other.parameters.tolist()) == ([-1.0, 0.0], [1.0, 2.0])
+    watching.pull()
+    assert watching.parameters.tolist() == [0.0, 1.0]
+    push(one, 4.0)  # to [-3, -2]; with [1, 2] the mean is [-1, 0]
+    assert one.parameters.tolist() == other.parameters.tolist() == [-1.0, 0.0]
+
+
+@pytest.mark.parametrize("mode", ["lock", "hogwild", "ad-psgd"])
+def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted_apart(mode: str) -> None:
+    shared = model(mode, workers=1)
+    place = SharedPlace(shared.path, mode)  # type: ignore[arg-type]  # of the three modes
+    vector = place.open(np.zeros(0, np.float32), Endpoint(""), 0, 0)
+    assert push(vector, float("nan")) == Applied(0, -1, accepted=False)
+    assert vector.parameters.tolist() == [1.0, 2.0]
+    push(vector, 2.0)
+    vector.pull()
+    assert vector.parameters.tolist() == [0.0, 1.0]
+    said = vector.report()
+    assert (said["accepted"], said["dropped"], said["refused"], said["version"]) == (1, 0, 1, 1)
+    assert sum(said["staleness"].values()) == 1
+
+
+@pytest.mark.parametrize("mode", ["lock", "hogwild", "ad-psgd"])
+def test_a_state_goes_to_another_model_and_not_to_one_of_another_size(mode: str) -> None:
+    shared = model(mode)
+    watching = OverseenVector(shared)
+    place = SharedPlace(shared.path, mode)  # type: ignore[arg-type]  # of the three modes
+    push(place.open(np.zeros(0, np.float32), Endpoint(""), 0, 0), 2.0)
+    state = watching.state()
+    again = OverseenVector(model(mode))
+    again.load(state)
+    assert again.version == 1
+    assert again.parameters.tolist() == [0.0, 1.0]
+    with pytest.raises(CheckpointError, match="do not fit these settings"):
+        OverseenVector(model(mode, values=(1.0, 2.0, 3.0))).load(state)
+
+
+class Told(ParameterVector):
+    """Answers what it was told to."""
+
+    version = 0
+
+    def __init__(self, *answers: Applied) -> None:
+        self._answers = list(answers)
+
+    def apply(self) -> Applied:
+        return self._answers.pop(0)
+
+
+def test_gradients_are_counted_by_how_far_behind_they_were() -> None:
+    behind = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 1000)
+    waited = [5.0]
+    vector = MeasuredVector(Told(*(Applied(9, each, each < 1000) for each in behind)), lambda: waited[0])
+    for _ in behind:
+        vector.apply()
+    waited[0] = 7.5
+    said = vector.report()
+    assert said["staleness"] == dict(zip(STALENESS, (1, 1, 1, 1, 2, 2, 2, 2), strict=True))
+    assert said["staleness_sum"] == sum(behind)
+    assert (said["accepted"], said["dropped"], said["refused"]) == (11, 1, 0)
+    assert said["lock_wait_seconds"] == 2.5
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        SharedPlace("/proc/1/fd/2", "ad-psgd", 3),
+        ServedPlace(ServedOptions(OptimizerOptions("rmsprop"), 2, ("tcp://a:1",), staleness="drop", staleness_limit=4)),
+    ],
+)
+def test_a_place_travels_as_text(place: SharedPlace | ServedPlace) -> None:
+    assert read_place(place.to_json()) == place
+
+
+def test_the_overseer_applies_nothing() -> None:
+    watching = OverseenVector(model("lock"))
+    with pytest.raises(RuntimeError, match="applies no gradients"):
+        watching.apply()
+    assert torch.equal(watching.parameters, torch.tensor([1.0, 2.0]))

@@ -1,0 +1,58 @@
+"""Policy and value: what they share, and how they begin."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headrace.networks import Architecture
+from headrace.networks.actor_critic import ActorCritic
+from headrace.types import EnvironmentSpec
+
+DISCRETE = EnvironmentSpec((3,), "float32", 4)
+CONTINUOUS = EnvironmentSpec((3,), "float32", 2, continuous=True)
+FRAMES = EnvironmentSpec((84, 84), "uint8", 6, stack=4)
+
+
+def make(spec: EnvironmentSpec, trunk: Any, hidden: tuple[int, ...] = (16,)) -> ActorCritic:
+    torch.manual_seed(0)
+    return ActorCritic(Architecture.of(spec, "auto", hidden), trunk)
+
+
+def count(network: ActorCritic) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def test_parameters() -> None:
+    trunk, policy, value = 3 * 16 + 16, 16 * 4 + 4, 16 + 1
+    assert count(make(DISCRETE, "shared")) == trunk + policy + value
+    assert count(make(DISCRETE, "separate")) == 2 * trunk + policy + value
+    assert count(make(CONTINUOUS, "shared")) == trunk + (16 * 2 + 2) + value + 2  # and two deviations
+
+
+@pytest.mark.parametrize("trunk", ["shared", "separate"])
+@pytest.mark.parametrize("spec", [DISCRETE, CONTINUOUS, FRAMES])
+@pytest.mark.parametrize("hidden", [(16,), ()])
+def test_shapes_and_the_policy_s_own_output(spec: EnvironmentSpec, trunk: Any, hidden: tuple[int, ...]) -> None:
+    network = make(spec, trunk, hidden)
+    observation = torch.from_numpy(np.ones((5, *spec.input_shape), spec.observation_dtype))
+    output, value = network(observation)
+    assert (output.shape, value.shape) == ((5, spec.actions), (5,))
+    torch.testing.assert_close(output, network.policy(observation))
+
+
+@pytest.mark.parametrize("trunk", ["shared", "separate"])
+def test_the_value_reaches_the_policy_s_trunk_only_where_they_share_it(trunk: str) -> None:
+    network = make(DISCRETE, trunk)
+    network(torch.ones(2, 3))[1].sum().backward()
+    gradient = network.policy.get_submodule("dense_0").weight.grad
+    assert (gradient is not None and bool(gradient.any())) == (trunk == "shared")
+
+
+def test_first_policy_is_near_uniform_and_near_the_middle() -> None:
+    observation = torch.randn(100, 3)
+    assert make(DISCRETE, "shared")(observation)[0].abs().max() < 0.05
+    network = make(CONTINUOUS, "shared")
+    assert network(observation)[0].abs().max() < 0.05
+    assert network.log_sigma.exp().tolist() == pytest.approx([0.6, 0.6])

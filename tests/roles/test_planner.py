@@ -1,0 +1,188 @@
+"""A planner: in step with the environment, gated by its model's error, told where to start."""
+
+import dataclasses
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace import DynaQ
+from headrace._native import ChunkWriter, Signature, Table
+from headrace.replay import BatchBuffer
+from headrace.roles.planner import Planner, PlannerSettings
+from headrace.types import Array, EnvironmentSpec
+
+SPEC = EnvironmentSpec((1,), "float32", 2)
+SIGNATURE = Signature((1,), "float32")
+SMALL = DynaQ(
+    ensemble_size=2,
+    model_hidden=(16,),
+    model_batch_size=16,
+    model_samples_per_step=4,
+    rollout_steps=1,
+    simulated_per_step=1.0,
+    model_error_limit=1e9,
+    disagreement_limit=100.0,
+    discount=0.5,
+    n_step=1,
+)
+
+
+def rightwards(observation: Array) -> NDArray[np.float32]:
+    """Q(s, 0) = s, Q(s, 1) = s + 1."""
+    return np.hstack((observation, observation + 1))
+
+
+class Bench:
+    """A planner between two tables; episodes of 10 steps of reward 1, the state counting them."""
+
+    def __init__(self, episodes: int = 100, sampler: str = "prioritized", **settings: Any) -> None:
+        self.config = dataclasses.replace(SMALL, **settings)
+        self.transitions = Table(SIGNATURE, capacity=5000, sampler=sampler, priority_exponent=1.0, seed=0)
+        self.simulated = Table(SIGNATURE, capacity=5000, sampler="uniform", seed=0)
+        for _ in range(episodes):
+            writer = ChunkWriter(SIGNATURE, n_step=1, discount=1.0)
+            writer.start(np.zeros(1, np.float32))
+            for t in range(10):
+                writer.append(1, 1.0, np.full(1, t + 1, np.float32), t == 9, False)
+            for chunk in writer.take():
+                self.transitions.insert(chunk)
+        self.now: int | None = None
+        self.planner = Planner(
+            PlannerSettings(SPEC, self.config, 0, 0),
+            lambda buffer, exponent: self.transitions.sample_into(buffer.view, exponent, 0.0),
+            self.transitions.update_priorities,
+            self.simulated.insert,
+            rightwards,
+        )
+
+    def run(self, steps: int) -> int:
+        """Lets so many environment steps go by, 8 at a time after the first call; the turns that it took."""
+        turns = 0
+        for now in (steps,) if self.now is None else range(self.now + 8, steps + 1, 8):
+            while self.planner.advance(now):
+                turns += 1
+        self.now = steps
+        return turns
+
+
+def test_settings_travel_as_json() -> None:
+    settings = PlannerSettings(SPEC, dataclasses.replace(SMALL, model_hidden=(3, 4)), 7, 1, "int8", 8)
+    assert PlannerSettings.from_json(settings.to_json()) == settings
+
+
+def test_training_and_simulation_keep_step_with_the_environment() -> None:
+    bench = Bench()
+    assert bench.run(0) == 0
+    bench.run(1000)
+    assert bench.planner.learner.version == 1000 * 4 // 16
+    assert bench.planner.simulated == 896  # rounds of 128
+    assert bench.simulated.stats()["inserts"] == 896
+    assert bench.run(1000) == 0
+
+
+def test_planners_share_the_simulations_but_not_the_training() -> None:
+    bench = Bench(planners=2)
+    bench.run(0)
+    bench.run(1024)
+    assert bench.planner.learner.version == 1024 * 4 // 16
+    assert bench.planner.simulated == 512
+
+
+def test_one_that_starts_late_trains_for_a_while_of_what_was_and_simulates_from_now_on() -> None:
+    bench = Bench(model_samples_per_step=0.32)
+    bench.run(50_000)
+    assert bench.planner.learner.version == 10_000 * 0.32 // 16
+    assert bench.planner.simulated == 0
+    bench.run(50_256)
+    assert bench.planner.simulated == 256
+
+
+def test_with_too_few_transitions_it_does_nothing() -> None:
+    bench = Bench(episodes=0)
+    bench.run(0)
+    assert bench.run(1000) == 0
+    assert (bench.planner.learner.version, bench.planner.simulated, bench.planner.gated) == (0, 0, 0)
+
+
+def test_a_model_that_is_not_good_enough_simulates_nothing_and_that_is_counted() -> None:
+    bench = Bench(model_error_limit=1e-9)
+    bench.run(0)
+    bench.run(600)
+    assert (bench.planner.simulated, bench.planner.gated) == (0, 512)
+    assert bench.simulated.stats()["inserts"] == 0
+    assert bench.planner.report()["gated"] == 512
+
+
+def test_a_model_that_was_never_judged_is_not_good_enough() -> None:
+    bench = Bench(model_samples_per_step=1e-6)
+    bench.run(0)
+    bench.run(600)
+    assert bench.planner.learner.error == inf
+    assert bench.planner.report()["model_error"] is None
+    assert (bench.planner.simulated, bench.planner.gated) == (0, 512)
+
+
+def test_members_that_never_agree_leave_nothing_of_a_simulation() -> None:
+    bench = Bench(disagreement_limit=1e-9)
+    bench.run(0)
+    bench.run(600)
+    assert (bench.planner.simulated, bench.planner.dropped) == (0, 512)
+
+
+def test_what_is_simulated_is_tagged_with_the_models_version() -> None:
+    bench = Bench()
+    bench.run(0)
+    bench.run(128)
+    buffer = BatchBuffer(SIGNATURE, 64)
+    assert bench.simulated.sample_into(buffer.view, 0.0, 0.0)
+    assert bench.planner.learner.version == 32
+    assert set(buffer.arrays.policy_version.tolist()) == {
+        30
+    }  # two of the 32 were due together with the simulations, which came first
+    bench.run(256)
+    assert bench.simulated.sample_into(buffer.view, 0.0, 0.0)
+    assert set(buffer.arrays.policy_version.tolist()) <= {30, 62}
+
+
+def test_a_planner_that_cannot_keep_step_does_a_part_of_both() -> None:
+    bench = Bench()
+    bench.run(0)
+    for _ in range(20):
+        assert bench.planner.advance(100_000)
+    assert (bench.planner.learner.version, bench.planner.gated) == (10, 10 * 128)
+
+
+def test_search_control_prefers_where_the_td_error_is_large() -> None:
+    bench = Bench(episodes=30, model_samples_per_step=0.032)
+    bench.run(0)
+    bench.run(60 * 128)  # every transition has had its turn
+    # |1 + 0.5 (s + 2) - (s + 1)| = |1 - s / 2| of steps that go on, |1 - (s + 1)| = 9 of the last, where s is 9
+    buffer = BatchBuffer(SIGNATURE, 20_000)
+    assert bench.transitions.sample_into(buffer.view, 0.0, 0.0)
+    found = np.bincount(buffer.arrays.observation[:, 0].astype(int), minlength=10) / 20_000
+    error = np.abs(1 - np.arange(10) / 2)
+    error[9] = 9
+    np.testing.assert_allclose(found, error / error.sum(), atol=0.02)
+
+
+def test_uniform_search_control_sets_no_priorities() -> None:
+    bench = Bench(sampler="uniform", search_control="uniform")
+    bench.run(0)
+    bench.run(600)
+    assert bench.planner.simulated == 512
+    assert bench.transitions.stats()["updates"] == 0
+
+
+def test_the_same_seed_simulates_the_same() -> None:
+    batches = []
+    for _ in range(2):
+        bench = Bench()
+        bench.run(0)
+        bench.run(1000)
+        buffer = BatchBuffer(SIGNATURE, 64)
+        assert bench.simulated.sample_into(buffer.view, 0.0, 0.0)
+        batches.append(buffer.arrays)
+    for first, second in zip(*batches, strict=True):
+        np.testing.assert_array_equal(first, second)

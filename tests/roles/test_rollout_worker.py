@@ -1,0 +1,204 @@
+"""What a rollout holds, step by step; when it is learnt from; where it goes on."""
+
+import json
+from collections.abc import Iterator
+from time import perf_counter, sleep
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headrace import A3C
+from headrace.algorithms.a3c.updater import A3CUpdater
+from headrace.algorithms.base import Update
+from headrace.environments import describe
+from headrace.errors import DivergenceError
+from headrace.roles.rollout_worker import RolloutWorker
+from headrace.types import Batch
+
+CORRIDOR = "headrace.environments.toy:Corridor"
+FRAMES = "headrace.environments.toy:Frames"
+TARGET = "headrace.environments.toy:Target"
+
+
+class Recorder(A3CUpdater):
+    """Keeps the batches, and the names of what was called."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.batches: list[Batch] = []
+        self.calls: list[str] = []
+
+    def pull(self) -> int:
+        self.calls.append("pull")
+        return super().pull()
+
+    def act(self, observation: Any) -> Any:
+        self.calls.append("act")
+        return super().act(observation)
+
+    def transfer(self, batch: Batch) -> Any:
+        self.batches.append(batch)
+        return super().transfer(batch)
+
+    def update(self, tensors: Any) -> Update:
+        self.calls.append("update")
+        return super().update(tensors)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """More are slower where others work, too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def make(environment: str, count: int = 2, seed: int = 3, **settings: Any) -> tuple[RolloutWorker, Recorder]:
+    config = A3C(**{"hidden": (16,), "discount": 0.5, **settings})
+    updater = Recorder(config, describe(environment), torch.device("cpu"), seed)
+    return RolloutWorker(environment, count, config, updater, seed=seed), updater
+
+
+def test_a_turn_is_one_rollout_and_one_update_from_all_of_it() -> None:
+    worker, updater = make(CORRIDOR, n_step=4)
+    worker.step()
+    worker.step()
+    assert updater.calls == ["pull", *["act"] * 4, "update"] * 2
+    assert [len(batch.reward) for batch in updater.batches] == [8, 8]
+    assert (worker.count, worker.steps, worker.learner.steps, worker.learner.staleness) == (2, 16, 2, 0.0)
+    assert updater.batches[1].policy_version.tolist() == [2] * 8
+    worker.close()
+
+
+def test_returns_stop_at_ends_and_bootstrap_at_limits() -> None:
+    """Both environments of 6 steps of reward 1 terminate at step 6 and are cut off at step 12 of 14."""
+    worker, updater = make(FRAMES, n_step=14, network="mlp")
+    values = updater.values
+    asked: list[np.ndarray] = []
+
+    def remember(observation: Any) -> Any:
+        asked.append(observation)
+        return values(observation)
+
+    updater.values = remember  # type: ignore[method-assign]
+    worker.step()
+    [batch] = updater.batches
+    frames = batch.observation.reshape(14, 2, 84, 84)
+    assert frames[:, 0, 1, 0].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1]
+    assert frames[:, 1, 0, 0].tolist() == [0] * 6 + [1] * 6 + [2] * 2
+    cut, end = asked
+    assert cut[:, 1, 0].tolist() == [6, 6]  # the last frames of the episodes, which nobody acted on
+    assert end[:, 1, 0].tolist() == [2, 2]
+    returns = batch.reward.reshape(14, 2)
+    terminated = [
+        1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16 + 1 / 32,
+        1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16,
+        1.875,
+        1.75,
+        1.5,
+        1.0,
+    ]
+    np.testing.assert_allclose(returns[:6, 0], terminated, rtol=1e-6)
+    assert [episode.length for episode in worker.take_episodes()] == [6] * 4
+    # The update has changed the values since: what they were follows from the last returns.
+    cut_value, end_value = 2 * (returns[11] - 1), 2 * (returns[13] - 1)
+    assert np.abs(cut_value).max() > 1e-6
+    np.testing.assert_allclose(returns[10], 1 + (1 + cut_value / 2) / 2, rtol=1e-5)
+    np.testing.assert_allclose(returns[12], 1 + (1 + end_value / 2) / 2, rtol=1e-5)
+    worker.close()
+
+
+def test_bootstrap_is_the_value_by_the_parameters_that_acted() -> None:
+    worker, updater = make(CORRIDOR, n_step=1)
+    worker.step()
+    before = {name: value.clone() for name, value in updater.state().items()}
+    worker.step()
+    worker.step()
+    led_to = updater.batches[2].observation
+    updater.load(before)
+    np.testing.assert_allclose(updater.batches[1].reward, 0.5 * updater.values(led_to), atol=1e-6)
+    worker.close()
+
+
+def test_continuous_actions_are_cut_for_the_environment_alone() -> None:
+    worker, updater = make(TARGET, count=4, n_step=16)
+    worker.step()
+    action = updater.batches[0].action
+    assert (action.shape, action.dtype) == ((64, 1), np.float32)
+    assert np.abs(action).max() > 1
+    played = np.array(worker.state()["environments"]["actions"])  # [E, T, A], of the open episodes
+    assert np.abs(played).max() == 1
+    worker.close()
+
+
+def test_stacks_of_frames() -> None:
+    worker, updater = make("ALE/Pong-v5", n_step=3, hidden=(8,))
+    worker.step()
+    observation = updater.batches[0].observation
+    assert observation.shape == (6, 4, 84, 84)
+    assert (observation[2, -2] == observation[0, -1]).all()  # environment 0, one step on
+    worker.close()
+
+
+@pytest.mark.parametrize("environment", [CORRIDOR, TARGET, "CartPole-v1"])
+def test_goes_on_bit_for_bit(environment: str) -> None:
+    first, ours = make(environment, n_step=7)
+    for _ in range(5):
+        first.step()
+    place = json.loads(json.dumps(first.state()))
+    second, theirs = make(environment, n_step=7)
+    theirs.load({name: value.clone() for name, value in ours.state().items()})
+    second.restore(place)
+    second.learner.steps = first.learner.steps
+    for _ in range(5):
+        first.step()
+        second.step()
+    assert second.steps == first.steps == 140
+    assert torch.equal(ours.state()["parameters"], theirs.state()["parameters"])
+    assert second.learner.loss == first.learner.loss
+    first.close()
+    second.close()
+
+
+def test_other_environments_of_the_same_seed_play_otherwise() -> None:
+    config = A3C(hidden=(16,))
+    batches = []
+    for first in (0, 2):
+        updater = Recorder(config, describe("CartPole-v1"), torch.device("cpu"), 0)
+        worker = RolloutWorker("CartPole-v1", 2, config, updater, seed=0, first_environment=first)
+        worker.step()
+        worker.close()
+        batches.append(updater.batches[0])
+    assert not (batches[0].observation == batches[1].observation).all(1).any()
+
+
+def test_each_clock_stands_still_while_the_other_side_works() -> None:
+    begin = perf_counter()
+    worker, updater = make(CORRIDOR, n_step=8)
+    update = updater.update
+
+    def update_slowly(tensors: Any) -> Update:
+        sleep(0.02)
+        return update(tensors)
+
+    updater.update = update_slowly  # type: ignore[method-assign]
+    for _ in range(3):
+        worker.step()
+    worker.clock.enter("other")  # counts what has passed
+    worker.learner.clock.enter("other")
+    acting, learning = worker.clock.seconds, worker.learner.clock.seconds
+    assert learning["train"] >= 0.06
+    assert min(acting["environment"], acting["inference"]) > 0
+    assert sum(acting.values()) + sum(learning.values()) <= perf_counter() - begin
+    worker.close()
+
+
+def test_parameters_that_are_not_finite_stop_it() -> None:
+    worker, updater = make(CORRIDOR)
+    updater.load({**updater.state(), "parameters": torch.full_like(updater.state()["parameters"], float("inf"))})
+    with pytest.raises(DivergenceError, match="the loss of update 1 is nan"):
+        worker.step()
+    worker.close()

@@ -1,0 +1,148 @@
+"""What planning adds to a topology: the replay ratio, snapshots, and nothing where it is off."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from headrace import DQN, Apex, DynaQ, Hogwild, Serial
+from headrace.algorithms.build import build_updater
+from headrace.environments import describe
+from headrace.errors import CheckpointError, ConfigError
+from headrace.roles.actor import ActorSettings
+from headrace.roles.planner import PlannerSettings
+from headrace.servers import EmbeddedServer
+from headrace.topologies.base import Workshop
+from headrace.topologies.build import build_program
+from headrace.topologies.dyna import DynaTables
+from headrace.topologies.serial import SerialProgram
+
+CORRIDOR = "headrace.environments.toy:Corridor"
+SETTINGS = {
+    "hidden": (16,),
+    "batch_size": 32,
+    "replay_capacity": 5_000,
+    "learning_starts": 100,
+    "samples_per_step": 4,
+    "target_update_period": 20,
+}
+SMALL = DynaQ(
+    **SETTINGS,  # type: ignore[arg-type]
+    real_fraction=0.25,
+    ensemble_size=2,
+    model_hidden=(32,),
+    model_batch_size=32,
+    model_samples_per_step=8,
+    simulated_capacity=500,
+    rollout_steps=2,
+    model_error_limit=5.0,
+    disagreement_limit=10.0,
+)
+
+
+def workshop(algorithm: DQN, environment: str = CORRIDOR) -> Workshop:
+    spec = describe(environment)
+    updater = build_updater(algorithm, spec, torch.device("cpu"), 0)
+    return Workshop(environment, spec, 0, algorithm, updater, EmbeddedServer())
+
+
+def serial(algorithm: DQN, turns: int) -> SerialProgram:
+    program = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(algorithm))
+    for _ in range(turns):
+        program.step(0.0)
+    return program
+
+
+def parameters(program: SerialProgram) -> dict[str, torch.Tensor]:
+    return program._worker.learner._updater.state()  # type: ignore[attr-defined,no-any-return]
+
+
+def equal(first: SerialProgram, second: SerialProgram) -> bool:
+    mine, theirs = parameters(first), parameters(second)
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_without_planning_it_is_dqn_bit_for_bit() -> None:
+    dqn = serial(DQN(**SETTINGS), 300)  # type: ignore[arg-type]
+    assert dqn.learner.steps > 30
+    assert equal(serial(dataclasses.replace(SMALL, planning=False), 300), dqn)
+    assert equal(serial(dataclasses.replace(SMALL, real_fraction=1.0), 300), dqn)
+    assert not equal(serial(SMALL, 300), dqn)
+
+
+def test_planning_in_turn_is_the_same_for_the_same_seed() -> None:
+    first = serial(SMALL, 400)
+    assert first.table.stats()["simulated_inserts"] > 0
+    assert equal(first, serial(SMALL, 400))
+
+
+def test_the_replay_ratio_counts_real_and_simulated_samples() -> None:
+    program = serial(SMALL, 1000)
+    stats = program.table.stats()
+    assert program.learner.steps * 32 == pytest.approx(4 * stats["inserts"], rel=0.15)
+    mixed = (32 * program.learner.steps - stats["samples"]) / 24  # batches with 8 real transitions in place of 32
+    assert mixed > 0.8 * program.learner.steps
+    assert stats["simulated_samples"] / 24 - mixed in (0, 1)  # one may wait for its real ones
+
+
+def test_reports_tell_of_the_planner() -> None:
+    program = serial(SMALL, 400)
+    actor, planner = program.take_reports()
+    assert actor["role"] == "actor"
+    assert (planner["role"], planner["simulated"]) == ("planner", program.table.stats()["simulated_inserts"])
+    assert planner["model_version"] > 0
+
+
+def test_a_snapshot_has_all_three_tables(tmp_path: Path) -> None:
+    table = serial(SMALL, 400).table
+    table.save(str(tmp_path / "replay"))
+    assert [path.name for path in tmp_path.iterdir()] == ["replay"]
+    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(SMALL)).table
+    empty.restore(str(tmp_path / "replay"))
+    assert isinstance(table, DynaTables)
+    assert isinstance(empty, DynaTables)
+    for mine, theirs in zip(table, empty, strict=True):
+        assert mine.stats()["size"] == theirs.stats()["size"] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["replay"]
+
+
+def test_a_snapshot_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "replay"
+    serial(SMALL, 400).table.save(str(path))
+    path.write_bytes(path.read_bytes()[:-100])
+    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(SMALL)).table
+    with pytest.raises(CheckpointError, match="cut short"):
+        empty.restore(str(path))
+
+
+def test_apex_has_one_actor_and_its_planners() -> None:
+    program = build_program(Apex(chunk_steps=10), workshop(dataclasses.replace(SMALL, planners=2)), generation=5)
+    try:
+        [actor] = program.actors
+        assert ActorSettings.from_json(actor.settings).transitions
+        assert [(role.name, role.generation) for role in program.services] == [("planner 0", 5), ("planner 1", 5)]
+        settings = [PlannerSettings.from_json(role.settings) for role in program.services]
+        assert [(each.index, each.algorithm.planners) for each in settings] == [(0, 2), (1, 2)]
+    finally:
+        program.close()
+
+
+def test_apex_without_planning_is_that_of_dqn() -> None:
+    program = build_program(Apex(actors=2), workshop(dataclasses.replace(SMALL, planning=False)))
+    try:
+        assert [role.kind for role in (*program.actors, *program.services)] == ["actor", "actor"]
+        assert not ActorSettings.from_json(program.actors[0].settings).transitions
+    finally:
+        program.close()
+
+
+def test_topologies_of_workers_do_not_plan() -> None:
+    with pytest.raises(ConfigError, match=r"algorithm is dyna-q, and this topology's workers do not plan"):
+        build_program(Hogwild(workers=1), workshop(SMALL))
+
+
+@pytest.mark.parametrize("topology", [Serial(), Apex(actors=1)])
+def test_frames_have_no_world_model(topology: Serial | Apex) -> None:
+    with pytest.raises(ConfigError, match="algorithm is dyna-q, and an observation is uint8"):
+        build_program(topology, workshop(SMALL, "headrace.environments.toy:Frames"))

@@ -1,0 +1,245 @@
+"""Workers against the serial run, number for number, and what a program of workers tells of them."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
+from headrace._native import Table
+from headrace.algorithms.build import build_updater
+from headrace.algorithms.config import Algorithm, OffPolicy
+from headrace.environments import describe
+from headrace.errors import ConfigError, ReplayError
+from headrace.gradients.base import ParameterVector
+from headrace.gradients.place import read_place
+from headrace.replay import Connection
+from headrace.roles.actor import table_signature
+from headrace.roles.base import GATE, HELD, TABLE, Stop
+from headrace.roles.gate import Gate, GateWatch, Held
+from headrace.roles.remote_worker import RunTable, WorkerSettings, build_worker
+from headrace.servers import EmbeddedServer, connect_role
+from headrace.topologies.base import Workshop
+from headrace.topologies.config import Workers
+from headrace.topologies.parameters import open_parameters
+from headrace.topologies.serial import SerialProgram
+from headrace.topologies.workers import WorkersProgram, worker_settings
+
+CPU = torch.device("cpu")
+CARTPOLE = "CartPole-v1"
+SMALL: dict[str, Any] = {
+    "hidden": (16,),
+    "batch_size": 16,
+    "replay_capacity": 2_000,
+    "learning_starts": 100,
+    "samples_per_step": 4,
+    "target_update_period": 7,
+    "epsilon_decay_steps": 300,
+}
+ALGORITHMS: dict[str, Algorithm] = {
+    "plain": DQN(**{**SMALL, "double": False, "prioritized": False, "n_step": 1, "loss": "squared"}),
+    "all switches": DQN(**{**SMALL, "duelling": True, "target_update_rate": 0.5}),
+    "rmsprop": DQN(**{**SMALL, "optimizer": "centred-rmsprop", "optimizer_epsilon": 0.01}),
+    "a3c": A3C(hidden=(16,)),
+    "a3c of two networks": A3C(hidden=(16,), trunk="separate", optimizer="adam"),
+}
+ONE: dict[str, Any] = {"workers": 1, "envs_per_worker": 3, "chunk_steps": 10}
+TOPOLOGIES: dict[str, Workers] = {
+    "lock": Lock(**ONE),
+    "lock, own statistics": Lock(**ONE, own_statistics=True),
+    "hogwild": Hogwild(**ONE),
+    "ad-psgd": AdPsgd(**ONE),
+    "parameter-server": ParameterServer(**ONE),
+    "three shards": ParameterServer(**ONE, shards=3, staleness="scale"),
+    "global replay": ParameterServer(**ONE, replay="global"),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer()
+    yield server
+    server.close()
+
+
+def workshop_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | Serial, seed: int = 5) -> Workshop:
+    spec = describe(CARTPOLE)
+    parameters = open_parameters(config, algorithm, server.endpoint)
+    updater = build_updater(algorithm, spec, CPU, seed, parameters)
+    return Workshop(CARTPOLE, spec, seed, algorithm, updater, server, run_id="mine", parameters=parameters)
+
+
+def run_worker(server: EmbeddedServer, workshop: Workshop, config: Workers, turns: int) -> int:
+    """Lets the only worker act and learn in this thread, as it would in its process; its updates."""
+    program = WorkersProgram(config, workshop, 0)
+    settings = WorkerSettings.from_json(program.actors[0].settings)
+    table: Table | RunTable | None = None
+    if settings.table is not None:
+        table = Table(table_signature(workshop.spec), **settings.table)
+    elif isinstance(workshop.algorithm, OffPolicy):
+        table = RunTable(Connection(server.endpoint.address).table(TABLE))
+
+    def open_vector(initial: NDArray[np.float32]) -> ParameterVector:
+        return read_place(settings.place).open(initial, server.endpoint, 0, settings.acting.seed)
+
+    worker = build_worker(settings, open_vector, table)
+    for _ in range(turns):
+        worker.step()
+    worker.close()
+    return worker.learner.steps
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_one_worker_is_the_serial_run_to_the_bit(server: EmbeddedServer, name: str, topology: str) -> None:
+    algorithm, config = ALGORITHMS[name], TOPOLOGIES[topology]
+    if isinstance(algorithm, A3C) and topology == "global replay":
+        return  # which it refuses: see below
+    serial = workshop_of(server, algorithm, Serial(envs_per_actor=3, chunk_steps=10))
+    before = serial.updater.weights()
+    program = SerialProgram(Serial(envs_per_actor=3, chunk_steps=10), serial)
+    turns = 120
+    for _ in range(turns):
+        program.step(0.0)
+    program.close()
+    workshop = workshop_of(server, algorithm, config)
+    updates = run_worker(server, workshop, config, turns)
+    assert updates == program.learner.steps > 20
+    for layer, weights in serial.updater.weights().items():
+        assert not np.array_equal(weights, before[layer])
+        assert np.array_equal(weights, workshop.updater.weights()[layer]), layer
+    assert workshop.updater.version == updates
+
+
+def test_all_workers_together_have_the_replay_of_the_settings(server: EmbeddedServer) -> None:
+    config = Hogwild(workers=3, envs_per_worker=2, chunk_steps=10)
+    workshop = workshop_of(server, ALGORITHMS["plain"], config)
+    settings = [worker_settings(config, workshop, index) for index in range(3)]
+    tables = [each.table for each in settings if each.table is not None]
+    assert [table["capacity"] for table in tables] == [667] * 3  # a third of 2,000
+    assert [table["min_size"] for table in tables] == [34] * 3  # a third of 100
+    assert [table["samples_per_insert"] for table in tables] == [4] * 3
+    assert [table["seed"] for table in tables] == [5, 6, 7]
+    assert [each.acting.first_environment for each in settings] == [0, 2, 4]
+
+
+def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> None:
+    staleness = dict.fromkeys(("0", "1", "2", "3", "4-7", "8-15", "16-31", "32+"), 0) | totals.pop("staleness", {})
+    learning = {
+        "updates": 0,
+        "version": 0,
+        "staleness": staleness,
+        "staleness_sum": 0,
+        "accepted": 0,
+        "dropped": 0,
+        "refused": 0,
+        "lock_wait_seconds": 0.0,
+        "pull_seconds": 0.0,
+        "apply_seconds": 0.0,
+        "seconds": dict.fromkeys(("wait", "transfer", "train", "priorities", "publish", "other"), 0.0),
+    }
+    said = {"steps": totals.pop("steps", 0), "loss": totals.pop("loss", None), "replay": totals.pop("replay", {})}
+    program.hear({"role": "worker", "index": index, "writer": writer, **said, "learning": {**learning, **totals}})
+
+
+def test_what_workers_report_is_added_up_even_of_those_that_died(server: EmbeddedServer) -> None:
+    config = Hogwild(workers=2)
+    program = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 0)
+    report(program, 0, "a", updates=5, version=5, staleness={"0": 5}, samples=80, inserts=20, loss=2.0)
+    report(program, 1, "b", updates=3, version=8, staleness={"1": 2, "4-7": 1}, staleness_sum=7, loss=4.0)
+    report(program, 0, "a", updates=9, version=12, staleness={"0": 9}, samples=160, inserts=40, dropped=1, loss=3.0)
+    replay = {"size": 10, "capacity": 50, "used_bytes": 100}
+    report(program, 0, "c", updates=1, version=13, staleness={"0": 1}, samples=16, inserts=4, loss=3.0, replay=replay)
+    figures = program.figures()
+    assert figures is not None
+    assert (figures["updates"], figures["dropped"]) == (13, 1)  # 9 of a, 3 of b, 1 of c, which took the place of a
+    assert figures["staleness"] == {"0": 10, "1": 2, "2": 0, "3": 0, "4-7": 1, "8-15": 0, "16-31": 0, "32+": 0}
+    assert program.learner.steps == 13
+    assert program.learner.staleness == 7 / 13
+    assert program.learner.loss == 3.5
+    stats = program.table.stats()
+    assert (stats["samples_per_insert"], stats["size"], stats["capacity"]) == (176 / 44, 10, 50)
+    resumed = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 1)
+    resumed.restore(json.loads(json.dumps(program.state())))
+    report(resumed, 0, "d", updates=2, staleness={"0": 2})
+    again = resumed.figures()
+    assert again is not None
+    assert (again["updates"], again["staleness"]["0"]) == (15, 12)
+
+
+def gate(server: EmbeddedServer) -> tuple[int, Gate]:
+    found = server.fetch(GATE)
+    assert found is not None
+    return found[0], Gate.from_json(found[1])
+
+
+def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(server: EmbeddedServer) -> None:
+    config = Hogwild(workers=2)
+    program = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 0)
+    assert gate(server) == (1, Gate("open", 0))
+    report(program, 1, "b", steps=300)
+    role = connect_role(server.endpoint)
+    role.put(HELD, Held(1, 1).to_json())  # of an earlier hold
+    holding = threading.Thread(target=program.table.set_paused, args=(True,))
+    holding.start()
+    while gate(server) != (2, Gate("held", 300)):
+        time.sleep(0.001)
+    assert holding.is_alive()  # until worker 1 says that it stands still; worker 0 is not there yet
+    role.put(HELD, Held(1, 2).to_json())
+    holding.join(30)
+    assert not holding.is_alive()
+    program.table.set_paused(False)
+    assert gate(server) == (3, Gate("open", 300))
+    role.put(HELD, Held(1, 4).to_json())
+    program.table.close()
+    assert gate(server) == (4, Gate("closed", 300))
+    later = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 1)
+    assert gate(server) == (5, Gate("open", 0))  # a version that nobody has seen
+    with pytest.raises(ReplayError, match="the workers have the experience"):
+        later.table.save("/tmp/nowhere")
+
+
+def test_a_worker_waits_at_the_gate_and_ends_when_it_closes(server: EmbeddedServer) -> None:
+    role, stop = connect_role(server.endpoint), Stop()
+    watch = GateWatch(role, 3, stop)
+    server.publish(GATE, Gate("open", 40).to_json())
+    assert watch.wait() == 0
+    assert watch.steps == 40
+    server.publish(GATE, Gate("held", 50).to_json())
+    waits: list[float | None] = []
+    watch = GateWatch(role, 3, stop)
+    waiting = threading.Thread(target=lambda: waits.append(watch.wait()))
+    waiting.start()
+    while not (words := server.drain(HELD)):
+        time.sleep(0.001)
+    assert [Held.from_json(word) for word in words] == [Held(3, 2)]
+    assert waiting.is_alive()
+    server.publish(GATE, Gate("open", 60).to_json())
+    waiting.join(30)
+    assert waits[0] is not None
+    assert waits[0] > 0
+    assert watch.steps == 60
+    server.publish(GATE, Gate("closed", 70).to_json())
+    while watch.wait() is not None:  # it does not look in every turn
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "config", "said"),
+    [
+        (D4PG(), Hogwild(), "algorithm is d4pg, whose workers can't share parameters"),
+        (A3C(), ParameterServer(replay="global"), "replay is global and algorithm is a3c"),
+        (DQN(hidden=(1,)), ParameterServer(shards=1000), "shards"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    server: EmbeddedServer, algorithm: Algorithm, config: Workers, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        workshop_of(server, algorithm, config)

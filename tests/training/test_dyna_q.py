@@ -1,0 +1,108 @@
+"""Runs that plan: in turn, in threads, and in processes of which one is killed."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import DynaQ
+from headrace._native import Server
+from headrace.report.display import QuietDisplay
+from headrace.report.run_directory import RunDirectory
+from headrace.settings import RunConfig, ServerPlace
+from headrace.training import Result, Trainer
+
+from .conftest import CORRIDOR, TOPOLOGIES, threads
+from .test_faults import SMALL, TOY, children, learning, start, train, wait_for
+
+PLANNING = DynaQ(
+    hidden=(32,),
+    batch_size=32,
+    replay_capacity=5_000,
+    learning_starts=200,
+    samples_per_step=16,
+    target_update_period=50,
+    epsilon_decay_steps=1_000,
+    publish_period=5,
+    ensemble_size=2,
+    model_hidden=(32,),
+    model_batch_size=32,
+    model_samples_per_step=8,
+    model_error_limit=0.3,
+    rollout_steps=1,
+    simulated_capacity=2_000,
+)
+FLAGS = [*SMALL, "--algorithm", "dyna-q", "--model-hidden", "32", "--model-batch-size", "32", "--ensemble-size", "2"]
+FLAGS += ["--model-samples-per-step", "2", "--simulated-capacity", "2000", "--model-error-limit", "0.9"]
+
+
+def planners(pid: int) -> list[int]:
+    """Process ids of a run's planners."""
+    found = []
+    for child in children(pid):
+        words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        if b"headrace.launch.child" in words and b"planner" in words:
+            found.append(child)
+    return found
+
+
+def records(path: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in lines if record["kind"] == kind]
+
+
+@pytest.mark.parametrize(("topology", "apart"), [("serial", False), ("apex", False), ("apex", True)])
+def test_a_run_that_plans_learns_and_tells_of_its_model(tmp_path: Path, topology: str, apart: bool) -> None:
+    server = Server()
+    config = RunConfig(
+        CORRIDOR,
+        PLANNING,
+        TOPOLOGIES[topology],
+        steps=4_000 if topology == "serial" else 16_000,  # planners do not hold the others up
+        evaluation_period_steps=100_000,
+        final_evaluation_episodes=20,
+        place=ServerPlace(server.listen("unix:@"), "some") if apart else ServerPlace(),
+    )
+    with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
+        result = Result(run, Trainer(config, run, QuietDisplay(), launcher=threads).run())
+    assert result.summary["algorithm"] == "dyna-q"
+    assert result.summary["mean_return"] >= 0.9  # the corridor's end is worth 1
+    last = records(tmp_path / "run", "planning")[-1]
+    assert 0 < last["model_error"] < 0.3
+    assert last["simulated"] > 0
+    assert last["model_version"] > 100
+    assert server.table_names() == (["some/replay", "some/simulated", "some/transitions"] if apart else [])
+    server.close()
+    # half of each batch was simulated, all but the first ones
+    assert result.summary["samples_per_insert"] < 0.8 * 16
+
+
+def test_a_killed_planner_is_started_again_and_plans_on(tmp_path: Path) -> None:
+    arguments = [f"{TOY}Corridor", *FLAGS, "--steps", "40000", "--final-evaluation-episodes", "1"]
+    process = start(tmp_path, *arguments)
+
+    def simulating(generation: int) -> bool:
+        return learning(tmp_path) and any(
+            record["generation"] == generation and record["simulated"] > 0
+            for record in records(tmp_path / "run", "planning")
+        )
+
+    wait_for(lambda: simulating(0))
+    [killed] = planners(process.pid)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: planners(process.pid) not in ([], [killed]))
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    assert "planner 0 died (killed by SIGKILL)" in out
+    assert [record["role"] for record in records(tmp_path / "run", "exit")] == ["planner 0"]
+    assert simulating(1)
+
+
+def test_frames_are_one_clear_line(tmp_path: Path) -> None:
+    ended = train(tmp_path, f"{TOY}Frames", "--algorithm", "dyna-q", "--network", "mlp", "--steps", "100")
+    assert ended.returncode == 2
+    assert "headrace: error: algorithm is dyna-q, and an observation is uint8" in ended.stderr
+    assert "Traceback" not in ended.stderr + ended.stdout

@@ -1,0 +1,127 @@
+"""Runs of workers that share parameters: in threads, and in processes of which one is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import A3C, ParameterServer
+from headrace.errors import ConfigError
+from headrace.report.display import QuietDisplay
+from headrace.report.run_directory import RunDirectory
+from headrace.training import resume
+from headrace.training.checkpoint import newest_checkpoint
+
+from .conftest import TOPOLOGIES, WORKERS, Train
+from .test_faults import SMALL, TOY, children, learning, start, wait_for
+
+FEW = [*SMALL[4:], "--envs-per-worker", "2"]
+_THREADS = """
+import os
+import torch
+from headrace.roles.remote_worker import keep_to_one_thread
+keep_to_one_thread()
+before = len(os.listdir("/proc/self/task"))
+weights = torch.randn(1500, 1500, requires_grad=True)
+(weights @ weights).exp().mean().backward()
+print(torch.get_num_threads(), len(os.listdir("/proc/self/task")) - before)
+"""
+
+
+def workers(pid: int) -> list[int]:
+    found = []
+    for child in children(pid):
+        words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        if b"headrace.launch.child" in words and b"worker" in words:
+            found.append(child)
+    return found
+
+
+def records(path: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [record for record in lines if record["kind"] == kind]
+
+
+@pytest.mark.parametrize("topology", WORKERS)
+def test_the_summary_tells_what_became_of_every_gradient(train: Train, tmp_path: Path, topology: str) -> None:
+    result = train(topology, steps=4_000, final_evaluation_episodes=5)
+    workers = result.summary["workers"]
+    assert result.summary["topology"] == topology
+    assert workers["accepted"] == workers["updates"] == result.summary["learner_steps"] > 100
+    assert (workers["dropped"], workers["refused"]) == (0, 0)
+    assert sum(workers["staleness"].values()) == workers["updates"]
+    # 8 samples for each step, but for what learning starts with and what has not been learnt from yet
+    assert 5 < result.summary["samples_per_insert"] < 9
+    assert result.summary["replay_size"] > 1_000
+    assert records(tmp_path / "run", "workers")[-1]["updates"] == workers["updates"]
+
+
+def test_one_table_in_the_server_serves_all_workers(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = ParameterServer(workers=2, envs_per_worker=2, chunk_steps=10, replay="global", shards=2)
+    monkeypatch.setitem(TOPOLOGIES, "parameter-server", shared)
+    result = train("parameter-server", steps=4_000, final_evaluation_episodes=20)
+    assert result.summary["mean_return"] >= 0.9
+    assert 6 < result.summary["samples_per_insert"] < 9
+    assert result.summary["replay_size"] > 3_000
+
+
+def test_a3c_learns_with_two_workers(train: Train) -> None:
+    algorithm = A3C(hidden=(32,), learning_rate=3e-3, n_step=10)
+    result = train("hogwild", steps=20_000, final_evaluation_episodes=20, algorithm=algorithm)
+    assert result.summary["algorithm"] == "a3c"
+    assert result.summary["mean_return"] >= 0.9
+
+
+@pytest.mark.parametrize("topology", WORKERS)
+def test_a_resumed_run_goes_on_from_parameters_and_statistics(train: Train, topology: str) -> None:
+    first = train(topology, steps=3_000, final_evaluation_episodes=0)
+    saved = newest_checkpoint(first.run.checkpoints_path)
+    updates = first.summary["learner_steps"]
+    assert saved.moment.learner_steps == updates
+    messages: list[str] = []
+
+    class Listening(QuietDisplay):
+        def message(self, text: str) -> None:
+            messages.append(text)
+
+    with RunDirectory.open(first.path, writing=True) as run:
+        second = resume(run, Listening(), steps=6_000)
+    assert any("the workers gather their experience anew" in text for text in messages)
+    assert second.summary["environment_steps"] >= 6_000
+    assert second.summary["learner_steps"] > updates
+    assert second.summary["workers"]["updates"] == second.summary["learner_steps"]
+
+
+def test_another_device_than_the_processor_is_refused(train: Train) -> None:
+    with pytest.raises(ConfigError, match="device is cuda"):
+        train("lock", steps=100, device="cuda")
+
+
+def test_a_worker_computes_in_one_thread_whatever_its_surroundings_say() -> None:
+    environment = os.environ | {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
+    run = subprocess.run([sys.executable, "-c", _THREADS], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["1", "0"]
+
+
+@pytest.mark.parametrize("topology", ["hogwild", "lock", "parameter-server"])
+def test_a_run_goes_on_when_one_of_its_workers_is_killed(tmp_path: Path, topology: str) -> None:
+    arguments = ["--topology", topology, "--workers", "2", *FEW, "--steps", "30000"]
+    process = start(tmp_path, f"{TOY}Corridor", *arguments, "--final-evaluation-episodes", "1")
+    wait_for(lambda: learning(tmp_path))
+    before = workers(process.pid)
+    assert len(before) == 2
+    os.kill(before[0], signal.SIGKILL)
+    wait_for(lambda: len(set(workers(process.pid)) - set(before)) == 1)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "died (killed by SIGKILL)" in out
+    [ended] = records(tmp_path / "run", "exit")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["stopped_by"] == "steps"
+    late = [record for record in records(tmp_path / "run", "workers") if record["seconds"] <= ended["seconds"]]
+    assert summary["workers"]["updates"] > max((record["updates"] for record in late), default=0)
