@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measure import require
 
-_SHORT = ("table", "inference", "learner_wait", "network", "refresh")
+_SHORT = ("table", "inference", "learner_wait", "network", "refresh", "shards")
 _LONG = ("reverb", "load", "apart", "learning", "time_to_score")
 
 

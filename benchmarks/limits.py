@@ -1,4 +1,4 @@
-"""What nothing can be faster than, in plain C: a gather, a round trip over a socket, a stream of bytes over one."""
+"""What nothing can be faster than, in plain C: a gather, a pass over vectors, trips and streams over a socket."""
 
 import ctypes
 import itertools
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from benchmarks.experience import N_STEP
 from headrace.types import Array
 
-__all__ = ["BareConnection", "bare_connection", "random_gather"]
+__all__ = ["BareConnection", "bare_connection", "memory_pass", "random_gather"]
 
 
 def _compile(source: str, to: Path, *options: str) -> Path:
@@ -68,6 +68,23 @@ def random_gather(
         )
 
     return copy
+
+
+def memory_pass(count: int) -> Callable[[], None]:
+    """A call that reads parameters, statistics and a gradient [P] on huge pages, and writes the first two."""
+    one_pass = _library("pass.c").one_pass
+    vectors = []
+    for _ in range(3):
+        memory = mmap.mmap(-1, count * 4)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        vectors.append(np.frombuffer(memory, np.float32))
+        vectors[-1][:] = 1e-3
+    pointers = [ctypes.c_void_p(vector.ctypes.data) for vector in vectors]
+
+    def run() -> None:
+        one_pass(*pointers, ctypes.c_size_t(len(vectors[0])))
+
+    return run
 
 
 class BareConnection:

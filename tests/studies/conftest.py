@@ -4,14 +4,18 @@ from typing import Any
 
 import pytest
 
+from headrace.gradients.measured import STALENESS
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES as LEARNER_TIMES
 from headrace.studies.actorq.cases import training_case
 from headrace.studies.actorq.training import figures_of
+from headrace.studies.downpour import training as downpour
+from headrace.studies.downpour.cases import TrainingCase
 from headrace.studies.in_network.case import Case
 from headrace.studies.in_network.measure import Record
 from headrace.studies.in_network.settings import LEARNER_PHASES
 from headrace.studies.results import Origin
+from headrace.topologies.config import Serial
 
 
 @pytest.fixture
@@ -86,5 +90,44 @@ def training_rows():
             for steps, seconds, score in evaluations
         ]
         return figures_of(case, summary, records)
+
+    return make
+
+
+@pytest.fixture
+def downpour_run():
+    """The rows of one run of 1,000 steps and 100 updates: in 10 s serial, 10 updates/s; with workers in 5 s, 30.
+
+    Of the workers' gradients 60 are 0 behind, 30 are 1, and 10 so many that they are dropped.
+    """
+
+    def make(case: TrainingCase, score: float) -> downpour.Trained:
+        serial = isinstance(case.topology, Serial)
+        staleness = dict.fromkeys(STALENESS, 0) | {"0": 60, "1": 30, "32+": 10}
+        workers = {"staleness": staleness, "accepted": 90, "dropped": 10, "refused": 0}
+        summary = {
+            "topology": "serial" if serial else "parameter-server",
+            "samples_per_insert": 16.0,
+            "environment_steps": 1000,
+            "learner_steps": 100,
+            "wall_seconds": 10.0 if serial else 5.0,
+            "mean_return": score,
+            "std_return": 1.0,
+            "evaluation_episodes": 100,
+            "staleness": 4.0,
+            "workers": None if serial else workers,
+            "stopped_by": "steps",
+        }
+        rate = 10 if serial else 30
+        progress = [
+            {"kind": "progress", "seconds": at, "learner_steps": max(0, at - 2) * rate} for at in (1.0, 2.0, 3.0, 4.0)
+        ]
+        evaluations = [
+            {"kind": "evaluation", "environment_steps": steps, "seconds": steps / 100, "mean_return": score,
+             "std_return": 1.0, "episodes": 9}
+            for steps in (500, 1000)
+        ]  # fmt: skip
+        records = [*progress, *evaluations]
+        return downpour.figures_of(case, summary, records)
 
     return make

@@ -5,11 +5,13 @@ import difflib
 from headrace.errors import ConfigError
 from headrace.studies.actorq.study import ActorQ
 from headrace.studies.base import Study
+from headrace.studies.concurrency.study import Concurrency
+from headrace.studies.downpour.study import Downpour
 from headrace.studies.in_network.study import InNetwork
 
 __all__ = ["STUDIES", "find_study"]
 
-STUDIES: tuple[Study, ...] = (InNetwork(), ActorQ())
+STUDIES: tuple[Study, ...] = (InNetwork(), ActorQ(), Concurrency(), Downpour())
 
 
 def find_study(name: str) -> Study:

@@ -1,0 +1,192 @@
+"""One run of the study: everything that decides it."""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.settings import Preset, RunConfig, preset
+from headrace.settings.run import AlgorithmName, TopologyName
+from headrace.studies.sheet import fingerprint
+from headrace.topologies.config import Apex, Serial, Topology, Workers
+
+__all__ = [
+    "ENVIRONMENT",
+    "KILL_AT",
+    "PARTS",
+    "Case",
+    "Part",
+    "ablation_cases",
+    "dyna_q_case",
+    "fault_case",
+    "run_case",
+    "throughput_case",
+]
+
+Part = Literal["runs", "throughput", "ablation", "faults"]
+PARTS: tuple[Part, ...] = ("runs", "throughput", "ablation", "faults")
+
+ENVIRONMENT = "LunarLander-v3"
+KILL_AT = 1 / 3
+"""Where in a run of the part "faults" workers are killed: the share of its environment steps."""
+_TARGET = 200.0
+_TIME_LIMIT_SECONDS = 900.0
+_THROUGHPUT_SECONDS = 30.0
+_ABLATION_STEPS = 300_000
+_ABLATION_SECONDS = 3_600.0
+"""More than other runs have: planning in turn with acting takes its time, and it is steps that are compared."""
+_FAULT_STEPS = 200_000
+_FAULT_WORKERS = 4
+_EVALUATION_SECONDS = 3.0
+_EVALUATION_STEPS = 2_500
+_NEVER_SECONDS = 1e9
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, and what is done to it."""
+
+    part: Part
+    variant: str
+    """What is compared: the algorithm's name, or that and what is changed."""
+    config: RunConfig
+    killed: int = 0
+    """Workers that are killed a third of the way."""
+
+    def __str__(self) -> str:
+        count = f" × {self.workers}" if self.topology != "serial" else ""
+        end = f", {self.killed} killed" if self.killed else ""
+        return f"{self.variant}, {self.topology}{count}, seed {self.config.seed}{end}"
+
+    @property
+    def name(self) -> str:
+        """The same for the same settings."""
+        return fingerprint(self.part, [self.variant, self.killed, json.loads(self.config.to_json())])
+
+    @property
+    def topology(self) -> str:
+        """As the command line has it."""
+        return self.config.topology_name
+
+    @property
+    def workers(self) -> int:
+        """Processes that act, learn or plan: of Ape-X the actor and its planners, not the learner."""
+        topology, algorithm = self.config.topology, self.config.algorithm
+        if isinstance(topology, Workers):
+            return topology.worker_count
+        planners = algorithm.planners if isinstance(algorithm, DynaQ) and algorithm.plans else 0
+        return topology.actors + planners if isinstance(topology, Apex) and topology.actors else 1
+
+    @property
+    def environments(self) -> int:
+        """Those of all processes that act, together."""
+        topology = self.config.topology
+        if isinstance(topology, Workers):
+            return topology.worker_count * topology.envs_per_worker
+        return topology.envs_per_actor * (topology.actors or 1)
+
+    @property
+    def plans(self) -> bool:
+        """Whether batches are in part simulated."""
+        algorithm = self.config.algorithm
+        return isinstance(algorithm, DynaQ) and algorithm.plans
+
+    @property
+    def samples_per_step(self) -> float | None:
+        """The replay ratio that is set, of real transitions; None of an algorithm without replay."""
+        algorithm = self.config.algorithm
+        if not isinstance(algorithm, OffPolicy):
+            return None
+        real = algorithm.real_rows / algorithm.batch_size if isinstance(algorithm, DynaQ) and algorithm.plans else 1.0
+        return algorithm.samples_per_step * real
+
+
+def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
+    """To the target by the environment's preset; `workers` counts only where there are some."""
+    known = preset(ENVIRONMENT, cast(AlgorithmName, algorithm))
+    return Case("runs", algorithm, _to_target(known, _topology(known, topology, workers), seed))
+
+
+def dyna_q_case(processes: int, seed: int) -> Case:
+    """To the target with one process that acts and the others planning."""
+    known = preset(ENVIRONMENT, "dyna-q")
+    assert isinstance(known.algorithm, DynaQ)
+    planning = known._replace(algorithm=dataclasses.replace(known.algorithm, planners=processes - 1))
+    topology = Apex(actors=1, envs_per_actor=known.serial.envs_per_actor, chunk_steps=known.serial.chunk_steps)
+    return Case("runs", "dyna-q", _to_target(planning, topology, seed))
+
+
+def throughput_case(algorithm: str, topology: str, workers: int, number: int) -> Case:
+    """A fixed time without evaluations; `number` is that of the round, and the seed."""
+    known = preset(ENVIRONMENT, cast(AlgorithmName, algorithm))
+    config = dataclasses.replace(
+        _to_target(known, _topology(known, topology, workers), number),
+        until_score=None,
+        time_limit_seconds=_THROUGHPUT_SECONDS,
+        evaluation_period_seconds=_NEVER_SECONDS,
+        evaluation_period_steps=int(_NEVER_SECONDS),
+        final_evaluation_episodes=0,
+    )
+    return Case("throughput", algorithm, config)
+
+
+def ablation_cases(seed: int) -> list[Case]:
+    """What of Dyna-Q's gain is planning's: DQN, DQN with as many updates, Dyna-Q, and Dyna-Q that does not plan.
+
+    All act and learn in turn, in one process: steps to the target, which are what is compared, then depend on nothing
+    but the seed.
+    """
+    known, planning = preset(ENVIRONMENT, "dqn"), preset(ENVIRONMENT, "dyna-q")
+    dqn, dyna_q = known.algorithm, planning.algorithm
+    assert isinstance(dqn, DQN)
+    assert isinstance(dyna_q, DynaQ)
+    as_many = dyna_q.samples_per_step / dyna_q.batch_size * dqn.batch_size
+    variants: dict[str, DQN] = {
+        "dqn": dqn,
+        "dqn, dyna-q's updates": dataclasses.replace(dqn, samples_per_step=as_many),
+        "dyna-q": dyna_q,
+        "dyna-q, no planning": dataclasses.replace(dyna_q, planning=False),
+    }
+    cases = []
+    for name, algorithm in variants.items():
+        config = _to_target(planning._replace(algorithm=algorithm), planning.serial, seed)
+        config = dataclasses.replace(config, steps=_ABLATION_STEPS, time_limit_seconds=_ABLATION_SECONDS)
+        cases.append(Case("ablation", name, config))
+    return cases
+
+
+def fault_case(topology: str, seed: int, *, disturbed: bool) -> Case:
+    """DQN for a fixed number of steps; where it is disturbed, a quarter of the workers are killed on the way."""
+    known = preset(ENVIRONMENT, "dqn")
+    config = dataclasses.replace(
+        _to_target(known, _topology(known, topology, _FAULT_WORKERS), seed),
+        until_score=None,
+        steps=_FAULT_STEPS,
+        evaluation_period_seconds=_NEVER_SECONDS,
+    )
+    return Case("faults", "dqn", config, _FAULT_WORKERS // 4 if disturbed else 0)
+
+
+def _topology(known: Preset, name: str, workers: int) -> Topology:
+    topology = known.topology(cast(TopologyName, name))
+    if isinstance(topology, Serial):
+        return topology
+    assert isinstance(topology, Workers)
+    return dataclasses.replace(topology, workers=workers)
+
+
+def _to_target(known: Preset, topology: Topology, seed: int) -> RunConfig:
+    settings: dict[str, Any] = {"algorithm": known.algorithm, "topology": topology, "seed": seed}
+    return RunConfig(
+        ENVIRONMENT,
+        **settings,
+        until_score=_TARGET,
+        time_limit_seconds=_TIME_LIMIT_SECONDS,
+        evaluation_period_seconds=_EVALUATION_SECONDS,
+        evaluation_period_steps=_EVALUATION_STEPS,
+        checkpoint_period_seconds=_NEVER_SECONDS,
+        device="cpu",
+    )

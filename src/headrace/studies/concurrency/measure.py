@@ -1,0 +1,157 @@
+"""One run in a process of its own, and the row that comes of it."""
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.algorithms.config import OffPolicy
+from headrace.errors import LaunchError, StorageError
+from headrace.gradients.measured import STALENESS
+from headrace.report.run_directory import RunDirectory
+from headrace.studies.concurrency.cases import KILL_AT, Case
+from headrace.studies.processes import Process
+from headrace.studies.results import make_folder, write_text
+
+__all__ = ["COLUMNS", "measure", "row_of"]
+
+COLUMNS = (
+    *("variant", "algorithm", "topology", "workers", "environments", "seed"),
+    *("solved", "seconds_to_score", "steps_to_score", "score", "score_std", "score_episodes"),
+    *("episodes", "environment_steps", "updates", "seconds", "total_seconds", "seconds_per_episode"),
+    *("steps_per_second", "updates_per_second", "samples_per_step", "samples_per_step_set"),
+    *("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS)),
+    *("accepted", "dropped", "refused", "killed", "deaths", "updates_after_death", "stopped_by"),
+)
+_WARM_SECONDS = 3.0
+_START_SECONDS = 300.0
+_LONGEST_SECONDS = 4 * 3600.0
+"""Of a run with its evaluations, which are off its clock."""
+
+Record = Mapping[str, Any]
+
+
+def measure(case: Case, folder: Path) -> dict[str, Any]:
+    """Trains into a folder, which is made anew: a run that was interrupted begins again, for its clock to be one.
+
+    Raises LaunchError where the run fails, or where workers were to be killed and none was.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    make_folder(folder)
+    config, run_folder = folder / "case.json", folder / "run"
+    write_text(config, case.config.to_json())
+    step = int(KILL_AT * (case.config.steps or 0))
+    arguments = [str(config), str(run_folder), str(case.killed), str(step)]
+    command = [sys.executable, "-m", "headrace.studies.concurrency.child", *arguments]
+    limit = _LONGEST_SECONDS if case.config.time_limit_seconds is None else _longest(case.config.time_limit_seconds)
+    with Process(str(case), command, folder / "run.log") as process:
+        killed = json.loads(process.listen(limit))
+    if len(killed) < case.killed:
+        raise LaunchError(f"{case.killed} workers were to be killed, and {len(killed)} were")
+    run = RunDirectory.open(run_folder)
+    summary = run.read_summary()
+    if summary is None:
+        raise StorageError(f"{run.summary_path} is missing: the run has not stopped properly")
+    row = row_of(case, summary, run.read_metrics(), len(killed))
+    shutil.rmtree(run.checkpoints_path, ignore_errors=True)  # as large as the replay
+    return row
+
+
+def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int = 0) -> dict[str, Any]:
+    """What a run's summary and records say."""
+    episodes, seconds = summary["episodes"], summary["wall_seconds"]
+    deaths = [record["seconds"] for record in records if record["kind"] == "exit" and "worker" in record["role"]]
+    return {
+        "variant": case.variant,
+        "algorithm": summary["algorithm"],
+        "topology": summary["topology"],
+        "workers": case.workers,
+        "environments": case.environments,
+        "seed": summary["seed"],
+        "solved": {None: None, True: "yes", False: "no"}[summary["solved"]],
+        "seconds_to_score": summary["seconds_to_score"],
+        "steps_to_score": summary["steps_to_score"],
+        "score": summary["mean_return"],
+        "score_std": summary["std_return"],
+        "score_episodes": summary["evaluation_episodes"],
+        "episodes": episodes,
+        "environment_steps": summary["environment_steps"],
+        "updates": summary["learner_steps"],
+        "seconds": seconds,
+        "total_seconds": summary["total_seconds"],
+        "seconds_per_episode": seconds / episodes if episodes else None,
+        "steps_per_second": _rate(records, "environment_steps"),
+        "updates_per_second": _rate(records, "learner_steps"),
+        "samples_per_step": _samples(case, summary),
+        "samples_per_step_set": case.samples_per_step,
+        **_sharing(summary),
+        "killed": killed,
+        "deaths": len(deaths),
+        "updates_after_death": _updates_after(records, deaths[-1], summary["learner_steps"]) if deaths else None,
+        "stopped_by": summary["stopped_by"],
+    }
+
+
+def _samples(case: Case, summary: Record) -> float | None:
+    """Real transitions sampled by environment step: those of gradients that were dropped or refused, too.
+
+    Where batches are in part simulated, not all have as many real ones: then by transition in the table.
+    """
+    algorithm, steps = case.config.algorithm, summary["environment_steps"]
+    if not isinstance(algorithm, OffPolicy) or not steps:
+        return None
+    if case.plans:
+        return float(summary["samples_per_insert"])
+    workers = summary["workers"] or {"dropped": 0, "refused": 0}
+    batches = summary["learner_steps"] + workers["dropped"] + workers["refused"]
+    return float(batches * algorithm.batch_size / steps)
+
+
+def _sharing(summary: Record) -> dict[str, Any]:
+    """What the workers say of the parameters that they share; nothing of a topology that has no workers."""
+    workers = summary["workers"]
+    names = ("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS))
+    if workers is None:
+        return dict.fromkeys((*names, "accepted", "dropped", "refused"))
+    spent = sum(summary["actor_times"].values()) + sum(summary["learner_times"].values())
+    counts = workers["staleness"]
+    total = sum(counts.values())
+    shares = {f"staleness_{bucket}": counts[bucket] / total if total else None for bucket in STALENESS}
+    return {
+        "lock_wait_share": workers["lock_wait_seconds"] / spent if spent else None,
+        "staleness": summary["staleness"],
+        **shares,
+        **{name: workers[name] for name in ("accepted", "dropped", "refused")},
+    }
+
+
+def _rate(records: Sequence[Record], field: str) -> float | None:
+    """Of a count, by second of training, once all processes have reported, updates have begun, and a little later.
+
+    None of a run that was over before.
+    """
+    progress = [record for record in records if record["kind"] == "progress"]
+    begun = (
+        record["seconds"]
+        for record in progress
+        if record["learner_steps"] and record["actors_alive"] >= record["actors_total"]
+    )
+    start = next(begun, None)
+    window = [record for record in progress if start is not None and record["seconds"] >= start + _WARM_SECONDS]
+    if len(window) < 2:
+        return None
+    first, last = window[0], window[-1]
+    return float((last[field] - first[field]) / (last["seconds"] - first["seconds"]))
+
+
+def _updates_after(records: Sequence[Record], seconds: float, updates: int) -> int:
+    """Of all updates, those that the last record before this moment does not count."""
+    before = [record for record in records if record["kind"] == "progress" and record["seconds"] <= seconds]
+    return updates - (before[-1]["learner_steps"] if before else 0)
+
+
+def _longest(training_seconds: float) -> float:
+    """Seconds within which a run of so much training must be over: evaluations take as long as training, or more."""
+    return _START_SECONDS + 8 * training_seconds

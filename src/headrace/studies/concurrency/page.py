@@ -1,0 +1,137 @@
+"""The page of the study: what was published beside what was measured here."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from math import nan
+from pathlib import Path
+
+from headrace.report.document import document, plot_row
+from headrace.studies.concurrency.cases import PARTS, Part
+from headrace.studies.concurrency.comparisons import Comparison, Group, Rows, groups_of, middle, of, reached, sequential
+from headrace.studies.concurrency.published import COUNTERPARTS, NOTES, lunar_lander
+from headrace.studies.concurrency.side_by_side import (
+    ablation_table,
+    atari_table,
+    faults_table,
+    published_table,
+    requirements_table,
+    runs_table,
+    sharing_table,
+    speedup,
+    throughput_table,
+    tiles,
+    verdict,
+)
+from headrace.studies.page import lead_of, note_list
+from headrace.studies.plots import Line, draw_lines
+from headrace.studies.results import Origin, write_text
+
+__all__ = ["write_page"]
+
+_COLOURS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
+
+
+def write_page(
+    path: Path,
+    parts: Mapping[Part, Rows],
+    comparisons: Sequence[Comparison],
+    notes: Sequence[str],
+    origin: Origin,
+) -> None:
+    """Writes the page of each part's rows; raises StorageError where `path` can't be written."""
+    runs, throughput, ablation, faults = (parts[part] for part in PARTS)
+    every = [row for rows in parts.values() for row in rows]
+    sections = (
+        ("Left out", note_list(notes)),
+        ("What is required", _required(comparisons)),
+        ("Published and here", _published(runs)),
+        ("LunarLander to 200", _plots(runs) + runs_table(runs) if runs else ""),
+        ("Throughput", _throughput(throughput)),
+        ("Staleness", sharing_table(runs or throughput)),
+        ("Dyna-Q: is it planning?", ablation_table(ablation)),
+        ("A quarter of the workers killed", faults_table(faults)),
+        ("How it was measured", _method(list(dict.fromkeys(row["commit"] for row in every)))),
+    )
+    write_text(path, document("Workers that act and learn", lead_of(origin), tiles(comparisons), sections))
+
+
+def _required(comparisons: Sequence[Comparison]) -> str:
+    judged = verdict(comparisons)
+    return f"<p>{escape(judged)}</p>{requirements_table(comparisons)}" if judged else ""
+
+
+def _published(runs: Rows) -> str:
+    if not runs:
+        return ""
+    plots = []
+    published = lunar_lander()
+    for name, (variant, topology) in COUNTERPARTS.items():
+        theirs = {count: said.speedup for (each, count), said in published.items() if each == name and said.speedup}
+        counts = sorted({count for each, where, count in groups_of(runs) if (each, where) == (variant, topology)})
+        if not (theirs and counts):
+            continue
+        places = sorted({*theirs, *counts})
+        ours = [speedup(runs, (variant, topology, count), sequential(runs, variant)) for count in places]
+        lines = {
+            "published": Line([theirs.get(count) or nan for count in places], "c7", dashed=True),
+            f"ours, {variant}, {topology}": Line(ours, "c1"),
+            "as many as workers": Line([float(count) for count in places], "c6", dashed=True),
+        }
+        plots.append(draw_lines(f"published-{name}", "workers", f"{variant}: speed-up to 200", places, lines))
+    return plot_row(plots) + published_table(runs) + note_list(NOTES) + atari_table(runs)
+
+
+def _plots(runs: Rows) -> str:
+    """Speed-up, environment steps and time of an episode over the number of workers, a plot of each algorithm."""
+    plots = []
+    for variant in dict.fromkeys(row["variant"] for row in runs):
+        figures: dict[str, Callable[[Group], float]] = {
+            "speed-up against serial": lambda group: speedup(runs, group, sequential(runs, group[0])),
+            "environment steps to 200": lambda group: reached(of(runs, group), "steps_to_score"),
+            "seconds per episode": lambda group: middle(of(runs, group), "seconds_per_episode"),
+        }
+        for label, value in figures.items():
+            plots += _over_workers(runs, variant, label, value)
+    return plot_row(plots)
+
+
+def _throughput(rows: Rows) -> str:
+    plots = [
+        plot
+        for variant in dict.fromkeys(row["variant"] for row in rows)
+        for plot in _over_workers(
+            rows, variant, "updates/s", lambda group: middle(of(rows, group), "updates_per_second")
+        )
+    ]
+    return plot_row(plots) + throughput_table(rows) if rows else ""
+
+
+def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group], float]) -> list[str]:
+    """A figure over the number of workers, a line of each topology; none where there are no two numbers of them."""
+    groups = [group for group in groups_of(rows) if group[0] == variant and group[1] != "serial"]
+    counts = sorted({count for _, _, count in groups})
+    if len(counts) < 2:
+        return []
+    lines = {
+        topology: Line(
+            [value(group) if (group := (variant, topology, count)) in groups else nan for count in counts],
+            _COLOURS[topology],
+        )
+        for topology in dict.fromkeys(topology for _, topology, _ in groups)
+    }  # fmt: skip
+    return [draw_lines(f"{variant}-{label}", "workers", f"{variant}: {label}", counts, lines)]
+
+
+def _method(commits: Iterable[str]) -> str:
+    parts = [
+        "Every run is one of headrace train with the environment's preset, in a process of its own; each worker is a "
+        "process with one thread. Seconds are those of the training clock, which runs from before the first worker is "
+        "started, and stands still in evaluations. The target is 200 in the mean of 100 greedy episodes, asked for "
+        "when 10 reach it; that evaluation is off the clock, too. A run that is not there within its time limit is a "
+        "row with solved = no, and counts as one without end. Environment steps and episodes are of all workers. Each "
+        "figure is defined in README.md of headrace/studies/concurrency."
+    ]
+    each = list(commits)
+    if len(each) > 1:
+        parts.append(f"Measured with several commits, each row has its own: {', '.join(each)}.")
+    return "".join(f"<p>{escape(part)}</p>" for part in parts)

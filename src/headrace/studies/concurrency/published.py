@@ -1,0 +1,68 @@
+"""What was published of workers that act and learn."""
+
+import csv
+from importlib.resources import files
+from typing import NamedTuple
+
+__all__ = ["COUNTERPARTS", "NOTES", "PublishedRun", "atari", "lunar_lander"]
+
+_PACKAGE = "headrace.studies.concurrency"
+
+COUNTERPARTS = {
+    "dqn_hogwild": ("dqn", "hogwild"),
+    "a3c": ("a3c", "hogwild"),  # whose workers write without a lock (Mnih et al. 2016)
+    "dyna_q": ("dyna-q", "apex"),
+}
+"""Algorithm and topology of ours that stand beside each published one."""
+
+NOTES = (
+    "The published totals are of one process: its code counts the episodes of one of N, so that all together played up "
+    "to N times as many. Ours are of all workers.",
+    "The published speed-up is highest at 4 processes, for A3C at 8, and falls from there: no limit was set to the "
+    "threads of each process, so that N processes started N times as many threads as there were cores. Our workers "
+    "have one thread each.",
+    "In the published code the replay ratio falls as processes are added; ours is the same for every number of "
+    "workers, and what it came to stands in the table.",
+    "The published times are read off bars, about 1 to 15 % off; hardware, network and settings differ from ours, and "
+    "so do its minutes.",
+)
+"""What to know before the published figures are held against ours."""
+
+
+class PublishedRun(NamedTuple):
+    """LunarLander to 200 with so many processes; None is what was not published."""
+
+    episodes: float
+    minutes: float
+    seconds_per_episode: float | None
+    speedup: float | None
+
+
+def lunar_lander() -> dict[tuple[str, int], PublishedRun]:
+    """The published runs by algorithm, as the source names it, and number of processes."""
+    return {
+        (row["algorithm"], int(row["processes"])): PublishedRun(
+            float(row["episodes"]),
+            float(row["minutes"]),
+            float(row["seconds_per_episode"]) if row["seconds_per_episode"] else None,
+            float(row["speedup"]) if row["speedup"] else None,
+        )
+        for row in _read("lunarlander.csv")
+    }
+
+
+def atari() -> dict[str, dict[int, float]]:
+    """Speed-ups over threads, seven Atari games' mean (Mnih et al. 2016, table 2), by method."""
+    return {
+        row["method"]: {
+            int(column.removeprefix("threads_")): float(cell)
+            for column, cell in row.items()
+            if column.startswith("threads_")
+        }
+        for row in _read("atari.csv")
+    }
+
+
+def _read(name: str) -> list[dict[str, str]]:
+    text = (files(_PACKAGE) / "published" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))

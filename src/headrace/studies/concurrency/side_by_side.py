@@ -1,0 +1,282 @@
+"""The tables of the page: published figures beside ours."""
+
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite, nan
+from typing import Any
+
+from headrace.gradients.measured import STALENESS
+from headrace.report.document import share_bar, tile_row
+from headrace.studies.concurrency.comparisons import (
+    Comparison,
+    Group,
+    Rows,
+    best_sequential,
+    groups_of,
+    middle,
+    of,
+    reached,
+    sequential,
+    spread_of,
+)
+from headrace.studies.concurrency.published import COUNTERPARTS, atari, lunar_lander
+from headrace.studies.page import figure_text, table
+from headrace.studies.statistics import mean
+
+__all__ = [
+    "ablation_table",
+    "atari_table",
+    "faults_table",
+    "published_table",
+    "requirements_table",
+    "runs_table",
+    "sharing_table",
+    "speedup",
+    "throughput_table",
+    "tiles",
+    "verdict",
+]
+
+_COLOURS = ("c1", "c4", "c3", "c2", "c7", "c5", "c6", "ink")
+
+
+def verdict(comparisons: Sequence[Comparison]) -> str:
+    """What is and what is not met, in one sentence."""
+    judged = [each for each in comparisons if each.verdict]
+    if not judged:
+        return ""
+    met = [each for each in judged if each.verdict == "holds"]
+    missed = [f"{each.figure} ({each.where})" for each in judged if each.verdict == "MISSED"]
+    head = f"Of {len(judged)} requirements that were measured, {len(met)} are met"
+    return f"{head}; not met: {'; '.join(missed)}." if missed else f"{head}."
+
+
+def tiles(comparisons: Sequence[Comparison]) -> str:
+    """What is required, each where it is met worst; good where it is met everywhere."""
+    shown = []
+    for figure, text, worst in (
+        ("updates/s, 2 workers / 1", "updates per second of 2 workers over 1", min),
+        ("runs that reach the target (%)", "% of the runs reach the target", min),
+        ("samples per step, off what is set (%)", "% is the replay ratio off what is set, at most", max),
+        ("real steps to the target, without planning / dyna-q", "real steps without planning over Dyna-Q's", min),
+        ("score, a quarter of the workers killed on the way", "mean score with a quarter of the workers killed", min),
+    ):  # fmt: skip
+        judged = [each for each in comparisons if each.figure == figure and each.verdict]
+        missed = [each for each in judged if each.verdict == "MISSED"]
+        known = [each for each in missed or judged if each.ours is not None]
+        if judged:
+            least = worst(known, key=lambda each: each.ours or 0.0) if known else (missed or judged)[0]
+            value = "–" if least.ours is None else figure_text(least.ours)
+            note = f"{text}: {least.where} (required {least.required})"
+            shown.append((value, note, all(each.verdict == "holds" for each in judged)))
+    return tile_row(shown) if shown else ""
+
+
+def requirements_table(comparisons: Sequence[Comparison]) -> str:
+    """Everything that is required, and by how much it is met or missed."""
+    lines = [
+        (
+            each.figure,
+            each.where,
+            figure_text(nan if each.ours is None else each.ours),
+            each.required,
+            {"holds": "met", "MISSED": "not met"}[each.verdict],
+            each.note,
+        )
+        for each in comparisons
+        if each.verdict
+    ]
+    return table(("", "where", "ours", "required", "", ""), lines)
+
+
+def speedup(runs: Rows, group: Group, against: float) -> float:
+    """How much sooner than `against` seconds a group's median run is at the target; nan where it never is."""
+    return against / reached(of(runs, group), "seconds_to_score")
+
+
+def runs_table(runs: Rows) -> str:
+    """Every algorithm, topology and number of workers: to the target, in medians over seeds."""
+    best, best_seconds = best_sequential(runs)
+    lines = [
+        (
+            _name(group),
+            _solved(rows),
+            str(spread_of(rows, "seconds_to_score")),
+            _range_of_speedups(rows, sequential(runs, group[0])),
+            figure_text(speedup(runs, group, best_seconds)),
+            str(spread_of(rows, "steps_to_score")),
+            *(figure_text(middle(rows, field)) for field in (
+                "episodes", "seconds_per_episode", "total_seconds", "updates", "updates_per_second", "samples_per_step",
+                "samples_per_step_set",
+            )),
+            _scores(rows),
+        )
+        for group in groups_of(runs)
+        for rows in [of(runs, group)]
+    ]  # fmt: skip
+    header = (
+        "", "solved", "seconds to 200", "speed-up, own", f"speed-up, {best or 'best'}", "environment steps to 200",
+        "episodes", "s/episode", "with evaluations (s)", "updates", "updates/s", "samples per step", "set", "score",
+    )  # fmt: skip
+    caption = (
+        "Medians over seeds (least to most). Own: against the sequential run of the same algorithm; the next: against "
+        "the best sequential run. Steps and episodes are of all workers"
+    )
+    return table(header, lines, caption)
+
+
+def published_table(runs: Rows) -> str:
+    """The published LunarLander runs, and ours of the same kind, side by side."""
+    published = lunar_lander()
+    lines = []
+    for name, (variant, topology) in COUNTERPARTS.items():
+        ours = {workers for each, where, workers in groups_of(runs) if (each, where) == (variant, topology)}
+        theirs = {processes for each, processes in published if each == name}
+        for count in sorted(ours | theirs):
+            said, group = published.get((name, count)), (variant, topology, count)
+            rows = of(runs, group)
+            lines.append((
+                f"{name}, {count}",
+                *(_or_dash(said and getattr(said, field))
+                  for field in ("episodes", "minutes", "seconds_per_episode", "speedup")),
+                f"{variant}, {topology}",
+                figure_text(middle(rows, "episodes")),
+                figure_text(middle(rows, "environment_steps")),
+                figure_text(reached(rows, "seconds_to_score") / 60),
+                figure_text(middle(rows, "seconds_per_episode")),
+                figure_text(speedup(runs, group, _one_worker(runs, group))),
+                figure_text(speedup(runs, group, sequential(runs, variant))),
+            ))  # fmt: skip
+    header = (
+        "", "published: episodes (of one)", "minutes", "s/episode", "speed-up on 1 process", "ours",
+        "episodes (of all)", "environment steps", "minutes", "s/episode", "speed-up on 1 worker", "on serial",
+    )  # fmt: skip
+    return table(header, lines, "LunarLander to 200 by number of processes")
+
+
+def atari_table(runs: Rows) -> str:
+    """The speed-ups over threads of Mnih et al. 2016, beside those of our lock-free runs over one worker."""
+    published = atari()
+    counts = sorted({count for row in published.values() for count in row})
+    lines = [
+        (f"published, {method}", *(_or_dash(row.get(count)) for count in counts)) for method, row in published.items()
+    ]
+    for variant in ("dqn", "a3c"):
+        groups = [(variant, "hogwild", count) for count in counts]
+        if any(of(runs, group) for group in groups):
+            ours = (figure_text(speedup(runs, group, _one_worker(runs, group))) for group in groups)
+            lines.append((f"ours, {variant}, hogwild", *ours))
+    caption = "Speed-up to a score over one worker: published the mean of seven Atari games, ours LunarLander to 200"
+    return table(("", *(f"{count}" for count in counts)), lines, caption)
+
+
+def throughput_table(rows: Rows) -> str:
+    """Updates and environment steps per second, and the ratio to one worker."""
+    lines = []
+    for group in groups_of(rows):
+        these, alone = of(rows, group), of(rows, (*group[:2], 1))
+        rate, one = middle(these, "updates_per_second"), middle(alone, "updates_per_second")
+        steps = middle(these, "steps_per_second")
+        share = middle(these, "lock_wait_share")
+        lines.append((
+            _name(group), _spread_text(these, "updates_per_second"), figure_text(rate / one), figure_text(steps),
+            figure_text(middle(these, "samples_per_step")), f"{share:.1%}" if isfinite(share) else "–",
+            str(len(these)),
+        ))  # fmt: skip
+    header = ("", "updates/s", "of one worker's", "steps/s", "samples per step", "waiting for the lock", "rounds")
+    return table(header, lines, "All workers together, once all of them run; medians over rounds (least to most)")
+
+
+def sharing_table(rows: Rows) -> str:
+    """How stale the gradients were, and what became of them."""
+    known = [row for row in rows if row["accepted"] is not None]
+    bars, lines = [], []
+    for group in groups_of(known):
+        these = of(known, group)
+        shares = {bucket: mean([row[f"staleness_{bucket}"] or 0.0 for row in these]) for bucket in STALENESS}
+        bars.append(
+            f"<figure><h3>{_name(group)}</h3>"
+            + share_bar([(b, colour, shares[b]) for b, colour in zip(STALENESS, _COLOURS, strict=True) if shares[b]])
+            + "</figure>"
+        )
+        counts = (figure_text(middle(these, name)) for name in ("accepted", "dropped", "refused"))
+        lines.append((
+            _name(group), figure_text(middle(these, "staleness")), *(f"{shares[bucket]:.1%}" for bucket in STALENESS),
+            f"{middle(these, 'lock_wait_share'):.1%}", *counts,
+        ))  # fmt: skip
+    header = ("", "mean", *STALENESS, "waiting for the lock", "applied", "dropped", "refused")
+    caption = "Updates by other workers between a gradient's parameters and its application: shares of all gradients"
+    return f'<div class="plots">{"".join(bars)}</div>{table(header, lines, caption)}' if lines else ""
+
+
+def ablation_table(rows: Rows) -> str:
+    """Real environment steps to the target with and without planning."""
+    lines = []
+    own = reached([row for row in rows if row["variant"] == "dyna-q"], "steps_to_score")
+    for variant in dict.fromkeys(row["variant"] for row in rows):
+        these = [row for row in rows if row["variant"] == variant]
+        steps = spread_of(these, "steps_to_score")
+        ratio = reached(these, "steps_to_score") / own
+        lines.append((
+            variant, _solved(these), str(steps), figure_text(ratio), str(spread_of(these, "seconds_to_score")),
+            *(figure_text(middle(these, field)) for field in ("updates", "environment_steps")),
+            figure_text(middle(these, "samples_per_step")), _scores(these),
+        ))  # fmt: skip
+    header = (
+        "", "solved", "real steps to 200", "over dyna-q's", "seconds to 200", "updates", "steps of the run",
+        "real samples per step", "score",
+    )  # fmt: skip
+    return table(
+        header, lines, "Acting, learning and planning in turn, in one process; medians over seeds (least to most)"
+    )
+
+
+def faults_table(rows: Rows) -> str:
+    """Runs that lost a quarter of their workers beside those that did not."""
+    lines = []
+    for topology in dict.fromkeys(row["topology"] for row in rows):
+        for killed in (0, 1):
+            these = [row for row in rows if row["topology"] == topology and bool(row["killed"]) == bool(killed)]
+            if these:
+                name = f"{topology} × {these[0]['workers']}" + (f", {these[0]['killed']} killed" if killed else "")
+                fields = ("seconds", "environment_steps", "updates", "deaths", "updates_after_death")
+                lines.append((name, _scores(these), *(figure_text(middle(these, field)) for field in fields)))
+    header = ("", "final score", "seconds", "environment steps", "updates", "deaths", "updates after them")
+    return table(header, lines, "Mean of 100 greedy episodes at the end, for each seed; other figures are medians")
+
+
+def _name(group: Group) -> str:
+    variant, topology, workers = group
+    return f"{variant}, {topology}" + (f" × {workers}" if topology != "serial" else "")
+
+
+def _one_worker(runs: Rows, group: Group) -> float:
+    """Median seconds to the target of one worker of the same kind; of Dyna-Q, which needs two, of the serial run."""
+    alone: Group = (*group[:2], 1)
+    rows = of(runs, alone)
+    return reached(rows, "seconds_to_score") if rows else sequential(runs, group[0])
+
+
+def _range_of_speedups(rows: Rows, against: float) -> str:
+    spread = spread_of(rows, "seconds_to_score")
+    if not (isfinite(against) and isfinite(spread.median)):
+        return "–"
+    least, most = against / spread.high if spread.high < inf else 0.0, against / spread.low
+    middle_text = figure_text(against / spread.median)
+    return middle_text if least == most else f"{middle_text} ({figure_text(least)} to {figure_text(most)})"
+
+
+def _solved(rows: Rows) -> str:
+    return f"{sum(row['solved'] == 'yes' for row in rows)} of {len(rows)}"
+
+
+def _scores(rows: Rows) -> str:
+    return ", ".join("–" if row["score"] is None else figure_text(row["score"]) for row in rows)
+
+
+def _spread_text(rows: Sequence[Mapping[str, Any]], field: str) -> str:
+    known = [row for row in rows if row[field] is not None]
+    return str(spread_of(known, field))
+
+
+def _or_dash(value: float | None) -> str:
+    return figure_text(nan if value is None else value)

@@ -1,0 +1,135 @@
+"""Everything that decides a measurement of this study."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.settings import TOPOLOGIES
+from headrace.studies.sheet import fingerprint
+from headrace.topologies.config import ParameterServer, Serial
+
+__all__ = ["ONG", "ScalingCase", "TimingCase", "TrainingCase", "Transport"]
+
+Transport = Literal["shared", "unix", "tcp"]
+"""Gradients in memory shared with the server, in frames over a Unix socket, or over TCP on this machine's loopback."""
+
+ONG = DQN(
+    network="ong",
+    hidden=(512,),
+    n_step=1,
+    prioritized=False,
+    double=False,
+    discount=0.85,
+    learning_rate=1e-4,
+    optimizer="rmsprop",
+    optimizer_decay=0.9,
+    batch_size=32,
+    target_update_period=10,
+    replay_capacity=30_000,
+    learning_starts=20_000,
+    samples_per_step=32.0,
+    epsilon_final=0.1,
+    epsilon_decay_steps=50_000,
+    loss="squared",
+    max_gradient_norm=0.0,
+)
+"""Their settings (published/settings.csv): a step is an update, so that epsilon falls over 50,000 of either.
+
+Loss and clipping are not stated; these are those of plain Q-learning.
+"""
+
+
+@dataclass(frozen=True)
+class TimingCase:
+    """One worker of their network: gradient, push, fetch, and again; then pushes alone."""
+
+    pixels: int
+    transport: Transport
+    seconds: float
+    """Of each of the two, but a few turns at least."""
+    round: int
+
+    def __str__(self) -> str:
+        return f"{self.pixels} x {self.pixels} pixels, {self.transport}"
+
+    @property
+    def name(self) -> str:
+        """The same for the same settings."""
+        return fingerprint("timing", [dataclasses.asdict(self), dataclasses.asdict(ONG)])
+
+
+@dataclass(frozen=True)
+class ScalingCase:
+    """So many processes that push gradients which cost them nothing, and fetch after each one or never."""
+
+    pixels: int
+    transport: Transport
+    pushers: int
+    shards: int
+    fetches: bool
+    seconds: float
+    round: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.transport}, {self.pushers} pusher{'s' if self.pushers > 1 else ''}, "
+            f"{self.shards} shard{'s' if self.shards > 1 else ''}{', with fetches' if self.fetches else ''}"
+        )
+
+    @property
+    def name(self) -> str:
+        """The same for the same settings."""
+        return fingerprint("scaling", [dataclasses.asdict(self), dataclasses.asdict(ONG)])
+
+
+@dataclass(frozen=True)
+class TrainingCase:
+    """One run of headrace.train."""
+
+    label: str
+    """Whose settings: "published" or "ours"."""
+    environment: str
+    algorithm: DQN
+    topology: Serial | ParameterServer
+    seed: int
+    steps: int
+    """Environment steps of all workers."""
+    evaluation_period_seconds: float
+    evaluation_period_steps: int
+    evaluation_episodes: int
+
+    def __str__(self) -> str:
+        return f"{self.label} settings, {self.system}, seed {self.seed}"
+
+    @property
+    def name(self) -> str:
+        """The same for the same settings."""
+        record: dict[str, Any] = {"topology_name": self._topology_name, **dataclasses.asdict(self)}
+        return fingerprint("training", record)
+
+    @property
+    def workers(self) -> int:
+        """Processes that act and learn."""
+        return self.topology.worker_count if isinstance(self.topology, ParameterServer) else 1
+
+    @property
+    def environments(self) -> int:
+        """Stepped together by each of them."""
+        if isinstance(self.topology, ParameterServer):
+            return self.topology.envs_per_worker
+        return self.topology.envs_per_actor
+
+    @property
+    def system(self) -> str:
+        """Topology and what matters of it, in words."""
+        if isinstance(self.topology, Serial):
+            return "serial"
+        return (
+            f"parameter-server, {self.workers} worker{'s' if self.workers > 1 else ''}, "
+            f"fetch period {self.topology.fetch_period}, {self.topology.staleness}"
+        )
+
+    @property
+    def _topology_name(self) -> str:
+        return next(name for name, kind in TOPOLOGIES.items() if isinstance(self.topology, kind))

@@ -1,0 +1,147 @@
+"""`headrace study downpour`."""
+
+import dataclasses
+import importlib.util
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from headrace.errors import HeadraceError, LaunchError
+from headrace.studies.base import Scale
+from headrace.studies.downpour import scaling, timing
+from headrace.studies.downpour.cases import TrainingCase
+from headrace.studies.downpour.comparisons import compare
+from headrace.studies.downpour.options import DownpourOptions
+from headrace.studies.downpour.plan import LANDER, Plan, make_plan
+from headrace.studies.downpour.scaling import measure_scaling
+from headrace.studies.downpour.timing import measure_timing
+from headrace.studies.downpour.training import CURVE_COLUMNS, RUN_COLUMNS, train_case
+from headrace.studies.results import Origin, make_folder, write_csv
+from headrace.studies.sheet import Sheet
+
+__all__ = ["Downpour", "Sheets", "possible", "run_plan"]
+
+_COLUMNS: dict[str, tuple[str, ...]] = {
+    "timing": timing.COLUMNS,
+    "scaling": scaling.COLUMNS,
+    "reward": RUN_COLUMNS,
+    "staleness": RUN_COLUMNS,
+    "curves": CURVE_COLUMNS,
+}
+Say = Callable[[str], None]
+Rows = Iterable[Mapping[str, Any]]
+T = TypeVar("T", bound="_Case")
+
+
+class _Case(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class Sheets(NamedTuple):
+    """The CSV files of the study."""
+
+    timing: Sheet
+    scaling: Sheet
+    reward: Sheet
+    staleness: Sheet
+    curves: Sheet
+
+    @staticmethod
+    def open(output: Path, origin: Origin) -> "Sheets":
+        """Those of a folder, with what they hold already."""
+        return Sheets(**{name: Sheet(output / f"{name}.csv", origin, columns) for name, columns in _COLUMNS.items()})
+
+
+class Downpour:
+    """Workers that send gradients to a parameter server; implements `Study`."""
+
+    name = "downpour"
+    summary = "workers that send gradients to a parameter server, and play Snake (Ong et al., Downpour SGD)"
+    options = DownpourOptions
+
+    def run(self, scale: Scale, output: Path, options: DownpourOptions, say: Say) -> Path:
+        """Measures what `output` does not hold yet, and writes; see `Study`. LaunchError where a case failed."""
+        words = ["headrace", "study", self.name, *options.words(), "--scale", scale, "--output", str(output)]
+        return run_plan(make_plan(scale, options), output, say, Origin.here(shlex.join(words)))
+
+
+def run_plan(plan: Plan, output: Path, say: Say, origin: Origin) -> Path:
+    """Measures what this machine allows of a plan, case by case into CSV files, and returns the page.
+
+    Raises LaunchError at the end where a case failed; starting again with the same folder measures those alone.
+    """
+    from headrace.studies.downpour.page import write_page
+
+    make_folder(output)
+    sheets = Sheets.open(output, origin)
+    plan, notes = possible(plan)
+    for note in notes:
+        say(note)
+    failures: list[str] = []
+    page = output / "downpour.html"
+    try:
+        _measure(plan, output, sheets, failures, say)
+    finally:  # interrupted, too: the page shows how far it came
+        comparisons = compare(
+            sheets.timing.of(case.name for case in plan.timing), sheets.reward.of(case.name for case in plan.reward)
+        )
+        write_csv(output / "comparisons.csv", [each._asdict() for each in comparisons], origin)
+        write_page(page, plan, sheets, comparisons, [*notes, *failures], origin)
+    if failures:
+        raise LaunchError(f"{len(failures)} case{'s' if len(failures) > 1 else ''} failed; {page} has the rest")
+    return page
+
+
+def possible(plan: Plan) -> tuple[Plan, list[str]]:
+    """The cases that can run here, and a note for those that can't."""
+    if importlib.util.find_spec("Box2D") is not None or not plan.staleness:
+        return plan, []
+    note = f'{len(plan.staleness)} runs of {LANDER} are left out: pip install "headrace[box2d]"'
+    return dataclasses.replace(plan, staleness=()), [note]
+
+
+def _measure(plan: Plan, output: Path, sheets: Sheets, failures: list[str], say: Say) -> None:
+    """Measures all that the sheets have not; what goes wrong is added to `failures`."""
+
+    def fill(part: str, cases: tuple[T, ...], sheet: Sheet, measure: Callable[[T], Rows]) -> None:
+        missing = [case for case in cases if not sheet.has(case.name)]
+        if len(missing) < len(cases):
+            say(f"{part}: {len(cases) - len(missing)} of {len(cases)} cases are measured already, and kept")
+        for number, case in enumerate(missing, 1):
+            head = f"{part} {number}/{len(missing)} {case}"
+            try:
+                rows = list(measure(case))
+            except HeadraceError as error:
+                failures.append(f"{part}, {case}: failed: {error}")
+                say(f"{head}: failed: {error}")
+                continue
+            sheet.put(case.name, rows)  # at once, for what is measured to outlive an interruption
+            say(f"{head}: {_told(rows[0])}")
+
+    def train(case: TrainingCase) -> Rows:
+        """The run's row; its curve is written before, so that a run that is in the one file is whole."""
+        run, curve = train_case(case, output / "runs" / case.name)
+        sheets.curves.put(case.name, curve)
+        return [run]
+
+    fill("timing", plan.timing, sheets.timing, lambda case: [measure_timing(case)])
+    fill("scaling", plan.scaling, sheets.scaling, lambda case: [measure_scaling(case)])
+    fill("reward", plan.reward, sheets.reward, train)
+    fill("staleness", plan.staleness, sheets.staleness, train)
+
+
+_TOLD = {
+    "gradient_ms": "gradient {:,.3g} ms",
+    "share": "{:.1%} of it for push and fetch",
+    "updates_per_second": "{:,.0f} updates/s",
+    "final_return": "final score {:,.1f}",
+    "wall_seconds": "{:,.0f} s",
+    "staleness": "staleness {:,.3g}",
+}
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """The figures of a row that one looks for first."""
+    return ", ".join(form.format(row[field]) for field, form in _TOLD.items() if row.get(field) is not None)

@@ -1,0 +1,218 @@
+"""The study of workers that act and learn: cases, runs, and the page."""
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.cli.main import main
+from headrace.errors import ConfigError, LaunchError
+from headrace.report.run_directory import RunDirectory
+from headrace.settings import RunConfig
+from headrace.studies.concurrency import options, study
+from headrace.studies.concurrency.cases import Case, ablation_cases, dyna_q_case, fault_case, run_case
+from headrace.studies.concurrency.child import kill_workers, worker_processes
+from headrace.studies.concurrency.measure import COLUMNS, measure
+from headrace.studies.concurrency.options import ConcurrencyOptions
+from headrace.studies.concurrency.plan import make_plan
+from headrace.topologies.config import Apex, Serial
+
+NOTHING = {"runs": (), "throughput": (), "ablation": (), "faults": ()}
+TINY = Case(
+    "runs",
+    "dqn",
+    RunConfig(
+        "CartPole-v1",
+        DQN(hidden=(16,), batch_size=16, learning_starts=50, samples_per_step=4.0),
+        Serial(envs_per_actor=2, chunk_steps=5),
+        steps=600,
+        until_score=500.0,
+        evaluation_period_steps=10_000,
+        final_evaluation_episodes=2,
+        device="cpu",
+    ),
+)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_from_its_process_to_the_page_and_nothing_twice(monkeypatch, tmp_path, origin) -> None:
+    said: list[str] = []
+    page = study.run_plan(NOTHING | {"runs": (TINY,)}, ("runs",), tmp_path, said.append, origin)
+    (row,) = rows_of(tmp_path / "runs.csv")
+    assert row.keys() == {"case", *COLUMNS, "command", "commit", "date", "machine", "cores"}
+    assert (row["variant"], row["topology"], row["workers"], row["environments"]) == ("dqn", "serial", "1", "2")
+    assert (row["solved"], row["seconds_to_score"], row["stopped_by"]) == ("no", "", "steps")
+    assert row["score_episodes"] == "2"
+    assert int(row["environment_steps"]) >= 600
+    assert float(row["samples_per_step"]) == pytest.approx(4.0, rel=0.15)
+    assert row["lock_wait_share"] == row["accepted"] == row["killed"].replace("0", "") == ""
+    assert "dqn, serial</th><td>0 of 1</td><td>–</td>" in page.read_text()
+    assert not (tmp_path / "runs" / TINY.name / "run" / "checkpoints").exists()
+
+    monkeypatch.setattr(study, "measure", lambda case, folder: pytest.fail("measured twice"))
+    said.clear()
+    study.run_plan(NOTHING | {"runs": (TINY,)}, ("runs",), tmp_path, said.append, origin)
+    assert said == ["runs: 1 of 1 cases are measured already, and kept"]
+
+
+def test_a_run_that_fails_says_why(tmp_path) -> None:
+    broken = replace(TINY, config=replace(TINY.config, environment="NoSuchThing-v0"))
+    with pytest.raises(LaunchError, match="NoSuchThing"):
+        measure(broken, tmp_path / "broken")
+
+
+def test_a_case_that_failed_is_said_and_measured_again(monkeypatch, tmp_path, origin) -> None:
+    def fail(case: Case, folder: Path) -> dict[str, object]:
+        raise LaunchError("it broke")
+
+    plan = NOTHING | {"runs": (TINY,)}
+    monkeypatch.setattr(study, "measure", fail)
+    with pytest.raises(LaunchError, match="1 case failed"):
+        study.run_plan(plan, ("runs",), tmp_path, lambda line: None, origin)
+    assert "runs, dqn, serial, seed 0: failed: it broke" in (tmp_path / "concurrency.html").read_text()
+    monkeypatch.setattr(study, "measure", lambda case, folder: dict.fromkeys(COLUMNS) | {"variant": "dqn",
+                        "topology": "serial", "workers": 1, "solved": "yes", "seconds_to_score": 7.0})  # fmt: skip
+    page = study.run_plan(plan, ("runs",), tmp_path, lambda line: None, origin)
+    assert "dqn, serial</th><td>1 of 1</td><td>7</td><td>1</td>" in page.read_text()
+
+
+def test_only_the_parts_that_were_asked_for_are_measured(monkeypatch, tmp_path, origin) -> None:
+    measured = []
+    monkeypatch.setattr(study, "measure", lambda case, folder: measured.append(case.part) or dict.fromkeys(COLUMNS))
+    plan = NOTHING | {"runs": (TINY,), "faults": (replace(TINY, part="faults"),)}
+    monkeypatch.setattr(study, "compare", lambda *parts: [])
+    study.run_plan(plan, (), tmp_path, lambda line: None, origin)
+    assert measured == []
+
+
+@pytest.fixture
+def workers():
+    """Two processes that look like workers 0 and 1, and one that looks like an evaluator."""
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)", "headrace.launch.child"]
+    processes = [
+        subprocess.Popen([*sleep, *words.split(), str(os.getpid())])
+        for words in ("worker 0 0", "evaluator 0 0", "worker 1 0")
+    ]
+    yield processes[0], processes[2], processes[1]
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_the_last_workers_are_killed_once_it_is_time(tmp_path, workers) -> None:
+    first, last, evaluator = workers
+    deadline = time.monotonic() + 30
+    while len(worker_processes(os.getpid())) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)  # a process that has just begun has no words yet
+    assert worker_processes(os.getpid()) == {0: first.pid, 1: last.pid}
+    killed: list[int] = []
+    with RunDirectory.create(tmp_path / "run", "{}") as run:
+        run.append({"kind": "progress", "environment_steps": 999})
+        run.append({"kind": "evaluation", "environment_steps": 5_000})
+        run.append({"kind": "progress", "environment_steps": 1_000})
+        kill_workers(run, 1, 1_000, killed)
+    assert killed == [1]
+    assert last.wait(10) == -signal.SIGKILL
+    assert first.poll() is None
+    assert evaluator.poll() is None
+
+
+def test_small_is_small_and_full_is_all(monkeypatch) -> None:
+    small = make_plan("small", ConcurrencyOptions())
+    assert [str(case) for case in small["runs"]] == [
+        "dqn, serial, seed 0",
+        "dqn, hogwild × 1, seed 0",
+        "dqn, hogwild × 2, seed 0",
+        "dqn, hogwild × 4, seed 0",
+    ]
+    assert ConcurrencyOptions().chosen_parts("small") == ("runs", "throughput")
+    monkeypatch.setattr(options, "available_cores", lambda: 16)
+    full = make_plan("full", ConcurrencyOptions())
+    counts = 5  # 1, 2, 4, 8 and 16
+    assert len(full["runs"]) == 3 * (3 + 2 * 4 * counts + counts - 1)  # Dyna-Q has no run of one process that plans
+    assert len(full["throughput"]) == 3 * 2 * (1 + 4 * counts)
+    assert (len(full["ablation"]), len(full["faults"])) == (12, 24)
+    names = [case.name for cases in full.values() for case in cases]
+    assert len(set(names)) == len(names)
+    chosen = ConcurrencyOptions(("faults", "runs"), ("a3c",), ("lock",), (4, 2, 4), 1)
+    assert chosen.chosen_parts("full") == ("runs", "faults")
+    assert [str(case) for case in make_plan("full", chosen)["runs"]] == [
+        "a3c, serial, seed 0",
+        "a3c, lock × 2, seed 0",
+        "a3c, lock × 4, seed 0",
+    ]
+    assert " ".join(chosen.words()) == (
+        "--parts faults runs --algorithms a3c --topologies lock --workers 4 2 4 --seeds 1"
+    )
+
+
+def test_cases_are_what_they_say() -> None:
+    four = run_case("dqn", "parameter-server", 4, 2)
+    serial = run_case("dqn", "serial", 1, 2)
+    assert four.workers == 4
+    assert four.environments == 4 * serial.environments
+    assert four.config.algorithm == serial.config.algorithm
+    assert (four.config.seed, four.config.until_score) == (2, 200.0)
+    planning = dyna_q_case(4, 0)
+    assert isinstance(planning.config.topology, Apex)
+    assert (planning.workers, planning.config.topology.actors, planning.config.algorithm.planners) == (4, 1, 3)
+    assert planning.environments == serial.environments
+    calm, hit = (fault_case("lock", 0, disturbed=disturbed) for disturbed in (False, True))
+    assert calm.config == hit.config
+    assert (calm.killed, hit.killed, hit.workers) == (0, 1, 4)
+    assert calm.name != hit.name
+
+
+def test_the_ablation_compares_equal_updates() -> None:
+    dqn, as_many, planning, off = ablation_cases(1)
+    updates = [case.config.algorithm.samples_per_step / case.config.algorithm.batch_size
+               for case in (as_many, planning, off)]  # fmt: skip
+    assert updates == [updates[0]] * 3
+    assert isinstance(planning.config.algorithm, DynaQ)
+    assert planning.config.algorithm.plans
+    assert not off.config.algorithm.plans
+    assert type(dqn.config.algorithm) is type(as_many.config.algorithm) is DQN
+    assert dqn.config.topology == planning.config.topology
+    real = planning.config.algorithm.real_rows / planning.config.algorithm.batch_size
+    assert planning.samples_per_step == planning.config.algorithm.samples_per_step * real
+    assert off.samples_per_step == off.config.algorithm.samples_per_step
+
+
+def test_options_are_the_study_s_own(capsys) -> None:
+    assert main(["study", "concurrency", "--help"]) == 0
+    assert re.search(r"--parts \[?PART", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--parts fault", "parts has fault, which is none of the study's; did you mean faults?"),
+        ("--algorithms d4pg", "algorithms has d4pg, which is none of the study's; there are dqn, a3c, dyna-q"),
+        ("--topologies serial", "topologies has serial, which is none of the study's; there are lock, hogwild, "),
+        ("--workers 2 0", "workers is 0; it must be above 0"),
+        ("--seeds 0", "seeds is 0; it must be above 0"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, words: str, message: str) -> None:
+    assert main(["study", "concurrency", *words.split()]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"headrace: error: {message}")
+    assert error.count("\n") == 1
+
+
+def test_a_worker_count_below_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="workers is -1; it must be above 0"):
+        ConcurrencyOptions(workers=(1, -1))

@@ -1,0 +1,178 @@
+"""The study end to end, small: each part for a moment, its files, what is not measured twice, and its page."""
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.cli.main import main
+from headrace.errors import LaunchError
+from headrace.gradients.measured import STALENESS
+from headrace.studies.downpour import scaling, study, timing
+from headrace.studies.downpour.cases import ScalingCase, TimingCase, TrainingCase
+from headrace.studies.downpour.options import DownpourOptions
+from headrace.studies.downpour.plan import Plan, make_plan
+from headrace.studies.downpour.training import Trained
+from headrace.topologies.config import ParameterServer, Serial
+
+ORIGIN = {"command", "commit", "date", "machine", "cores"}
+EMPTY = Plan("small", (), (), (), ())
+TINY = DQN(hidden=(16,), batch_size=16, learning_starts=50, replay_capacity=2_000, samples_per_step=2, n_step=1)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def toy(topology: Serial | ParameterServer, seed: int = 0) -> TrainingCase:
+    return TrainingCase("ours", "CartPole-v1", TINY, topology, seed, 600, 0.5, 200, 2)
+
+
+def quietly(line: str) -> None:
+    """Takes a line of progress."""
+
+
+def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, origin) -> None:
+    plan = replace(
+        EMPTY,
+        timing=(TimingCase(16, "shared", 0.1, 0), TimingCase(16, "unix", 0.1, 0)),
+        scaling=(ScalingCase(16, "shared", 2, 2, False, 1.0, 0), ScalingCase(16, "tcp", 1, 1, True, 1.0, 0)),
+    )
+    page = study.run_plan(plan, tmp_path, quietly, origin)
+    shared, unix = rows_of(tmp_path / "timing.csv")
+    assert shared.keys() >= ORIGIN | {"case"}
+    for row in (shared, unix):
+        assert int(row["parameters"]) == 228_132
+        assert int(row["gradients"]) >= 5
+        assert 0 < float(row["apply_ms"]) < float(row["gradient_ms"])
+        assert float(row["updates_per_second"]) > 0
+    pushed, fetched = rows_of(tmp_path / "scaling.csv")
+    assert (pushed["fetch_ms"], fetched["staleness"]) == ("", "0.0")
+    assert float(pushed["staleness"]) > 0  # two push, and neither fetches
+    assert float(fetched["fetch_ms"]) > 0
+    text = page.read_text()
+    assert "<th>16 × 16, published</th><td>228,000</td><td>81.7</td><td>2</td><td>–</td><td>5</td>" in text
+    assert "<th>TCP, loopback, 1 shard, with fetches, 1 pusher</th>" in text
+    assert not re.search(r"<(script|link|img)|https?://|url\((?!#)", text)  # needs nothing but itself
+
+    files = {path: path.read_text() for path in (tmp_path / "timing.csv", tmp_path / "scaling.csv")}
+    said: list[str] = []
+    study.run_plan(plan, tmp_path, said.append, replace(origin, commit="another"))
+    assert {path: path.read_text() for path in files} == files
+    assert said == [
+        "timing: 2 of 2 cases are measured already, and kept",
+        "scaling: 2 of 2 cases are measured already, and kept",
+    ]
+
+
+def test_training_from_workers_to_page(tmp_path, origin) -> None:
+    served = ParameterServer(workers=2, envs_per_worker=2, fetch_period=4, staleness="drop", staleness_limit=0)
+    reward = (toy(Serial(envs_per_actor=4)), toy(ParameterServer(workers=2, envs_per_worker=2)))
+    plan = replace(EMPTY, reward=reward, staleness=(toy(served),))
+    page = study.run_plan(plan, tmp_path, quietly, origin)
+    alone, together = rows_of(tmp_path / "reward.csv")
+    assert (alone["topology"], alone["workers"], alone["accepted"]) == ("serial", "1", "")
+    assert (together["topology"], together["workers"]) == ("parameter-server", "2")
+    for row in (alone, together):
+        assert int(row["environment_steps"]) >= 600
+        assert row["final_episodes"] == "100"
+    assert 0 < int(together["accepted"]) <= int(together["updates"])  # a last report may be missing
+    (late,) = rows_of(tmp_path / "staleness.csv")
+    counts = [int(late[f"staleness_{bucket}"]) for bucket in STALENESS]
+    assert sum(counts) == int(late["accepted"]) + int(late["dropped"])
+    assert int(late["dropped"]) == sum(counts[1:])  # what is late at all is beyond the limit
+    cases = {row["case"] for row in rows_of(tmp_path / "curves.csv")}
+    assert cases == {alone["case"], together["case"], late["case"]}
+    assert not list(tmp_path.glob("runs/*/checkpoints"))
+    text = page.read_text()
+    assert "<th>CartPole-v1, ours settings, parameter-server, 2 workers</th>" in text
+    assert "<th>2 workers, fetch period 4, drop</th>" in text
+    assert "final score, less that of serial" in (tmp_path / "comparisons.csv").read_text()
+
+
+def test_an_interruption_costs_one_case(monkeypatch, tmp_path, origin, downpour_run) -> None:
+    cases = (toy(Serial()), toy(ParameterServer(workers=2)))
+    done: list[TrainingCase] = []
+
+    def train_case(case: TrainingCase, folder: Path) -> Trained:
+        if type(case.topology) is interrupted:
+            raise KeyboardInterrupt
+        done.append(case)
+        return downpour_run(case, 5.0)
+
+    monkeypatch.setattr(study, "train_case", train_case)
+    interrupted: type | None = ParameterServer
+    plan = replace(EMPTY, reward=cases)
+    with pytest.raises(KeyboardInterrupt):
+        study.run_plan(plan, tmp_path, quietly, origin)
+    assert "<th>CartPole-v1, ours settings, serial</th>" in (tmp_path / "downpour.html").read_text()
+    interrupted = None
+    study.run_plan(plan, tmp_path, quietly, origin)
+    assert done == list(cases)
+
+
+def test_a_case_that_fails_is_said_and_measured_again(monkeypatch, tmp_path, origin) -> None:
+    def measure(case: ScalingCase) -> dict[str, Any]:
+        if case.pushers == broken:
+            raise LaunchError("it broke")
+        return dict.fromkeys(scaling.COLUMNS, 1.0) | {"transport": "tcp", "pushers": case.pushers, "shards": 1}
+
+    monkeypatch.setattr(study, "measure_scaling", measure)
+    cases = tuple(ScalingCase(16, "tcp", count, 1, False, 1.0, 0) for count in (1, 2))
+    plan = replace(EMPTY, scaling=cases)
+    broken = 1
+    with pytest.raises(LaunchError, match="1 case failed"):
+        study.run_plan(plan, tmp_path, quietly, origin)
+    assert "scaling, tcp, 1 pusher, 1 shard: failed: it broke" in (tmp_path / "downpour.html").read_text()
+    broken = 0
+    study.run_plan(plan, tmp_path, quietly, origin)
+    assert [row["pushers"] for row in rows_of(tmp_path / "scaling.csv")] == ["2", "1"]
+
+
+def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, downpour_run) -> None:
+    def timed(case: TimingCase) -> dict[str, Any]:
+        figures = {"pixels": case.pixels, "transport": case.transport, "share": 0.05, "apply_passes": 1.2}
+        return dict.fromkeys(timing.COLUMNS, 1.0) | figures | {"updates_per_second": 1500.0}
+
+    def scaled(case: ScalingCase) -> dict[str, Any]:
+        figures = {"transport": case.transport, "pushers": case.pushers, "shards": case.shards}
+        return dict.fromkeys(scaling.COLUMNS, 100.0) | figures | {"fetches": int(case.fetches), "bound_share": 0.5}
+
+    def ran(case: TrainingCase, folder: Path) -> Trained:
+        return downpour_run(case, 4.0 if isinstance(case.topology, Serial) else 3.0)
+
+    monkeypatch.setattr(study, "measure_timing", timed)
+    monkeypatch.setattr(study, "measure_scaling", scaled)
+    monkeypatch.setattr(study, "train_case", ran)
+    plan = make_plan("full", DownpourOptions(seeds=2))
+    text = study.run_plan(plan, tmp_path, quietly, origin).read_text()
+    assert "<b>5.0%</b><span>of a gradient&#x27;s time" in text
+    assert "updates/s of one pusher, 16 x 16, shared memory: 1,500, required &gt;= 2000, published 200" in text
+    assert "updates/s of one pusher, 16 x 16, Unix socket" not in text  # 1,000 are required of it
+    assert "<th>batch size</th><td>32</td>" in text
+    assert "<td>0.85</td>" in text
+    assert "<th>headrace/SnakeFrames-v0, published settings, serial</th><td>4 ± 0</td>" in text
+    assert "<th>4 workers, fetch period 32, compensate</th><td>3 ± 0</td>" in text
+    assert "What this machine" not in text
+    transports, labels, workers = 3, 2, 2
+    assert text.count("<svg") == 1 + transports + 2 * labels + workers
+
+
+def test_lander_is_left_out_where_it_can_not_be_had(monkeypatch) -> None:
+    plan = make_plan("small", DownpourOptions())
+    assert study.possible(plan) == (plan, [])
+    monkeypatch.setattr(study.importlib.util, "find_spec", lambda name: None)
+    kept, notes = study.possible(plan)
+    assert (kept.staleness, kept.reward) == ((), plan.reward)
+    assert notes == ['9 runs of LunarLander-v3 are left out: pip install "headrace[box2d]"']
+
+
+def test_a_mistake_is_one_line(capsys, tmp_path) -> None:
+    assert main(["study", "downpour", "--parts", "speed", "--output", str(tmp_path / "study")]) == 2
+    assert capsys.readouterr().err.strip().endswith("there are timing, scaling, reward, staleness")
+    assert not (tmp_path / "study").exists()
