@@ -100,8 +100,8 @@ class WorkersProgram:
 def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSettings:
     """What one worker is told; raises what table_options() raises.
 
-    What the settings say of the replay is meant for all workers together: each has its share of capacity and of
-    what learning starts with.
+    What the settings say of the replay is meant for all workers together: each has its share of capacity, of what
+    learning starts with, and of how far sampling may be ahead, but no less than one step's chunks, or it would block.
     """
     assert workshop.parameters is not None
     algorithm, workers = workshop.algorithm, config.worker_count
@@ -113,6 +113,8 @@ def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSe
             share = workshop._replace(algorithm=_share(algorithm, workers))
             table = table_options(share, config.envs_per_worker, config.chunk_steps)
             table["seed"] += index
+            burst = algorithm.samples_per_step * config.chunk_steps * config.envs_per_worker
+            table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, algorithm.batch_size + burst)
     acting = ActorSettings(
         environment=workshop.environment,
         seed=workshop.seed,

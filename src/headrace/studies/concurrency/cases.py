@@ -35,13 +35,14 @@ KILL_AT = 1 / 3
 _TARGET = 200.0
 _TIME_LIMIT_SECONDS = 900.0
 _THROUGHPUT_SECONDS = 20.0
-_ABLATION_STEPS = 300_000
+_ABLATION_STEPS = 200_000
+_ABLATION_EVALUATION_STEPS = 5_000
 _ABLATION_SECONDS = 3_600.0
 """More than other runs have: planning in turn with acting takes its time, and it is steps that are compared."""
 _FAULT_STEPS = 200_000
 _FAULT_WORKERS = 4
 _EVALUATION_SECONDS = 1.0
-_EVALUATION_STEPS = 2_500
+_EVALUATION_STEPS = 10_000  # a second of a serial run, or so
 _NEVER_SECONDS = 1e9
 
 
@@ -153,7 +154,12 @@ def ablation_cases(seed: int) -> list[Case]:
     cases = []
     for name, algorithm in variants.items():
         config = _to_target(planning._replace(algorithm=algorithm), planning.serial, seed)
-        config = dataclasses.replace(config, steps=_ABLATION_STEPS, time_limit_seconds=_ABLATION_SECONDS)
+        config = dataclasses.replace(
+            config,
+            steps=_ABLATION_STEPS,
+            time_limit_seconds=_ABLATION_SECONDS,
+            evaluation_period_steps=_ABLATION_EVALUATION_STEPS,
+        )
         cases.append(Case("ablation", name, config))
     return cases
 
