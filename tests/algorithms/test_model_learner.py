@@ -1,12 +1,14 @@
 """The world model's training: targets by hand, a linear world that it must fit, rows that it never sees."""
 
-from math import inf
+from math import inf, nan
 
 import numpy as np
+import pytest
 import torch
 
 from headrace import DynaQ
 from headrace.algorithms.dyna_q.model_learner import ModelLearner, change, held_out
+from headrace.errors import DivergenceError
 from headrace.types import Batch, EnvironmentSpec
 
 SPEC = EnvironmentSpec((2,), "float32", 2)
@@ -108,3 +110,24 @@ def test_making_a_model_leaves_torchs_random_numbers_alone() -> None:
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(first.model.weights[0], ModelLearner(SMALL, SPEC, seed=1).model.weights[0])
     assert not torch.equal(first.model.weights[0], ModelLearner(SMALL, SPEC, seed=2).model.weights[0])
+
+
+def test_a_batch_that_is_held_out_as_a_whole_changes_nothing() -> None:
+    learner = ModelLearner(SMALL, SPEC, seed=0)
+    batch = linear_world(np.random.default_rng(0), 96)
+    learner.learn(batch)
+    before = {name: value.clone() for name, value in learner.model.state_dict().items()}
+    [key] = [key for key in range(20) if held_out(np.full(1, key, np.uint64))][:1]
+    learner.learn(batch._replace(key=np.full(96, key, np.uint64)))
+    assert learner.version == 2
+    for name, value in learner.model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    learner.learn(batch)
+    assert all(value.isfinite().all() for value in learner.model.state_dict().values())
+
+
+def test_a_loss_that_is_not_finite_stops_it() -> None:
+    learner = ModelLearner(SMALL, SPEC, seed=0)
+    batch = linear_world(np.random.default_rng(0), 96)
+    with pytest.raises(DivergenceError, match="the world model's loss of update 1 is nan"):
+        learner.learn(batch._replace(reward=np.full(96, nan, np.float32)))

@@ -65,7 +65,7 @@ def test_a_simulated_transition_weighs_as_much_as_the_average_real_one() -> None
     real.update_priorities(np.arange(50, dtype=np.uint64), np.linspace(0.1, 5, 50, dtype=np.float32))
     batch = mixed.next(0.0)
     assert batch is not None
-    assert batch.weight[:8].min() < batch.weight[:8].max() == 1
+    assert batch.weight[:8].min() < batch.weight[:8].max() <= 1
     np.testing.assert_allclose(batch.weight[8:], batch.weight[:8].mean())
 
 
@@ -73,11 +73,46 @@ def test_without_real_transitions_there_is_no_batch_and_nothing_simulated_is_los
     real, simulated, mixed = make(4, real=0)
     simulated.insert(chunk([-1.0] * 20, version=9))
     assert mixed.next(0.0) is None
-    assert mixed.next(0.0) is None
-    assert simulated.stats()["samples"] == 12
+    assert simulated.stats()["samples"] == 0
     real.insert(chunk([1.0] * 10, version=3))
     assert mixed.next(0.0) is not None
     assert simulated.stats()["samples"] == 12
+
+
+@pytest.mark.parametrize("simulating", [False, True])
+def test_the_limiter_allows_as_many_batches_whatever_they_are_made_of(simulating: bool) -> None:
+    real = Table(SIGNATURE, capacity=100, samples_per_insert=8.0, limiter_tolerance=16.0, min_size=10, seed=0)
+    simulated = Table(SIGNATURE, capacity=100, sampler="uniform", min_size=8, seed=0)
+    mixed = MixedBatches(SIGNATURE, real, simulated, 16, 4, 1.0)
+    if simulating:
+        simulated.insert(chunk([-1.0] * 20, version=9))
+    batches = 0
+    for _ in range(3):
+        real.insert(chunk([1.0] * 10, version=3))
+        while mixed.next(0.0):
+            batches += 1
+    assert mixed.simulated == (12 * batches if simulating else 0)
+    assert batches == (30 - 10) * 8 / 16 + 1  # since the table reached 10; and the tolerance of one batch
+    assert real.stats()["samples"] == 16 * batches
+
+
+def test_real_rows_are_drawn_as_those_of_a_whole_batch_are() -> None:
+    """Of 0 to 49, drawn uniformly: each as often, and one of each quarter in each batch."""
+    real = Table(SIGNATURE, capacity=100, sampler="uniform", seed=0)
+    simulated = Table(SIGNATURE, capacity=100, sampler="uniform", min_size=8, seed=0)
+    real.insert(chunk([float(value) for value in range(50)], version=3))
+    simulated.insert(chunk([-1.0] * 20, version=9))
+    mixed = MixedBatches(SIGNATURE, real, simulated, 16, 4, 0.0)
+    found = np.zeros(50)
+    for _ in range(1_000):
+        batch = mixed.next(0.0)
+        assert batch is not None
+        rows = batch.reward[:4].astype(int)
+        assert (np.diff(rows) > 0).all()
+        assert (batch.key[:4] == rows).all()
+        assert (np.abs(rows - [6, 18, 31, 43]) <= 8).all()
+        found[rows] += 1
+    np.testing.assert_allclose(found, 80, atol=4 * 80**0.5)
 
 
 def test_what_a_gated_planner_has_left_behind_is_not_learnt_from_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

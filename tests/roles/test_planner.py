@@ -1,7 +1,7 @@
 """A planner: in step with the environment, gated by its model's error, told where to start."""
 
 import dataclasses
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -121,6 +121,14 @@ def test_a_model_that_was_never_judged_is_not_good_enough() -> None:
     bench.run(600)
     assert bench.planner.learner.error == inf
     assert bench.planner.report()["model_error"] is None
+    assert (bench.planner.simulated, bench.planner.gated) == (0, 512)
+
+
+def test_an_error_that_is_not_a_number_is_not_good_enough() -> None:
+    bench = Bench(model_samples_per_step=1e-6)
+    bench.planner.learner.error = nan
+    bench.run(0)
+    bench.run(600)
     assert (bench.planner.simulated, bench.planner.gated) == (0, 512)
 
 

@@ -9,7 +9,7 @@ import torch
 from headrace import DQN, Apex, DynaQ, Hogwild, Serial
 from headrace.algorithms.build import build_updater
 from headrace.environments import describe
-from headrace.errors import CheckpointError, ConfigError
+from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.roles.actor import ActorSettings
 from headrace.roles.planner import PlannerSettings
 from headrace.servers import EmbeddedServer
@@ -77,13 +77,16 @@ def test_planning_in_turn_is_the_same_for_the_same_seed() -> None:
     assert equal(first, serial(SMALL, 400))
 
 
-def test_the_replay_ratio_counts_real_and_simulated_samples() -> None:
-    program = serial(SMALL, 1000)
+@pytest.mark.parametrize("error_limit", [5.0, 1e-9])
+def test_planning_changes_what_is_learnt_from_and_not_how_much(error_limit: float) -> None:
+    program = serial(dataclasses.replace(SMALL, model_error_limit=error_limit), 1000)
+    without = serial(dataclasses.replace(SMALL, planning=False), 1000)
+    assert program.learner.steps == without.learner.steps > 200
     stats = program.table.stats()
-    assert program.learner.steps * 32 == pytest.approx(4 * stats["inserts"], rel=0.15)
-    mixed = (32 * program.learner.steps - stats["samples"]) / 24  # batches with 8 real transitions in place of 32
-    assert mixed > 0.8 * program.learner.steps
-    assert stats["simulated_samples"] / 24 - mixed in (0, 1)  # one may wait for its real ones
+    for table in (program.table, without.table):
+        assert table.stats()["samples_per_insert"] == pytest.approx(4, rel=0.05)
+    mixed = stats["simulated_samples"] / 24  # batches with 8 real transitions in place of 32
+    assert mixed == 0 if error_limit < 1 else mixed > 0.8 * program.learner.steps
 
 
 def test_reports_tell_of_the_planner() -> None:
@@ -107,13 +110,29 @@ def test_a_snapshot_has_all_three_tables(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["replay"]
 
 
-def test_a_snapshot_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [slice(-100), slice(20), slice(4), slice(0)])
+def test_a_snapshot_that_is_cut_short_is_refused(tmp_path: Path, kept: slice) -> None:
     path = tmp_path / "replay"
     serial(SMALL, 400).table.save(str(path))
-    path.write_bytes(path.read_bytes()[:-100])
+    path.write_bytes(path.read_bytes()[kept])
     empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(SMALL)).table
     with pytest.raises(CheckpointError, match="cut short"):
         empty.restore(str(path))
+
+
+def test_a_snapshot_whose_parts_have_no_room_is_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "replay"
+    serial(SMALL, 400).table.save(str(path))
+    (tmp_path / "replay.1").mkdir()
+    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(SMALL)).table
+    with pytest.raises(StorageError, match=r"can't read replay of the checkpoint .*replay by its parts"):
+        empty.restore(str(path))
+
+
+def test_in_turn_there_is_one_planner_which_makes_all_simulations() -> None:
+    one, many = serial(SMALL, 400), serial(dataclasses.replace(SMALL, planners=4), 400)
+    assert one.table.stats()["simulated_inserts"] == many.table.stats()["simulated_inserts"] > 0
+    assert equal(one, many)
 
 
 def test_apex_has_one_actor_and_its_planners() -> None:

@@ -13,6 +13,8 @@ __all__ = ["MixedBatches", "Sampled"]
 
 _FRESH_BATCHES = 1000
 """Between looks whether anything has been simulated."""
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, without their whole part, are spread evenly over 0 to 1, however many there are."""
 
 
 class Sampled(Protocol):
@@ -31,6 +33,10 @@ class Sampled(Protocol):
 class MixedBatches:
     """Batches of B, of which the first `real_rows` are real and the rest simulated; all real while too few are.
 
+    Each is drawn as B real transitions, in whose place simulated ones then come: the real table's limiter counts all of
+    a batch, so that there are as many updates for each insert whatever batches are made of. The draw is stratified, so
+    that what stays is taken evenly from all of it.
+
     Batches are all real, too, while nothing newly simulated has come for a thousand batches: what a model that is gated
     by now has left behind is not learnt from again and again. A simulated transition weighs as much as the average real
     one of its batch. `key` and `policy_version` of a batch are those of its real rows alone: priorities and staleness
@@ -48,40 +54,39 @@ class MixedBatches:
     ) -> None:
         self.simulated = 0
         """Simulated transitions in all batches so far."""
-        buffer = BatchBuffer(signature, batch_size)
         self._real = real
         self._simulated = simulated
         self._exponent = importance_exponent
-        self._whole = buffer.arrays
-        self._whole_view = buffer.view
-        self._first = _rows(buffer.arrays, slice(real_rows))
-        self._first_view = BatchView(signature, *self._first)
-        self._rest = _rows(buffer.arrays, slice(real_rows, None))
-        self._rest_view = BatchView(signature, *self._rest)
-        self._filled = False  # whether the rest is, and its real rows are not yet
+        self._real_rows = real_rows
+        self._buffer = BatchBuffer(signature, batch_size)
+        self._simulated_buffer = BatchBuffer(signature, batch_size - real_rows)
         self._count = self._next_look = 0  # batches
         self._inserts = -1.0  # of simulated transitions, when that was asked last
         self._fresh = True
 
     def next(self, timeout_seconds: float | None = None) -> Batch | None:
         """The next batch, valid until the next call; None where the real table has none before the deadline."""
+        if not self._real.sample_into(self._buffer.view, self._exponent, timeout_seconds):
+            return None
         if self._count >= self._next_look:
             self._next_look = self._count + _FRESH_BATCHES
             inserts = self._simulated.stats()["inserts"]
             self._fresh, self._inserts = inserts != self._inserts, inserts
-        self._filled = self._filled or (self._fresh and self._simulated.sample_into(self._rest_view, 0.0, 0.0))
-        if not self._filled:
-            if not self._real.sample_into(self._whole_view, self._exponent, timeout_seconds):
-                return None
-            self._count += 1
-            return self._whole
-        if not self._real.sample_into(self._first_view, self._exponent, timeout_seconds):
-            return None
-        self._filled = False
         self._count += 1
-        self.simulated += len(self._rest.key)
-        self._rest.weight[:] = self._first.weight.mean()
-        return self._whole._replace(key=self._first.key, policy_version=self._first.policy_version)
+        if not (self._fresh and self._simulated.sample_into(self._simulated_buffer.view, 0.0, 0.0)):
+            return self._buffer.arrays
+        return self._mix()
+
+    def _mix(self) -> Batch:
+        """Both buffers in one: the real rows that stay, then the simulated ones."""
+        whole, simulated, count = self._buffer.arrays, self._simulated_buffer.arrays, self._real_rows
+        self.simulated += len(simulated.key)
+        rows = _spread(count, len(whole.key), self._count * _GOLDEN % 1)
+        for field, rest in zip(whole, simulated, strict=True):
+            field[:count] = field[rows]
+            field[count:] = rest
+        whole.weight[count:] = whole.weight[:count].mean()
+        return whole._replace(key=whole.key[:count], policy_version=whole.policy_version[:count])
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> object:
         """Sets priorities of a batch's real rows to the first of those [B] that its update gave."""
@@ -91,6 +96,7 @@ class MixedBatches:
         """Nothing to stop: batches are drawn when they are asked for."""
 
 
-def _rows(batch: Batch, rows: slice) -> Batch:
-    """Some rows of a batch: views."""
-    return Batch._make(field[rows] for field in batch)
+def _spread(count: int, size: int, offset: float) -> NDArray[np.int64]:
+    """So many of `size` rows, evenly; each as often as any other, over offsets spread over 0 to 1."""
+    rows: NDArray[np.int64] = ((np.arange(count) + offset) * (size / count)).astype(np.int64)
+    return rows

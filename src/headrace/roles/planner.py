@@ -136,7 +136,7 @@ class Planner:
         config = self._config
         if config.search_control == "prioritized":
             self._set_priorities(starts.key, self._td_error(starts))
-        if self.learner.error > config.model_error_limit:
+        if not self.learner.error <= config.model_error_limit:  # nor where it is not a number
             self.gated += _ROWS * config.rollout_steps
             return
         rollouts = simulate(

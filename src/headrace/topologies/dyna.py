@@ -5,12 +5,12 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from headrace._native import Signature, Table
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.dyna_q.config import DynaQ, require_vectors
-from headrace.errors import CheckpointError, ConfigError
+from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.replay import MixedBatches
 from headrace.roles.actor import ActorSettings, table_signature
 from headrace.roles.base import SIMULATED, TABLE, TRANSITIONS, Role
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _LENGTH = struct.Struct("<Q")
+_PIECE_BYTES = 1 << 20
 
 _Native = EmbeddedTable | StandaloneTable
 
@@ -75,25 +76,37 @@ class DynaTables(NamedTuple):
                 part.unlink()
 
     def restore(self, path: str) -> None:
-        """Takes a snapshot, while the tables are empty; raises CheckpointError for one that is cut short."""
-        with Path(path).open("rb") as whole:
-            for index, table in enumerate(self):
-                head = whole.read(_LENGTH.size)
-                size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
-                data = whole.read(size)
-                if not size or len(data) < size:
-                    raise CheckpointError(f"replay of the checkpoint {path} is cut short; a whole one is required")
-                part = Path(f"{path}.{index}")
-                part.write_bytes(data)
-                try:
-                    table.restore(str(part))
-                finally:
-                    part.unlink()
+        """Takes a snapshot, while the tables are empty.
+
+        Raises CheckpointError for one that is cut short, StorageError where there is no room beside it for a part of it.
+        """
+        try:
+            with Path(path).open("rb") as whole:
+                for index, table in enumerate(self):
+                    part = Path(f"{path}.{index}")
+                    try:
+                        _take_part(whole, part)
+                        table.restore(str(part))
+                    finally:
+                        part.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageError(f"can't read replay of the checkpoint {path} by its parts: {error.strerror}") from error
 
     def close(self) -> None:
         """Ends actors and planners."""
         for table in self:
             table.close()
+
+
+def _take_part(whole: BinaryIO, part: Path) -> None:
+    """Copies the next part of a snapshot to a file of its own."""
+    head = whole.read(_LENGTH.size)
+    left = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
+    with part.open("wb") as file:
+        while data := whole.read(min(left, _PIECE_BYTES)):
+            left -= file.write(data)
+    if left or not head:
+        raise CheckpointError(f"replay of the checkpoint {whole.name} is cut short; a whole one is required")
 
 
 def dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
@@ -134,14 +147,14 @@ def mixed_batches(tables: DynaTables, config: DynaQ) -> MixedBatches:
 
 
 def planning_worker(settings: ActorSettings, workshop: Workshop, config: DynaQ, tables: DynaTables) -> PlanningWorker:
-    """Acts, learns and plans in turn."""
+    """Acts, learns and plans in turn: as the only planner, however many `apex` would have."""
     real, transitions, simulated = tables
     assert isinstance(real, EmbeddedTable)
     assert isinstance(transitions, EmbeddedTable)
     assert isinstance(simulated, EmbeddedTable)
     return PlanningWorker(
         settings,
-        PlannerSettings(workshop.spec, config, workshop.seed, 0),
+        PlannerSettings(workshop.spec, dataclasses.replace(config, planners=1), workshop.seed, 0),
         workshop.updater,
         real.native,
         transitions.native,
@@ -172,16 +185,14 @@ def _tables(
     chunk_steps: int,
     make: Callable[[str, Signature, dict[str, Any]], _Native],
 ) -> DynaTables:
-    """The replay ratio counts real and simulated samples, so that the real table's limiter has the real share of it."""
+    """The three; only the real one's limiter holds anybody: it counts whole batches, as `MixedBatches` draws them."""
     require_vectors(workshop.spec)
-    share = config.real_rows / config.batch_size
-    real = dataclasses.replace(config, samples_per_step=share * config.samples_per_step)
     simulated = dataclasses.replace(
         config, replay_capacity=config.simulated_capacity, replay_bytes=0, learning_starts=1
     )
     free = {"samples_per_insert": 0.0, "limiter_tolerance": 0.0}  # who plans keeps step by itself
     signature = table_signature(workshop.spec)
-    options = table_options(workshop._replace(algorithm=real), environments, chunk_steps)
+    options = table_options(workshop, environments, chunk_steps)
     return DynaTables(
         make(TABLE, signature, options),
         make(TRANSITIONS, signature, options | free | {"sampler": config.search_control}),

@@ -1,6 +1,6 @@
 """Fits a world model to real transitions, and tells how far it can be believed."""
 
-from math import inf
+from math import inf, isfinite
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.errors import DivergenceError
 from headrace.networks.world_model import WorldModel
 from headrace.types import Batch, EnvironmentSpec
 
@@ -59,7 +60,10 @@ class ModelLearner:
         self._judged: list[Tensor] = []  # rows of the newest held-out transitions, oldest first
 
     def learn(self, batch: Batch) -> float:
-        """One update of all members, each on its share of the rows that are not held out; the loss."""
+        """One update of all members, each on its share of the rows that are not held out; the loss.
+
+        Where all rows are held out it counts as one, and changes nothing. Raises DivergenceError.
+        """
         fields = (batch.observation, batch.next_observation, batch.action, batch.reward, batch.discount, batch.weight)
         observation, next_observation, action, reward, discount, weight = map(torch.from_numpy, fields)
         observation, next_observation = observation.float(), next_observation.float()
@@ -67,9 +71,12 @@ class ModelLearner:
         changes = change(observation, next_observation)
         done = (discount == 0).float()
         train = weight * ~out
-        self.model.observe(observation, changes, reward, train)
         columns = (observation, changes, action[:, None], reward[:, None], weight[:, None])
         self._keep(torch.cat([column[out] for column in columns], 1))
+        self.version += 1
+        if not train.any():
+            return 0.0
+        self.model.observe(observation, changes, reward, train)
         members = self.model.members
         output = self.model(observation.view(members, -1, observation.shape[1]), action.view(members, -1))
         target = self.model.scaled(changes, reward).view(*output.shape[:2], -1)
@@ -79,13 +86,18 @@ class ModelLearner:
         )
         shares = train.view(members, -1)
         loss = ((squared + termination) * shares).sum() / shares.sum(1).mean()
+        value = loss.item() / members
+        if not isfinite(value):
+            raise DivergenceError(
+                f"training diverged: the world model's loss of update {self.version} is {value}; "
+                "a smaller model_learning_rate is required"
+            )
         self._optimizer.zero_grad(set_to_none=False)
         torch.autograd.backward(loss)
         self._optimizer.step()
-        self.version += 1
         if self.version % _JUDGED_PERIOD == 0:
             self.error = self._judge()
-        return float(loss.item()) / members
+        return float(value)
 
     def _keep(self, rows: Tensor) -> None:
         self._judged.append(rows)
