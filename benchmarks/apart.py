@@ -171,7 +171,8 @@ def _kill(job: _Job, address: str) -> _Kill | None:
 
 def _run(variant: str, arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
     """One run as a record."""
-    actors = actor_count(preset(arguments.environment).apex)
+    known = preset(arguments.environment)
+    actors = actor_count(known.apex, known.algorithm)
     kill = None
     with _job(arguments, seed) as job:
         begin = time.monotonic()

@@ -27,15 +27,15 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kNames = {"sgd", "momentum", "rmsprop", "centred-rmsprop", "adagrad", "adam"};
 
-void require(bool holds, const char* name, double value, const char* required) {
-  if (holds) return;
-  throw Error(ErrorKind::kInvalid, std::string("optimizer: ") + name + " is " + std::to_string(value) +
-                                       ", but it must be " + required + "; nothing can be learned with it");
-}
-
 std::string text_of(double value) {  // the shortest that reads back as the same number
   char text[32];
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};
+}
+
+void require(bool holds, const char* name, double value, const char* required) {
+  if (holds) return;
+  throw Error(ErrorKind::kInvalid, std::string("optimizer: ") + name + " is " + text_of(value) + ", but it must be " +
+                                       required + "; nothing can be learned with it");
 }
 
 [[noreturn]] void corrupt(std::string_view name, std::string_view text, const char* required) {

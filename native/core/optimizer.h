@@ -33,8 +33,8 @@ struct OptimizerOptions {
 
 // Applies update number `step` (from 1). `moments` holds options.moments() vectors as long as the parameters, zero
 // before the first step, the i-th at moments + i * moment_stride. `options` are checked ones. Elementwise: the result
-// does not depend, to the bit, on how the vectors are cut, nor on how wide the machine's registers are. Numbers below
-// 1e-38 count as 0. Never throws.
+// does not depend, to the bit, on how the vectors are cut, nor on how wide the machine's registers are. On x86
+// numbers below 1e-38 count as 0. Never throws.
 void apply_gradient(const OptimizerOptions& options, std::uint64_t step, std::span<float> parameters, float* moments,
                     std::size_t moment_stride, std::span<const float> gradient) noexcept;
 

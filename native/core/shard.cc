@@ -97,42 +97,40 @@ PushResult Shard::judge(const PushedGradient& pushed, std::optional<std::span<co
                     std::to_string(version_) + "; the gradient is not applied");
   }
   PushResult result{version_, version_ - pushed.base_version - pushed.own_updates, Verdict::kAccepted};
+  const bool compensates = options_.policy == StalenessPolicy::kCompensate;
+  const float* const fetched = compensates ? backup_of(pushed) : nullptr;
+  const bool too_late = options_.policy == StalenessPolicy::kDrop && result.staleness > options_.max_staleness;
   if (!gradient || !is_finite(*gradient)) {
     result.verdict = Verdict::kRefused;
-  } else if (options_.policy == StalenessPolicy::kDrop && result.staleness > options_.max_staleness) {
+  } else if (too_late || (compensates && fetched == nullptr)) {
     result.verdict = Verdict::kDropped;
   } else {
-    apply(*gradient, result.staleness, backup_of(pushed));
+    apply(*gradient, result.staleness, fetched);
     result.version = ++version_;
   }
   count(result, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
   return result;
 }
 
-// What the worker fetched, where the policy needs it; else null.
-const float* Shard::backup_of(const PushedGradient& pushed) {
-  if (options_.policy != StalenessPolicy::kCompensate) return nullptr;
+// What the worker fetched, as far as it is kept; else null.
+const float* Shard::backup_of(const PushedGradient& pushed) const {
   const auto found = workers_.find(pushed.worker);
   const Backup* backup = found != workers_.end() ? found->second.backup.get() : nullptr;
-  if (backup != nullptr && backup->version == pushed.base_version) return backup->parameters.data();
-  throw Error(ErrorKind::kRefused, "base version " + std::to_string(pushed.base_version) +
-                                       ": what this worker fetched is not held (any more), and delay compensation "
-                                       "needs it; fetch before the next gradient, this one is not applied");
+  return backup != nullptr && backup->version == pushed.base_version ? backup->parameters.data() : nullptr;
 }
 
 void Shard::apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched) {
+  auto optimizer = options_.optimizer;
+  if (options_.policy == StalenessPolicy::kScale && staleness > 1) {
+    optimizer.learning_rate /= static_cast<double>(staleness);
+  }
   const auto apply_at = [&](std::size_t at, std::span<const float> part) {
-    apply_gradient(options_.optimizer, version_ + 1, {parameters_.data() + at, part.size()}, moments_.data() + at,
-                   options_.size, part);
+    apply_gradient(optimizer, version_ + 1, {parameters_.data() + at, part.size()}, moments_.data() + at, options_.size,
+                   part);
   };
-  const bool scaled = options_.policy == StalenessPolicy::kScale && staleness > 1;
-  if (!scaled && fetched == nullptr && is_aligned(gradient)) return apply_at(0, as_floats(gradient));
-  const float scale = scaled ? 1.0f / static_cast<float>(staleness) : 1.0f;
+  if (fetched == nullptr && is_aligned(gradient)) return apply_at(0, as_floats(gradient));
   const auto lambda = static_cast<float>(options_.compensation);
   in_pieces(gradient, [&](std::size_t at, std::span<float> piece) {
-    if (scaled) {
-      for (float& g : piece) g *= scale;
-    }
     if (fetched != nullptr) {
       const float* now = parameters_.data() + at;
       const float* then = fetched + at;
@@ -157,8 +155,11 @@ void Shard::count(const PushResult& result, double seconds) {
 std::optional<std::uint64_t> Shard::fetch(std::uint64_t worker_name, std::int64_t newer_than, std::span<std::byte> to) {
   check_bytes("room for parameters", to.size(), bytes());
   const std::lock_guard lock(mutex_);
-  if (newer_than >= 0 && static_cast<std::uint64_t>(newer_than) >= version_) return std::nullopt;
-  if (worker_name != 0 && options_.policy == StalenessPolicy::kCompensate) back_up(worker(worker_name));
+  const bool kept = worker_name != 0 && options_.policy == StalenessPolicy::kCompensate;
+  Worker* const by = kept ? &worker(worker_name) : nullptr;
+  const bool lost = by != nullptr && !(by->backup && by->backup->version == version_);  // what it fetched, to others
+  if (!lost && newer_than >= 0 && static_cast<std::uint64_t>(newer_than) >= version_) return std::nullopt;
+  if (by != nullptr) back_up(*by);
   std::memcpy(to.data(), parameters_.data(), to.size());
   return version_;
 }

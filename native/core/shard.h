@@ -26,7 +26,7 @@ namespace headrace {
 
 enum class Verdict : std::uint8_t {
   kAccepted = 0,
-  kDropped = 1,  // too stale
+  kDropped = 1,  // too stale; under kCompensate, computed at parameters that are not kept (any more)
   kRefused = 2,  // not finite
 };
 
@@ -70,13 +70,13 @@ class Shard {
   std::uint64_t version() const { return stats().version; }
 
   // Applies a gradient of `size` floats at any address, from where it lies where the address is a float's. One that
-  // was sent before comes to what it came to. kRefused: another length; under kCompensate, parameters that the worker
-  // has not fetched. kInvalid: a base version with its own updates above the shard's version.
+  // was sent before comes to what it came to. kRefused: another length. kInvalid: a base version with its own updates
+  // above the shard's version.
   PushResult push(const PushedGradient& pushed, std::span<const std::byte> gradient);
   // As push() with a gradient that is not finite: another shard's part of it is not.
   PushResult refuse(const PushedGradient& pushed);
-  // Copies the parameters where their version is above `newer_than`, and remembers them for the worker under
-  // kCompensate. kRefused: there is no memory for that.
+  // Copies the parameters where their version is above `newer_than`, and keeps them for the worker under kCompensate;
+  // where those are not kept that it has, they are copied in any case. kRefused: there is no memory for that.
   std::optional<std::uint64_t> fetch(std::uint64_t worker, std::int64_t newer_than, std::span<std::byte> to);
 
   // Parameters, then the optimizer's statistics; returns the version, which is the count of its steps too.
@@ -103,7 +103,7 @@ class Shard {
   Worker& worker(std::uint64_t name);
   PushResult judge(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient);
   PushResult settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient);
-  const float* backup_of(const PushedGradient& pushed);
+  const float* backup_of(const PushedGradient& pushed) const;
   void back_up(Worker& worker);
   bool forget_backup(const Worker& but);
   void apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched);

@@ -12,7 +12,7 @@ namespace headrace {
 enum class StalenessPolicy : std::uint8_t {
   kAccept,      // however late
   kDrop,        // beyond max_staleness (Nair et al. 2015, section 4.2)
-  kScale,       // by 1 / max(1, staleness) (Zhang et al. 2016, "Staleness-aware async-SGD", equation 5)
+  kScale,       // learning rate / max(1, staleness) (Zhang et al. 2016, "Staleness-aware async-SGD", equation 5)
   kCompensate,  // g + lambda g g (w_now - w_fetched) (Zheng et al. 2017, DC-ASGD, equation 10)
 };
 

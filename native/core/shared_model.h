@@ -3,7 +3,7 @@
 // Three ways to share:
 // - lock: one set of parameters; who applies a gradient, or reads, holds the model's lock. (A worker that reads the
 //   live parameters without read_into() sees updates half done, as with hogwild.)
-// - hogwild (Niu et al. 2011): one set of parameters that everybody reads and writes without any lock. The race is
+// - hogwild (Recht et al. 2011): one set of parameters that everybody reads and writes without any lock. The race is
 //   meant: a reader may see some parameters before an update and some after it, and of two updates at once one may be
 //   lost for some parameters. A float is never torn: it is aligned and written whole. Counters are atomic, and exact.
 // - ad-psgd (Lian et al. 2018): each worker has parameters and statistics of its own, changed under the worker's lock,

@@ -65,12 +65,7 @@ std::string Loop::listen(const std::string& address) {
     others_.watch_listener(id, listener->descriptor());
     listeners_[id] = std::move(listener);
   }
-  if (!std::exchange(started_, true)) {
-    for (const auto& applier : appliers_) applier->start();
-    samplers_.start();
-    errands_.start();
-    others_.start();
-  }
+  others_.start();
   return text;
 }
 

@@ -11,9 +11,9 @@
 // they began to wait, whenever one of their tables wakes, and at their deadline. Once a second every session is asked
 // whether its peer is too slow or too silent.
 //
-// Threading: every method may be called from any thread. A connection belongs to one of the threads at a time;
-// `mutex_` guards the listeners and the life of the threads. Wakers of tables hold the Waker alone, and may outlive the
-// loop.
+// Threading: every method may be called from any thread. A connection belongs to one of the threads at a time, each of
+// which begins with its first; `mutex_` guards the listeners. Wakers of tables hold the Waker alone, and may outlive
+// the loop.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class Loop {
   explicit Loop(Server& server, LoopOptions options = {});  // the server outlives the loop
   ~Loop();
 
-  // Serves on an address from now on; the threads start with the first. Returns the address, with the name picked.
+  // Serves on an address from now on. Returns the address, with the name picked.
   // Throws kInvalid, kSystem, kRefused (TCP beyond loopback without a token), and kClosed after close().
   std::string listen(const std::string& address);
   std::uint64_t connections() const { return connection_count_.load(); }
@@ -70,7 +70,6 @@ class Loop {
   std::mutex mutex_;
   std::map<Id, std::unique_ptr<Listener>> listeners_;
   Id next_listener_ = 1;
-  bool started_ = false;
   bool closed_ = false;
 
   std::vector<std::unique_ptr<Reactor>> appliers_;  // of gradients

@@ -54,12 +54,21 @@ Reactor::Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unprov
 }
 
 void Reactor::start() {
-  thread_ = start_quiet_thread([this] { run(); });
+  const std::lock_guard lock(mutex_);
+  begin();
+}
+
+void Reactor::begin() {
+  if (!shut_ && !thread_.joinable()) thread_ = start_quiet_thread([this] { run(); });
 }
 
 void Reactor::stop() {
   stop_.store(true);
   waker_->poke();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) shut_ = true;  // from here on none begins
+  }
   if (thread_.joinable()) thread_.join();
 }
 
@@ -161,8 +170,9 @@ void Reactor::watch_again(Id id, std::uint32_t events) {
 void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
   try {
     const std::lock_guard lock(mutex_);
+    begin();
     if (!shut_) inbox_.push_back(std::move(connection));
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     // It is still ours, as after stop().
   }
   if (connection) connection_count_.fetch_sub(1);

@@ -1,8 +1,8 @@
 // One thread that serves connections with epoll; a Loop has several.
 //
 // Threading: start(), stop(), add() and watch_listener() from any thread; adopt() from the reactor's own, in the
-// accept hook. The hooks run on the reactor's thread. `mutex_` guards the inbox, whether it is shut, and the listeners;
-// what stands below them in the class is the thread's own.
+// accept hook. The hooks run on the reactor's thread. `mutex_` guards the thread's beginning, the inbox, whether it is
+// shut, and the listeners; what stands below them in the class is the thread's own.
 #pragma once
 
 #include <atomic>
@@ -37,11 +37,11 @@ class Reactor {
   Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unproven, Hooks hooks);  // throws kSystem
   ~Reactor() { stop(); }
 
-  void start();
+  void start();                                // unless it has: add() starts it too
   void stop();                                 // answers what can be answered at once, and closes every connection
   void watch_listener(Id id, int descriptor);  // throws kSystem
-  void add(
-      std::unique_ptr<ServedConnection> connection) noexcept;  // closes it where there is no memory, or after stop()
+  // Closes it where there is no memory, or no thread to be had, and after stop().
+  void add(std::unique_ptr<ServedConnection> connection) noexcept;
   void adopt(std::unique_ptr<ServedConnection> connection);
 
  private:
@@ -56,6 +56,7 @@ class Reactor {
     std::uint64_t waker;
   };
 
+  void begin();
   void run();
   void turn();
   Deadline next_deadline() const;
@@ -85,9 +86,9 @@ class Reactor {
   const FileDescriptor epoll_;
   const std::shared_ptr<Waker> waker_;
   std::atomic<bool> stop_ = false;
-  std::thread thread_;
 
   std::mutex mutex_;
+  std::thread thread_;
   std::vector<std::unique_ptr<ServedConnection>> inbox_;
   bool shut_ = false;                      // nothing is taken any more
   std::unordered_map<Id, int> listeners_;  // their descriptors

@@ -20,6 +20,12 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 std::uint8_t as_number(GradientPlace place) { return static_cast<std::uint8_t>(place); }
 
+Verdict read_verdict(BodyReader& body) {
+  const auto verdict = body.number<std::uint8_t>("verdict");
+  if (verdict <= static_cast<std::uint8_t>(Verdict::kRefused)) return static_cast<Verdict>(verdict);
+  throw Error(ErrorKind::kCorrupt, "verdict " + std::to_string(verdict) + ": required 0, 1 or 2");
+}
+
 }  // namespace
 
 // One shard, its connection, and what this worker knows of it.
@@ -110,6 +116,18 @@ struct ShardedModel::Impl {
     }
   }
 
+  // What a checkpoint needs of a shard, parameters and statistics, travels in one frame.
+  void check_frames(std::size_t vectors_of_statistics) const {
+    const std::size_t room = parts.front()->limits.max_frame_bytes - (std::size_t{64} << 10);  // beside names
+    const std::size_t largest = room / ((1 + vectors_of_statistics) * sizeof(float));
+    if (parts.front()->count <= largest) return;  // no other has more
+    throw Error(ErrorKind::kInvalid, "shards: " + std::to_string(parts.size()) + " given for " + std::to_string(count) +
+                                         " parameters, but a shard and its optimizer's " +
+                                         std::to_string(vectors_of_statistics) +
+                                         " vectors of statistics must fit into a frame; at least " +
+                                         std::to_string((count + largest - 1) / largest) + " required");
+  }
+
   void check_values(const char* what, std::size_t given, std::size_t required) const {
     if (given == required) return;
     throw Error(ErrorKind::kInvalid, std::string(what) + " of " + std::to_string(given) +
@@ -128,14 +146,6 @@ ShardedModel::ShardedModel(const ClientOptions& options, const std::vector<std::
   if (shards == 0 || shards > std::min(count, kMaxShards)) {
     throw Error(ErrorKind::kInvalid, "shards: " + std::to_string(shards) + " given, 1 to " +
                                          std::to_string(std::min(count, kMaxShards)) + " required");
-  }
-  const std::size_t largest = (count + shards - 1) / shards;
-  const std::size_t room = options.limits.max_frame_bytes - (std::size_t{64} << 10);  // beside names and settings
-  if (largest * sizeof(float) > room) {
-    const std::size_t needed = (count * sizeof(float) + room - 1) / room;
-    throw Error(ErrorKind::kInvalid, "shards: " + std::to_string(shards) + " given for " + std::to_string(count) +
-                                         " parameters, but a shard must fit into a frame; at least " +
-                                         std::to_string(needed) + " required");
   }
   impl_->count = count;
   std::size_t begin = 0;
@@ -169,6 +179,7 @@ void ShardedModel::close() {
 
 std::uint64_t ShardedModel::open(const ShardOptions& options, std::span<const float> initial, bool fresh) {
   if (!initial.empty()) impl_->check_values("initial parameters", initial.size(), impl_->count);
+  impl_->check_frames(options.optimizer.moments());
   impl_->moments = options.optimizer.moments();
   std::uint64_t version = 0;
   impl_->exchange(
@@ -223,7 +234,7 @@ PushResult ShardedModel::push(std::span<const float> gradient) {
         PushResult result;
         result.version = reader.number<std::uint64_t>("version");
         result.staleness = reader.number<std::uint64_t>("staleness");
-        result.verdict = static_cast<Verdict>(reader.number<std::uint8_t>("verdict"));
+        result.verdict = read_verdict(reader);
         reader.end();
         if (result.verdict == Verdict::kAccepted) ++part.own_updates;
         if (&part == impl_->parts.front().get()) worst.version = result.version;

@@ -7,7 +7,7 @@
 // applied twice.
 //
 // A model's version is that of its first shard. The shards' agree where every gradient came to the same in all of them:
-// one that is not finite is refused by all; under a limit on staleness a gradient may be dropped by some.
+// one that is not finite is refused by all; one that comes late may be dropped by some and applied by others.
 //
 // Threading: one thread at a time; close() from any.
 #pragma once
@@ -39,7 +39,7 @@ class ShardedModel {
 
   // Makes the shards of `initial` (empty: they must be there, kNotFound), with `options` but their size. Where not
   // `fresh`, those that are there stay as they are. Returns the version. Parameters must be fetched before the first
-  // push.
+  // push. kInvalid: a shard's state does not fit into a frame.
   std::uint64_t open(const ShardOptions& options, std::span<const float> initial, bool fresh);
 
   // Applies a gradient that was computed at the parameters fetched last. Staleness and verdict are the worst of the

@@ -112,6 +112,26 @@ TEST_CASE("shard: a late gradient counts for less") {
   CHECK(fixture.values() == std::vector<float>{-3, -6});
 }
 
+TEST_CASE("shard: a late gradient counts for less with an optimizer that divides by its size, too") {
+  const OptimizerOptions adam = {.kind = OptimizerOptions::Kind::kAdam, .learning_rate = 0.1};
+  auto slower = adam;
+  slower.learning_rate = 0.1 / 4;
+  for (const std::size_t skip : {0, 1}) {
+    Fixture fixture({.size = 9000, .policy = StalenessPolicy::kScale, .optimizer = adam}, std::vector<float>(9000, 1));
+    Optimizer twin(adam, 9000);
+    std::vector<float> expected(9000, 1), gradient(9000, 3);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      twin.apply(expected, gradient);
+      fixture.push(gradient, {.base_version = i});
+    }
+    apply_gradient(slower, 5, expected, twin.data(), 9000, gradient);
+    std::vector<std::byte> bytes(9000 * sizeof(float) + skip);
+    std::memcpy(bytes.data() + skip, gradient.data(), 9000 * sizeof(float));
+    CHECK(fixture.shard.push({.base_version = 0}, std::span(bytes).subspan(skip)).staleness == 4);
+    CHECK(fixture.values() == expected);
+  }
+}
+
 TEST_CASE("shard: delay compensation adds what the gradient would have changed by") {
   auto options = descent(2, StalenessPolicy::kCompensate);
   options.compensation = 0.25;
@@ -123,10 +143,12 @@ TEST_CASE("shard: delay compensation adds what the gradient would have changed b
   // g + 0.25 g g (now - then): 2 + 0.25 * 4 * (0 - 1) = 1; 4 + 0.25 * 16 * (3 - 1) = 12
   fixture.push({2, 4}, {.worker = 2, .sequence = 1});
   CHECK(fixture.values() == std::vector<float>{-0.5f, -3});
-  check_error(ErrorKind::kRefused, "delay compensation", [&] {
-    fixture.push({2, 4}, {.worker = 1, .sequence = 2, .base_version = 2});  // it did not fetch these
-  });
-  check_error(ErrorKind::kRefused, "delay compensation", [&] { fixture.push({2, 4}, {.worker = 3, .sequence = 1}); });
+  const auto dropped = [&](const PushedGradient& pushed) {
+    return fixture.push({2, 4}, pushed).verdict == Verdict::kDropped;
+  };
+  CHECK(dropped({.worker = 1, .sequence = 2, .base_version = 2}));  // it did not fetch these
+  CHECK(dropped({.worker = 3, .sequence = 1}));
+  CHECK(dropped({}));
   CHECK(fixture.shard.version() == 2);
 }
 
@@ -137,12 +159,18 @@ TEST_CASE("shard: what workers fetched is kept within the budget; who was silent
   Shard shard(options, std::as_bytes(std::span(values)), budget, 0);
   std::vector<float> found(1024);
   const auto room = std::as_writable_bytes(std::span(found));
+  std::uint64_t sequence = 0;
   const auto push = [&](std::uint64_t worker) {
-    return shard.push({.worker = worker, .sequence = 1}, std::as_bytes(std::span(values))).verdict;
+    const PushedGradient pushed{.worker = worker, .sequence = ++sequence, .base_version = shard.version()};
+    return shard.push(pushed, std::as_bytes(std::span(values))).verdict;
   };
   for (const std::uint64_t worker : {1, 2, 3}) CHECK(shard.fetch(worker, -1, room) == 0);
-  check_error(ErrorKind::kRefused, "fetch before", [&] { push(1); });
-  CHECK(push(2) == Verdict::kAccepted);
+  CHECK(push(1) == Verdict::kDropped);
+  CHECK(shard.fetch(3, 0, room) == std::nullopt);
+  CHECK(shard.fetch(1, 0, room) == 0);  // nothing newer, but no longer kept: from 2, who was silent longest
+  CHECK(push(2) == Verdict::kDropped);
+  CHECK(push(1) == Verdict::kAccepted);
+  CHECK(shard.fetch(3, 0, room) == 1);
   CHECK(push(3) == Verdict::kAccepted);
   CHECK(budget.used() <= budget.limit());
 }

@@ -231,7 +231,12 @@ TEST_CASE("a model in shards: what can never work is said at once") {
   invalid((std::size_t{1} << 31) + 1, 32, "2147483648 parameters");
   invalid(10, 0, "shards: 0");
   invalid(10, 11, "1 to 10");
-  invalid(std::size_t{1} << 28, 4, "at least 5 required");
+  std::string what;
+  auto large = model_at({served.address}, std::size_t{1} << 28, 8);  // 2 x 4 bytes x 2^28: a little above 8 frames
+  CHECK(kind_of([&] { large.open(descent(), {}, true); }, &what) == ErrorKind::kInvalid);
+  CHECK_MESSAGE(what.find("at least 9 required") != std::string::npos, what);
+  CHECK(kind_of([&] { model_at({served.address}, std::size_t{1} << 28, 9).open(descent(), {}, true); }) ==
+        ErrorKind::kNotFound);
   CHECK(kind_of([&] { model_at({}, 1, 1); }) == ErrorKind::kInvalid);
   auto model = model_at({served.address}, 10, 2);
   CHECK(kind_of([&] { model.open(descent(), counted(9), true); }) == ErrorKind::kInvalid);

@@ -156,7 +156,7 @@ class Session {
   void claim(const FrameHeader& header, const std::string& name, BodyReader& body);
 
   std::shared_ptr<Shard> shard(const std::string& name);
-  SharedShard& shared_of(const std::string& name);
+  SharedShard& shared_of(const std::string& name, std::size_t bytes);
   void open_shard(const FrameHeader& header, const std::string& name, BodyReader& body);
   void push_gradient(const FrameHeader& header, const std::string& name, BodyReader& body);
   void fetch_shard(const FrameHeader& header, const std::string& name, BodyReader& body);

@@ -51,7 +51,7 @@ void Session::push_gradient(const FrameHeader& header, const std::string& name, 
       break;
     case GradientPlace::kShared:
       body.end();
-      result = into->push(pushed, shared_of(name).gradient(into->bytes()));
+      result = into->push(pushed, shared_of(name, into->bytes()).gradient(into->bytes()));
       break;
     case GradientPlace::kNowhere:
       body.end();
@@ -73,7 +73,7 @@ void Session::fetch_shard(const FrameHeader& header, const std::string& name, Bo
   const auto from = shard(name);
   if (place == GradientPlace::kNowhere) throw Error(ErrorKind::kCorrupt, "place 2: required 0 or 1 for a fetch");
   if (place == GradientPlace::kShared) {
-    const auto version = from->fetch(worker, newer_than, shared_of(name).parameters(from->bytes()));
+    const auto version = from->fetch(worker, newer_than, shared_of(name, from->bytes()).parameters(from->bytes()));
     return version ? reply_number(header, *version) : reply_nothing(header);
   }
   const auto block = block_of(from->bytes());
@@ -123,8 +123,7 @@ void Session::share_shard(const FrameHeader& header, const std::string& name) {
 }
 
 // A shard of that name may have been opened anew with another size.
-Session::SharedShard& Session::shared_of(const std::string& name) {
-  const auto bytes = shard(name)->bytes();
+Session::SharedShard& Session::shared_of(const std::string& name, std::size_t bytes) {
   if (shared_shard_ && shared_shard_->name == name && shared_shard_->bytes == bytes) return *shared_shard_;
   throw Error(ErrorKind::kRefused, "shared memory: none for shard \"" + name + "\" of " + std::to_string(bytes) +
                                        " bytes on this connection; share it first");

@@ -315,7 +315,10 @@ class ShardedModel:
         max_staleness: int = 0,
         compensation: float = 0.0,
     ) -> int:
-        """Makes the shards of `initial` [P] where they are not there (or `fresh`). -> the model's version."""
+        """Makes the shards of `initial` [P] where they are not there (or `fresh`). -> the model's version.
+
+        Without `initial` they must be there: ReplayError.
+        """
     def push(self, gradient: NDArray[np.float32]) -> tuple[int, int, str]:
         """Applies a gradient [P] at what was fetched last. -> version, staleness, "accepted", "dropped", "refused"."""
     def fetch_into(self, parameters: NDArray[np.float32]) -> int | None:

@@ -41,16 +41,18 @@ def train(
 ) -> Result:
     """Trains a policy and returns what came of it; blocks until a stopping rule holds.
 
-    What is not given is the environment's preset (topology Ape-X); with no stopping rule given, the preset's number
-    of steps is one. The settings are `RunConfig`'s and `ServerPlace`'s. Raises HeadraceError.
+    What is not given is the environment's preset (topology Ape-X, HogWild for A3C); with no stopping rule given, the
+    preset's number of steps is one. The settings are `RunConfig`'s and `ServerPlace`'s. Raises HeadraceError.
     """
     known = preset(environment)
+    if algorithm is not None:
+        known = known._replace(algorithm=algorithm)
     if steps is None and time_limit_seconds is None and until_score is None:
         steps = known.steps
     config = RunConfig(
         environment=environment,
-        algorithm=algorithm or known.algorithm,
-        topology=topology or known.apex,
+        algorithm=known.algorithm,
+        topology=topology or known.topology(known.topology_name),
         steps=steps,
         time_limit_seconds=time_limit_seconds,
         until_score=until_score,

@@ -8,13 +8,16 @@ import pytest
 import torch
 from torch.distributions import Categorical, Normal
 
-from headrace import A3C
+from headrace import A3C, AdPsgd, Hogwild, Lock
 from headrace.algorithms.a3c.updater import A3CUpdater
 from headrace.algorithms.build import build_updater
 from headrace.errors import CheckpointError
 from headrace.networks import PolicyGraph
 from headrace.networks.actor_critic import ActorCritic
 from headrace.parameters import Policy
+from headrace.servers import Endpoint
+from headrace.topologies.config import Topology
+from headrace.topologies.parameters import open_parameters
 from headrace.types import Batch, EnvironmentSpec
 
 DISCRETE = EnvironmentSpec((3,), "float32", 4)
@@ -189,3 +192,22 @@ def test_state_of_another_network_is_refused() -> None:
 @SPECS
 def test_it_is_built_from_its_settings(spec: EnvironmentSpec) -> None:
     assert isinstance(build_updater(A3C(), spec, CPU, 0), A3CUpdater)
+
+
+@pytest.mark.parametrize("topology", [Lock(workers=2), Hogwild(workers=2), AdPsgd(workers=2)])
+def test_what_others_do_within_a_rollout_is_not_seen_before_its_end(topology: Topology) -> None:
+    config = A3C(hidden=(8,), learning_rate=0.1)
+    parameters = open_parameters(topology, config, Endpoint(""))
+    assert parameters is not None
+    A3CUpdater(config, DISCRETE, CPU, 0, parameters)  # that of the training process
+    place = parameters.place
+    one = A3CUpdater(config, DISCRETE, CPU, 0, lambda values: place.open(values, Endpoint(""), 0, 0))
+    other = A3CUpdater(config, DISCRETE, CPU, 0, lambda values: place.open(values, Endpoint(""), 1, 0))
+    batch = make_batch(DISCRETE)
+    one.pull()
+    before = one.act(batch.observation)
+    other.pull()
+    other.update(other.transfer(batch))
+    np.testing.assert_array_equal(one.act(batch.observation), before)
+    one.pull()
+    assert (one.act(batch.observation) != before).any()

@@ -61,6 +61,12 @@ def test_any_stop_replaces_the_presets_steps(training, stop, capsys):
     assert "no stop is set" not in capsys.readouterr().out
 
 
+def test_a3c_has_a_topology_that_runs_it(training):
+    assert main(["train", "CartPole-v1", "--algorithm", "a3c"]) == 0
+    config = training.calls[0][1][0]
+    assert (config.algorithm, config.topology_name) == (preset("CartPole-v1", "a3c").algorithm, "hogwild")
+
+
 def test_quiet_training(training, capsys):
     main(["train", "CartPole-v1", "--quiet"])
     assert type(training.calls[0][1][2]) is QuietDisplay
@@ -205,6 +211,21 @@ def test_one_preset_in_full(capsys):
     assert "off" in rows["--duelling"]
     assert str(Apex().pull_period) in rows["--pull-period (apex)"]
     assert preset("CartPole-v1").note in out
+
+
+def test_what_is_known_of_another_algorithm_in_full(capsys):
+    assert main(["presets", "CartPole-v1", "--algorithm", "a3c"]) == 0
+    rows = {line.strip("│").split("│")[0].strip(): line for line in capsys.readouterr().out.splitlines() if "│" in line}
+    assert "64 64" in rows["--hidden"]
+    assert "200,000" in rows["steps"]
+    assert "--replay-capacity" not in rows
+
+
+def test_presets_of_one_algorithm_side_by_side(capsys):
+    assert main(["presets", "--algorithm", "dyna-q"]) == 0
+    out = capsys.readouterr().out
+    assert "dyna-q setting" in out
+    assert "d4pg setting" not in out
 
 
 def test_a_preset_of_the_other_algorithm_in_full(capsys):

@@ -10,6 +10,7 @@ import torch
 from headrace._native import OptimizerOptions, Server
 from headrace.errors import CheckpointError, ConfigError, ReplayError
 from headrace.gradients.local import LocalVector
+from headrace.gradients.place import ServedPlace
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.servers import Endpoint
 
@@ -80,6 +81,27 @@ def test_a_worker_that_joins_has_the_parameters_of_all_and_is_stale_by_what_othe
     assert open_vector([7, 7], fresh=True).parameters.tolist() == [7, 7]
 
 
+def test_nobody_joins_what_a_server_lost_when_it_was_started_again(tmp_path):
+    address = f"unix:{tmp_path}/server"
+    place = ServedPlace(ServedOptions(DESCENT))
+    server = Server()
+    server.listen(address)
+    first = ServedVector(np.ones(2, np.float32), Endpoint(address), place.name, place.options, fresh=True)
+    worker = place.open(np.full(2, 7, np.float32), Endpoint(address, reconnect_seconds=10.0), 0, 0)
+    assert worker.parameters.tolist() == [1, 1]
+    server.close()
+    first.close()
+    server = Server()
+    server.listen(address)
+    with pytest.raises(ReplayError, match="is not on this server"):
+        worker.pull()
+    with pytest.raises(ReplayError, match="no initial values were given"):
+        place.open(np.full(2, 7, np.float32), Endpoint(address), 0, 0)
+    assert not server.stats()["shards"]
+    worker.close()
+    server.close()
+
+
 def test_between_two_fetches_a_worker_goes_on_with_what_it_has(open_vector: Open):
     vector = open_vector([0.0], ServedOptions(DESCENT, fetch_period=3), fresh=True)
     seen = []
@@ -92,26 +114,40 @@ def test_between_two_fetches_a_worker_goes_on_with_what_it_has(open_vector: Open
 
 def test_gradients_are_summed_until_they_are_sent(open_vector: Open):
     vector = open_vector([0.0], ServedOptions(DESCENT, push_period=3), fresh=True)
-    versions = [push(vector, gradient)[0] for gradient in (2, 4, 8, 2, 2)]
-    assert versions == [0, 0, 1, 0, 0]  # what was fetched has version 0
+    assert [push(vector, gradient) for gradient in (2, 4, 8)] == [(0, None, True), (0, None, True), (1, 0, True)]
     assert vector.pull() == 1
     assert vector.parameters.item() == -7
-    push(vector, 2)
+    assert [push(vector, 2) for _ in range(3)] == [(1, None, True), (1, None, True), (2, 0, True)]
     assert vector.pull() == 2
     assert vector.parameters.item() == -10
 
 
+def test_a_sum_is_as_stale_as_its_first_gradient(open_vector: Open):
+    one = open_vector([0.0], ServedOptions(DESCENT, push_period=2), fresh=True)
+    other = open_vector([0.0])
+    assert push(one, 2) == (0, None, True)
+    push(other, 2)
+    assert one.pull() == 0  # a sum is open
+    assert push(one, 2) == (2, 1, True)
+    assert one.pull() == 2
+
+
 def test_a_gradient_that_is_not_finite_is_refused_and_spoils_nothing(open_vector: Open):
-    for period in (1, 2):
-        vector = open_vector([1.0, 1.0], ServedOptions(DESCENT, shards=2, push_period=period), fresh=True)
-        for _ in range(period - 1):
-            push(vector, 0)
-        assert push(vector, float("nan")) == (0, -1, False)
-        for _ in range(period):
-            applied = push(vector, 1)
-        assert applied == (1, 0, True)
-        vector.pull()
-        assert vector.parameters.tolist() == [1 - period / 2] * 2
+    vector = open_vector([1.0, 1.0], ServedOptions(DESCENT, shards=2), fresh=True)
+    assert push(vector, float("nan")) == (0, -1, False)
+    assert push(vector, 1) == (1, 0, True)
+    vector.pull()
+    assert vector.parameters.tolist() == [0.5, 0.5]
+
+
+def test_a_gradient_that_is_not_finite_is_not_summed(open_vector: Open):
+    vector = open_vector([1.0, 1.0], ServedOptions(DESCENT, push_period=2), fresh=True)
+    push(vector, 1)
+    vector.gradient[:] = torch.tensor([1, float("inf")])
+    assert vector.apply() == (0, -1, False)
+    assert push(vector, 2) == (1, 0, True)
+    vector.pull()
+    assert vector.parameters.tolist() == [-0.5, -0.5]
 
 
 def test_a_gradient_beyond_the_limit_is_dropped(open_vector: Open):
@@ -132,6 +168,30 @@ def test_delay_compensation_corrects_by_what_has_changed_since_the_fetch(open_ve
     push(other, 2)  # 2 + 0.25 * 4 * (0 - 1) = 1: -0.5
     one.pull()
     assert one.parameters.item() == -0.5
+
+
+def test_after_a_drop_a_worker_fetches_whatever_its_period(open_vector: Open):
+    options = ServedOptions(DESCENT, fetch_period=10, staleness="drop")
+    one, other = open_vector([0.0], options, fresh=True), open_vector([0.0], options)
+    push(one, 2)
+    assert push(other, 2) == (1, 1, False)
+    assert other.pull() == 1
+    assert push(other, 2) == (2, 0, True)
+
+
+def test_who_lost_what_it_fetched_to_others_fetches_again_and_goes_on():
+    two_workers, vectors = 2 * 160, 4  # the shard's, one that a worker fetched, and a reply on each connection
+    server = Server(memory_bytes=vectors * 40_000 + two_workers)
+    endpoint = Endpoint(server.listen("tcp://127.0.0.1:0"))
+    options = ServedOptions(DESCENT, staleness="compensate", compensation=0.25)
+    initial = np.zeros(10_000, np.float32)
+    one, other = (ServedVector(initial, endpoint, "model", options, fresh=fresh) for fresh in (True, False))
+    assert push(one, 2) == (0, 0, False)  # there is room for one worker's, and the other fetched since
+    assert one.pull() == 0
+    assert push(one, 2) == (1, 0, True)
+    for vector in (one, other):
+        vector.close()
+    server.close()
 
 
 def test_a_checkpoint_of_this_process_goes_on_in_the_server(open_vector: Open):

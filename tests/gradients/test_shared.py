@@ -10,7 +10,7 @@ from headrace.gradients.base import Applied, ParameterVector
 from headrace.gradients.measured import STALENESS, MeasuredVector
 from headrace.gradients.place import ServedPlace, SharedPlace, read_place
 from headrace.gradients.served import ServedOptions
-from headrace.gradients.shared import AveragedVector, HogwildVector, LockedVector, OverseenVector
+from headrace.gradients.shared import AveragedVector, CopiedVector, HogwildVector, OverseenVector
 from headrace.servers import Endpoint
 
 DESCENT = OptimizerOptions("sgd", learning_rate=0.5)
@@ -27,9 +27,10 @@ def push(vector: ParameterVector, gradient: float) -> Applied:
     return vector.apply()
 
 
-def test_a_locked_vector_shows_what_others_did_after_the_next_pull() -> None:
-    shared = model("lock")
-    one, other = LockedVector(shared, 0), LockedVector(shared, 1)
+@pytest.mark.parametrize("mode", ["lock", "hogwild"])
+def test_a_copied_vector_shows_what_others_did_after_the_next_pull(mode: str) -> None:
+    shared = model(mode)
+    one, other = CopiedVector(shared, 0), CopiedVector(shared, 1)
     assert push(one, 2.0) == Applied(1, 0)
     assert other.parameters.tolist() == [1.0, 2.0]
     assert push(other, 4.0) == Applied(2, 1)  # computed before the other's step
@@ -57,6 +58,19 @@ def test_averaged_vectors_meet_after_every_second_update() -> None:
     assert watching.parameters.tolist() == [0.0, 1.0]
     push(one, 4.0)  # to [-3, -2]; with [1, 2] the mean is [-1, 0]
     assert one.parameters.tolist() == other.parameters.tolist() == [-1.0, 0.0]
+
+
+def test_an_averaged_vector_that_is_not_live_shows_it_after_the_next_pull() -> None:
+    shared = model("ad-psgd")
+    one, other = AveragedVector(shared, 0, 1, seed=0), AveragedVector(shared, 1, 1, seed=0, live=False)
+    push(one, 4.0)  # to [-1, 0]; with [1, 2] the mean is [0, 1]
+    assert (one.parameters.tolist(), other.parameters.tolist()) == ([0.0, 1.0], [1.0, 2.0])
+    assert other.pull() == 1
+    assert other.parameters.tolist() == [0.0, 1.0]
+    push(other, 4.0)  # to [-2, -1]; the mean with [0, 1]
+    assert other.parameters.tolist() == [0.0, 1.0]
+    assert other.pull() == 2
+    assert other.parameters.tolist() == one.parameters.tolist() == [-1.0, 0.0]
 
 
 @pytest.mark.parametrize("mode", ["lock", "hogwild", "ad-psgd"])
@@ -115,10 +129,18 @@ def test_gradients_are_counted_by_how_far_behind_they_were() -> None:
     assert said["lock_wait_seconds"] == 2.5
 
 
+def test_a_gradient_that_only_waits_in_a_sum_is_not_counted() -> None:
+    vector = MeasuredVector(Told(Applied(0, None), Applied(0, None), Applied(1, 2)))
+    for _ in range(3):
+        vector.apply()
+    said = vector.report()
+    assert (said["accepted"], said["staleness_sum"], sum(said["staleness"].values()), said["version"]) == (1, 2, 1, 1)
+
+
 @pytest.mark.parametrize(
     "place",
     [
-        SharedPlace("/proc/1/fd/2", "ad-psgd", 3),
+        SharedPlace("/proc/1/fd/2", "ad-psgd", 3, live=False),
         ServedPlace(ServedOptions(OptimizerOptions("rmsprop"), 2, ("tcp://a:1",), staleness="drop", staleness_limit=4)),
     ],
 )

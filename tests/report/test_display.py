@@ -70,6 +70,14 @@ def test_the_board_shows_every_number_on_80_columns(progress):
         assert shown in text, shown
 
 
+def test_of_workers_no_side_is_said_to_hold_the_run(progress):
+    snapshot = progress(role="worker", bottleneck=None)
+    text, out = plain(render(snapshot)), io.StringIO()
+    PlainDisplay(HEADING, out).update(snapshot)
+    assert "2 of 2 workers alive" in text
+    assert "bottleneck" not in text + out.getvalue()
+
+
 def test_only_targets_that_are_set_have_a_bar(progress):
     text = plain(render(progress(score_target=200.0)))
     assert "/ 200.0" in text

@@ -46,6 +46,13 @@ def test_another_algorithm_has_what_is_known_of_it():
     assert preset("CartPole-v1", "a3c") == known._replace(algorithm=other.algorithm, steps=other.steps)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "topology"), [("dqn", "apex"), ("dyna-q", "apex"), ("d4pg", "apex"), ("a3c", "hogwild")]
+)
+def test_what_keeps_no_replay_does_without_ape_x(algorithm, topology):
+    assert preset("CartPole-v1", algorithm).topology_name == topology
+
+
 def test_presets_of_an_algorithm_are_those_that_begin_with_it_and_those_that_know_of_it():
     assert presets_of("d4pg") == {name: each for name, each in PRESETS.items() if isinstance(each.algorithm, D4PG)}
     of_a3c = presets_of("a3c")

@@ -42,6 +42,13 @@ def test_names_are_those_of_the_kinds():
     assert get_args(TopologyName) == tuple(TOPOLOGIES)
 
 
+def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
+    record = json.loads(RunConfig("X").to_json())
+    record["algorithm"]["adam_epsilon"] = 1e-8
+    with pytest.raises(CheckpointError, match=r"or that of another version's \(.*adam_epsilon"):
+        RunConfig.from_json(json.dumps(record))
+
+
 @pytest.mark.parametrize("algorithm", [{"name": "sarsa"}, {"name": "dqn", "sigmas": [0.1]}, {"hidden": [3]}, 3])
 def test_what_is_no_configuration(algorithm):
     record = json.loads(RunConfig("X").to_json()) | {"algorithm": algorithm}

@@ -15,11 +15,11 @@ from headrace.studies.actorq.acting import figures_of as acting_figures
 from headrace.studies.actorq.cases import TRAINING, training_case
 from headrace.studies.actorq.comparisons import compare, evaluation_period, matched, reached
 from headrace.studies.actorq.crossover import CrossoverCase
-from headrace.studies.actorq.curves import Curve, bands, held_at, places, running_mean
 from headrace.studies.actorq.energy import Energy
 from headrace.studies.actorq.page import INTEGER_WIDTH
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time, reference
 from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS
+from headrace.studies.curves import Curve, bands, held_at, places, running_mean
 
 ACTING = ActingCase("cheetah-run", "dm_control/cheetah-run", (2048,) * 3, "int8", 2, 30, 4.0, 1.0, 0)
 

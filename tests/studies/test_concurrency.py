@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from headrace.settings import RunConfig
 from headrace.studies.concurrency import options, study
 from headrace.studies.concurrency.cases import Case, ablation_cases, dyna_q_case, fault_case, run_case
 from headrace.studies.concurrency.child import kill_workers, worker_processes
-from headrace.studies.concurrency.measure import COLUMNS, measure
+from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, measure
 from headrace.studies.concurrency.options import ConcurrencyOptions
 from headrace.studies.concurrency.plan import make_plan
 from headrace.topologies.config import Apex, Serial
@@ -67,11 +67,24 @@ def test_a_run_from_its_process_to_the_page_and_nothing_twice(monkeypatch, tmp_p
     study.run_plan(NOTHING | {"runs": (TINY,)}, ("runs",), tmp_path, said.append, origin)
     assert said == ["runs: 1 of 1 cases are measured already, and kept"]
 
+    with (tmp_path / "runs.csv").open("w", newline="") as file:  # as it was before there were these columns
+        writer = csv.DictWriter(file, [key for key in row if key not in LATER_COLUMNS], extrasaction="ignore")
+        writer.writeheader()
+        writer.writerow(row)
+    study.run_plan(NOTHING | {"runs": (TINY,)}, ("runs",), tmp_path, said.append, origin)
+    assert rows_of(tmp_path / "runs.csv") == [row]  # made anew of the run's records
+
 
 def test_a_run_that_fails_says_why(tmp_path) -> None:
     broken = replace(TINY, config=replace(TINY.config, environment="NoSuchThing-v0"))
     with pytest.raises(LaunchError, match="NoSuchThing"):
         measure(broken, tmp_path / "broken")
+
+
+def test_an_interrupted_run_is_no_row(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(RunDirectory, "read_summary", lambda run: {"stopped_by": "interrupt"})
+    with pytest.raises(LaunchError, match="the run was interrupted"):
+        measure(replace(TINY, config=replace(TINY.config, steps=60)), tmp_path / "cut")
 
 
 def test_a_case_that_failed_is_said_and_measured_again(monkeypatch, tmp_path, origin) -> None:
@@ -94,8 +107,8 @@ def test_only_the_parts_that_were_asked_for_are_measured(monkeypatch, tmp_path, 
     monkeypatch.setattr(study, "measure", lambda case, folder: measured.append(case.part) or dict.fromkeys(COLUMNS))
     plan = NOTHING | {"runs": (TINY,), "faults": (replace(TINY, part="faults"),)}
     monkeypatch.setattr(study, "compare", lambda *parts: [])
-    study.run_plan(plan, (), tmp_path, lambda line: None, origin)
-    assert measured == []
+    study.run_plan(plan, ("faults",), tmp_path, lambda line: None, origin)
+    assert measured == ["faults"]
 
 
 @pytest.fixture
@@ -165,6 +178,7 @@ def test_cases_are_what_they_say() -> None:
     assert four.workers == 4
     assert four.environments == 4 * serial.environments
     assert four.config.algorithm == serial.config.algorithm
+    assert four.samples_per_step == serial.samples_per_step == serial.config.algorithm.samples_per_step
     assert (four.config.seed, four.config.until_score) == (2, 200.0)
     planning = dyna_q_case(4, 0)
     assert isinstance(planning.config.topology, Apex)
@@ -186,6 +200,8 @@ def test_the_ablation_compares_equal_updates() -> None:
     assert not off.config.algorithm.plans
     assert type(dqn.config.algorithm) is type(as_many.config.algorithm) is DQN
     assert dqn.config.topology == planning.config.topology
+    for field in fields(DQN):  # the same run twice
+        assert getattr(as_many.config.algorithm, field.name) == getattr(off.config.algorithm, field.name), field.name
     real = planning.config.algorithm.real_rows / planning.config.algorithm.batch_size
     assert planning.samples_per_step == planning.config.algorithm.samples_per_step * real
     assert off.samples_per_step == off.config.algorithm.samples_per_step

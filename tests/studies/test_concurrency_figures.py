@@ -8,11 +8,21 @@ from headrace.gradients.measured import STALENESS
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.studies.concurrency.cases import ablation_cases, fault_case, run_case
-from headrace.studies.concurrency.comparisons import best_sequential, compare, groups_of, reached, sequential, spread_of
+from headrace.studies.concurrency.comparisons import (
+    PLANNING,
+    best_sequential,
+    compare,
+    groups_of,
+    reached,
+    sequential,
+    spread_of,
+    started,
+    to_target,
+)
 from headrace.studies.concurrency.measure import COLUMNS, row_of
 from headrace.studies.concurrency.page import write_page
 from headrace.studies.concurrency.published import COUNTERPARTS, atari, lunar_lander
-from headrace.studies.concurrency.side_by_side import published_table, runs_table, speedup, verdict
+from headrace.studies.concurrency.side_by_side import ablation_text, published_table, runs_table, speedup, verdict
 
 SUMMARY = {
     "algorithm": "dqn", "topology": "lock", "seed": 3, "solved": True, "seconds_to_score": 40.0,
@@ -47,6 +57,7 @@ def run(variant: str, topology: str, workers: int, seconds: float | None, seed: 
         "solved": "no" if seconds is None else "yes", "seconds_to_score": seconds, "score": 205.0, "episodes": 500,
         "steps_to_score": None if seconds is None else int(1_000 * seconds), "seconds_per_episode": 0.2,
         "environment_steps": 120_000, "samples_per_step": 8.0, "samples_per_step_set": 8.0,
+        "start_seconds": 4.0 if workers > 1 else 1.0,
     }  # fmt: skip
     return row(variant, topology, workers, seed, **(known | fields))
 
@@ -74,7 +85,8 @@ def test_a_row_says_what_the_run_says() -> None:
     assert (found["staleness_8-15"], found["staleness_32+"]) == (0.25, 0.0)
     assert (found["accepted"], found["dropped"], found["refused"]) == (5_990, 7, 3)
     assert (found["samples_per_step"], found["samples_per_step_set"]) == (6_010 * 128 / 100_000, 8.0)
-    assert (found["deaths"], found["updates_after_death"]) == (0, None)
+    assert (found["deaths"], found["updates_after_death"], found["updates_after_death_share"]) == (0, None, None)
+    assert (found["start_seconds"], found["alive_at_end"]) == (5.0, 2)
 
 
 def test_a_row_without_workers_or_score_has_gaps() -> None:
@@ -94,16 +106,24 @@ def test_the_replay_ratio_of_batches_in_part_simulated_is_the_table_s() -> None:
     assert ratios == [7.68, 7.68, 7.8, dyna_q]
 
 
-def test_updates_after_a_death_are_counted_from_the_record_before_it() -> None:
+def test_updates_after_a_death_are_counted_from_the_next_record() -> None:
     records = [
         progress(5.0, 5_000, 200),
         {"kind": "exit", "role": "evaluator 0", "seconds": 5.5},
         progress(9.0, 60_000, 2_000),
         {"kind": "exit", "role": "worker 3", "seconds": 9.5},
-        progress(10.0, 70_000, 2_500),
+        progress(10.0, 72_000, 2_500, alive=1),
+        progress(11.0, 80_000, 2_900),
     ]
-    found = row_of(fault_case("lock", 0, disturbed=True), SUMMARY, records, killed=1)
-    assert (found["killed"], found["deaths"], found["updates_after_death"]) == (1, 1, 4_000)
+    case = fault_case("lock", 0, disturbed=True)
+    found = row_of(case, SUMMARY, records, killed=1)
+    assert (found["killed"], found["deaths"], found["updates_after_death"]) == (1, 1, 3_500)
+    assert found["updates_after_death_share"] == 3_500 / (128_000 * 8 / 128)  # 128,000 steps were left
+    assert found["alive_at_end"] == 2
+    last = row_of(case, SUMMARY, records[:4], killed=1)
+    assert (last["updates_after_death"], last["updates_after_death_share"]) == (0, None)
+    lost = row_of(case, SUMMARY, records[:5], killed=1)
+    assert lost["alive_at_end"] == 1
 
 
 def test_a_run_that_never_got_there_counts_as_one_without_end() -> None:
@@ -141,10 +161,21 @@ def test_speedups_are_against_the_own_and_the_best_sequential_run() -> None:
     assert speedup(RUNS, ("a3c", "hogwild", 2), 120.0) == 3.0
     assert isnan(speedup(RUNS, ("dqn", "lock", 2), 60.0))
     cells = runs_table(RUNS)
-    assert "<th>dqn, hogwild × 4</th><td>1 of 1</td><td>20</td><td>3</td><td>3</td><td>20,000</td><td>700</td>" in cells
-    assert "<th>a3c, hogwild × 2</th><td>1 of 1</td><td>40</td><td>3</td><td>1.5</td>" in cells
-    assert "<th>dqn, lock × 2</th><td>0 of 1</td><td>–</td><td>–</td><td>–</td><td>–</td>" in cells
+    without = "<td>4</td><td>3.69</td>"  # (60 - 1) / (20 - 4)
+    assert f"<th>dqn, hogwild × 4</th><td>1 of 1</td><td>20</td><td>3</td>{without}<td>3</td><td>20,000</td>" in cells
+    assert "<th>a3c, hogwild × 2</th><td>1 of 1</td><td>40</td><td>3</td><td>4</td><td>3.31</td><td>1.5</td>" in cells
+    unsolved = "<td>–</td><td>–</td><td>4</td><td>–</td><td>–</td><td>–</td><td>–</td><td>–</td><td>–</td><td>0.2</td>"
+    assert f"<th>dqn, lock × 2</th><td>0 of 1</td>{unsolved}" in cells  # its episodes are those of a time limit
     assert "speed-up, dqn" in cells
+
+
+def test_what_it_took_to_the_target_is_of_runs_that_got_there() -> None:
+    runs = [run("dqn", "lock", 2, seconds, seed, episodes=count)
+            for seed, (seconds, count) in enumerate(((30.0, 300), (None, 9), (20.0, 200)))]  # fmt: skip
+    assert to_target(runs, "episodes") == 300.0  # the second counts as one without end
+    assert isnan(to_target(runs[:2], "episodes"))
+    assert [each["seconds_to_score"] for each in started(runs)] == [26.0, None, 16.0]
+    assert not started([*runs, run("dqn", "lock", 2, 9.0, start_seconds=None)])  # measured before there was a column
 
 
 def test_published_figures_stand_beside_ours() -> None:
@@ -155,6 +186,8 @@ def test_published_figures_stand_beside_ours() -> None:
     cells = published_table(RUNS)
     ours = "<td>dqn, hogwild</td><td>700</td><td>120,000</td><td>0.333</td><td>0.2</td><td>3.2</td><td>3</td>"
     assert f"<th>dqn_hogwild, 4</th><td>562</td><td>20</td><td>2.15</td><td>3.9</td>{ours}" in cells
+    alone = published_table([run("dyna-q", "serial", 1, 60.0), run("dyna-q", "apex", 4, 20.0)])
+    assert "<td>0.333</td><td>0.2</td><td>–</td><td>3</td>" in alone  # there is no Dyna-Q of one process with planners
     assert "<th>dyna_q, 8</th><td>473</td><td>44</td><td>–</td><td>–</td><td>dyna-q, apex</td><td>–</td>" in cells
 
 
@@ -175,6 +208,8 @@ def test_two_workers_are_held_against_one() -> None:
         "dqn, lock": (0.9, ""),
     }
     assert not compare([], throughput[:1], [], [])
+    still = [each | {"updates_per_second": 0.0} for each in throughput[:1]]
+    assert not compare([], [*still, throughput[1]], [], [])
 
 
 def test_every_run_must_get_there_at_an_equal_replay_ratio() -> None:
@@ -188,34 +223,83 @@ def test_every_run_must_get_there_at_an_equal_replay_ratio() -> None:
     near = [run("dqn", "lock", 2, 9.0, samples_per_step=7.7)]
     assert verdict(compare(near, [], [], [])) == "Of 2 requirements that were measured, 2 are met."
     assert verdict([]) == ""
+    off = row("dqn", "lock", 2, samples_per_step=9.0, samples_per_step_set=8.0)
+    for parts in (([], [off], [], []), ([], [], [], [off])):
+        assert found(compare(*parts), "samples per step, off what is set (%)").popitem()[1] == (12.5, "MISSED")
 
 
-def test_planning_must_save_real_steps() -> None:
-    def ablation(steps: dict[str, int | None]):
-        rows = [row(name, "serial", 1, steps_to_score=count, solved="yes") for name, count in steps.items()]
-        return found(compare([], [], rows, []), "real steps to the target, without planning / dyna-q")
+def ablation(steps: dict[str, tuple[int | None, ...]]):
+    rows = [
+        row(name, "serial", 1, seed, steps_to_score=count, updates=7, environment_steps=count, solved="yes")
+        for name, counts in steps.items()
+        for seed, count in enumerate(counts)
+    ]
+    return rows, compare([], [], rows, [])
 
-    assert ablation({"dqn": 90_000, "dyna-q": 60_000, "dyna-q, no planning": 54_000}) == {
-        "dqn": (1.5, "holds"),
-        "dyna-q, no planning": (0.9, "MISSED"),
+
+def test_planning_must_save_real_steps_beyond_the_spread() -> None:
+    comparisons = ablation({
+        "dqn": (90_000, 61_000),
+        "dyna-q": (40_000, 60_000),
+        "dqn, dyna-q's updates": (70_000, 55_000),
+        "dyna-q, no planning": (30_000, 35_000),
+    })[1]  # fmt: skip
+    assert found(comparisons, PLANNING) == {
+        "dqn": (1.51, "holds"),
+        "dqn, dyna-q's updates": (1.25, "undecided"),
+        "dyna-q, no planning": (0.65, "MISSED"),
     }
-    assert ablation({"dqn": None, "dyna-q": 60_000}) == {"dqn": (None, "holds")}
-    assert ablation({"dqn": 90_000, "dyna-q": None}) == {"dqn": (None, "MISSED")}
-    assert not ablation({"dqn": 90_000})
+    assert comparisons[1].note.endswith("dyna-q: 50,000 (40,000 to 60,000); spreads overlap")
+    assert verdict(comparisons) == (
+        f"Of 3 requirements that were measured, 1 are met; not met: {PLANNING} (dyna-q, no planning); "
+        f"undecided: {PLANNING} (dqn, dyna-q's updates)."
+    )
+    for steps, expected in (
+        ({"dqn": (None, None), "dyna-q": (1, 2)}, (None, "holds")),
+        ({"dqn": (1, 2), "dyna-q": (None, None)}, (None, "MISSED")),
+        ({"dqn": (1, 2, None), "dyna-q": (None, None, 1)}, (None, "MISSED")),
+        ({"dqn": (None, None), "dyna-q": (None, None)}, (None, "undecided")),
+        ({"dqn": (9,), "dyna-q": (3,)}, (3.0, "undecided")),  # one run decides nothing
+    ):
+        assert found(ablation(steps)[1], PLANNING) == {"dqn": expected}
+    assert not ablation({"dqn": (90_000,)})[1]
+
+
+def test_the_page_says_whether_it_is_planning_and_why_not() -> None:
+    gain = ablation_text(*ablation({"dqn, dyna-q's updates": (9, 8), "dyna-q": (3, 4), "dyna-q, no planning": (9, 8)}))
+    assert gain[0].startswith("Planning saves real steps")
+    assert gain[1].endswith("of 2 seeds that have both, 2 came to the same steps and updates.")
+    mixed = ablation_text(*ablation({"dqn, dyna-q's updates": (9, 8), "dyna-q": (3, 9), "dyna-q, no planning": (9, 7)}))
+    assert mixed[0].startswith("Whether planning saves real steps at as many updates, these runs do not decide")
+    assert "jumps that one state hardly announces" in mixed[1]
+    assert mixed[2].endswith("of 2 seeds that have both, 1 came to the same steps and updates.")
+    none = ablation_text(*ablation({"dyna-q": (7, 9), "dyna-q, no planning": (2, 3)}))
+    assert none[0].startswith("Planning does not save real steps")
+    assert len(none) == 2
+    assert not ablation_text([], [])
 
 
 def test_killed_workers_may_not_cost_the_score() -> None:
-    faults = [row("dqn", "lock", 4, seed, score=score) for seed, score in enumerate((150.0, 230.0, 190.0))]
-    hit = [row("dqn", "lock", 4, 0, score=160.0, killed=1, updates_after_death=700),
-           row("dqn", "lock", 4, 1, score=150.0, killed=1, updates_after_death=600)]  # fmt: skip
+    after = "updates after a worker was killed / those due, least of a run"
+    back = "runs whose killed worker came back (%)"
+    score = "mean score, a quarter of the workers killed on the way"
+    faults = [row("dqn", "lock", 4, seed, score=score_) for seed, score_ in enumerate((150.0, 230.0, 190.0))]
+    hit = [
+        row("dqn", "lock", 4, 0, score=160.0, killed=1, updates_after_death_share=0.9, alive_at_end=4),
+        row("dqn", "lock", 4, 1, score=150.0, killed=1, updates_after_death_share=0.5, alive_at_end=4),
+    ]
     comparisons = compare([], [], [], faults + hit)
-    assert found(comparisons, "score, a quarter of the workers killed on the way") == {"lock": (155.0, "holds")}
-    assert found(comparisons, "updates after workers were killed, fewest of a run") == {"lock": (600.0, "holds")}
-    stuck = [hit[0], hit[1] | {"score": 130.0, "updates_after_death": 0}]
+    assert found(comparisons, score) == {"lock": (155.0, "holds")}
+    assert found(comparisons, after) == {"lock": (0.5, "holds")}
+    assert found(comparisons, back) == {"lock": (100.0, "holds")}
+    stuck = [hit[0], hit[1] | {"score": 130.0, "updates_after_death_share": 0.49, "alive_at_end": 3}]
     comparisons = compare([], [], [], faults + stuck)
     assert {each.verdict for each in comparisons} == {"MISSED"}
-    assert comparisons[1].note == "undisturbed: mean 190, 150 to 230, 3 seeds"
+    assert found(comparisons, back) == {"lock": (50.0, "MISSED")}
+    assert comparisons[2].note == "lowest 130; undisturbed: mean 190, 150 to 230, 3 seeds"
     assert not compare([], [], [], faults)
+    unknown = [hit[0] | {"score": None, "updates_after_death_share": None, "alive_at_end": None}]
+    assert not compare([], [], [], faults + unknown)
 
 
 def test_the_page_shows_every_part(tmp_path, origin) -> None:
@@ -226,7 +310,11 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
         row("dqn", "lock", workers, updates_per_second=rate, steps_per_second=10 * rate, **shared)
         for workers, rate in ((1, 100.0), (2, 170.0))
     ]
-    ablation = [run(name, "serial", 1, seconds) for name, seconds in (("dqn", 90.0), ("dyna-q", 60.0))]
+    ablation = [
+        run(name, "serial", 1, seconds, seed)
+        for name, seconds in (("dqn", 90.0), ("dyna-q", 60.0))
+        for seed in range(2)
+    ]
     faults = [run("dqn", "lock", 4, None, score=200.0), run("dqn", "lock", 4, None, killed=1, deaths=1, score=210.0)]
     parts = {"runs": runs, "throughput": throughput, "ablation": ablation, "faults": faults}
     comparisons = compare(runs, throughput, ablation, faults)
@@ -238,7 +326,7 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
                     "How it was measured"):  # fmt: skip
         assert f"<h2>{heading}</h2>" in text
     assert "<th>dqn, lock × 2</th><td>170</td><td>1.7</td><td>1,700</td><td>–</td><td>2.0%</td><td>1</td>" in text
-    assert "<th>dqn</th><td>1 of 1</td><td>90,000</td><td>1.5</td><td>90</td>" in text
+    assert "<th>dqn</th><td>2 of 2</td><td>90,000</td><td>1.5</td><td>90</td>" in text
     assert "<th>lock × 4, 1 killed</th><td>210</td>" in text
     assert "12.5%" in text
     assert (

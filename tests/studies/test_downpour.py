@@ -14,7 +14,7 @@ from headrace.errors import LaunchError
 from headrace.gradients.measured import STALENESS
 from headrace.studies.downpour import scaling, study, timing
 from headrace.studies.downpour.cases import ScalingCase, TimingCase, TrainingCase
-from headrace.studies.downpour.options import DownpourOptions
+from headrace.studies.downpour.options import PARTS, DownpourOptions
 from headrace.studies.downpour.plan import Plan, make_plan
 from headrace.studies.downpour.training import Trained
 from headrace.topologies.config import ParameterServer, Serial
@@ -43,7 +43,7 @@ def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, o
         timing=(TimingCase(16, "shared", 0.1, 0), TimingCase(16, "unix", 0.1, 0)),
         scaling=(ScalingCase(16, "shared", 2, 2, False, 1.0, 0), ScalingCase(16, "tcp", 1, 1, True, 1.0, 0)),
     )
-    page = study.run_plan(plan, tmp_path, quietly, origin)
+    page = study.run_plan(plan, PARTS, tmp_path, quietly, origin)
     shared, unix = rows_of(tmp_path / "timing.csv")
     assert shared.keys() >= ORIGIN | {"case"}
     for row in (shared, unix):
@@ -62,7 +62,7 @@ def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, o
 
     files = {path: path.read_text() for path in (tmp_path / "timing.csv", tmp_path / "scaling.csv")}
     said: list[str] = []
-    study.run_plan(plan, tmp_path, said.append, replace(origin, commit="another"))
+    study.run_plan(plan, PARTS, tmp_path, said.append, replace(origin, commit="another"))
     assert {path: path.read_text() for path in files} == files
     assert said == [
         "timing: 2 of 2 cases are measured already, and kept",
@@ -74,7 +74,7 @@ def test_training_from_workers_to_page(tmp_path, origin) -> None:
     served = ParameterServer(workers=2, envs_per_worker=2, fetch_period=4, staleness="drop", staleness_limit=0)
     reward = (toy(Serial(envs_per_actor=4)), toy(ParameterServer(workers=2, envs_per_worker=2)))
     plan = replace(EMPTY, reward=reward, staleness=(toy(served),))
-    page = study.run_plan(plan, tmp_path, quietly, origin)
+    page = study.run_plan(plan, PARTS, tmp_path, quietly, origin)
     alone, together = rows_of(tmp_path / "reward.csv")
     assert (alone["topology"], alone["workers"], alone["accepted"]) == ("serial", "1", "")
     assert (together["topology"], together["workers"]) == ("parameter-server", "2")
@@ -95,6 +95,23 @@ def test_training_from_workers_to_page(tmp_path, origin) -> None:
     assert "final score, less that of serial" in (tmp_path / "comparisons.csv").read_text()
 
 
+def test_other_parts_stay_on_the_page(monkeypatch, tmp_path, origin, downpour_run) -> None:
+    trained: list[int] = []
+
+    def train_case(case: TrainingCase, folder: Path) -> Trained:
+        trained.append(case.seed)
+        return downpour_run(case, 5.0)
+
+    monkeypatch.setattr(study, "train_case", train_case)
+    plan = replace(EMPTY, reward=(toy(Serial()), toy(ParameterServer(workers=2))), staleness=(toy(Serial(), seed=3),))
+    study.run_plan(plan, ("reward",), tmp_path, quietly, origin)
+    assert trained == [0, 0]
+    text = study.run_plan(plan, ("staleness",), tmp_path, quietly, origin).read_text()
+    assert trained == [0, 0, 3]
+    assert "<th>CartPole-v1, ours settings, parameter-server, 2 workers</th>" in text
+    assert "final score, less that of serial" in (tmp_path / "comparisons.csv").read_text()
+
+
 def test_an_interruption_costs_one_case(monkeypatch, tmp_path, origin, downpour_run) -> None:
     cases = (toy(Serial()), toy(ParameterServer(workers=2)))
     done: list[TrainingCase] = []
@@ -109,10 +126,10 @@ def test_an_interruption_costs_one_case(monkeypatch, tmp_path, origin, downpour_
     interrupted: type | None = ParameterServer
     plan = replace(EMPTY, reward=cases)
     with pytest.raises(KeyboardInterrupt):
-        study.run_plan(plan, tmp_path, quietly, origin)
+        study.run_plan(plan, PARTS, tmp_path, quietly, origin)
     assert "<th>CartPole-v1, ours settings, serial</th>" in (tmp_path / "downpour.html").read_text()
     interrupted = None
-    study.run_plan(plan, tmp_path, quietly, origin)
+    study.run_plan(plan, PARTS, tmp_path, quietly, origin)
     assert done == list(cases)
 
 
@@ -127,10 +144,10 @@ def test_a_case_that_fails_is_said_and_measured_again(monkeypatch, tmp_path, ori
     plan = replace(EMPTY, scaling=cases)
     broken = 1
     with pytest.raises(LaunchError, match="1 case failed"):
-        study.run_plan(plan, tmp_path, quietly, origin)
+        study.run_plan(plan, PARTS, tmp_path, quietly, origin)
     assert "scaling, tcp, 1 pusher, 1 shard: failed: it broke" in (tmp_path / "downpour.html").read_text()
     broken = 0
-    study.run_plan(plan, tmp_path, quietly, origin)
+    study.run_plan(plan, PARTS, tmp_path, quietly, origin)
     assert [row["pushers"] for row in rows_of(tmp_path / "scaling.csv")] == ["2", "1"]
 
 
@@ -150,7 +167,9 @@ def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, downpou
     monkeypatch.setattr(study, "measure_scaling", scaled)
     monkeypatch.setattr(study, "train_case", ran)
     plan = make_plan("full", DownpourOptions(seeds=2))
-    text = study.run_plan(plan, tmp_path, quietly, origin).read_text()
+    text = study.run_plan(plan, PARTS, tmp_path, quietly, origin).read_text()
+    assert "final score on Snake, serial, the preset&#x27;s settings" not in text  # 1,000 steps are not the preset's
+    assert "at the first update it is 0.64" in text
     assert "<b>5.0%</b><span>of a gradient&#x27;s time" in text
     assert "updates/s of one pusher, 16 x 16, shared memory: 1,500, required &gt;= 2000, published 200" in text
     assert "updates/s of one pusher, 16 x 16, Unix socket" not in text  # 1,000 are required of it
@@ -165,10 +184,11 @@ def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, downpou
 
 def test_lander_is_left_out_where_it_can_not_be_had(monkeypatch) -> None:
     plan = make_plan("small", DownpourOptions())
-    assert study.possible(plan) == (plan, [])
+    assert study.possible(plan, PARTS) == (PARTS, [])
     monkeypatch.setattr(study.importlib.util, "find_spec", lambda name: None)
-    kept, notes = study.possible(plan)
-    assert (kept.staleness, kept.reward) == ((), plan.reward)
+    assert study.possible(plan, ("timing",)) == (("timing",), [])
+    kept, notes = study.possible(plan, PARTS)
+    assert kept == ("timing", "scaling", "reward")
     assert notes == ['9 runs of LunarLander-v3 are left out: pip install "headrace[box2d]"']
 
 

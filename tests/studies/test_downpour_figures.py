@@ -1,5 +1,6 @@
 """The arithmetic of the study, with numbers worked by hand."""
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError, LaunchError
 from headrace.machine import available_cores
+from headrace.settings import preset
+from headrace.studies.curves import curve_of
 from headrace.studies.downpour import scaling, timing, training
 from headrace.studies.downpour.cases import ONG, ScalingCase, TimingCase, TrainingCase
 from headrace.studies.downpour.comparisons import compare, medians, of_system, systems
@@ -75,14 +78,6 @@ def test_what_is_compared_learns_from_as_much(scale) -> None:
     assert any(case.algorithm == ONG for case in plan.reward) == (scale == "full")
 
 
-def test_only_the_parts_that_are_asked_for() -> None:
-    plan = make_plan("small", DownpourOptions(parts=("scaling",)))
-    assert plan.scaling
-    assert not (plan.timing)
-    assert not (plan.reward)
-    assert not (plan.staleness)
-
-
 def test_pass_reads_three_and_writes_two() -> None:
     memory = MemoryPass(100)
     before = memory.parameters.copy()
@@ -104,7 +99,14 @@ def test_bare_connections_carry_messages(transport) -> None:
 def timing_row(pixels: int = 16, transport: Any = "shared", number: int = 0, gradient: float = 0.04) -> dict[str, Any]:
     """Gradient 40 ms, push 3, of it 2 in the server, fetch 1; busy: push 0.5, apply 0.3, and a pass 0.2."""
     records = {
-        "gradients": {"parameters": 250_000, "count": 10, "gradient": gradient, "push": 0.003, "fetch": 0.001},
+        "gradients": {
+            "parameters": 250_000,
+            "count": 10,
+            "gradient": gradient,
+            "push": 0.003,
+            "push_mean": 0.0035,
+            "fetch": 0.001,
+        },
         "pushes": {"count": 100, "push": 0.0005, "mean": 0.0004},
         "limits": {"pass": 0.0002, "copy": 0.0001, "apply": 0.00025},
     }
@@ -117,7 +119,7 @@ def test_timing_by_hand() -> None:
     assert row.keys() == set(timing.COLUMNS)
     assert row["message_mb"] == 1.0
     assert (row["gradient_ms"], row["push_ms"], row["fetch_ms"]) == pytest.approx((40, 3, 1))
-    assert (row["apply_ms"], row["move_ms"], row["share"]) == pytest.approx((2, 1, 0.1))
+    assert (row["apply_ms"], row["move_ms"], row["share"]) == pytest.approx((2, 1.5, 0.1))
     assert (row["busy_push_ms"], row["busy_apply_ms"], row["updates_per_second"]) == pytest.approx((0.5, 0.3, 2500))
     assert (row["apply_passes"], row["apply_alone_passes"]) == pytest.approx((1.5, 1.25))
 
@@ -165,7 +167,7 @@ def test_training_by_hand(downpour_run) -> None:
     assert (run["workers"], run["envs_per_worker"], run["policy"], run["staleness_limit"]) == (2, 3, "drop", 8)
     assert (run["steps_per_second"], run["updates_per_second"]) == (200, 30)
     assert (run["accepted"], run["dropped"], run["staleness"], run["staleness_32+"]) == (90, 10, 4.0, 10)
-    assert training.curve_of(curve).steps.tolist() == [500, 1000]
+    assert curve_of(curve).steps.tolist() == [500, 1000]
     alone, _ = downpour_run(case_of(Serial(envs_per_actor=4)), 5.0)
     assert alone.keys() == run.keys()
     assert (alone["workers"], alone["envs_per_worker"], alone["accepted"], alone["staleness"]) == (1, 4, None, None)
@@ -188,6 +190,8 @@ def test_verdicts_at_their_limits() -> None:
     assert found["updates/s of one pusher", "16 x 16, Unix socket"].required == ">= 1000"
     assert found["updates/s of one pusher", "32 x 32, shared memory"].required == ""
     assert rate.shortfall == pytest.approx(0.8)
+    passes = found["apply / one pass over its memory", "16 x 16, shared memory"]
+    assert (passes.ours, passes.required, passes.verdict) == (pytest.approx(1.5), "", "")  # judged by benchmarks.shards
 
 
 def test_a_tile_is_green_where_all_hold_and_shows_the_worst() -> None:
@@ -198,6 +202,14 @@ def test_a_tile_is_green_where_all_hold_and_shows_the_worst() -> None:
     assert "16 x 16, shared memory, where it is worst (required &gt;= 2000, published 200)" in good
     short = tiles(compare([*rows, timing_row(transport="tcp", gradient=0.02)], []))
     assert '<div class="tile"><b>20.0%</b>' in short
+
+
+@pytest.mark.parametrize(("score", "verdict", "shortfall"), [(20.0, "holds", 1.0), (0.0, "MISSED", inf)])
+def test_snake_is_judged_where_it_was_trained_to_the_end(downpour_run, score, verdict, shortfall) -> None:
+    row = downpour_run(case_of(Serial()), score).run | {"environment_steps": preset("headrace/Snake-v0").steps}
+    (snake,) = compare([], [row])
+    assert (snake.required, snake.verdict, snake.shortfall) == (">= 20", verdict, shortfall)
+    assert snake.published.startswith("19.2")
 
 
 def test_distributed_is_held_against_serial_of_the_same_settings(downpour_run) -> None:
@@ -212,7 +224,9 @@ def test_distributed_is_held_against_serial_of_the_same_settings(downpour_run) -
             (case_of(served, 0, label="published"), 1.0),
         )
     ]
-    score, rate = compare([], rows)
+    snake, score, rate = compare([], rows)
+    assert (snake.figure, snake.ours, snake.required) == ("final score on Snake", 5.0, "")  # 1,000 steps are too few
+    assert snake.where == "serial, the preset's settings, 1,000 steps"
     assert (score.figure, score.where) == ("final score, less that of serial", "ours settings, 2 workers")
     assert score.ours == pytest.approx(7.5 - 5.0)
     assert score.note == "2 and 2 seeds; standard deviation of serial 1.41"

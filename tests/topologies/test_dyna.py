@@ -1,6 +1,7 @@
 """What planning adds to a topology: the replay ratio, snapshots, and nothing where it is off."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,15 @@ SMALL = DynaQ(
     model_error_limit=5.0,
     disagreement_limit=10.0,
 )
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """More are slower where others work, too."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def workshop(algorithm: DQN, environment: str = CORRIDOR) -> Workshop:

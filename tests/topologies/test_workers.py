@@ -25,6 +25,7 @@ from headrace.roles.base import GATE, HELD, TABLE, Stop
 from headrace.roles.gate import Gate, GateWatch, Held
 from headrace.roles.remote_worker import RunTable, WorkerSettings, build_worker
 from headrace.servers import EmbeddedServer, connect_role
+from headrace.topologies import workers
 from headrace.topologies.base import Workshop
 from headrace.topologies.config import Workers
 from headrace.topologies.parameters import open_parameters
@@ -95,12 +96,17 @@ def run_worker(server: EmbeddedServer, workshop: Workshop, config: Workers, turn
     return worker.learner.steps
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("name", "topology"),
+    [
+        (name, topology)
+        for name, algorithm in ALGORITHMS.items()
+        for topology in TOPOLOGIES
+        if not (isinstance(algorithm, A3C) and topology == "global replay")  # which it refuses: see below
+    ],
+)
 def test_one_worker_is_the_serial_run_to_the_bit(server: EmbeddedServer, name: str, topology: str) -> None:
     algorithm, config = ALGORITHMS[name], TOPOLOGIES[topology]
-    if isinstance(algorithm, A3C) and topology == "global replay":
-        return  # which it refuses: see below
     serial = workshop_of(server, algorithm, Serial(envs_per_actor=3, chunk_steps=10))
     before = serial.updater.weights()
     program = SerialProgram(Serial(envs_per_actor=3, chunk_steps=10), serial)
@@ -129,6 +135,37 @@ def test_all_workers_together_have_the_replay_of_the_settings(server: EmbeddedSe
     assert [each.acting.first_environment for each in settings] == [0, 2, 4]
 
 
+def test_a_worker_begins_with_no_less_than_a_batch(server: EmbeddedServer) -> None:
+    config = Hogwild(workers=10, chunk_steps=10)
+    table = worker_settings(config, workshop_of(server, ALGORITHMS["plain"], config), 0).table
+    assert table is not None
+    assert table["min_size"] == 16  # a tenth of 100 is less
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "replay_capacity is 2000; it must be at least 2640: the 16 transitions .* for each of 40 workers"),
+        (
+            {"replay_capacity": 5_000, "replay_bytes": 40},
+            r"replay_bytes is 40; it must be at least \d+, .* of 40 workers",
+        ),
+    ],
+)
+def test_a_share_that_is_too_small_is_told_as_all_workers_part(
+    server: EmbeddedServer, settings: dict[str, Any], said: str
+) -> None:
+    config = Hogwild(workers=40)
+    with pytest.raises(ConfigError, match=said):
+        WorkersProgram(config, workshop_of(server, DQN(**{**SMALL, **settings}), config), 0)
+
+
+def test_who_draws_actions_is_not_near_greedy(server: EmbeddedServer) -> None:
+    config = Hogwild(workers=2, envs_per_worker=3)
+    acting = worker_settings(config, workshop_of(server, A3C(hidden=(16,)), config), 0).acting
+    assert acting.exploration == (1.0, 1.0, 1.0)
+
+
 def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> None:
     staleness = dict.fromkeys(("0", "1", "2", "3", "4-7", "8-15", "16-31", "32+"), 0) | totals.pop("staleness", {})
     learning = {
@@ -152,7 +189,7 @@ def test_what_workers_report_is_added_up_even_of_those_that_died(server: Embedde
     config = Hogwild(workers=2)
     program = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 0)
     report(program, 0, "a", updates=5, version=5, staleness={"0": 5}, samples=80, inserts=20, loss=2.0)
-    report(program, 1, "b", updates=3, version=8, staleness={"1": 2, "4-7": 1}, staleness_sum=7, loss=4.0)
+    report(program, 1, "b", updates=3, version=8, staleness={"1": 2, "4-7": 1}, staleness_sum=7, loss=4.0, steps=30)
     report(program, 0, "a", updates=9, version=12, staleness={"0": 9}, samples=160, inserts=40, dropped=1, loss=3.0)
     replay = {"size": 10, "capacity": 50, "used_bytes": 100}
     report(program, 0, "c", updates=1, version=13, staleness={"0": 1}, samples=16, inserts=4, loss=3.0, replay=replay)
@@ -167,6 +204,7 @@ def test_what_workers_report_is_added_up_even_of_those_that_died(server: Embedde
     assert (stats["samples_per_insert"], stats["size"], stats["capacity"]) == (176 / 44, 10, 50)
     resumed = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 1)
     resumed.restore(json.loads(json.dumps(program.state())))
+    assert gate(server)[1] == Gate("open", 30)  # before any worker looks: none explores as at the beginning
     report(resumed, 0, "d", updates=2, staleness={"0": 2})
     again = resumed.figures()
     assert again is not None
@@ -194,6 +232,7 @@ def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(ser
     role.put(HELD, Held(1, 2).to_json())
     holding.join(30)
     assert not holding.is_alive()
+    assert late_turns(program) == 0
     program.table.set_paused(False)
     assert gate(server) == (3, Gate("open", 300))
     role.put(HELD, Held(1, 4).to_json())
@@ -203,6 +242,23 @@ def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(ser
     assert gate(server) == (5, Gate("open", 0))  # a version that nobody has seen
     with pytest.raises(ReplayError, match="the workers have the experience"):
         later.table.save("/tmp/nowhere")
+
+
+def test_a_turn_that_is_too_long_for_a_hold_is_counted(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_HOLD_SECONDS", 0.01)
+    config = Hogwild(workers=2)
+    program = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 0)
+    report(program, 1, "b")
+    program.table.set_paused(True)
+    assert late_turns(program) == 1
+    program.table.set_paused(True)
+    assert late_turns(program) == 2
+
+
+def late_turns(program: WorkersProgram) -> int:
+    figures = program.figures()
+    assert figures is not None
+    return int(figures["late_turns"])
 
 
 def test_a_worker_waits_at_the_gate_and_ends_when_it_closes(server: EmbeddedServer) -> None:

@@ -75,6 +75,15 @@ def test_the_learner_does_not_wait_until_a_policy_has_arrived(server: Far, evalu
     assert not evaluations.pending
 
 
+def test_an_answer_may_know_better_where_training_was(server: Far, evaluations: Evaluations) -> None:
+    server.arrived.set()
+    evaluations.request(b"graph", MOMENT, 2)
+    [(_, asked, _)] = requests(server, 1)
+    evaluation = evaluations.answer(answer(asked, 5.0), MOMENT._replace(environment_steps=120))
+    assert evaluation is not None
+    assert evaluation.moment == (120, 20, 3.0)
+
+
 def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluations: Evaluations) -> None:
     evaluations.request(b"first", MOMENT, 2)
     evaluations.request(b"second", MOMENT, 2)

@@ -23,6 +23,7 @@ class Desk:
         self.monitor = Mock(environment_steps=700)
         self._run = run
         program, clock, totals = Mock(), Mock(seconds=2.5), Mock()
+        self.program = program
         program.take_reports.return_value = []
         totals.news = lambda report: {"of": report["writer"]}
         self.reports = Reports(
@@ -81,6 +82,23 @@ def test_a_quantizer_of_an_earlier_start_is_not_heard(desk: Desk) -> None:
     desk.take(measured(900, 0), measured(901, GENERATION - 1), measured(7, GENERATION))
     assert [record["version"] for record in desk.records()] == [7]
     assert desk.supervisor.hear.call_count == 1
+
+
+def test_a_worker_of_an_earlier_start_is_not_counted_again(desk: Desk) -> None:
+    """Its totals are of all that it did; the checkpoint that the run went back to has most of that."""
+    worker = {"role": "worker", "index": 0, "run_id": "mine"}
+    desk.take({**worker, "generation": GENERATION - 1, "writer": "old"})
+    desk.program.hear.assert_not_called()
+    desk.supervisor.hear.assert_not_called()
+    desk.take({**worker, "generation": GENERATION, "writer": "new"})
+    desk.monitor.add.assert_called_once_with({"of": "new"})
+    desk.program.hear.assert_called_once()
+
+
+def test_a_planner_of_an_earlier_start_is_not_recorded(desk: Desk) -> None:
+    planner = {"role": "planner", "index": 0, "generation": GENERATION, "model_version": 3}
+    desk.take({**planner, "generation": 0, "model_version": 900}, planner)
+    assert [record["model_version"] for record in desk.records()] == [3]
 
 
 def test_actors_of_this_run_are_counted_and_scores_are_judged(desk: Desk) -> None:

@@ -38,7 +38,7 @@ class Algorithm:
     clip_rewards: bool = False
     """Train on rewards cut to [-1, 1] (Mnih et al. 2015); scores are always raw."""
     publish_period: int = 20
-    """Updates between publications of the policy to the actors."""
+    """Updates between publications of the policy to the actors (Ape-X; the other topologies need none)."""
 
     def __post_init__(self) -> None:
         require_positive(self, "publish_period", "learning_rate")

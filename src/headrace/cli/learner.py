@@ -47,4 +47,4 @@ def _actor_command(address: str, options: TrainOptions) -> str:
         words += ["--run", place.run]
     if place.token_file is not None:
         words += ["--token-file", str(place.token_file)]
-    return shlex.join([*words, "--actors", str(actor_count(options.topology))])
+    return shlex.join([*words, "--actors", str(actor_count(options.topology, options.algorithm))])

@@ -23,6 +23,8 @@ _PIPE_COLUMNS = 120  # where there is no terminal whose width could be asked
 class _Options:
     environment: Annotated[Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
     """Show every setting of this environment's preset."""
+    algorithm: AlgorithmName | None = None
+    """Of this algorithm: with ENV, what is known of it there; else only its presets are compared."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -32,13 +34,13 @@ def run(arguments: Sequence[str]) -> int:
     )
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
     if options.environment is None:
-        for algorithm in ALGORITHMS:
+        for algorithm in [options.algorithm] if options.algorithm else ALGORITHMS:
             console.print(_compare(algorithm))
         console.print("· as the default; `headrace presets ENV` shows one in full")
         for name, each in PRESETS.items():
             console.print(f"{name}: {each.note}")
     else:
-        chosen = preset(options.environment)
+        chosen = preset(options.environment, options.algorithm)
         console.print(f"{options.environment}: {chosen.note}")
         console.print(_one(chosen))
         console.print(f"each is a flag; `headrace train {options.environment} --help` says what it means")

@@ -31,16 +31,17 @@ class TrainOptions(RunConfig):
     environment: Environment
     """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
     steps: int | None = None
-    """Environment steps of all actors after which the run stops; if no stop is set, the preset's."""
+    """Environment steps of all actors or workers after which the run stops; if no stop is set, the preset's."""
     time_limit_seconds: TimeLimit = None
     """Training time after which the run stops, evaluations excluded: 90, 90s, 10m or 2h."""
     place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
     algorithm_name: Annotated[AlgorithmName, tyro.conf.arg(name="algorithm")] = "dqn"
-    """What learns; dqn: discrete actions; dyna-q: the same, with a world model (apex, serial); d4pg: continuous ones;
-    a3c: both, on-policy, but not with apex."""
+    """What learns; dqn: discrete actions; dyna-q: the same, with a world model (apex, serial); d4pg: continuous ones
+    (apex, serial); a3c: both, on-policy, but not with apex."""
     topology_name: Annotated[TopologyName, tyro.conf.arg(name="topology")] = "apex"
     """apex: actor processes beside the learner; serial: one process, the same for the same seed; the others: workers
-    that act and learn, whose gradients meet in a server (parameter-server) or in shared memory (the rest)."""
+    that act and learn, whose gradients meet in a server (parameter-server) or in shared memory (lock, hogwild), or who
+    average their parameters (ad-psgd). Not given: apex, or hogwild for a3c."""
     run_dir: Path | None = None
     """Where the run is kept; runs/ENV-ALGORITHM-TIME if not set."""
     quiet: Switch = False
@@ -94,7 +95,7 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
     environment = words.pop(place) if place is not None else ""
     known = preset(environment, _chosen(words, "--algorithm", ALGORITHMS))
     algorithm = next(name for name, kind in ALGORITHMS.items() if type(known.algorithm) is kind)
-    topology = _chosen(words, "--topology", TOPOLOGIES) or "apex"
+    topology = _chosen(words, "--topology", TOPOLOGIES) or known.topology_name
     _require_own(words, "algorithm", algorithm, ALGORITHMS)
     _require_own(words, "topology", topology, TOPOLOGIES)
     kind = options_type(algorithm, topology)

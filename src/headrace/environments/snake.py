@@ -35,8 +35,8 @@ class Snake(gymnasium.Env[Array, np.int64]):
     Actions: 0 north, 1 south, 2 east, 3 west; one against the heading is ignored. An apple, anywhere that is free, is
     worth +1 and makes the snake longer by a cell; to run into a wall or into itself is worth -1 and ends the episode,
     the board left as it was; a full board ends it, too. The cell that the tail leaves is free to enter. Truncated after
-    `patience` moves without an apple, size^2 if not set: who walks through the board in a fixed circle finds each apple
-    within so many. `info["apples"]` counts them.
+    `patience` moves without an apple, size^2 if not set: on a board of even size, who walks through it in a fixed
+    circle finds each apple within so many. `info["apples"]` counts them.
 
     Observations, uint8:
     - "view" [3, 2 size - 1, 2 size - 1], what lies around the head, which is in the middle: 255 where a cell is free;

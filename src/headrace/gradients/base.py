@@ -15,9 +15,9 @@ class Applied(NamedTuple):
 
     version: int
     """Updates that the parameters have had, by all workers, this one included."""
-    staleness: int
+    staleness: int | None
     """Of them, those that others made since the parameters were read that the gradient was computed at; -1 of one that
-    was refused."""
+    was refused; None of one that is not applied yet, but summed with those that follow."""
     accepted: bool = True
     """False: it was dropped for its staleness, or refused, since it is not finite."""
 
@@ -48,6 +48,9 @@ class ParameterVector(Protocol):
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Takes back what state() gave, for all who share the vector; raises CheckpointError where it does not fit."""
+
+    def close(self) -> None:
+        """Ends its connections, if it has any: no other call follows. From any thread."""
 
 
 OpenVector = Callable[[NDArray[np.float32]], ParameterVector]

@@ -8,10 +8,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headrace._native import OptimizerOptions
-from headrace.errors import CheckpointError
 from headrace.gradients.base import Applied
+from headrace.gradients.checkpoint import read_state
 
 __all__ = ["DeviceVector"]
+
+_MOMENTS = {
+    "sgd": (),
+    "momentum": ("momentum_buffer",),
+    "rmsprop": ("square_avg",),
+    "centred-rmsprop": ("square_avg", "grad_avg"),
+    "adagrad": ("sum",),
+    "adam": ("exp_avg", "exp_avg_sq"),
+}
+"""What torch calls an optimizer's moments, in the native optimizer's order."""
 
 
 class DeviceVector:
@@ -22,6 +32,8 @@ class DeviceVector:
         self.gradient = torch.zeros_like(self.parameters)
         self.parameters.grad = self.gradient
         self._optimizer = _optimizer(self.parameters, options)
+        self._moments: tuple[str, ...] = _MOMENTS[options.kind]
+        self._counts_steps = options.kind not in ("sgd", "momentum")
         self.version = 0
 
     def pull(self) -> int:
@@ -35,23 +47,30 @@ class DeviceVector:
         return Applied(self.version, 0)
 
     def state(self) -> dict[str, Tensor]:
-        """Parameters, the optimizer's moments and steps."""
-        moments = self._optimizer.state_dict()["state"].get(0, {})
-        present = {f"moment.{name}": value.clone() for name, value in moments.items() if value is not None}
-        return {"parameters": self.parameters.detach().clone(), "steps": torch.tensor(self.version), **present}
+        """Parameters, moments [M, P] and steps, on the CPU: as those of a `LocalVector`."""
+        held = self._optimizer.state.get(self.parameters, {})
+        rows = [_row(held.get(name), self.parameters) for name in self._moments]
+        moments = torch.stack(rows) if rows else torch.empty(0, len(self.parameters))
+        steps = torch.tensor(self.version)
+        return {"parameters": self.parameters.detach().cpu().clone(), "moments": moments, "steps": steps}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Takes back what state() gave; raises CheckpointError where shapes differ."""
-        try:
-            self.parameters.data.copy_(state["parameters"])
-            moments = {
-                name.removeprefix("moment."): value for name, value in state.items() if name.startswith("moment.")
-            }
-            groups = self._optimizer.state_dict()["param_groups"]
-            self._optimizer.load_state_dict({"state": {0: moments} if moments else {}, "param_groups": groups})
-            self.version = int(state["steps"])
-        except (KeyError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error
+        saved = read_state(state, len(self.parameters), len(self._moments))
+        held = dict(zip(self._moments, saved.moments.clone(), strict=True))
+        if self._counts_steps:
+            held["step"] = torch.tensor(float(saved.steps))
+        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": {0: held}})
+        self.parameters.data.copy_(saved.parameters)
+        self.version = saved.steps
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def _row(moment: Tensor | None, parameters: Tensor) -> Tensor:
+    """A moment's copy on the CPU; zeros where there was no step yet."""
+    return torch.zeros(len(parameters)) if moment is None else moment.detach().cpu().clone()
 
 
 def _optimizer(parameters: Tensor, options: OptimizerOptions) -> torch.optim.Optimizer:

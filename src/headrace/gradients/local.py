@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headrace._native import Optimizer, OptimizerOptions
-from headrace.errors import CheckpointError
 from headrace.gradients.base import Applied
+from headrace.gradients.checkpoint import read_state
 
 __all__ = ["LocalVector"]
 
@@ -46,9 +46,10 @@ class LocalVector:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Takes back what state() gave; raises CheckpointError where shapes differ."""
-        try:
-            self.parameters.copy_(state["parameters"])
-            self._optimizer.moments[:] = state["moments"].numpy()
-            self._optimizer.steps = int(state["steps"])
-        except (KeyError, ValueError, RuntimeError) as error:
-            raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error
+        saved = read_state(state, len(self._values), len(self._optimizer.moments))
+        self._values[:] = saved.parameters.numpy()
+        self._optimizer.moments[:] = saved.moments.numpy()
+        self._optimizer.steps = saved.steps
+
+    def close(self) -> None:
+        """Nothing to end."""

@@ -54,11 +54,13 @@ class MeasuredVector:
         return version
 
     def apply(self) -> Applied:
-        """Applies the gradient, timed and counted."""
+        """Applies the gradient, timed and, if it is not only summed, counted."""
         begin = perf_counter()
         applied = self._vector.apply()
         self._apply_seconds += perf_counter() - begin
         self._last_version = applied.version
+        if applied.staleness is None:
+            return applied
         if applied.staleness >= 0:
             bucket = sum(edge <= applied.staleness for edge in _EDGES) - 1
             self._staleness[STALENESS[bucket]] += 1
@@ -78,6 +80,10 @@ class MeasuredVector:
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Takes back what state() gave."""
         self._vector.load(state)
+
+    def close(self) -> None:
+        """Ends the vector's connections."""
+        self._vector.close()
 
     def report(self) -> dict[str, Any]:
         """Totals since this object was made, JSON-able, and the version after the last gradient."""

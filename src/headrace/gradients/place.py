@@ -12,7 +12,7 @@ from headrace._native import OptimizerOptions, SharedModel
 from headrace.gradients.base import ParameterVector
 from headrace.gradients.measured import MeasuredVector
 from headrace.gradients.served import ServedOptions, ServedVector
-from headrace.gradients.shared import AveragedVector, HogwildVector, LockedVector
+from headrace.gradients.shared import AveragedVector, CopiedVector, HogwildVector
 from headrace.servers import Endpoint
 
 __all__ = ["Mode", "ServedPlace", "SharedPlace", "VectorPlace", "read_place"]
@@ -27,6 +27,8 @@ class SharedPlace:
     path: str
     mode: Mode
     average_period: int = 1
+    live: bool = True
+    """Without a lock a worker computes with what others are changing (DQN), or with a copy as of its last pull()."""
 
     def to_json(self) -> str:
         """The place as JSON."""
@@ -38,11 +40,11 @@ class SharedPlace:
         return MeasuredVector(self._join(model, worker, seed), lambda: model.lock_wait_seconds(worker))
 
     def _join(self, model: SharedModel, worker: int, seed: int) -> ParameterVector:
-        if self.mode == "lock":
-            return LockedVector(model, worker)
-        if self.mode == "hogwild":
+        if self.mode == "ad-psgd":
+            return AveragedVector(model, worker, self.average_period, seed, live=self.live)
+        if self.mode == "hogwild" and self.live:
             return HogwildVector(model, worker)
-        return AveragedVector(model, worker, self.average_period, seed)
+        return CopiedVector(model, worker)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class ServedPlace:
         )
 
     def open(self, initial: NDArray[np.float32], endpoint: Endpoint, worker: int, seed: int) -> MeasuredVector:
-        """The vector of one worker; raises as ServedVector."""
+        """The vector of one worker, which joins shards that are there; raises as ServedVector."""
         return MeasuredVector(ServedVector(initial, endpoint, self.name, self.options, fresh=False))
 
 

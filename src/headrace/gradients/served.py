@@ -27,7 +27,7 @@ class ServedOptions:
     servers: tuple[str, ...] = ()
     """Addresses of further servers that hold shards."""
     fetch_period: int = 1
-    """Calls of apply() between two looks for newer parameters."""
+    """Calls of apply() between two looks for newer parameters, of which there is none while a sum is open."""
     push_period: int = 1
     """Calls of apply() whose gradients are summed into one that is sent."""
     staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
@@ -43,9 +43,10 @@ class ServedVector:
 
     Between two looks a worker goes on with the parameters that it has: its own gradients show in them only after the
     next fetch, while Dean et al. (2012, section 4.1) also apply them to the worker's copy. Between two pushes gradients
-    are summed, as theirs. `fresh`: shards of that name go, if there are any; else those are joined as they are, and
-    `initial` counts only where there are none. Raises as `open_shards()`, and ReplayError where the server's shards
-    have other settings, or are gone since.
+    are summed, as theirs, but all at the same parameters, so that a sum is as stale as each of its gradients; one that
+    is open at close() is lost. `fresh`: shards of that name go, if there are any, and new ones begin with `initial`;
+    else those that are there are joined as they are. Raises as `open_shards()`, and ReplayError where the server's
+    shards have other settings, or are not there: a server that was started again has lost them.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class ServedVector:
         self._model = open_shards(endpoint, name, len(initial), options.shards, options.servers)
         self._version = self._model.open(
             options.optimizer,
-            initial,
+            initial if fresh else None,
             fresh=fresh,
             policy=options.staleness,
             max_staleness=options.staleness_limit,
@@ -76,26 +77,30 @@ class ServedVector:
         return self._version
 
     def pull(self) -> int:
-        """Fetches parameters if there are newer ones, and the fetch period is over; the version there is then."""
-        if not 0 < self._applied_since_fetch < self._options.fetch_period:
+        """Fetches parameters if there are newer ones, the fetch period is over and no sum is open; their version."""
+        if not self._summed and not 0 < self._applied_since_fetch < self._options.fetch_period:
             self._fetch()
         return self._version
 
     def apply(self) -> Applied:
         """Adds `gradient` to what is to be sent, and sends that where the push period is over.
 
-        What is not sent yet counts as accepted, at the version that is known.
+        One that is not finite is not added, but refused at once. After one that was dropped the next pull() fetches.
         """
         self._applied_since_fetch += 1
         if self._options.push_period > 1:
+            if not np.isfinite(self._change).all():
+                return Applied(self._version, -1, accepted=False)
             self._sum += self._change
             self._summed += 1
             if self._summed < self._options.push_period:
-                return Applied(self._version, 0)
+                return Applied(self._version, None)
         version, staleness, verdict = self._model.push(self._sum)
         if self._options.push_period > 1:
             self._sum[:] = 0
             self._summed = 0
+        if verdict == "dropped":
+            self._applied_since_fetch = 0
         return Applied(version, -1 if verdict == "refused" else staleness, verdict == "accepted")
 
     def state(self) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from headrace._native import SharedModel
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.base import Applied
 
-__all__ = ["AveragedVector", "HogwildVector", "LockedVector", "OverseenVector"]
+__all__ = ["AveragedVector", "CopiedVector", "HogwildVector", "OverseenVector"]
 
 _KINDS = {"version": np.uint64, "steps": np.uint64, "joined": np.uint8, "parameters": np.float32, "moments": np.float32}
 
@@ -38,6 +38,9 @@ class _Shared:
             self._model.load({name: state[name].numpy().astype(kind) for name, kind in _KINDS.items()})
         except (KeyError, ConfigError) as error:
             raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error
+
+    def close(self) -> None:
+        """Nothing to end: the memory goes with who holds it."""
 
     def _apply(self, worker: int) -> Applied:
         version, staleness = self._model.apply(worker, self._change, self.version)
@@ -70,8 +73,11 @@ class OverseenVector(_Shared):
         self.pull()
 
 
-class LockedVector(_Shared):
-    """A copy of the shared parameters, read and changed under their lock; implements `ParameterVector`."""
+class CopiedVector(_Shared):
+    """A copy of the shared parameters as they are at each pull(); implements `ParameterVector`.
+
+    They are read and changed under their lock, or with none, as they are shared.
+    """
 
     def __init__(self, model: SharedModel, worker: int) -> None:
         super().__init__(model, torch.empty(model.count))
@@ -82,7 +88,7 @@ class LockedVector(_Shared):
 
     def pull(self) -> int:
         """Copies the newest parameters."""
-        self.version = self._model.read_into(self._copy)
+        self.version = self._model.read_into(self._copy, self._worker)
         return self.version
 
     def apply(self) -> Applied:
@@ -113,20 +119,23 @@ class AveragedVector(_Shared):
     """A worker's own parameters, averaged with a random other's; implements `ParameterVector`.
 
     After every `period` of its updates both take their mean (Lian et al. 2018, AD-PSGD). `seed` draws the neighbours.
+    `live` ones show at once what a neighbour averages into them, others are a copy as of the last pull().
     """
 
-    def __init__(self, model: SharedModel, worker: int, period: int, seed: int) -> None:
-        super().__init__(model, torch.from_numpy(model.parameters(worker)))
+    def __init__(self, model: SharedModel, worker: int, period: int, seed: int, *, live: bool = True) -> None:
+        super().__init__(model, torch.from_numpy(model.parameters(worker)) if live else torch.empty(model.count))
         model.join(worker)
         self._worker = worker
+        self._copy = None if live else self.parameters.numpy()
         self._period = period
         self._random = np.random.Generator(np.random.PCG64([seed, worker]))
         self._updates = 0
         self.pull()
 
     def pull(self) -> int:
-        """Nothing to bring: the version, which counts the updates of all."""
-        self.version = self._model.version
+        """Copies the worker's parameters, unless they are live; the version, which counts the updates of all."""
+        copy = self._copy
+        self.version = self._model.version if copy is None else self._model.read_into(copy, self._worker)
         return self.version
 
     def apply(self) -> Applied:

@@ -52,7 +52,8 @@ _CONVOLUTIONS: dict[Kind, tuple[Convolution, ...]] = {
         Convolution("convolution_2", 64, 64, 3, padding=1, pool=2),
     ),
 }
-_SMALLEST = {"nature": 36, "grid": 5, "ong": 8}  # rows and columns that leave something behind the convolutions
+_SMALLEST = {"nature": 36, "grid": 5, "ong": 8}
+"""Rows and columns that leave something behind the convolutions; for grid what its two see of a board from one cell."""
 
 
 class Dense(NamedTuple):

@@ -135,8 +135,9 @@ def line(progress: Progress) -> str:
         f"{count(p.learner_steps_per_second)} updates/s",
         f"{_ascii(p.samples_per_insert)} samples/insert",
         f"staleness {_ascii(p.staleness)}",
-        f"bottleneck {p.bottleneck}",
     ]
+    if p.bottleneck:
+        parts.append(f"bottleneck {p.bottleneck}")
     if p.actors_alive < p.actors_total:
         parts.append(f"{p.actors_alive} of {p.actors_total} {p.role}s alive")
     if p.paused:

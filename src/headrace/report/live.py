@@ -148,10 +148,10 @@ class Board:
         ):
             yield _segments(label, names, shares, cells, shades)
             yield _legend(names, shares, shades, cells)
+        holder = [("bottleneck ", "dim"), (f"{p.bottleneck}   ", "bold")] if p.bottleneck else []
         yield Text.assemble(
-            ("bottleneck ", "dim"),
-            (p.bottleneck, "bold"),
-            (f"   {alive}", "bold red" if p.actors_alive < p.actors_total else "dim"),
+            *holder,
+            (alive, "bold red" if p.actors_alive < p.actors_total else "dim"),
             ("   evaluating, clock paused" if p.paused else "", "italic"),
         )
 

@@ -38,8 +38,8 @@ class Progress:
     replay_capacity: int
     replay_bytes: int
     policy_version: int
-    bottleneck: str
-    """The side that holds the run: actors or learner; balanced where neither waits for the other."""
+    bottleneck: str | None
+    """The side that holds the run: actors or learner; balanced where neither waits for the other. Workers are both."""
     actor_times: Mapping[str, float] = field(default_factory=dict)
     """Share of the actors' time in each of ACTOR_TIMES."""
     learner_times: Mapping[str, float] = field(default_factory=dict)

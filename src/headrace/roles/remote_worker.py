@@ -138,6 +138,7 @@ def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoi
 
         def open_vector(initial: NDArray[np.float32]) -> ParameterVector:
             vectors.append(read_place(settings.place).open(initial, endpoint, role.index, acting.seed))
+            ends.callback(vectors[-1].close)
             return vectors[-1]
 
         table: Table | RunTable | None = None

@@ -4,7 +4,7 @@ from headrace.replay.remote import read_token
 from headrace.servers.base import LEARNER, Batches, Endpoint, ReplayTable, RoleServer, RunServer, shown
 from headrace.servers.connect import connect_role, connect_tables, open_server
 from headrace.servers.embedded import EmbeddedServer, EmbeddedTable
-from headrace.servers.shards import open_shards
+from headrace.servers.shards import drop_shards, open_shards
 from headrace.servers.standalone import StandaloneServer
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "StandaloneServer",
     "connect_role",
     "connect_tables",
+    "drop_shards",
     "open_server",
     "open_shards",
     "read_token",

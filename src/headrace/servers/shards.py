@@ -1,15 +1,17 @@
 """A run's parameters in shards of its server, and of others."""
 
+import contextlib
 from collections.abc import Sequence
 
-from headrace._native import ShardedModel
-from headrace.errors import ConfigError
+from headrace._native import Client, ShardedModel
+from headrace.errors import ConfigError, HeadraceError
 from headrace.replay.remote import read_token
 from headrace.servers.base import Endpoint, shown
 
-__all__ = ["open_shards"]
+__all__ = ["drop_shards", "open_shards"]
 
 _CONNECT_SECONDS = 10.0
+_DROP_SECONDS = 2.0
 _REDIS = "redis://"
 
 
@@ -34,6 +36,21 @@ def open_shards(
         count,
         shards=shards,
         timeout_seconds=max(_CONNECT_SECONDS, endpoint.reconnect_seconds),
-        token=read_token(endpoint.token_file) if endpoint.token_file else None,
+        token=_token(endpoint),
         reconnect_seconds=endpoint.reconnect_seconds,
     )
+
+
+def drop_shards(endpoint: Endpoint, name: str, servers: Sequence[str]) -> None:
+    """Removes a model's shards from `servers`; one that does not answer at once keeps its own."""
+    for server in servers:
+        with contextlib.suppress(HeadraceError):
+            client = Client(
+                server, timeout_seconds=_DROP_SECONDS, token=_token(endpoint), request_timeout_seconds=_DROP_SECONDS
+            )
+            with contextlib.closing(client):
+                client.drop(endpoint.name(f"{name}/"))
+
+
+def _token(endpoint: Endpoint) -> bytes | None:
+    return read_token(endpoint.token_file) if endpoint.token_file else None

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from headrace.algorithms.a3c.config import A3C
-from headrace.algorithms.config import Algorithm
+from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.dyna_q.config import DynaQ
@@ -40,6 +40,11 @@ class Preset(NamedTuple):
     checkpoint_period_seconds: float = 300.0
     others: tuple[Other, ...] = ()
     """Settings of further algorithms that are known to work here."""
+
+    @property
+    def topology_name(self) -> TopologyName:
+        """What runs it where nothing else is asked for: Ape-X, or for what keeps no replay HogWild."""
+        return "apex" if isinstance(self.algorithm, OffPolicy) else "hogwild"
 
     def topology(self, name: TopologyName) -> Topology:
         """The topology of this name; workers step as many environments as the serial one does."""

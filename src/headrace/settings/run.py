@@ -42,14 +42,14 @@ class RunConfig:
     algorithm: Algorithm = field(default_factory=DQN)
     topology: Topology = field(default_factory=Apex)
     steps: int | None = None
-    """Environment steps of all actors after which the run stops."""
+    """Environment steps of all actors or workers after which the run stops."""
     time_limit_seconds: float | None = None
     """Training seconds (evaluations excluded) after which the run stops."""
     until_score: float | None = None
     """Stop once 100 greedy episodes average at least this."""
     seed: int = 0
     evaluation_period_seconds: float = 30.0
-    """Training time between evaluations (Ape-X)."""
+    """Training time between evaluations (all topologies but serial)."""
     evaluation_period_steps: int = 10_000
     """Environment steps between evaluations (serial, where time must not decide anything)."""
     evaluation_episodes: int = 10
@@ -118,7 +118,8 @@ class RunConfig:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
-                f"config.json is not a run's configuration ({error}); use the file the run wrote"
+                f"config.json is not a run's configuration, or that of another version's ({error}); use the file the "
+                "run wrote, and the version that wrote it"
             ) from error
 
 

@@ -1,12 +1,12 @@
 """The arithmetic of learning curves."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["WINDOW", "Band", "Curve", "bands", "held_at", "places", "running_mean", "smooth"]
+__all__ = ["WINDOW", "Band", "Curve", "bands", "curve_of", "held_at", "places", "running_mean", "smooth"]
 
 WINDOW = 10
 _SLIGHTLY = 1e-6
@@ -26,6 +26,12 @@ class Band(NamedTuple):
     x: NDArray[np.float64]
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]
+
+
+def curve_of(rows: Sequence[Mapping[str, Any]]) -> Curve:
+    """The rows of one run's evaluations as a curve."""
+    fields = ("environment_steps", "seconds", "mean_return")
+    return Curve(*(np.array([row[field] for row in rows], np.float64) for field in fields))
 
 
 def running_mean(values: Sequence[float] | NDArray[np.float64], window: int = WINDOW) -> NDArray[np.float64]:

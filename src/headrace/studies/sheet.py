@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,12 @@ class Sheet:
 
     Rows that the file holds from before keep the origin that they have. Raises ConfigError where they were measured on
     another machine or have other columns, before anything is measured; StorageError where the file can't be read or
-    written.
+    written. Columns that are among `later` may be missing from the file, and are then empty.
     """
 
-    def __init__(self, path: Path, origin: Origin, columns: Sequence[str]) -> None:
+    def __init__(self, path: Path, origin: Origin, columns: Sequence[str], later: Collection[str] = ()) -> None:
         self._path = path
+        self._later = later
         self._origin = asdict(origin)
         self._columns = [_CASE, *columns, *self._origin]
         self.rows: list[dict[str, Any]] = []
@@ -56,6 +57,14 @@ class Sheet:
         self.rows += [{column: row[column] for column in self._columns} for row in added]
         write_rows(self._path, self.rows)
 
+    def amend(self, case: str, values: Mapping[str, Any]) -> None:
+        """Writes other values into a case's rows, which keep their origin: figures made anew of the same run."""
+        assert values.keys() <= set(self._columns)
+        for row in self.rows:
+            if row[_CASE] == case:
+                row.update(values)
+        write_rows(self._path, self.rows)
+
     def _read(self) -> None:
         try:
             with self._path.open(newline="", encoding="utf-8") as file:
@@ -66,13 +75,16 @@ class Sheet:
         missing = sorted(needed - set(rows[0])) if rows else []
         if missing or any(None in row or None in row.values() for row in rows):
             raise ConfigError(f"{self._path} is no file of this study ({', '.join(missing) or 'cells'} missing)")
-        if rows and list(rows[0]) != self._columns:
+        kept = [column for column in self._columns if column not in self._later or (rows and column in rows[0])]
+        if rows and list(rows[0]) != kept:
             raise ConfigError(
                 f"{self._path} has the columns {', '.join(rows[0])}, and those of this version are "
                 f"{', '.join(self._columns)}; give another --output, or move the file away"
             )
         text = {_CASE, *self._origin} - {"cores"}
-        self.rows = [{key: cell if key in text else _value(cell) for key, cell in row.items()} for row in rows]
+        self.rows = [
+            {key: row[key] if key in text else _value(row.get(key, "")) for key in self._columns} for row in rows
+        ]
         for row in self.rows:
             if (row["machine"], row["cores"]) != (self._origin["machine"], self._origin["cores"]):
                 raise ConfigError(

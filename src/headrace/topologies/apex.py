@@ -1,11 +1,11 @@
 """Ape-X: actor processes around one learner (Horgan et al. 2018), with a quantizer between them (ActorQ)."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from headrace.algorithms.config import Algorithm
 from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.roles.actor import ActorSettings
@@ -24,9 +24,9 @@ from headrace.types import Array
 __all__ = ["ApexProgram", "actor_count"]
 
 
-def actor_count(config: Apex) -> int:
-    """The actors asked for, or one for each core but the learner's."""
-    return config.actors or max(1, available_cores() - 1)
+def actor_count(config: Apex, algorithm: Algorithm) -> int:
+    """The actors asked for, or one for each core but the learner's; beside planners a single one."""
+    return config.actors or (1 if planning(algorithm) else max(1, available_cores() - 1))
 
 
 class ApexProgram:
@@ -39,12 +39,10 @@ class ApexProgram:
     def __init__(self, config: Apex, workshop: Workshop, generation: int, pinned: bool) -> None:
         algorithm = workshop.off_policy
         dyna = planning(algorithm)
-        if dyna:
-            config = dataclasses.replace(config, actors=config.actors or 1)
         self.acting: PhaseClock | None = None
         self.deterministic = False
         self.saves_experience = not workshop.server.keeps_experience
-        environments = actor_count(config) * config.envs_per_actor
+        environments = actor_count(config, algorithm) * config.envs_per_actor
         self.actors = _actors(config, workshop, generation)
         self.services: list[Role] = []
         architecture = workshop.updater.architecture
@@ -111,7 +109,7 @@ class ApexProgram:
 
 def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
     algorithm = workshop.off_policy
-    actors = actor_count(config)
+    actors = actor_count(config, algorithm)
     exploration = algorithm.exploration(actors * config.envs_per_actor)
     return [
         Role(

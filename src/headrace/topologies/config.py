@@ -131,7 +131,10 @@ class Hogwild(Workers):
 
 @dataclass(frozen=True)
 class AdPsgd(Workers):
-    """Each worker has parameters of its own, and averages them with a random other's (Lian et al. 2018, AD-PSGD)."""
+    """Each worker has parameters of its own, and averages them with a random other's (Lian et al. 2018, AD-PSGD).
+
+    The policy that is evaluated and saved is the mean of all workers'.
+    """
 
     average_period: int = 1
     """A worker's updates between two averagings."""
@@ -151,14 +154,15 @@ class ParameterServer(Workers):
     shards: int = 1
     """Slices of the parameters, each with its own optimizer; gradients of different slices are applied side by side."""
     fetch_period: int = 1
-    """A worker's updates between two looks for newer parameters."""
+    """A worker's updates between two looks for newer parameters, of which there is none while a sum is not sent."""
     push_period: int = 1
     """A worker's updates whose gradients are summed before they are sent."""
     replay: Literal["local", "global"] = "local"
     """local: each worker learns from its own experience; global: from that of all, in the server."""
     staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
     """What becomes of a gradient that is versions behind: applied as it is, dropped beyond the limit (Nair et al.
-    2015), divided by how far behind it is, or corrected for what has changed (Zheng et al. 2017, DC-ASGD)."""
+    2015), applied with a learning rate divided by how far behind it is (Zhang et al. 2016), or corrected for what has
+    changed (Zheng et al. 2017, DC-ASGD)."""
     staleness_limit: int = 100
     """With drop: versions behind beyond which a gradient is dropped."""
     compensation: float = 0.04

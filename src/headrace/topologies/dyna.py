@@ -78,7 +78,7 @@ class DynaTables(NamedTuple):
     def restore(self, path: str) -> None:
         """Takes a snapshot, while the tables are empty.
 
-        Raises CheckpointError for one that is cut short, StorageError where there is no room beside it for a part of it.
+        Raises CheckpointError for one that is cut short, StorageError where a part of it has no room beside it.
         """
         try:
             with Path(path).open("rb") as whole:
@@ -101,11 +101,11 @@ class DynaTables(NamedTuple):
 def _take_part(whole: BinaryIO, part: Path) -> None:
     """Copies the next part of a snapshot to a file of its own."""
     head = whole.read(_LENGTH.size)
-    left = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
+    size = left = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
     with part.open("wb") as file:
         while data := whole.read(min(left, _PIECE_BYTES)):
             left -= file.write(data)
-    if left or not head:
+    if left or not size:
         raise CheckpointError(f"replay of the checkpoint {whole.name} is cut short; a whole one is required")
 
 

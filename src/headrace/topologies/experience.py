@@ -46,37 +46,44 @@ def add_table(workshop: Workshop, environments: int, chunk_steps: int) -> Replay
     return workshop.server.add_table(TABLE, table_signature(workshop.spec), fresh=workshop.fresh, **options)
 
 
-def table_options(workshop: Workshop, environments: int, chunk_steps: int) -> dict[str, Any]:
+def table_options(workshop: Workshop, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:
     """Options of the native table, its limiter set to the algorithm's replay ratio.
 
     Actors finish their chunks in bursts, one of each environment at nearly the same time; the limiter's tolerance is
     two bursts, so that the learner works on one while the actors gather the next and neither waits.
+
+    With several workers the table is that of one of them, who has these environments: the settings are for all
+    together, and each has its share, but no less than a batch to start with.
 
     Raises ConfigError where the table could not hold what the first batch waits for (the oldest transitions go by
     whole chunks), or the machine not the table, if it is this machine that has it.
     """
     spec, algorithm = workshop.spec, workshop.off_policy
     burst = algorithm.samples_per_step * chunk_steps * environments
-    start = max(algorithm.learning_starts, algorithm.batch_size)
-    capacity = algorithm.replay_capacity
+    start = max(ceil(algorithm.learning_starts / workers), algorithm.batch_size)
+    capacity = ceil(algorithm.replay_capacity / workers)
+    each = f", for each of {workers} workers" if workers > 1 else ""
     require(
         "replay_capacity",
-        capacity,
+        algorithm.replay_capacity,
         capacity >= start + chunk_steps,
-        f"at least {start + chunk_steps}: the {start} transitions that learning starts with, and a chunk",
+        f"at least {workers * (start + chunk_steps)}: the {start} transitions that learning starts with, and a chunk"
+        + each,
     )
     enough = _bytes_for(start, spec, algorithm.n_step, chunk_steps)
+    share_bytes = ceil(algorithm.replay_bytes / workers)
     require(
         "replay_bytes",
         algorithm.replay_bytes,
-        algorithm.replay_bytes == 0 or algorithm.replay_bytes >= enough,
-        f"at least {enough}, for the {start} transitions in chunks of {chunk_steps} that learning starts with",
+        share_bytes == 0 or share_bytes >= enough,
+        f"at least {workers * enough}, for the {start} transitions in chunks of {chunk_steps} that learning starts with"
+        + each,
     )
-    capacity_bytes = algorithm.replay_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps)
-    memory = total_memory_bytes()
-    if not workshop.server.keeps_experience and capacity_bytes > memory:
+    capacity_bytes = share_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps)
+    whole, memory = workers * capacity_bytes, total_memory_bytes()
+    if not workshop.server.keeps_experience and whole > memory:
         raise ConfigError(
-            f"replay_capacity is {capacity}, which takes {capacity_bytes / 1e9:.1f} GB; this machine has "
+            f"replay_capacity is {algorithm.replay_capacity}, which takes {whole / 1e9:.1f} GB; this machine has "
             f"{memory / 1e9:.1f} GB: a smaller replay_capacity, or a limit by replay_bytes, is required"
         )
     return {

@@ -16,7 +16,7 @@ from headrace.gradients.base import ParameterVector
 from headrace.gradients.place import Mode, ServedPlace, SharedPlace, VectorPlace
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
-from headrace.servers import Endpoint
+from headrace.servers import Endpoint, drop_shards
 from headrace.topologies.config import AdPsgd, Hogwild, Lock, ParameterServer, Topology
 
 __all__ = ["Parameters", "open_parameters"]
@@ -36,6 +36,9 @@ class Parameters(Protocol):
     def version(self) -> int:
         """Updates that they have had, as far as can be told without asking a server."""
 
+    def close(self) -> None:
+        """Ends connections, and removes what is the run's alone on servers that outlive it: its workers are gone."""
+
 
 def open_parameters(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run_id: str = "") -> Parameters | None:
     """What makes the parameters of a topology of workers; None for the others.
@@ -52,15 +55,19 @@ def open_parameters(config: Topology, algorithm: Algorithm, endpoint: Endpoint, 
         if config.replay == "global" and isinstance(algorithm, A3C):
             raise ConfigError("replay is global and algorithm is a3c, which has none: leave replay out, or take dqn")
         return _Served(config, optimizer_options(algorithm), endpoint, run_id)
-    return _Shared(config, optimizer_options(algorithm))
+    return _Shared(config, optimizer_options(algorithm), live=not isinstance(algorithm, A3C))
 
 
 class _Shared:
-    """Parameters in memory of this machine; implements `Parameters`."""
+    """Parameters in memory of this machine; implements `Parameters`.
 
-    def __init__(self, config: Lock | Hogwild | AdPsgd, optimizer: OptimizerOptions) -> None:
+    They are not `live` to whom acts and learns by the same ones: a rollout is of one policy (Mnih et al. 2016, S3).
+    """
+
+    def __init__(self, config: Lock | Hogwild | AdPsgd, optimizer: OptimizerOptions, *, live: bool) -> None:
         self._config = config
         self._optimizer = optimizer
+        self._live = live
         self._model: SharedModel | None = None
 
     def __call__(self, initial: NDArray[np.float32]) -> ParameterVector:
@@ -79,12 +86,15 @@ class _Shared:
         """How workers reach them."""
         assert self._model is not None
         period = self._config.average_period if isinstance(self._config, AdPsgd) else 1
-        return SharedPlace(self._model.path, self._mode, period)
+        return SharedPlace(self._model.path, self._mode, period, self._live)
 
     @property
     def version(self) -> int:
         """Updates that they have had."""
         return self._model.version if self._model is not None else 0
+
+    def close(self) -> None:
+        """Nothing: the memory goes with who holds it."""
 
     @property
     def _mode(self) -> Mode:
@@ -125,3 +135,9 @@ class _Served:
     def version(self) -> int:
         """Of what was fetched last."""
         return self._vector.version if self._vector is not None else 0
+
+    def close(self) -> None:
+        """Ends the connections, and drops the shards on further servers, where no later run takes their place."""
+        if self._vector is not None:
+            self._vector.close()
+            drop_shards(self._endpoint, self._place.name, self._place.options.servers)

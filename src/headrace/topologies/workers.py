@@ -1,6 +1,5 @@
 """Workers that act and learn, and share parameters: under a lock, HogWild, AD-PSGD, or in a parameter server."""
 
-import dataclasses
 import math
 import time
 from statistics import fmean
@@ -81,8 +80,8 @@ class WorkersProgram:
         """Nothing: workers leave out of their clocks what they were held for."""
 
     def figures(self) -> dict[str, Any] | None:
-        """What became of the workers' gradients."""
-        return self._learning.figures()
+        """What became of the workers' gradients; and how many turns were too long for a hold to wait for."""
+        return {**self._learning.figures(), "late_turns": self._replay.tally["late_turns"]}
 
     def state(self) -> dict[str, Any]:
         """Sums over all workers."""
@@ -92,26 +91,27 @@ class WorkersProgram:
         """Goes on from them."""
         self._learning.tally.sums = state["learning"]
         self._replay.tally.sums = state["replay"]
+        self._replay.tell()
 
     def close(self) -> None:
-        """Nothing: the workers are the launcher's to end."""
+        """Lets the parameters go; the workers are the launcher's to end."""
+        self._parameters.close()
 
 
 def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSettings:
     """What one worker is told; raises what table_options() raises.
 
     What the settings say of the replay is meant for all workers together: each has its share of capacity, of what
-    learning starts with, and of how far sampling may be ahead, but no less than one step's chunks, or it would block.
+    learning starts with, but no less than a batch, and of how far sampling may be ahead, but no less than one step's
+    chunks, or it would block.
     """
     assert workshop.parameters is not None
     algorithm, workers = workshop.algorithm, config.worker_count
-    exploration, n_step, table = [0.0] * config.envs_per_worker, 1, None
+    exploration, n_step, table = [1.0] * config.envs_per_worker, 1, None  # a policy that draws is nowhere near greedy
     if isinstance(algorithm, OffPolicy):
         exploration, n_step = list(algorithm.serial_exploration(config.envs_per_worker, 0)), algorithm.n_step
         if not _shares_replay(config, workshop):
-            table_options(workshop, workers * config.envs_per_worker, config.chunk_steps)  # whether all together fit
-            share = workshop._replace(algorithm=_share(algorithm, workers))
-            table = table_options(share, config.envs_per_worker, config.chunk_steps)
+            table = table_options(workshop, config.envs_per_worker, config.chunk_steps, workers)
             table["seed"] += index
             burst = algorithm.samples_per_step * config.chunk_steps * config.envs_per_worker
             table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, algorithm.batch_size + burst)
@@ -135,15 +135,6 @@ def _shares_replay(config: Workers, workshop: Workshop) -> bool:
     """Whether all workers' experience goes to one table, in the server."""
     replay = isinstance(workshop.algorithm, OffPolicy)
     return replay and isinstance(config, ParameterServer) and config.replay == "global"
-
-
-def _share(algorithm: OffPolicy, workers: int) -> OffPolicy:
-    return dataclasses.replace(
-        algorithm,
-        replay_capacity=max(math.ceil(algorithm.replay_capacity / workers), algorithm.batch_size),
-        replay_bytes=math.ceil(algorithm.replay_bytes / workers),
-        learning_starts=math.ceil(algorithm.learning_starts / workers),
-    )
 
 
 class _Learning:
@@ -197,6 +188,7 @@ class _Replay:
         self._replays = replays
         self._held: dict[int, Counts] = {}  # what each worker's replay holds
         self._heard: dict[int, float] = {}  # time.monotonic() of each worker's last report
+        self._late_turns = 0
         last = server.fetch(GATE)
         self._version = last[0] if last else 0  # of the gate; rises above what an earlier start of the run left
         self._state: State = "open"
@@ -251,10 +243,12 @@ class _Replay:
             self._table.close()
 
     def _await_workers(self) -> None:
-        """Until all that are there stand still at the gate, each after a turn that is whole."""
+        """Until all that are there stand still at the gate, each after a turn that is whole; or until the deadline."""
         awaited = {index for index, heard in self._heard.items() if time.monotonic() - heard < _SILENT_SECONDS}
         deadline = time.monotonic() + _HOLD_SECONDS
         while awaited and time.monotonic() < deadline:
             words = [Held.from_json(message) for message in self._server.drain(HELD)]
             awaited -= {word.worker for word in words if word.version >= self._version}
             time.sleep(_POLL_SECONDS)
+        self._late_turns += len(awaited)
+        self.tally.add("hold", {"late_turns": self._late_turns})

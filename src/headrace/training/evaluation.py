@@ -117,12 +117,15 @@ class Evaluations:
         if self._pending is not None:
             self._send(self._pending)
 
-    def answer(self, report: dict[str, Any]) -> Evaluation | None:
-        """The evaluation that a report completes; None where it answers a request that was given up."""
+    def answer(self, report: dict[str, Any], moment: Moment | None = None) -> Evaluation | None:
+        """The evaluation that a report completes; None where it answers a request that was given up.
+
+        `moment`, if given, is where training was, as far as is known by now; else it is as the request had it.
+        """
         request = self._pending
         if request is None or (report["start"], report["request"]) != (self._start, request.number):
             return None
-        evaluation = Evaluation(report["returns"], report["lengths"], request.moment)
+        evaluation = Evaluation(report["returns"], report["lengths"], moment or request.moment)
         self._pending = None
         self.last = evaluation
         self.best = max(evaluation.mean, self.best if self.best is not None else evaluation.mean)

@@ -80,7 +80,9 @@ class Judge:
 
     def hear(self, report: dict[str, Any]) -> None:
         """Takes the evaluator's answer; one that reaches the target score is confirmed."""
-        evaluation = self._evaluations.answer(report)
+        held = self._clock.paused and self._program.figures() is not None
+        moment = self._moment() if held else None  # workers that stand still have reported their last turns by now
+        evaluation = self._evaluations.answer(report, moment)
         if evaluation is None:
             return
         self._run.append(evaluation.record())

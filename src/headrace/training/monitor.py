@@ -112,7 +112,7 @@ class Monitor:
             replay_capacity=int(stats["capacity"]),
             replay_bytes=int(stats["used_bytes"]),
             policy_version=learner.version,
-            bottleneck="balanced" if self._workers else _bottleneck(actor_times, learner_times, learner.steps),
+            bottleneck=None if self._workers else _bottleneck(actor_times, learner_times, learner.steps),
             actor_times=actor_times,
             learner_times=learner_times,
             actors_alive=sum(monotonic() - heard < _SILENT_SECONDS for heard in self._heard.values()),

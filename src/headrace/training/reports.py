@@ -21,6 +21,8 @@ _LONGEST_PERIOD_SECONDS = 5.0
 _PLANNING_SECONDS = 1.0
 _SHARE = 20
 """Asking a server that is far away takes at most a twentieth of the time."""
+_OF_THIS_START = ("worker", "quantizer", "planner")
+"""Roles that end with the training process: what one of an earlier start did, the checkpoint may not know of."""
 
 
 class Reports:
@@ -76,6 +78,8 @@ class Reports:
             self._take(json.loads(message))
 
     def _take(self, report: dict[str, Any]) -> None:
+        if report["role"] in _OF_THIS_START and report["generation"] < self._generation:
+            return
         if report["role"] in ("actor", "worker"):
             if report["run_id"] != self._run_id:
                 return  # of an actor that still plays for an earlier run of this name
@@ -86,8 +90,6 @@ class Reports:
         elif "request" in report:
             self._judge.hear(report)
         elif report["role"] == "quantizer":
-            if report["generation"] < self._generation:
-                return  # its versions may be ahead of what a checkpoint went back to
             self._record_error(report)
         elif report["role"] == "planner":
             self._record_planning(report)

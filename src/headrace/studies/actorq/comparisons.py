@@ -8,9 +8,8 @@ import numpy as np
 
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.actorq.acting import LOADER_PHASES
-from headrace.studies.actorq.curves import Curve, places, smooth
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time
-from headrace.studies.actorq.training import curve_of
+from headrace.studies.curves import Curve, curve_of, places, smooth
 from headrace.studies.statistics import mean, median
 
 __all__ = [

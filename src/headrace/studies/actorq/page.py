@@ -9,7 +9,6 @@ import numpy as np
 
 from headrace.report.document import document, plot_row, share_bar
 from headrace.studies.actorq.comparisons import Comparison, Rows, curves_of, tasks_of
-from headrace.studies.actorq.curves import WINDOW, bands
 from headrace.studies.actorq.limits import limits
 from headrace.studies.actorq.plan import Plan
 from headrace.studies.actorq.side_by_side import (
@@ -22,6 +21,7 @@ from headrace.studies.actorq.side_by_side import (
 )
 from headrace.studies.actorq.tasks import TASKS, published_time
 from headrace.studies.actorq.training import FINAL_EPISODES
+from headrace.studies.curves import WINDOW, bands
 from headrace.studies.page import figure_text, lead_of, note_list, table
 from headrace.studies.plots import Line, Strip, draw_heat, draw_lines, draw_strips
 from headrace.studies.results import Origin, write_text

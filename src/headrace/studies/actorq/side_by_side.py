@@ -19,9 +19,9 @@ from headrace.studies.actorq.comparisons import (
     reached,
     tasks_of,
 )
-from headrace.studies.actorq.curves import WINDOW
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time, reference, settings
 from headrace.studies.actorq.training import FINAL_EPISODES
+from headrace.studies.curves import WINDOW
 from headrace.studies.page import figure_text, table
 from headrace.studies.statistics import mean, median
 

@@ -5,14 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.studies.actorq.cases import TrainingCase
-from headrace.studies.actorq.curves import Curve, held_at
+from headrace.studies.curves import curve_of, held_at
 
-__all__ = ["CURVE_COLUMNS", "FINAL_EPISODES", "RUN_COLUMNS", "Trained", "curve_of", "figures_of", "train_case"]
+__all__ = ["CURVE_COLUMNS", "FINAL_EPISODES", "RUN_COLUMNS", "Trained", "figures_of", "train_case"]
 
 FINAL_EPISODES = 100
 _NEVER_SECONDS = 1e9
@@ -111,16 +109,6 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], evaluations: Sequ
         "stopped_by": summary["stopped_by"],
     }
     return Trained(run, curve)
-
-
-def curve_of(rows: Sequence[Mapping[str, Any]]) -> Curve:
-    """The rows of one run's evaluations as a curve."""
-    return Curve(
-        *(
-            np.array([row[field] for row in rows], np.float64)
-            for field in ("environment_steps", "seconds", "mean_return")
-        )
-    )
 
 
 def _shares(side: str, phases: Sequence[str], seconds: Mapping[str, float]) -> dict[str, float]:

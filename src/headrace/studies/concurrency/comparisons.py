@@ -8,6 +8,7 @@ from headrace.studies.page import figure_text
 from headrace.studies.statistics import mean, median
 
 __all__ = [
+    "PLANNING",
     "Comparison",
     "Group",
     "Rows",
@@ -20,6 +21,8 @@ __all__ = [
     "reached",
     "sequential",
     "spread_of",
+    "started",
+    "to_target",
 ]
 
 Rows = Sequence[Mapping[str, Any]]
@@ -30,10 +33,17 @@ Group = tuple[str, str, int]
 _TWO_WORKERS = {"hogwild": 1.6, "parameter-server": 1.4}
 """Updates per second of two workers over one, on two cores, as required."""
 _RATIO_PERCENT = 5.0
+_UPDATES_AFTER = 0.5
+
+
+PLANNING = "real steps to the target, without planning / dyna-q"
 
 
 class Comparison(NamedTuple):
-    """One figure of ours; `published` and `required` are empty where there is none."""
+    """One figure of ours; `published` and `required` are empty where there is none.
+
+    The verdict is holds, MISSED, undecided, or empty where nothing is required.
+    """
 
     figure: str
     where: str
@@ -97,6 +107,21 @@ def reached(rows: Rows, field: str) -> float:
     return centre if isfinite(centre) else nan
 
 
+def to_target(rows: Rows, field: str) -> float:
+    """A field's median over runs to a target; nan where the median run never got there, which then says nothing."""
+    return reached([row if row["solved"] == "yes" else {field: None} for row in rows], field)
+
+
+def started(rows: Rows) -> Rows:
+    """The rows with seconds to the target that count from the end of the start; none where one does not know that."""
+    if any(row["solved"] == "yes" and row["start_seconds"] is None for row in rows):
+        return []
+    return [
+        {**row, "seconds_to_score": row["seconds_to_score"] - row["start_seconds"]} if row["solved"] == "yes" else row
+        for row in rows
+    ]
+
+
 def sequential(runs: Rows, variant: str) -> float:
     """Median seconds to the target of an algorithm's runs in one process; nan where most don't get there."""
     return reached(of(runs, (variant, "serial", 1)), "seconds_to_score")
@@ -115,7 +140,7 @@ def compare(runs: Rows, throughput: Rows, ablation: Rows, faults: Rows) -> list[
     return [
         *_updates(throughput),
         *_solved(runs),
-        *_replay_ratios([*runs, *ablation]),
+        *_replay_ratios([*runs, *throughput, *ablation, *faults]),
         *_planning(ablation),
         *_disturbed(faults),
     ]
@@ -124,7 +149,7 @@ def compare(runs: Rows, throughput: Rows, ablation: Rows, faults: Rows) -> list[
 def _updates(rows: Rows) -> Iterable[Comparison]:
     for variant, topology in dict.fromkeys((row["variant"], row["topology"]) for row in rows):
         one, two = (middle(of(rows, (variant, topology, count)), "updates_per_second") for count in (1, 2))
-        if not isfinite(two / one):
+        if not (one > 0 and isfinite(two)):  # nan, of runs that were over before they were warm
             continue
         least = _TWO_WORKERS.get(topology)
         yield _at_least("updates/s, 2 workers / 1", f"{variant}, {topology}", two / one, least)
@@ -142,7 +167,7 @@ def _solved(rows: Rows) -> Iterable[Comparison]:
 
 
 def _replay_ratios(rows: Rows) -> Iterable[Comparison]:
-    known = [row for row in rows if row["samples_per_step"] is not None]
+    known = [row for row in rows if row["samples_per_step"] is not None and row["samples_per_step_set"]]
     if known:
         worst = max(known, key=_ratio_error)
         where = f"{worst['variant']}, {worst['topology']} × {worst['workers']}, seed {worst['seed']}, where it is worst"
@@ -158,35 +183,55 @@ def _ratio_error(row: Mapping[str, Any]) -> float:
 
 
 def _planning(rows: Rows) -> Iterable[Comparison]:
-    """Steps to the target of what does not plan, over those of Dyna-Q: above 1 planning saves real steps."""
-    own = spread_of([row for row in rows if row["variant"] == "dyna-q"], "steps_to_score").median
+    """Steps to the target of what does not plan, over those of Dyna-Q: above 1 planning saves real steps.
+
+    It is decided where the one's runs are all sooner than the other's; a single run of either has no spread, and
+    decides nothing.
+    """
+    own_rows = [row for row in rows if row["variant"] == "dyna-q"]
+    own = spread_of(own_rows, "steps_to_score")
     for variant in dict.fromkeys(row["variant"] for row in rows if row["variant"] != "dyna-q"):
-        other = spread_of([row for row in rows if row["variant"] == variant], "steps_to_score").median
-        figure, where = "real steps to the target, without planning / dyna-q", variant
-        if isfinite(own) and isfinite(other):
-            yield _at_least(figure, where, other / own, 1.0)
-        elif isfinite(own):
-            yield Comparison(figure, where, None, "", ">= 1", "holds", f"{variant} mostly did not reach the target")
-        elif own == inf:
-            yield Comparison(figure, where, None, "", ">= 1", "MISSED", "dyna-q mostly did not reach the target")
+        others = [row for row in rows if row["variant"] == variant]
+        other = spread_of(others, "steps_to_score")
+        if not own_rows:
+            continue
+        verdict, notes = "undecided", [f"{variant}: {other}; dyna-q: {own}"]
+        if min(len(own_rows), len(others)) < 2:
+            notes.append("one run decides nothing")
+        elif own.high < other.low:
+            verdict = "holds"
+        elif own.low > other.high or (own.median == inf > other.median):
+            verdict = "MISSED"
+        else:
+            notes.append("spreads overlap")
+        notes += [
+            f"{name} mostly did not reach the target"
+            for name, spread in (("dyna-q", own), (variant, other))
+            if spread.median == inf
+        ]
+        ratio = other.median / own.median if isfinite(own.median) and isfinite(other.median) else None
+        yield Comparison(PLANNING, variant, ratio, "", "> 1, spreads apart", verdict, "; ".join(notes))
 
 
 def _disturbed(rows: Rows) -> Iterable[Comparison]:
-    """The mean score of the runs that lost workers, against the lowest of those that did not."""
+    """Whether runs that lost workers went on, with all of them; and their mean score against the calm ones' lowest."""
     for topology in dict.fromkeys(row["topology"] for row in rows):
         these = [row for row in rows if row["topology"] == topology]
-        calm = [row["score"] for row in these if not row["killed"]]
+        calm = [row["score"] for row in these if not row["killed"] and row["score"] is not None]
         hit = [row for row in these if row["killed"]]
-        if not (calm and hit):
-            continue
-        least = min(row["updates_after_death"] or 0 for row in hit)
-        yield _at_least("updates after workers were killed, fewest of a run", topology, least, 1.0)
-        score = mean([row["score"] for row in hit])
-        low, centre, high = (figure_text(value) for value in (min(calm), mean(calm), max(calm)))
-        note = f"undisturbed: mean {centre}, {low} to {high}, {len(calm)} seeds"
-        yield _at_least("score, a quarter of the workers killed on the way", topology, score, min(calm))._replace(
-            note=note
-        )
+        shares = [row["updates_after_death_share"] for row in hit if row["updates_after_death_share"] is not None]
+        if shares:
+            figure = "updates after a worker was killed / those due, least of a run"
+            yield _at_least(figure, topology, min(shares), _UPDATES_AFTER)
+        ends = [row["alive_at_end"] >= row["workers"] for row in hit if row["alive_at_end"] is not None]
+        if ends:
+            yield _at_least("runs whose killed worker came back (%)", topology, 100 * sum(ends) / len(ends), 100.0)
+        scores = [row["score"] for row in hit if row["score"] is not None]
+        if calm and scores:
+            low, centre, high = (figure_text(value) for value in (min(calm), mean(calm), max(calm)))
+            note = f"lowest {figure_text(min(scores))}; undisturbed: mean {centre}, {low} to {high}, {len(calm)} seeds"
+            figure = "mean score, a quarter of the workers killed on the way"
+            yield _at_least(figure, topology, mean(scores), min(calm))._replace(note=note)
 
 
 def _at_least(figure: str, where: str, ours: float, least: float | None) -> Comparison:

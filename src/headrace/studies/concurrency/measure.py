@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from headrace.algorithms.config import OffPolicy
-from headrace.errors import LaunchError, StorageError
+from headrace.errors import HeadraceError, LaunchError, StorageError
 from headrace.gradients.measured import STALENESS
 from headrace.report.run_directory import RunDirectory
 from headrace.studies.concurrency.cases import KILL_AT, Case
 from headrace.studies.processes import Process
 from headrace.studies.results import make_folder, write_text
 
-__all__ = ["COLUMNS", "measure", "row_of"]
+__all__ = ["COLUMNS", "LATER_COLUMNS", "measure", "remake", "row_of"]
 
 COLUMNS = (
     *("variant", "algorithm", "topology", "workers", "environments", "seed"),
@@ -24,9 +24,13 @@ COLUMNS = (
     *("steps_per_second", "updates_per_second", "samples_per_step", "samples_per_step_set"),
     *("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS)),
     *("accepted", "dropped", "refused", "killed", "deaths", "updates_after_death", "stopped_by"),
+    *("start_seconds", "updates_after_death_share", "alive_at_end"),
 )
+LATER_COLUMNS = COLUMNS[-3:]
+"""Those that rows may lack which were measured before there were such columns."""
 _WARM_SECONDS = 3.0
 _START_SECONDS = 300.0
+_AFTER = ("updates_after_death", "updates_after_death_share")
 _LONGEST_SECONDS = 4 * 3600.0
 """Of a run with its evaluations, which are off its clock."""
 
@@ -36,7 +40,7 @@ Record = Mapping[str, Any]
 def measure(case: Case, folder: Path) -> dict[str, Any]:
     """Trains into a folder, which is made anew: a run that was interrupted begins again, for its clock to be one.
 
-    Raises LaunchError where the run fails, or where workers were to be killed and none was.
+    Raises LaunchError where the run fails or was interrupted, or where workers were to be killed and none was.
     """
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
@@ -54,14 +58,27 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     summary = run.read_summary()
     if summary is None:
         raise StorageError(f"{run.summary_path} is missing: the run has not stopped properly")
+    if summary["stopped_by"] == "interrupt":
+        raise LaunchError("the run was interrupted; its clock would not be one")
     row = row_of(case, summary, run.read_metrics(), len(killed))
     shutil.rmtree(run.checkpoints_path, ignore_errors=True)  # as large as the replay
     return row
 
 
+def remake(case: Case, row: Record, folder: Path) -> dict[str, Any] | None:
+    """A measured row's figures, made anew of its run's records; None where its folder is not there any more."""
+    try:
+        run = RunDirectory.open(folder / "run")
+        summary = run.read_summary()
+    except HeadraceError:
+        return None
+    return None if summary is None else row_of(case, summary, run.read_metrics(), row["killed"])
+
+
 def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int = 0) -> dict[str, Any]:
     """What a run's summary and records say."""
     episodes, seconds = summary["episodes"], summary["wall_seconds"]
+    progress = [record for record in records if record["kind"] == "progress"]
     deaths = [record["seconds"] for record in records if record["kind"] == "exit" and "worker" in record["role"]]
     return {
         "variant": case.variant,
@@ -82,15 +99,17 @@ def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int =
         "seconds": seconds,
         "total_seconds": summary["total_seconds"],
         "seconds_per_episode": seconds / episodes if episodes else None,
-        "steps_per_second": _rate(records, "environment_steps"),
-        "updates_per_second": _rate(records, "learner_steps"),
+        "steps_per_second": _rate(progress, "environment_steps"),
+        "updates_per_second": _rate(progress, "learner_steps"),
         "samples_per_step": _samples(case, summary),
         "samples_per_step_set": case.samples_per_step,
         **_sharing(summary),
         "killed": killed,
         "deaths": len(deaths),
-        "updates_after_death": _updates_after(records, deaths[-1], summary["learner_steps"]) if deaths else None,
+        **(_after(case, summary, progress, deaths[0]) if deaths else dict.fromkeys(_AFTER)),
         "stopped_by": summary["stopped_by"],
+        "start_seconds": _start(progress),
+        "alive_at_end": progress[-1]["actors_alive"] if progress else None,
     }
 
 
@@ -127,18 +146,19 @@ def _sharing(summary: Record) -> dict[str, Any]:
     }
 
 
-def _rate(records: Sequence[Record], field: str) -> float | None:
-    """Of a count, by second of training, once all processes have reported, updates have begun, and a little later.
-
-    None of a run that was over before.
-    """
-    progress = [record for record in records if record["kind"] == "progress"]
+def _start(progress: Sequence[Record]) -> float | None:
+    """On the training clock, the first record of all processes at work and of updates; None of a shorter run."""
     begun = (
         record["seconds"]
         for record in progress
         if record["learner_steps"] and record["actors_alive"] >= record["actors_total"]
     )
-    start = next(begun, None)
+    return next(begun, None)
+
+
+def _rate(progress: Sequence[Record], field: str) -> float | None:
+    """Of a count, by second of training, from a little after the start; None of a run that was over before."""
+    start = _start(progress)
     window = [record for record in progress if start is not None and record["seconds"] >= start + _WARM_SECONDS]
     if len(window) < 2:
         return None
@@ -146,10 +166,21 @@ def _rate(records: Sequence[Record], field: str) -> float | None:
     return float((last[field] - first[field]) / (last["seconds"] - first["seconds"]))
 
 
-def _updates_after(records: Sequence[Record], seconds: float, updates: int) -> int:
-    """Of all updates, those that the last record before this moment does not count."""
-    before = [record for record in records if record["kind"] == "progress" and record["seconds"] <= seconds]
-    return updates - (before[-1]["learner_steps"] if before else 0)
+def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: float) -> dict[str, float | None]:
+    """Updates from the first record on that is no earlier than a death, and by those due for the steps left then."""
+    updates = steps = None
+    for record in progress:
+        if record["seconds"] >= seconds:
+            updates, steps = record["learner_steps"], record["environment_steps"]
+            break
+    if updates is None or steps is None:  # it was over before the next record
+        return {"updates_after_death": 0, "updates_after_death_share": None}
+    algorithm, ratio = case.config.algorithm, case.samples_per_step
+    count = summary["learner_steps"] - updates
+    share = None
+    if isinstance(algorithm, OffPolicy) and ratio and case.config.steps and case.config.steps > steps:
+        share = count * algorithm.batch_size / (ratio * (case.config.steps - steps))
+    return {"updates_after_death": count, "updates_after_death_share": share}
 
 
 def _longest(training_seconds: float) -> float:

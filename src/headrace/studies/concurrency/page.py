@@ -11,8 +11,10 @@ from headrace.studies.concurrency.comparisons import Comparison, Group, Rows, gr
 from headrace.studies.concurrency.published import COUNTERPARTS, NOTES, lunar_lander
 from headrace.studies.concurrency.side_by_side import (
     ablation_table,
+    ablation_text,
     atari_table,
     faults_table,
+    one_worker,
     published_table,
     requirements_table,
     runs_table,
@@ -48,7 +50,7 @@ def write_page(
         ("LunarLander to 200", _plots(runs) + runs_table(runs) if runs else ""),
         ("Throughput", _throughput(throughput)),
         ("Staleness", sharing_table(runs or throughput)),
-        ("Dyna-Q: is it planning?", ablation_table(ablation)),
+        ("Dyna-Q: is it planning?", ablation_table(ablation) + note_list(ablation_text(ablation, comparisons))),
         ("A quarter of the workers killed", faults_table(faults)),
         ("How it was measured", _method(list(dict.fromkeys(row["commit"] for row in every)))),
     )
@@ -71,10 +73,15 @@ def _published(runs: Rows) -> str:
         if not (theirs and counts):
             continue
         places = sorted({*theirs, *counts})
-        ours = [speedup(runs, (variant, topology, count), sequential(runs, variant)) for count in places]
+        groups = [(variant, topology, count) for count in places]
         lines = {
-            "published": Line([theirs.get(count) or nan for count in places], "c7", dashed=True),
-            f"ours, {variant}, {topology}": Line(ours, "c1"),
+            "published, over 1 process": Line([theirs.get(count) or nan for count in places], "c7", dashed=True),
+            f"ours, {topology}, over 1 worker": Line(
+                [speedup(runs, group, one_worker(runs, group)) for group in groups], "c3"
+            ),
+            f"ours, {topology}, over serial": Line(
+                [speedup(runs, group, sequential(runs, variant)) for group in groups], "c1"
+            ),
             "as many as workers": Line([float(count) for count in places], "c6", dashed=True),
         }
         plots.append(draw_lines(f"published-{name}", "workers", f"{variant}: speed-up to 200", places, lines))
@@ -103,7 +110,11 @@ def _throughput(rows: Rows) -> str:
             rows, variant, "updates/s", lambda group: middle(of(rows, group), "updates_per_second")
         )
     ]
-    return plot_row(plots) + throughput_table(rows) if rows else ""
+    note = (
+        '<p class="soft">Rates count from 3 s after the start. Where many workers have few cores, the start takes most '
+        "of the 20 s; a dash says that fewer than two records were left.</p>"
+    )
+    return plot_row(plots) + throughput_table(rows) + note if rows else ""
 
 
 def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group], float]) -> list[str]:
@@ -124,12 +135,19 @@ def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group],
 
 def _method(commits: Iterable[str]) -> str:
     parts = [
-        "Every run is one of headrace train with the environment's preset, in a process of its own; each worker is a "
-        "process with one thread. Seconds are those of the training clock, which runs from before the first worker is "
-        "started, and stands still in evaluations. The target is 200 in the mean of 100 greedy episodes, asked for "
-        "when 10 reach it; that evaluation is off the clock, too. A run that is not there within its time limit is a "
-        "row with solved = no, and counts as one without end. Environment steps and episodes are of all workers. Each "
-        "figure is defined in README.md of headrace/studies/concurrency."
+        "Every run is one of headrace train with the environment's preset, in a process of its own. Each worker is a "
+        "process with one thread; the learner of Dyna-Q, beside an actor and planners, has as many threads as there "
+        "are cores but one. Seconds are those of the training clock. It stands still in evaluations, except in runs "
+        "of several processes that leave a core to spare: there they go on beside it. It runs from before the first "
+        "worker is started, while a serial run has torch, environments and network made before: that part of the start "
+        "is on the workers' clock alone. The column start says when all were at work and updates had begun, by records "
+        "a second apart; of both kinds of run that includes what fills the replay before the first update. The "
+        "speed-up is shown with it and without.",
+        "The target is 200 in the mean of 100 greedy episodes, asked for when 10 reach it; that evaluation is as the "
+        "others are. The policy is looked at every second of workers' training and every 10,000 steps of serial runs, "
+        "which are about a second; in the ablation every 5,000 steps. A run that is not there within its time limit "
+        "is a row with solved = no, and counts as one without end. Environment steps and episodes are of all workers. "
+        "Each figure is defined in README.md of headrace/studies/concurrency.",
     ]
     each = list(commits)
     if len(each) > 1:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headrace.environments import describe
 from headrace.errors import HeadraceError, LaunchError
 from headrace.studies.base import Scale
-from headrace.studies.concurrency.cases import Case, Part
+from headrace.studies.concurrency.cases import ENVIRONMENT, Case, Part
 from headrace.studies.concurrency.comparisons import compare
-from headrace.studies.concurrency.measure import COLUMNS, measure
+from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, measure, remake
 from headrace.studies.concurrency.options import ConcurrencyOptions
 from headrace.studies.concurrency.plan import Plan, make_plan
 from headrace.studies.results import Origin, make_folder, write_csv
@@ -30,6 +31,7 @@ class Concurrency:
     def run(self, scale: Scale, output: Path, options: ConcurrencyOptions, say: Say) -> Path:
         """Measures what `output` does not hold yet, and writes; see `Study`. LaunchError where a case failed."""
         words = ["headrace", "study", self.name, *options.words(), "--scale", scale, "--output", str(output)]
+        describe(ENVIRONMENT)  # ConfigError, and not one of each case, where Box2D is not installed
         parts = options.chosen_parts(scale)
         return run_plan(make_plan(scale, options), parts, output, say, Origin.here(shlex.join(words)))
 
@@ -42,7 +44,9 @@ def run_plan(plan: Plan, parts: tuple[Part, ...], output: Path, say: Say, origin
     from headrace.studies.concurrency.page import write_page
 
     make_folder(output)
-    sheets = {part: Sheet(output / f"{part}.csv", origin, COLUMNS) for part in plan}
+    sheets = {part: Sheet(output / f"{part}.csv", origin, COLUMNS, LATER_COLUMNS) for part in plan}
+    for part, cases in plan.items():
+        _complete(cases, sheets[part], output)
     failures: list[str] = []
     page = output / "concurrency.html"
     try:
@@ -57,6 +61,16 @@ def run_plan(plan: Plan, parts: tuple[Part, ...], output: Path, say: Say, origin
     if failures:
         raise LaunchError(f"{len(failures)} case{'s' if len(failures) > 1 else ''} failed; {page} has the rest")
     return page
+
+
+def _complete(cases: tuple[Case, ...], sheet: Sheet, output: Path) -> None:
+    """Makes those rows anew that lack all later columns, where their runs' records are there."""
+    for case in cases:
+        for row in sheet.of([case.name]):
+            if all(row[column] is None for column in LATER_COLUMNS):
+                values = remake(case, row, output / "runs" / case.name)
+                if values is not None:
+                    sheet.amend(case.name, values)
 
 
 def _fill(part: Part, cases: tuple[Case, ...], sheet: Sheet, output: Path, failures: list[str], say: Say) -> None:

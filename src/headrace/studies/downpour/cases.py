@@ -34,9 +34,11 @@ ONG = DQN(
     loss="squared",
     max_gradient_norm=0.0,
 )
-"""Their settings (published/settings.csv): a step is an update, so that epsilon falls over 50,000 of either.
+"""Their settings (published/settings.csv), with one update for each step.
 
-Loss and clipping are not stated; these are those of plain Q-learning.
+Two things differ. Their epsilon falls over 50,000 updates, ours over 50,000 environment steps: the first 20,000 have no
+update, and at the first update epsilon is 0.64. Those 20,000 are by that epsilon, theirs by a random policy. Loss and
+clipping are not stated; these are those of plain Q-learning.
 """
 
 

@@ -30,8 +30,8 @@ def tiles(comparisons: Sequence[Comparison]) -> str:
     shown = []
     for figure, text in (
         ("push and fetch / gradient", "of a gradient's time for its way to the parameters and theirs back"),
-        ("apply / one pass over its memory", "passes over the memory for an update"),
         ("updates/s of one pusher", "updates a second of one pusher at 228 k parameters"),
+        ("final score on Snake", "apples less deaths in an episode of Snake"),
     ):
         judged = [each for each in comparisons if each.figure == figure and each.verdict]
         if judged:
@@ -72,14 +72,15 @@ def timing_tables(rows: Rows) -> str:
             name = f"{size}, {title}"
             figures = [figure_text(ours[f"{part}_ms"]) for part in ("gradient", "move", "apply", "fetch")]
             turns.append(
-                (name, f"{ours['parameters']:,.0f}", figures[0], "0", *figures[1:], f"{ours['share']:.1%}")
+                (name, f"{ours['parameters']:,.0f}", figures[0], "–", *figures[1:], f"{ours['share']:.1%}")
             )  # fmt: skip
             server = ("busy_push_ms", "busy_apply_ms", "updates_per_second", "pass_ms", "apply_passes")
             others = ("apply_alone_ms", "copy_ms")
             alone.append((name, *(figure_text(ours[column]) for column in (*server, *others))))
     note = (
         '<p class="soft">Ours has nothing to pack: the network’s gradients are views of one vector. Apply is by the '
-        "server’s own clock, its look for numbers that are not finite included; move is the rest of the push. Theirs "
+        "server’s own clock, its look for numbers that are not finite included; move is the rest of the push, of means "
+        "as apply is. A pass is NumPy’s, two loops; benchmarks.shards holds apply against one loop in C. Theirs "
         "has no time of the way itself. The share is of all but the gradient.</p>"
     )
     header = ("", "parameters", "gradient (ms)", "pack", "move", "apply", "fetch (theirs: load)", "share")
@@ -177,8 +178,8 @@ def _setting(name: str, case: TrainingCase) -> str:
         "discount": f"{algorithm.discount:g}, {algorithm.n_step} step{'s' * (algorithm.n_step > 1)}",
         "server_optimizer": f"{algorithm.optimizer} lr {algorithm.learning_rate:g}{decay}",
         "target_copy_period_updates": algorithm.target_update_period,
-        "epsilon": f"1 to {algorithm.epsilon_final:g} over {algorithm.epsilon_decay_steps:,} steps",
-        "worker_replay": f"{algorithm.replay_capacity:,}, of which {algorithm.learning_starts:,} come first",
+        "epsilon": f"1 to {algorithm.epsilon_final:g} over {algorithm.epsilon_decay_steps:,} environment steps",
+        "worker_replay": f"{algorithm.replay_capacity:,}, {algorithm.learning_starts:,} first, epsilon falling",
         "fetch_and_push_period_steps": f"{topology.fetch_period} and {topology.push_period} updates",
         "loss": ", ".join([algorithm.loss, *words]),
         "samples_per_step": f"{algorithm.samples_per_step:g}",

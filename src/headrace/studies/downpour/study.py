@@ -1,6 +1,5 @@
 """`headrace study downpour`."""
 
-import dataclasses
 import importlib.util
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +11,7 @@ from headrace.studies.base import Scale
 from headrace.studies.downpour import scaling, timing
 from headrace.studies.downpour.cases import TrainingCase
 from headrace.studies.downpour.comparisons import compare
-from headrace.studies.downpour.options import DownpourOptions
+from headrace.studies.downpour.options import DownpourOptions, Part
 from headrace.studies.downpour.plan import LANDER, Plan, make_plan
 from headrace.studies.downpour.scaling import measure_scaling
 from headrace.studies.downpour.timing import measure_timing
@@ -64,11 +63,11 @@ class Downpour:
     def run(self, scale: Scale, output: Path, options: DownpourOptions, say: Say) -> Path:
         """Measures what `output` does not hold yet, and writes; see `Study`. LaunchError where a case failed."""
         words = ["headrace", "study", self.name, *options.words(), "--scale", scale, "--output", str(output)]
-        return run_plan(make_plan(scale, options), output, say, Origin.here(shlex.join(words)))
+        return run_plan(make_plan(scale, options), options.chosen_parts(), output, say, Origin.here(shlex.join(words)))
 
 
-def run_plan(plan: Plan, output: Path, say: Say, origin: Origin) -> Path:
-    """Measures what this machine allows of a plan, case by case into CSV files, and returns the page.
+def run_plan(plan: Plan, parts: tuple[Part, ...], output: Path, say: Say, origin: Origin) -> Path:
+    """Measures what this machine allows of these parts, case by case into CSV files; returns the page of all parts.
 
     Raises LaunchError at the end where a case failed; starting again with the same folder measures those alone.
     """
@@ -76,13 +75,13 @@ def run_plan(plan: Plan, output: Path, say: Say, origin: Origin) -> Path:
 
     make_folder(output)
     sheets = Sheets.open(output, origin)
-    plan, notes = possible(plan)
+    parts, notes = possible(plan, parts)
     for note in notes:
         say(note)
     failures: list[str] = []
     page = output / "downpour.html"
     try:
-        _measure(plan, output, sheets, failures, say)
+        _measure(plan, parts, output, sheets, failures, say)
     finally:  # interrupted, too: the page shows how far it came
         comparisons = compare(
             sheets.timing.of(case.name for case in plan.timing), sheets.reward.of(case.name for case in plan.reward)
@@ -94,18 +93,20 @@ def run_plan(plan: Plan, output: Path, say: Say, origin: Origin) -> Path:
     return page
 
 
-def possible(plan: Plan) -> tuple[Plan, list[str]]:
-    """The cases that can run here, and a note for those that can't."""
-    if importlib.util.find_spec("Box2D") is not None or not plan.staleness:
-        return plan, []
+def possible(plan: Plan, parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], list[str]]:
+    """Those of the parts that can run here, and a note for what can't."""
+    if importlib.util.find_spec("Box2D") is not None or not plan.staleness or "staleness" not in parts:
+        return parts, []
     note = f'{len(plan.staleness)} runs of {LANDER} are left out: pip install "headrace[box2d]"'
-    return dataclasses.replace(plan, staleness=()), [note]
+    return tuple(part for part in parts if part != "staleness"), [note]
 
 
-def _measure(plan: Plan, output: Path, sheets: Sheets, failures: list[str], say: Say) -> None:
-    """Measures all that the sheets have not; what goes wrong is added to `failures`."""
+def _measure(plan: Plan, parts: tuple[Part, ...], output: Path, sheets: Sheets, failures: list[str], say: Say) -> None:
+    """Measures all of these parts that the sheets have not; what goes wrong is added to `failures`."""
 
-    def fill(part: str, cases: tuple[T, ...], sheet: Sheet, measure: Callable[[T], Rows]) -> None:
+    def fill(part: Part, cases: tuple[T, ...], sheet: Sheet, measure: Callable[[T], Rows]) -> None:
+        if part not in parts:
+            return
         missing = [case for case in cases if not sheet.has(case.name)]
         if len(missing) < len(cases):
             say(f"{part}: {len(cases) - len(missing)} of {len(cases)} cases are measured already, and kept")

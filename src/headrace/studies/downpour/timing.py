@@ -52,7 +52,8 @@ def measure_timing(case: TimingCase) -> dict[str, Any]:
 def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: list[ShardCounts]) -> dict[str, Any]:
     """What the worker's records say, and the server's counts before them, and after the first and the second.
 
-    The worker's times are medians. The server's are means, for it keeps a sum; the way to it is what is left.
+    The worker's times are medians. The server's are means, for it keeps a sum; the way to it is what is left of the
+    push's mean.
     """
     turns, pushes, limits = (records[part] for part in ("gradients", "pushes", "limits"))
     apply_ms, busy_apply_ms = (
@@ -72,7 +73,7 @@ def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: l
         "gradient_ms": gradient_ms,
         "push_ms": push_ms,
         "apply_ms": apply_ms,
-        "move_ms": push_ms - apply_ms,
+        "move_ms": 1e3 * turns["push_mean"] - apply_ms,
         "fetch_ms": fetch_ms,
         "share": (push_ms + fetch_ms) / gradient_ms,
         "pushes": int(pushes["count"]),

@@ -5,14 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from headrace.gradients.measured import STALENESS
-from headrace.studies.actorq.curves import Curve
 from headrace.studies.downpour.cases import TrainingCase
 from headrace.topologies.config import ParameterServer
 
-__all__ = ["CURVE_COLUMNS", "FINAL_EPISODES", "RUN_COLUMNS", "Trained", "curve_of", "figures_of", "train_case"]
+__all__ = ["CURVE_COLUMNS", "FINAL_EPISODES", "RUN_COLUMNS", "Trained", "figures_of", "train_case"]
 
 FINAL_EPISODES = 100
 _NEVER_SECONDS = 1e9
@@ -125,9 +122,3 @@ def _gradients(summary: Mapping[str, Any]) -> dict[str, Any]:
         **{f"staleness_{bucket}": workers["staleness"][bucket] for bucket in STALENESS},
         **{count: workers[count] for count in counts},
     }
-
-
-def curve_of(rows: Sequence[Mapping[str, Any]]) -> Curve:
-    """The rows of one run's evaluations as a curve."""
-    fields = ("environment_steps", "seconds", "mean_return")
-    return Curve(*(np.array([row[field] for row in rows], np.float64) for field in fields))

@@ -79,6 +79,10 @@ class TimedVector:
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Nothing is taken back."""
 
+    def close(self) -> None:
+        """Ends the connections."""
+        self.model.close()
+
 
 def random_batch(spec: EnvironmentSpec, size: int) -> Batch:
     """A batch of noise: B transitions [B, K, *O]."""
@@ -130,6 +134,7 @@ class _Worker:
             "count": len(turns),
             "gradient": statistics.median(rest),
             "push": statistics.median(pushes),
+            "push_mean": statistics.mean(pushes),
             "fetch": statistics.median(fetches),
         }
 

@@ -1,0 +1,35 @@
+"""What a vector of this process's own is saved as, wherever it computes."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from headrace.errors import CheckpointError
+
+__all__ = ["VectorState", "read_state"]
+
+
+class VectorState(NamedTuple):
+    """Of P parameters, with an optimizer of M moments."""
+
+    parameters: Tensor
+    """[P] float32."""
+    moments: Tensor
+    """[M, P] float32, in the native optimizer's order."""
+    steps: int
+
+
+def read_state(state: Mapping[str, Tensor], count: int, moments: int) -> VectorState:
+    """Checks a checkpoint's state against `count` parameters and `moments`; raises CheckpointError."""
+    fit = {"parameters": (count,), "moments": (moments, count), "steps": ()}
+    for name, shape in fit.items():
+        found = tuple(state[name].shape) if name in state else "missing"
+        if found != shape:
+            raise CheckpointError(
+                f"the checkpoint's parameters do not fit these settings: {name} is {found}, and {shape} is required; "
+                "nothing is taken from it"
+            )
+    parameters, values = (state[name].to("cpu", torch.float32) for name in ("parameters", "moments"))
+    return VectorState(parameters, values, int(state["steps"]))

@@ -1,0 +1,36 @@
+"""Training from Python: which settings a run gets."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import A3C, DQN, Serial, api
+from headrace.settings import RunConfig, preset
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
+    """The settings of the runs that were asked for, none of which is made."""
+    asked: list[RunConfig] = []
+    monkeypatch.setattr(api, "train_run", lambda config, run, display: asked.append(config))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("settings", "topology"),
+    [
+        ({}, "apex"),
+        ({"algorithm": DQN()}, "apex"),
+        ({"algorithm": A3C()}, "hogwild"),
+        ({"topology": Serial()}, "serial"),
+    ],
+)
+def test_a_run_has_a_topology_that_suits_its_algorithm(
+    runs: list[RunConfig], tmp_path: Path, settings: dict[str, Any], topology: str
+) -> None:
+    api.train("CartPole-v1", run_dir=tmp_path / "run", quiet=True, **settings)
+    known = preset("CartPole-v1")
+    assert runs[0].topology_name == topology
+    assert runs[0].algorithm == settings.get("algorithm", known.algorithm)
+    assert runs[0].steps == known.steps
