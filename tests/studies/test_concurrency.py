@@ -202,8 +202,7 @@ def test_the_ablation_compares_equal_updates() -> None:
     assert dqn.config.topology == planning.config.topology
     for field in fields(DQN):  # the same run twice
         assert getattr(as_many.config.algorithm, field.name) == getattr(off.config.algorithm, field.name), field.name
-    real = planning.config.algorithm.real_rows / planning.config.algorithm.batch_size
-    assert planning.samples_per_step == planning.config.algorithm.samples_per_step * real
+    assert planning.samples_per_step == planning.config.algorithm.samples_per_step
     assert off.samples_per_step == off.config.algorithm.samples_per_step
 
 

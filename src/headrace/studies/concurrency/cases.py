@@ -97,12 +97,9 @@ class Case:
 
     @property
     def samples_per_step(self) -> float | None:
-        """The replay ratio that is set, of real transitions; None of an algorithm without replay."""
+        """The replay ratio that is set, simulated samples included; None of an algorithm without replay."""
         algorithm = self.config.algorithm
-        if not isinstance(algorithm, OffPolicy):
-            return None
-        real = algorithm.real_rows / algorithm.batch_size if isinstance(algorithm, DynaQ) and algorithm.plans else 1.0
-        return algorithm.samples_per_step * real
+        return algorithm.samples_per_step if isinstance(algorithm, OffPolicy) else None
 
 
 def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
