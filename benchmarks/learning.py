@@ -24,6 +24,7 @@ TARGETS = (
     ("MountainCar-v0", "apex", -110.0, -105.0),
     ("LunarLander-v3", "apex", 200.0, 220.0),
     ("LunarLander-v3", "serial", 200.0, 220.0),
+    ("headrace/Snake-v0", "apex", 20.0, 22.0),  # an apple is worth 1, and the end -1
 )
 TIME_LIMIT_SECONDS = 300.0
 FRESH_SEED = 1_000_003
@@ -34,7 +35,7 @@ def measure(environment: str, topology: str, required: float, stop_at: float, se
     with tempfile.TemporaryDirectory() as folder:
         result = headrace.train(
             environment,
-            topology=getattr(preset(environment), topology),
+            topology=preset(environment).topology(topology),
             until_score=stop_at,
             time_limit_seconds=TIME_LIMIT_SECONDS,
             seed=seed,
@@ -74,7 +75,7 @@ def main() -> None:
             for seed in range(options.seeds):
                 rows.append(measure(environment, topology, required, stop_at, seed))
                 print(json.dumps(rows[-1]), flush=True)
-                write_csv("learning" if options.only is None else f"learning-{options.only}", rows)
+                write_csv("learning" if options.only is None else f"learning-{Path(options.only).name}", rows)
     sys.exit(0 if all(row["holds"] for row in rows) else 1)
 
 

@@ -22,7 +22,7 @@ from headrace.errors import CheckpointError, DivergenceError, StorageError
 from headrace.topologies.base import Experience
 from headrace.training.evaluation import Moment
 
-__all__ = ["Checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = ["Checkpoint", "has_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
 _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
     "learner.safetensors",
@@ -107,6 +107,11 @@ def save_checkpoint(
     for old in before:
         shutil.rmtree(old, ignore_errors=True)
     return final
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is one to go on from."""
+    return bool(_checkpoints(folder))
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint:

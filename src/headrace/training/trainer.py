@@ -23,7 +23,7 @@ from headrace.settings import RunConfig
 from headrace.topologies.config import Apex
 from headrace.training.announcement import Announcement
 from headrace.training.assembly import assemble
-from headrace.training.checkpoint import Checkpoint, save_checkpoint
+from headrace.training.checkpoint import Checkpoint, has_checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.hang_watch import HangWatch
@@ -152,9 +152,10 @@ class Trainer:
             if not self._config.place.server:
                 raise
             reason = "it did not answer when the run was asked to stop" if interrupts.gave_up else error
+            resumable = has_checkpoint(self._run.checkpoints_path)
             raise LaunchError(
                 f"the run can't go on with the server at {shown(self._config.place.server)}: {reason}"
-                + ("; headrace resume goes on from what was learnt" if self._learner.steps else "")
+                + ("; headrace resume goes on from what was learnt" if resumable else "")
             ) from error
         except HeadraceError:
             raise
@@ -193,7 +194,8 @@ class Trainer:
             if isinstance(error, ClosedError):
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
-                self._save()
+                with contextlib.suppress(ReplayError):  # what workers share may have been on the server that is gone
+                    self._save()
             raise
 
     def _train(self, interrupts: Interrupts) -> str:
