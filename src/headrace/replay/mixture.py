@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from headrace._native import BatchView, Signature
 from headrace.replay.batches import BatchBuffer
-from headrace.types import Batch
+from headrace.types import Array, Batch
 
 __all__ = ["MixedBatches", "Sampled"]
 
@@ -82,7 +82,9 @@ class MixedBatches:
         whole, simulated, count = self._buffer.arrays, self._simulated_buffer.arrays, self._real_rows
         self.simulated += len(simulated.key)
         rows = _spread(count, len(whole.key), self._count * _GOLDEN % 1)
-        for field, rest in zip(whole, simulated, strict=True):
+        fields: tuple[Array, ...] = whole
+        others: tuple[Array, ...] = simulated
+        for field, rest in zip(fields, others, strict=True):
             field[:count] = field[rows]
             field[count:] = rest
         whole.weight[count:] = whole.weight[:count].mean()
