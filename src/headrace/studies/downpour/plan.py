@@ -73,7 +73,7 @@ def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
     """Serial against parameter-server: as many environment steps of all, and as many samples for each of them."""
     known = preset(_SNAKE)
     assert isinstance(known.algorithm, DQN)
-    tasks = [("ours", _SNAKE, known.algorithm, known.serial.envs_per_actor, 50_000 if small else known.steps)]
+    tasks = [("ours", _SNAKE, known.algorithm, known.serial.envs_per_actor, 300_000 if small else known.steps)]
     if not small:
         tasks.append(("published", _SNAKE_FRAMES, ONG, 1, 200_000))
     counts = [2, *(count for count in (4, 8, 16) if not small and count <= available_cores())]
@@ -100,7 +100,7 @@ def _staleness(small: bool, seeds: range) -> Iterator[TrainingCase]:
     """Policies over the fetch period, for what a worker reads seldom is stale; serial is what all lose against."""
     known = preset(LANDER)
     assert isinstance(known.algorithm, DQN)
-    steps = 20_000 if small else 150_000
+    steps = 100_000 if small else 150_000
     base = TrainingCase(
         "ours",
         LANDER,
