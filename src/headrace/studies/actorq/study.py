@@ -3,12 +3,12 @@
 import dataclasses
 import importlib.util
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from headrace.environments.dm_control import is_dm_control
-from headrace.errors import HeadraceError, LaunchError
+from headrace.errors import LaunchError
 from headrace.studies.actorq import acting, crossover
 from headrace.studies.actorq.acting import measure_acting
 from headrace.studies.actorq.cases import TrainingCase
@@ -19,6 +19,7 @@ from headrace.studies.actorq.options import ActorQOptions
 from headrace.studies.actorq.plan import Plan, make_plan
 from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, Trained, train_case
 from headrace.studies.base import Scale
+from headrace.studies.filling import Case, Rows, Say, fill
 from headrace.studies.results import Origin, make_folder, write_csv
 from headrace.studies.sheet import Sheet
 
@@ -32,14 +33,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "training": RUN_COLUMNS,
     "curves": CURVE_COLUMNS,
 }
-Say = Callable[[str], None]
-Rows = Iterable[Mapping[str, Any]]
-T = TypeVar("T", bound="_Case")
-
-
-class _Case(Protocol):
-    @property
-    def name(self) -> str: ...
+C = TypeVar("C", bound=Case)
 
 
 class Sheets(NamedTuple):
@@ -124,26 +118,14 @@ def possible(plan: Plan) -> tuple[Plan, list[str]]:
 def _measure(plan: Plan, output: Path, sheets: Sheets, failures: list[str], say: Say) -> None:
     """Measures all that the sheets have not; what goes wrong is added to `failures`."""
 
-    def fill(part: str, cases: tuple[T, ...], sheet: Sheet, measure: Callable[[T], Rows]) -> None:
-        missing = [case for case in cases if not sheet.has(case.name)]
-        if len(missing) < len(cases):
-            say(f"{part}: {len(cases) - len(missing)} of {len(cases)} cases are measured already, and kept")
-        for number, case in enumerate(missing, 1):
-            head = f"{part} {number}/{len(missing)} {case}"
-            try:
-                rows = list(measure(case))
-            except HeadraceError as error:
-                failures.append(f"{part}, {case}: failed: {error}")
-                say(f"{head}: failed: {error}")
-                continue
-            sheet.put(case.name, rows)  # at once, for what is measured to outlive an interruption
-            say(f"{head}: {_told(rows[0])}")
+    def measure(part: str, cases: tuple[C, ...], sheet: Sheet, rows_of: Callable[[C], Rows]) -> None:
+        fill(part, cases, sheet, rows_of, _told, failures, say)
 
-    fill("throughput", plan.throughput, sheets.throughput, lambda case: [measure_acting(case)])
-    fill("breakdown", plan.breakdown, sheets.breakdown, lambda case: [measure_acting(case)])
-    fill("crossover", plan.crossover, sheets.crossover, lambda case: [measure_crossover(case)])
-    fill("pull period", plan.pull_periods, sheets.pull_periods, lambda case: [_train(case, output).run])
-    fill("training", plan.training, sheets.training, lambda case: _train_and_keep(case, output, sheets))
+    measure("throughput", plan.throughput, sheets.throughput, lambda case: [measure_acting(case)])
+    measure("breakdown", plan.breakdown, sheets.breakdown, lambda case: [measure_acting(case)])
+    measure("crossover", plan.crossover, sheets.crossover, lambda case: [measure_crossover(case)])
+    measure("pull period", plan.pull_periods, sheets.pull_periods, lambda case: [_train(case, output).run])
+    measure("training", plan.training, sheets.training, lambda case: _train_and_keep(case, output, sheets))
 
 
 def _train(case: TrainingCase, output: Path) -> Trained:

@@ -114,9 +114,9 @@ def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int =
 
 
 def _samples(case: Case, summary: Record) -> float | None:
-    """Real transitions sampled by environment step: those of gradients that were dropped or refused, too.
+    """Transitions sampled by environment step: those of gradients that were dropped or refused, too.
 
-    Where batches are in part simulated, not all have as many real ones: then by transition in the table.
+    Where batches are in part simulated, by transition in the real table.
     """
     algorithm, steps = case.config.algorithm, summary["environment_steps"]
     if not isinstance(algorithm, OffPolicy) or not steps:

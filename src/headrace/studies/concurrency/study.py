@@ -1,24 +1,23 @@
 """`headrace study concurrency`."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.environments import describe
-from headrace.errors import HeadraceError, LaunchError
+from headrace.errors import LaunchError
 from headrace.studies.base import Scale
 from headrace.studies.concurrency.cases import ENVIRONMENT, Case, Part
 from headrace.studies.concurrency.comparisons import compare
 from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, measure, remake
 from headrace.studies.concurrency.options import ConcurrencyOptions
 from headrace.studies.concurrency.plan import Plan, make_plan
+from headrace.studies.filling import Rows, Say, fill
 from headrace.studies.results import Origin, make_folder, write_csv
 from headrace.studies.sheet import Sheet
 
 __all__ = ["Concurrency", "run_plan"]
-
-Say = Callable[[str], None]
 
 
 class Concurrency:
@@ -49,10 +48,14 @@ def run_plan(plan: Plan, parts: tuple[Part, ...], output: Path, say: Say, origin
         _complete(cases, sheets[part], output)
     failures: list[str] = []
     page = output / "concurrency.html"
+
+    def measured(case: Case) -> Rows:
+        return [measure(case, output / "runs" / case.name)]
+
     try:
         for part, cases in plan.items():
             if part in parts:
-                _fill(part, cases, sheets[part], output, failures, say)
+                fill(part, cases, sheets[part], measured, _told, failures, say)
     finally:  # interrupted, too: the page shows how far it came
         rows = {part: sheets[part].of(case.name for case in cases) for part, cases in plan.items()}
         comparisons = compare(rows["runs"], rows["throughput"], rows["ablation"], rows["faults"])
@@ -71,23 +74,6 @@ def _complete(cases: tuple[Case, ...], sheet: Sheet, output: Path) -> None:
                 values = remake(case, row, output / "runs" / case.name)
                 if values is not None:
                     sheet.amend(case.name, values)
-
-
-def _fill(part: Part, cases: tuple[Case, ...], sheet: Sheet, output: Path, failures: list[str], say: Say) -> None:
-    """Measures the cases that a sheet has not; what goes wrong is added to `failures`."""
-    missing = [case for case in cases if not sheet.has(case.name)]
-    if len(missing) < len(cases):
-        say(f"{part}: {len(cases) - len(missing)} of {len(cases)} cases are measured already, and kept")
-    for number, case in enumerate(missing, 1):
-        head = f"{part} {number}/{len(missing)} {case}"
-        try:
-            row = measure(case, output / "runs" / case.name)
-        except HeadraceError as error:
-            failures.append(f"{part}, {case}: failed: {error}")
-            say(f"{head}: failed: {error}")
-            continue
-        sheet.put(case.name, [row])  # at once, for what is measured to outlive an interruption
-        say(f"{head}: {_told(row)}")
 
 
 _TOLD = {

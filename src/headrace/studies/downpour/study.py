@@ -2,11 +2,11 @@
 
 import importlib.util
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from headrace.errors import HeadraceError, LaunchError
+from headrace.errors import LaunchError
 from headrace.studies.base import Scale
 from headrace.studies.downpour import scaling, timing
 from headrace.studies.downpour.cases import TrainingCase
@@ -16,6 +16,7 @@ from headrace.studies.downpour.plan import LANDER, Plan, make_plan
 from headrace.studies.downpour.scaling import measure_scaling
 from headrace.studies.downpour.timing import measure_timing
 from headrace.studies.downpour.training import CURVE_COLUMNS, RUN_COLUMNS, train_case
+from headrace.studies.filling import Case, Rows, Say, fill
 from headrace.studies.results import Origin, make_folder, write_csv
 from headrace.studies.sheet import Sheet
 
@@ -28,14 +29,7 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
     "staleness": RUN_COLUMNS,
     "curves": CURVE_COLUMNS,
 }
-Say = Callable[[str], None]
-Rows = Iterable[Mapping[str, Any]]
-T = TypeVar("T", bound="_Case")
-
-
-class _Case(Protocol):
-    @property
-    def name(self) -> str: ...
+C = TypeVar("C", bound=Case)
 
 
 class Sheets(NamedTuple):
@@ -104,22 +98,9 @@ def possible(plan: Plan, parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], lis
 def _measure(plan: Plan, parts: tuple[Part, ...], output: Path, sheets: Sheets, failures: list[str], say: Say) -> None:
     """Measures all of these parts that the sheets have not; what goes wrong is added to `failures`."""
 
-    def fill(part: Part, cases: tuple[T, ...], sheet: Sheet, measure: Callable[[T], Rows]) -> None:
-        if part not in parts:
-            return
-        missing = [case for case in cases if not sheet.has(case.name)]
-        if len(missing) < len(cases):
-            say(f"{part}: {len(cases) - len(missing)} of {len(cases)} cases are measured already, and kept")
-        for number, case in enumerate(missing, 1):
-            head = f"{part} {number}/{len(missing)} {case}"
-            try:
-                rows = list(measure(case))
-            except HeadraceError as error:
-                failures.append(f"{part}, {case}: failed: {error}")
-                say(f"{head}: failed: {error}")
-                continue
-            sheet.put(case.name, rows)  # at once, for what is measured to outlive an interruption
-            say(f"{head}: {_told(rows[0])}")
+    def measure(part: Part, cases: tuple[C, ...], sheet: Sheet, rows_of: Callable[[C], Rows]) -> None:
+        if part in parts:
+            fill(part, cases, sheet, rows_of, _told, failures, say)
 
     def train(case: TrainingCase) -> Rows:
         """The run's row; its curve is written before, so that a run that is in the one file is whole."""
@@ -127,10 +108,10 @@ def _measure(plan: Plan, parts: tuple[Part, ...], output: Path, sheets: Sheets, 
         sheets.curves.put(case.name, curve)
         return [run]
 
-    fill("timing", plan.timing, sheets.timing, lambda case: [measure_timing(case)])
-    fill("scaling", plan.scaling, sheets.scaling, lambda case: [measure_scaling(case)])
-    fill("reward", plan.reward, sheets.reward, train)
-    fill("staleness", plan.staleness, sheets.staleness, train)
+    measure("timing", plan.timing, sheets.timing, lambda case: [measure_timing(case)])
+    measure("scaling", plan.scaling, sheets.scaling, lambda case: [measure_scaling(case)])
+    measure("reward", plan.reward, sheets.reward, train)
+    measure("staleness", plan.staleness, sheets.staleness, train)
 
 
 _TOLD = {
