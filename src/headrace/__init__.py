@@ -5,7 +5,11 @@ result = headrace.train("LunarLander-v3", topology=headrace.Apex(actors=4), unti
 result.evaluate(episodes=100)
 """
 
+import os
 from typing import Any
+
+# ONNX Runtime reports to its maker unless this is set before it is imported. Roles inherit it.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 from headrace import errors, replay
 from headrace.algorithms.a3c.config import A3C
