@@ -3,7 +3,9 @@
 #include <nanobind/stl/string.h>
 
 #include <chrono>
+#include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,11 +43,13 @@ Signature signature(Client& client, const std::string& table) {
   return client.signature(table);
 }
 
-std::uint64_t insert(Client& client, const std::string& table, nb::handle chunk) {
-  const Buffer bytes(chunk.ptr(), "chunk");
+std::uint64_t insert(Client& client, const std::string& table, const nb::args& chunks) {
+  std::deque<Buffer> held;  // which stay where they are
+  std::vector<std::span<const std::byte>> parts;
+  for (const nb::handle chunk : chunks) parts.push_back(held.emplace_back(chunk.ptr(), "chunk").bytes());
   return refusing_chunks([&] {
     const Released release;
-    return client.insert(table, bytes.bytes());
+    return client.insert(table, parts);
   });
 }
 
@@ -127,7 +131,7 @@ void bind_client(nb::module_& module) {
   client.def_prop_ro("instance", &Client::instance)
       .def_prop_ro("reconnections", &Client::reconnections)
       .def("signature", &signature, "table"_a)
-      .def("insert", &insert, "table"_a, "chunk"_a)
+      .def("insert", &insert, "table"_a, "chunks"_a)
       .def("sample_into", &sample_into, "table"_a, "batch"_a, "importance_exponent"_a, "timeout_seconds"_a = nb::none())
       .def("update_priorities", &update_priorities, "table"_a, "key"_a, "priority"_a)
       .def("publish", &publish, "name"_a, "data"_a, "version"_a = 0)

@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 
 // A server is asked to hold a request so long at most, so that one that has died silently is noticed soon after.
 constexpr milliseconds kLongestWait{10'000};
+// Of the chunks that go into one request, unless a single one is larger: the server handles them at one go.
+constexpr std::size_t kInsertBytes = std::size_t{1} << 20;
 
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -57,6 +59,7 @@ struct Client::Impl {
   Signature signature_of(const std::string& table) {
     return Signature::decode(as_text(ask(MessageType::kSignature, table, {})));
   }
+  std::uint64_t insert(const std::string& table, std::span<const std::span<const std::byte>> chunks);
   void check_signature(const std::string& table, const Signature& signature);
 
   struct Taken {
@@ -117,27 +120,48 @@ Signature Client::signature(const std::string& table) {
   return impl_->signature_of(table);
 }
 
-std::uint64_t Client::insert(const std::string& table, std::span<const std::byte> chunk) {
+std::uint64_t Client::insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) {
   const Turn turn(*impl_);
+  std::uint64_t key = 0;
+  while (!chunks.empty()) {
+    std::size_t count = 1;
+    for (std::size_t bytes = chunks[0].size(); count < chunks.size(); ++count) {
+      bytes += chunks[count].size();
+      if (bytes > kInsertBytes) break;
+    }
+    key = impl_->insert(table, chunks.first(count));
+    chunks = chunks.subspan(count);
+  }
+  return key;
+}
+
+std::uint64_t Client::Impl::insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) {
   std::vector<std::byte> payload;
   append_number(payload, std::int64_t{kLongestWait.count()});
-  ChunkHeader header;
-  const std::size_t copied = chunk.size() < sizeof(header) ? 0 : sizeof(header);  // too short: the server says so
-  if (copied > 0) {
-    std::memcpy(&header, chunk.data(), sizeof(header));
-    header.writer = impl_->writer;
-    header.sequence = ++impl_->sequence;
-    const auto bytes = bytes_of(header);
+  const auto append = [&payload](std::span<const std::byte> bytes) {
     payload.insert(payload.end(), bytes.begin(), bytes.end());
+  };
+  std::span<const std::byte> rest;  // of the last chunk, which is not copied
+  for (const auto chunk : chunks) {
+    append(rest);
+    ChunkHeader header;
+    const std::size_t copied = chunk.size() < sizeof(header) ? 0 : sizeof(header);  // too short: the server says so
+    if (copied > 0) {
+      std::memcpy(&header, chunk.data(), sizeof(header));
+      header.writer = writer;
+      header.sequence = ++sequence;
+      append(bytes_of(header));
+    }
+    rest = chunk.subspan(copied);
   }
-  const auto rest = chunk.subspan(copied);
   const auto attempt = [&](ClientConnection& connection) -> std::optional<std::uint64_t> {
     const auto reply = connection.request(MessageType::kInsert, table, payload, std::span(&rest, 1), kLongestWait);
     if (reply.status == kNothing) return std::nullopt;
     return connection.receive_number<std::uint64_t>(reply);
   };
   for (;;) {
-    if (const auto key = impl_->link.exchange(attempt)) return *key;
+    // Sent again, chunks that are stored already are known by their sequences.
+    if (const auto key = link.exchange(attempt)) return *key;
   }
 }
 

@@ -34,7 +34,12 @@ class Client {
 
   // Errors of the server arrive as its own kinds; kClosed once the connection is gone for good.
   Signature signature(const std::string& table);
-  std::uint64_t insert(const std::string& table, std::span<const std::byte> chunk);  // waits while the limiter holds
+  // Stores these chunks in order, and waits while the limiter holds. The key of the last one. Where one is refused,
+  // those before it are stored.
+  std::uint64_t insert(const std::string& table, std::span<const std::span<const std::byte>> chunks);
+  std::uint64_t insert(const std::string& table, std::span<const std::byte> chunk) {
+    return insert(table, std::span(&chunk, 1));
+  }
   // Receives straight into the arrays, all of which must be there. False at the deadline; no `wait`: none. kInvalid
   // where the batch's signature is not the table's.
   bool sample(const std::string& table, const Signature& signature, const BatchView& batch, double importance_exponent,

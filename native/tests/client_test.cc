@@ -55,6 +55,21 @@ TEST_CASE("every request does over a socket what it does directly") {
   }
 }
 
+TEST_CASE("many chunks are inserted by one call, in as many requests as they take") {
+  auto options = small_table();
+  options.capacity = 100'000;
+  Served served(options);
+  Client client(to(served.address));
+  const Bytes small = chunk_of(2);
+  const Bytes large = chunk_of(20'000);  // more than one of these is more than one request
+  REQUIRE(large.size() > (std::size_t{1} << 19));
+  const std::vector<std::span<const std::byte>> chunks = {small, small, large, large, small};
+  CHECK(client.insert("replay", chunks) == 40'004);
+  CHECK(served.table->stats().inserts == 40'006);
+  CHECK(client.insert("replay", small) == 40'006);
+  CHECK(client.insert("replay", std::span(chunks).first(0)) == 0);
+}
+
 TEST_CASE("messages are drained once, in order, from each mailbox apart") {
   Served served;
   Client client(to(served.address));
@@ -144,7 +159,7 @@ TEST_CASE("errors of the server keep their kind, and the connection goes on") {
   chunk[0] = std::byte{0};
   CHECK(kind_of([&] { client.insert("replay", chunk); }) == ErrorKind::kRefused);
   CHECK(kind_of([&] { client.insert("replay", Bytes(63)); }) == ErrorKind::kRefused);
-  CHECK(kind_of([&] { client.insert("replay", {}); }) == ErrorKind::kRefused);
+  CHECK(kind_of([&] { client.insert("replay", Bytes()); }) == ErrorKind::kRefused);
   CHECK(kind_of([&] { client.insert("nowhere", chunk_of(4)); }) == ErrorKind::kNotFound);
   CHECK(kind_of([&] { client.put(std::string(300, 'x'), {}); }) == ErrorKind::kRefused);
   const std::vector<std::uint64_t> keys = {0};

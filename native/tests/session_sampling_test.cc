@@ -169,6 +169,51 @@ TEST_CASE("a chunk that is sent again is stored once, by whichever connection") 
   CHECK(table->size() == 9);
 }
 
+TEST_CASE("chunks of one request are stored in order; sent again after a deadline, each is stored once") {
+  Server server;
+  const auto table = server.add_table("replay", limited_table());
+  OpenSession session(server);
+  Bytes chunks;
+  for (std::uint64_t sequence = 1; sequence <= 8; ++sequence) chunks += chunk_of(8, 99, sequence);
+  const auto insert = frame(MessageType::kInsert, "replay", insert_payload(chunks, 50));
+
+  feed(session, insert, later(1000));
+  REQUIRE(session.blocked());
+  const auto stored = table->size();
+  CHECK(stored > 0);
+  CHECK(stored < 64);
+  CHECK(session.resume(later(1050)));
+  auto replies = replies_in(take_output(session));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == kNothing);
+
+  feed(session, insert, later(2000));
+  CHECK(table->size() == stored);
+  while (session.blocked()) {
+    sample_from(*table, 16);
+    session.resume(later(2000));
+  }
+  replies = replies_in(take_output(session));
+  REQUIRE(replies.size() == 1);
+  CHECK(number_at<std::uint64_t>(replies[0].body) == 56);
+  CHECK(table->size() == 64);
+}
+
+TEST_CASE("where one chunk of a request is refused, those before it are stored") {
+  Server server;
+  const auto table = server.add_table("replay", small_table());
+  OpenSession session(server);
+  Bytes broken = chunk_of(3);
+  broken[0] ^= std::byte{1};
+  Bytes chunks = chunk_of(2);
+  chunks += broken;
+  chunks += chunk_of(4);
+  const auto replies = ask(session, frame(MessageType::kInsert, "replay", insert_payload(chunks)));
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].header.status == status_of(ErrorKind::kRefused));
+  CHECK(table->size() == 2);
+}
+
 TEST_CASE("a held request is answered with an error when its table closes") {
   Server server;
   server.add_table("replay", limited_table());

@@ -112,7 +112,7 @@ class Session {
   struct Shared;       // and such that the peer reads
   struct SharedShard;  // and such for a shard's gradients and parameters
   struct InsertRequest {
-    std::span<const std::byte> chunk;  // in input_, which stays as it is while the session is blocked
+    std::span<const std::byte> chunks;  // not stored yet; in input_, which stays as it is while the session is blocked
   };
   struct SampleRequest {
     std::uint32_t size;
@@ -171,7 +171,7 @@ class Session {
   std::shared_ptr<Block> block_of(std::uint64_t bytes);
   Deadline deadline_after(std::int64_t wait_milliseconds) const;
   void try_pending();
-  bool attempt(Table& table, const InsertRequest& request);
+  bool attempt(Table& table, InsertRequest& request);
   bool attempt(Table& table, const SampleRequest& request);
   bool attempt(Table& table, const SampleSharedRequest& request);
 

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <new>
 #include <utility>
 
+#include "core/chunk.h"
 #include "wire/batch_sections.h"
 #include "wire/session.h"
 #include "wire/session_memory.h"
@@ -38,6 +40,15 @@ Draw read_draw(BodyReader& body, const Limits& limits) {
     throw Error(ErrorKind::kInvalid, "importance exponent: a finite number required");
   }
   return draw;
+}
+
+// The chunk that these bytes begin with. Where its own length cannot be right: all of them, for the table to refuse.
+std::span<const std::byte> first_chunk(std::span<const std::byte> bytes) {
+  ChunkHeader header;
+  if (bytes.size() < sizeof(header)) return bytes;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  const bool possible = header.bytes >= sizeof(header) && header.bytes <= bytes.size();
+  return possible ? bytes.first(header.bytes) : bytes;
 }
 
 }  // namespace
@@ -123,7 +134,7 @@ void Session::try_pending() {
   try {
     const auto table = pending_->table.lock();
     if (!table) throw Error(ErrorKind::kClosed, "the table was dropped");
-    const auto attempted = [&](const auto& request) { return attempt(*table, request); };
+    const auto attempted = [&](auto& request) { return attempt(*table, request); };
     if (!std::visit(attempted, pending_->request)) {
       if (now_ < pending_->deadline) {
         meter_->blocked.store(true);
@@ -141,11 +152,16 @@ void Session::try_pending() {
   meter_->blocked.store(false);
 }
 
-bool Session::attempt(Table& table, const InsertRequest& request) {
-  const auto key = table.try_insert(request.chunk);
-  if (!key) return false;
-  reply_number(pending_->header, *key);
-  return true;
+bool Session::attempt(Table& table, InsertRequest& request) {
+  for (;;) {
+    const auto chunk = first_chunk(request.chunks);
+    const auto key = table.try_insert(chunk);
+    if (!key) return false;
+    request.chunks = request.chunks.subspan(chunk.size());
+    if (!request.chunks.empty()) continue;
+    reply_number(pending_->header, *key);
+    return true;
+  }
 }
 
 bool Session::attempt(Table& table, const SampleRequest& request) {

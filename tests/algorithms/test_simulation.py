@@ -1,6 +1,7 @@
 """Rollouts against a model that is known, where they end, and the chunks that come of them."""
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
@@ -18,20 +19,22 @@ SIGNATURE = Signature((1,), "float32")
 class Known(WorldModel):
     """Two members; action 1 adds 1 to the state, 0 takes 1 away; reward is the state; it ends above `end`.
 
-    Where the state is `unknown` the second member says 3 more.
+    Where the state is `unknown` the second member says 3 more of what `about` names.
     """
 
-    def __init__(self, end: float = 100.0, unknown: float = 100.0) -> None:
+    def __init__(self, end: float = 100.0, unknown: float = 100.0, about: str = "change") -> None:
         super().__init__(1, 2, (4,), 2)
         self._end = end
         self._unknown = unknown
+        self._about = about
         self.observe(torch.zeros(2, 1), torch.tensor([[-1.0], [1.0]]), torch.zeros(2), torch.ones(2))  # deviation 1
 
     def predict(self, observation: torch.Tensor, action: torch.Tensor) -> Prediction:
         change = (2.0 * action - 1).expand(2, -1).clone()
-        change[1] += 3.0 * (observation[:, 0] == self._unknown)
-        reward = observation[:, 0].expand(2, -1)
+        reward = observation[:, 0].expand(2, -1).clone()
         done = torch.where(observation[:, 0] + change > self._end, 5.0, -5.0)
+        predicted = {"change": change, "reward": reward, "done": done}
+        predicted[self._about][1] += (10.0 if self._about == "done" else 3.0) * (observation[:, 0] == self._unknown)
         return Prediction(change[..., None], reward, done)
 
 
@@ -61,11 +64,15 @@ def test_a_rollout_ends_where_the_model_says_that_the_episode_does() -> None:
     assert found.terminated.tolist() == [True, True, False]
 
 
-def test_a_step_that_the_members_disagree_about_is_dropped_and_the_rollout_ends_before_it() -> None:
-    found = roll(Known(unknown=2), [0, 2, 5], 4)  # members differ by 3 there: a standard deviation of 1.5
+@pytest.mark.parametrize(("about", "deviation"), [("change", 1.5), ("reward", 1.5), ("done", 0.9866)])
+def test_a_step_that_the_members_disagree_about_is_dropped_and_the_rollout_ends_before_it(
+    about: str, deviation: float
+) -> None:
+    model = Known(unknown=2, about=about)  # members differ by 3 there; by sigmoid(5) - sigmoid(-5) in units of 0.5
+    found = roll(model, [0, 2, 5], 4, limit=deviation - 0.001)
     assert found.length.tolist() == [2, 0, 4]
     assert found.dropped == 2
-    assert roll(Known(unknown=2), [0, 2, 5], 4, limit=1.6).dropped == 0
+    assert roll(model, [0, 2, 5], 4, limit=deviation + 0.001).dropped == 0
 
 
 def test_actions_explore() -> None:

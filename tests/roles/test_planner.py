@@ -49,13 +49,19 @@ class Bench:
             for chunk in writer.take():
                 self.transitions.insert(chunk)
         self.now: int | None = None
+        self.pushes = 0
         self.planner = Planner(
             PlannerSettings(SPEC, self.config, 0, 0),
             lambda buffer, exponent: self.transitions.sample_into(buffer.view, exponent, 0.0),
             self.transitions.update_priorities,
-            self.simulated.insert,
+            self.insert,
             rightwards,
         )
+
+    def insert(self, *chunks: bytes) -> None:
+        self.pushes += 1
+        for chunk in chunks:
+            self.simulated.insert(chunk)
 
     def run(self, steps: int) -> int:
         """Lets so many environment steps go by, 8 at a time after the first call; the turns that it took."""
@@ -78,6 +84,7 @@ def test_training_and_simulation_keep_step_with_the_environment() -> None:
     bench.run(1000)
     assert bench.planner.learner.version == 1000 * 4 // 16
     assert bench.planner.simulated == 896  # rounds of 128
+    assert bench.pushes == 7  # each round at once
     assert bench.simulated.stats()["inserts"] == 896
     assert bench.run(1000) == 0
 

@@ -1,5 +1,6 @@
 """Runs that plan: in turn, in threads, and in processes of which one is killed."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 from headrace import DynaQ
 from headrace._native import Server
 from headrace.report.display import QuietDisplay
+from headrace.report.progress import Progress
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig, ServerPlace
 from headrace.training import Result, Trainer
@@ -54,17 +56,14 @@ def records(path: Path, kind: str) -> list[dict[str, Any]]:
     return [record for record in lines if record["kind"] == kind]
 
 
-@pytest.mark.parametrize(("topology", "apart"), [("serial", False), ("apex", False), ("apex", True)])
-def test_a_run_that_plans_learns_and_tells_of_its_model(tmp_path: Path, topology: str, apart: bool) -> None:
-    server = Server()
+def test_a_serial_run_that_plans_learns_and_reports_its_model(tmp_path: Path) -> None:
     config = RunConfig(
         CORRIDOR,
         PLANNING,
-        TOPOLOGIES[topology],
-        steps=4_000 if topology == "serial" else 16_000,  # planners do not hold the others up
+        TOPOLOGIES["serial"],
+        steps=4_000,
         evaluation_period_steps=100_000,
         final_evaluation_episodes=20,
-        place=ServerPlace(server.listen("unix:@"), "some") if apart else ServerPlace(),
     )
     with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
         result = Result(run, Trainer(config, run, QuietDisplay(), launcher=threads).run())
@@ -74,10 +73,38 @@ def test_a_run_that_plans_learns_and_tells_of_its_model(tmp_path: Path, topology
     assert 0 < last["model_error"] < 0.3
     assert last["simulated"] > 0
     assert last["model_version"] > 100
+    assert result.summary["samples_per_insert"] == pytest.approx(16, rel=0.05)  # real and simulated ones
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart: bool) -> None:
+    """Nothing waits for a planner, so the run goes on until batches have had simulated transitions in them."""
+    server = Server()
+    config = RunConfig(
+        CORRIDOR,
+        dataclasses.replace(PLANNING, model_error_limit=1e9, disagreement_limit=1e9),
+        TOPOLOGIES["apex"],
+        steps=10**9,
+        evaluation_period_seconds=1e6,
+        final_evaluation_episodes=1,
+        place=ServerPlace(server.listen("unix:@"), "some") if apart else ServerPlace(),
+    )
+
+    class UntilSimulated(QuietDisplay):
+        def update(self, progress: Progress) -> None:
+            if trainer._program.table.stats()["simulated_samples"] > 0 and records(tmp_path / "run", "planning"):
+                trainer._config = dataclasses.replace(config, steps=progress.environment_steps)
+
+    with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
+        trainer = Trainer(config, run, UntilSimulated(), launcher=threads)
+        summary = trainer.run()
+    assert summary["stopped_by"] == "steps"
+    assert summary["learner_steps"] > 0
+    last = records(tmp_path / "run", "planning")[-1]
+    assert last["simulated"] > 0
+    assert last["model_version"] > 0
     assert server.table_names() == (["some/replay", "some/simulated", "some/transitions"] if apart else [])
     server.close()
-    if topology == "serial":
-        assert result.summary["samples_per_insert"] == pytest.approx(16, rel=0.05)  # real and simulated ones
 
 
 def test_a_killed_planner_is_started_again_and_plans_on(tmp_path: Path) -> None:

@@ -99,3 +99,16 @@ class WorldModel(nn.Module):
         output = self(observation, action)
         values = output[..., :-1] * self.targets.deviation + self.targets.mean.float()
         return Prediction(values[..., :-1], values[..., -1], output[..., -1])
+
+    @torch.no_grad()
+    def disagreement(self, prediction: Prediction) -> Tensor:
+        """How far the members' predictions are apart [B]: the largest of three standard deviations over the members.
+
+        Of the change, averaged over its features, and of the reward, both in units of their deviation in the data; of
+        the probability of termination, in units of 0.5, the largest that it can have.
+        """
+        deviation = self.targets.deviation
+        change = (prediction.change.std(0, correction=0) / deviation[:-1]).mean(1)
+        reward = prediction.reward.std(0, correction=0) / deviation[-1]
+        termination = prediction.done.sigmoid().std(0, correction=0) / 0.5
+        return torch.stack((change, reward, termination)).amax(0)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Callable
@@ -64,7 +65,7 @@ class Planner:
     """A world model, in step with the environment: trained and rolled out as often as its steps allow. One thread.
 
     `sample` fills a batch of one-step transitions, or says that there are too few; `set_priorities(key, priority)` is
-    where their |TD error| goes; `push` takes simulated chunks; `output` gives Q values [B, A] of states.
+    where their |TD error| goes; `push` takes any number of simulated chunks; `output` gives Q values [B, A] of states.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Planner:
         settings: PlannerSettings,
         sample: Callable[[BatchBuffer, float], bool],
         set_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], object],
-        push: Callable[[bytes], object],
+        push: Callable[..., object],
         output: Callable[[Array], NDArray[np.float32]],
         generation: int = 0,
     ) -> None:
@@ -148,8 +149,7 @@ class Planner:
             config.disagreement_limit,
         )
         self.dropped += rollouts.dropped
-        for chunk in write_chunks(rollouts, self._signature, config, self.learner.version, self._index):
-            self._push(chunk)
+        self._push(*write_chunks(rollouts, self._signature, config, self.learner.version, self._index))
         self.simulated += int(rollouts.length.sum())
 
     def _td_error(self, batch: Batch) -> NDArray[np.float32]:
@@ -180,7 +180,7 @@ def run_planner(role: Role, server: RoleServer, transitions: RemoteTable, stop: 
                     settings,
                     lambda buffer, exponent: transitions.sample_into(buffer, exponent, 0.0),
                     transitions.update_priorities,
-                    lambda chunk: server.insert(SIMULATED, chunk),
+                    functools.partial(server.insert, SIMULATED),
                     policy.output,
                     role.generation,
                 )

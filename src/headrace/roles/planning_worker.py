@@ -1,5 +1,6 @@
 """Acts, learns and plans in turn, in one thread."""
 
+import functools
 from time import perf_counter
 from typing import Any
 
@@ -14,6 +15,11 @@ from headrace.roles.planner import Planner, PlannerSettings
 from headrace.roles.worker import ReplayWorker
 
 __all__ = ["PlanningWorker"]
+
+
+def _insert(table: Table, *chunks: bytes) -> None:
+    for chunk in chunks:
+        table.insert(chunk)
 
 
 class PlanningWorker:
@@ -39,7 +45,7 @@ class PlanningWorker:
             planner,
             lambda buffer, exponent: transitions.sample_into(buffer.view, exponent, 0.0),
             transitions.update_priorities,
-            simulated.insert,
+            functools.partial(_insert, simulated),
             updater.act,
         )
         self._transitions = transitions

@@ -66,8 +66,8 @@ class RoleServer(ParameterStore, Protocol):
     def version(self, name: str) -> int:
         """That of a blob, without its bytes; 0 where there is none."""
 
-    def insert(self, table: str, chunk: bytes) -> int | None:
-        """Stores a chunk, waiting for the limiter as long as it holds."""
+    def insert(self, table: str, *chunks: bytes) -> object:
+        """Stores chunks in order, waiting for the limiter as long as it holds; together they cost one round trip."""
 
     def put(self, mailbox: str, message: bytes) -> None:
         """Sends a message."""

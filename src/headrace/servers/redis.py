@@ -159,8 +159,12 @@ class RedisRoleServer(_Run):
         self._writer = secrets.randbits(64) or 1
         self._numbers = itertools.count(1)
 
-    def insert(self, table: str, chunk: bytes) -> None:
-        """Sends a chunk, then waits while more than the learner's queue may hold is in it; its key is not known."""
+    def insert(self, table: str, *chunks: bytes) -> None:
+        """Sends chunks, each once the learner's queue has room for it; their keys are not known."""
+        for chunk in chunks:
+            self._insert(table, chunk)
+
+    def _insert(self, table: str, chunk: bytes) -> None:
         if len(chunk) < _CHUNK_HEADER_BYTES:
             raise ChunkRefused(f"chunk has {len(chunk)} bytes; it must have the {_CHUNK_HEADER_BYTES} of a header")
         key = self._key("experience", table)

@@ -36,9 +36,9 @@ class StandaloneRole:
             reconnect_seconds=endpoint.reconnect_seconds,
         )
 
-    def insert(self, table: str, chunk: bytes) -> int | None:
-        """Stores a chunk, waiting for the limiter as long as it holds."""
-        return self._client.insert(self._endpoint.name(table), chunk)
+    def insert(self, table: str, *chunks: bytes) -> int:
+        """Stores chunks in order, waiting for the limiter as long as it holds; the key of the last."""
+        return self._client.insert(self._endpoint.name(table), *chunks)
 
     def put(self, mailbox: str, message: bytes) -> None:
         """Sends a message."""

@@ -36,11 +36,10 @@ def simulate(
     steps: int,
     disagreement_limit: float,
 ) -> Rollouts:
-    """Goes so many steps on from real states [R, O]; `output` gives Q values [R, A] of states.
+    """Simulates up to `steps` steps from real states [R, O]; `output` gives Q values [R, A] of states.
 
-    Each step is a random member's (Chua et al. 2018, TS1). Where the members' predictions of the next state have a
-    standard deviation beyond the limit, on average over its features and in units of a change's own deviation, that
-    step is dropped and the simulation ends before it.
+    Each step is the prediction of a random member (Chua et al. 2018, TS1). Where the members' disagreement is above
+    the limit, the step is dropped and the simulation ends before it.
     """
     count, rows = len(start), np.arange(len(start))
     observation, actions, rewards = [start], [], []
@@ -48,12 +47,12 @@ def simulate(
     terminated = np.zeros(count, np.bool_)
     going = np.ones(count, np.bool_)
     dropped = 0
-    deviation = model.targets.deviation[:-1].numpy()
     for _ in range(steps):
         action: NDArray[np.int64] = exploration.choose(output(observation[-1]))
         state = torch.from_numpy(observation[-1]).float()
-        change, reward, done = (value.numpy() for value in model.predict(state, torch.from_numpy(action)))
-        believed = (change.std(0) / deviation).mean(1) <= disagreement_limit
+        prediction = model.predict(state, torch.from_numpy(action))
+        change, reward, done = (value.numpy() for value in prediction)
+        believed = model.disagreement(prediction).numpy() <= disagreement_limit
         dropped += int((going & ~believed).sum())
         going &= believed
         member = exploration.random.integers(model.members, size=count)
