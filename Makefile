@@ -19,16 +19,15 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard native/tests/fuzz_*.cc)))
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help train test check format bench test-native test-asan test-tsan fuzz clean
+.PHONY: help train test check format bench test-native test-python test-sanitizers test-asan test-tsan fuzz clean
 
 help:  ## this list
-	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s  %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
 
 train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; more options: ARGS="--seed 1"
 	headrace train LunarLander-v3 --until-score 200 $(ARGS)
 
-test: test-native test-asan test-tsan $(VENV)/.module $(VENV)/.redis  ## all tests: native, the same under sanitizers, Python
-	python -m pytest $(ARGS)
+test: test-native test-python  ## all tests, native and Python; ARGS go to pytest
 
 check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts
 	ruff format --check .
@@ -45,13 +44,19 @@ bench: $(VENV)/.bench $(VENV)/.module  ## speed against peers and limits, into b
 	python -m benchmarks $(ARGS)
 
 test-native: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing for a fixed count
-	$(call native_tests,build/native,)
+	$(call native_tests,build/native,native tests,)
 
-test-asan: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing under the address and undefined sanitizers
-	$(call native_tests,build/asan,address;undefined)
+test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests
+	@echo "headrace: Python tests"
+	@python -m pytest $(ARGS)
 
-test-tsan: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing under the thread sanitizer
-	$(call native_tests,build/tsan,thread,$(FIXED_ADDRESSES))
+test-sanitizers: test-asan test-tsan  ## native tests and fuzzing under sanitizers
+
+test-asan: $(VENV)/.dev $(VENV)/.doctest  ## the same under the address and undefined-behavior sanitizers
+	$(call native_tests,build/asan,native tests under the address and undefined-behavior sanitizers,address;undefined)
+
+test-tsan: $(VENV)/.dev $(VENV)/.doctest  ## the same under the thread sanitizer
+	$(call native_tests,build/tsan,native tests under the thread sanitizer,thread,$(FIXED_ADDRESSES))
 
 fuzz: $(VENV)/.dev $(VENV)/.fuzzer  ## every fuzz target in libFuzzer for FUZZ_SECONDS (60), going on from its corpus in build/fuzz
 	cmake -S . -B build/fuzz -G Ninja --log-level=WARNING -DCMAKE_CXX_COMPILER=clang++ -DHEADRACE_PYTHON=OFF \
@@ -67,11 +72,13 @@ clean:  ## remove build outputs and caches; .venv and runs stay
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -f $(VENV)/.module
 
-# $(1): folder, $(2): sanitizers, $(3): what to run them with
+# $(1): folder, $(2): title, $(3): sanitizers, $(4): what to run them with
 define native_tests
-cmake -S . -B $(1) -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_TESTS=ON "-DHEADRACE_SANITIZE=$(2)"
-cmake --build $(1)
-$(3) ctest --test-dir $(1) --output-on-failure
+@echo "headrace: $(2): building"
+@cmake -S . -B $(1) -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_TESTS=ON "-DHEADRACE_SANITIZE=$(3)"
+@cmake --build $(1) -- --quiet
+@echo "headrace: $(2)"
+@$(4) ctest --test-dir $(1) --output-on-failure
 endef
 
 $(VENV)/.python:
