@@ -189,13 +189,13 @@ TEST_CASE("nobody waits for a table that is being made") {
 }
 
 TEST_CASE("what waits in the sockets when the loop was held up is no one's delay") {
-  Served served(small_table(), {.limits = {.frame_wait = std::chrono::seconds(2)}});
+  Served served(small_table(), {.limits = {.frame_wait = std::chrono::seconds(6)}});
   Batch batch(4);
   CHECK_FALSE(served.table->try_sample(batch.view, 0.4));  // so that the insert wakes
   std::atomic<bool> held_up = false;
   served.table->add_waker([&] {
     if (held_up.exchange(true)) return;
-    std::this_thread::sleep_for(milliseconds(3500));
+    std::this_thread::sleep_for(milliseconds(7500));
   });
   const auto innocent = connect_unix(Address::parse(served.address));
   const auto request = frame(MessageType::kSignature, "replay");
@@ -280,7 +280,7 @@ TEST_CASE("a peer that stops in the middle of a frame is closed, and harms nobod
 }
 
 TEST_CASE("a peer that takes no replies is closed") {
-  Served served(small_table(), {.limits = {.output_wait = std::chrono::seconds(1)}});
+  Served served(small_table(), {.limits = {.output_wait = std::chrono::seconds(3)}});
   served.server.parameters().publish("policy", 1, Bytes(20'000'000));
   const auto deaf = connect_unix(Address::parse(served.address));
   send_all(deaf, frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0})));

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from headrace.roles.reporter import ActorReporter
 from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
 from headrace.settings import RunConfig, ServerPlace
 from headrace.settings import place as place_module
-from headrace.training import Result, Trainer, trainer
+from headrace.training import Result, Trainer, supervision, trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluations, Moment
 
@@ -331,16 +332,21 @@ def test_time_in_which_nobody_listened_is_no_silence(
 ) -> None:
     """A turn that takes long, here for a slow answer to stats(), is not what roles are killed for."""
     stats = standalone.StandaloneTable.stats
+    late = [0.0]
 
     def slow_stats(table: standalone.StandaloneTable) -> dict[str, float]:
-        time.sleep(2.5)
+        late[0] += 1_000.0  # by the clocks of the training process
         return stats(table)
 
-    run = start(native.listen("unix:@"), steps=10**9, hang_seconds=2.0)
+    clocks = {"monotonic": lambda: time.monotonic() + late[0], "perf_counter": lambda: time.perf_counter() + late[0]}
+    for module in (supervision, trainer):
+        monkeypatch.setattr(module, "time", SimpleNamespace(**clocks, sleep=time.sleep))
+    run = start(native.listen("unix:@"), steps=10**9, hang_seconds=500.0)
     run.wait(20)
     with monkeypatch.context() as patched:
         patched.setattr(standalone.StandaloneTable, "stats", slow_stats)
         run.wait(run.updates() + 2)
+    assert late[0] > 0
     run.end_after(100)
     run.summary()
     assert not any("no sign of life" in text for text in run.messages.texts)

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from headrace import A3C, ParameterServer
+from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.training import resume
 from headrace.training.checkpoint import newest_checkpoint
 
+from .conftest import SMALL as SMALL_DQN
 from .conftest import TOPOLOGIES, WORKERS, Train
 from .test_faults import SMALL, TOY, children, learning, start, wait_for
 
@@ -64,17 +66,18 @@ def test_the_summary_tells_what_became_of_every_gradient(train: Train, tmp_path:
 def test_one_table_in_the_server_serves_all_workers(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = ParameterServer(workers=2, envs_per_worker=2, chunk_steps=10, replay="global", shards=2)
     monkeypatch.setitem(TOPOLOGIES, "parameter-server", shared)
-    result = train("parameter-server", steps=4_000, final_evaluation_episodes=20)
-    assert result.summary["mean_return"] >= 0.9
+    result = train("parameter-server", steps=4_000, final_evaluation_episodes=5)
     assert 6 < result.summary["samples_per_insert"] < 9
     assert result.summary["replay_size"] > 3_000
 
 
-def test_a3c_learns_with_two_workers(train: Train) -> None:
-    algorithm = A3C(hidden=(32,), learning_rate=3e-3, n_step=10)
-    result = train("hogwild", steps=20_000, final_evaluation_episodes=20, algorithm=algorithm)
-    assert result.summary["algorithm"] == "a3c"
-    assert result.summary["mean_return"] >= 0.9
+@pytest.mark.parametrize(
+    ("topology", "algorithm"), [("parameter-server", SMALL_DQN), ("hogwild", A3C(hidden=(32,), learning_rate=3e-3))]
+)
+def test_racing_workers_learn(train: Train, topology: str, algorithm: Algorithm) -> None:
+    """How many steps they need depends on who is faster; the limit is far above it."""
+    result = train(topology, algorithm=algorithm, steps=200_000, until_score=0.9, evaluation_period_seconds=1.0)
+    assert result.summary["stopped_by"] == "score"
 
 
 @pytest.mark.parametrize("topology", WORKERS)
