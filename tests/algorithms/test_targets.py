@@ -1,9 +1,11 @@
 """Update rules against numbers worked out by hand."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
-from torch import tensor
+from torch import Tensor, tensor
 
 from headrace.algorithms.targets import double_q_target, huber, project, q_target, squared, td_error
 
@@ -102,3 +104,21 @@ def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
     np.testing.assert_allclose(
         (projected.numpy() @ support)[inside], (reward + discount * (p @ support))[inside], atol=1e-3
     )
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: q_target(REWARD[:, None], DISCOUNT, Q_TPN),
+        lambda: q_target(REWARD, DISCOUNT, Q_TPN[0]),
+        lambda: double_q_target(REWARD, DISCOUNT[:, None], Q_TPN, SELECTOR),
+        lambda: double_q_target(REWARD, DISCOUNT, Q_TPN, SELECTOR[0]),
+        lambda: td_error(Q_TPN, tensor([[1], [0]]), REWARD),
+        lambda: td_error(Q_TPN, tensor([1, 0]), REWARD[:, None]),
+        lambda: project(tensor([0.0, 1.0]), Q_TPN[:, :2], REWARD[:, None], DISCOUNT),
+        lambda: project(tensor([0.0, 1.0]), Q_TPN[0, :2], REWARD, DISCOUNT),
+    ],
+)
+def test_an_input_of_another_rank_is_refused_instead_of_broadcast(call: Callable[[], Tensor]) -> None:
+    with pytest.raises(AssertionError, match="its rank must be"):
+        call()

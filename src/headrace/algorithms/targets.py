@@ -1,7 +1,8 @@
-"""Update rules as pure functions, one each.
+"""Update rules as pure functions.
 
-Shapes: q_t and q_tpn are [B, A] Q values of s_t and s_{t+n}; everything else is [B], or as its rule says. `reward` is
-the n-step return sum_{i<n} gamma^i r_{t+i}, `discount` gamma^n or 0 where the episode terminated.
+Shapes: q_t and q_tpn are [B, A] Q values of s_t and s_{t+n}; everything else is [B] unless the rule says otherwise.
+`reward` is the n-step return sum_{i<n} gamma^i r_{t+i}, `discount` gamma^n or 0 where the episode terminated. Each rule
+asserts the ranks of its inputs: a [B, 1] would broadcast to [B, B] without an error.
 """
 
 import torch
@@ -13,17 +14,23 @@ __all__ = ["double_q_target", "huber", "project", "q_target", "squared", "td_err
 
 def q_target(reward: Tensor, discount: Tensor, q_tpn: Tensor) -> Tensor:
     """R + gamma^n max_a Q'(s_{t+n}, a), of the target network's Q' (Mnih et al. 2015)."""
+    _assert_ranks(1, reward, discount)
+    _assert_ranks(2, q_tpn)
     return reward + discount * q_tpn.amax(1)
 
 
 def double_q_target(reward: Tensor, discount: Tensor, q_tpn: Tensor, q_tpn_selector: Tensor) -> Tensor:
     """R + gamma^n Q'(s_{t+n}, argmax_a Q(s_{t+n}, a)): the online Q selects (van Hasselt et al. 2016, equation 4)."""
+    _assert_ranks(1, reward, discount)
+    _assert_ranks(2, q_tpn, q_tpn_selector)
     selected = q_tpn_selector.argmax(1, keepdim=True)
     return reward + discount * q_tpn.gather(1, selected).squeeze(1)
 
 
 def td_error(q_t: Tensor, action: Tensor, target: Tensor) -> Tensor:
     """Target - Q(s_t, a_t)."""
+    _assert_ranks(1, action, target)
+    _assert_ranks(2, q_t)
     return target - q_t.gather(1, action.unsqueeze(1)).squeeze(1)
 
 
@@ -43,6 +50,8 @@ def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Te
     `support` [Z] is evenly spaced and rising, `probabilities` [B, Z] are those of s_{t+n}. What falls between two
     atoms is divided by its distance to them, what falls beyond the ends goes to the ends. Gives [B, Z].
     """
+    _assert_ranks(1, support, reward, discount)
+    _assert_ranks(2, probabilities)
     last = len(support) - 1
     spacing = (support[-1] - support[0]) / last
     value = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), support)  # [B, Z]
@@ -52,3 +61,8 @@ def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Te
     index = lower.long()
     projected = torch.zeros_like(probabilities).scatter_add_(1, index, probabilities - above)
     return projected.scatter_add_(1, index.add_(1), above)
+
+
+def _assert_ranks(rank: int, *tensors: Tensor) -> None:
+    for tensor in tensors:
+        assert tensor.dim() == rank, f"a tensor has shape {tuple(tensor.shape)}; its rank must be {rank}"
