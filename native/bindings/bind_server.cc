@@ -99,6 +99,7 @@ void bind_server(nb::module_& module) {
     server.def("open_table", &open_table, "name"_a, arguments..., "fresh"_a);
   });
   server.def_prop_ro("instance", [](EmbeddedServer& self) { return self.core().instance(); })
+      .def("notices", [](EmbeddedServer& self) { return self.core().notices(); })
       .def(
           "table", [](EmbeddedServer& self, const std::string& name) { return self.core().table(name); }, "name"_a)
       .def("table_names", [](EmbeddedServer& self) { return self.core().table_names(); })

@@ -42,7 +42,9 @@ Server::Server(ServerOptions options)
     : options_(std::move(options)), instance_(draw_entropy()), budget_(options_.memory_bytes) {
   if (options_.data.empty()) return;
   store_ = std::make_unique<TableStore>(options_.data);
-  for (const TableStore::Kept& kept : store_->recover()) {
+  const std::vector<TableStore::Kept> found = store_->recover();
+  notices_ = store_->notices();
+  for (const TableStore::Kept& kept : found) {
     const std::string what = "table " + quoted(kept.name) + " of " + kept.settings;
     try {
       auto share = budget_.take(Table::memory_bytes(kept.options), what);

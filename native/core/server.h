@@ -56,6 +56,9 @@ class Server {
 
   std::uint64_t instance() const { return instance_; }  // a random number, another one after every start
   const std::string& data() const { return options_.data; }
+  // What the user must know of the start: files of the data directory that were set aside, experience that could not be
+  // read back. A line each.
+  const std::vector<std::string>& notices() const { return notices_; }
   std::chrono::steady_clock::time_point since() const { return since_; }
   MemoryBudget& budget() { return budget_; }
 
@@ -106,6 +109,7 @@ class Server {
   const ServerOptions options_;
   const std::uint64_t instance_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+  std::vector<std::string> notices_;
   MemoryBudget budget_;  // before all that gives its shares back to it
 
   std::mutex change_mutex_;  // one change of tables_ at a time; taken before mutex_. Guards store_ and closed_

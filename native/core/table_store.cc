@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,8 @@ constexpr std::string_view kTitle = "headrace table 1 ";
 constexpr std::size_t kDigits = 8;  // of the checksum, in hexadecimal
 constexpr std::string_view kStem = "table-";
 constexpr const char *kArena = ".arena", *kSettings = ".settings", *kUnfinished = ".settings.new";
+constexpr const char* kDropped = ".settings.dropped";
+constexpr std::string_view kOrphan = ".orphan";  // then nothing, or .2, .3 and so on
 
 std::string checksum_of(std::string_view text) {
   std::uint32_t checksum = crc32c(std::as_bytes(std::span(text)));
@@ -38,16 +41,20 @@ std::string checksum_of(std::string_view text) {
   return digits;
 }
 
-// N of `table-N<ending>`.
-std::optional<std::uint64_t> number_of(std::string_view file, std::string_view ending) {
-  if (!file.starts_with(kStem) || !file.ends_with(ending)) return std::nullopt;
-  const std::size_t length = file.size() - ending.size();
-  if (length <= kStem.size()) return std::nullopt;
-  file = file.substr(kStem.size(), length - kStem.size());
+// N and the ending of `table-N<ending>`.
+std::optional<std::pair<std::uint64_t, std::string_view>> parsed(std::string_view file) {
+  if (!file.starts_with(kStem)) return std::nullopt;
+  file.remove_prefix(kStem.size());
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(file.data(), file.data() + file.size(), number);
-  const bool canonical = error == std::errc() && end == file.data() + file.size() && file.front() != '0';
-  return canonical && number < (std::uint64_t{1} << 62) ? std::optional(number) : std::nullopt;
+  const bool canonical = error == std::errc() && file.front() != '0' && number < (std::uint64_t{1} << 62);
+  if (!canonical) return std::nullopt;
+  return std::pair(number, file.substr(static_cast<std::size_t>(end - file.data())));
+}
+
+bool exists(const std::string& path) {
+  struct stat found {};
+  return lstat(path.c_str(), &found) == 0;
 }
 
 // Whether the file begins as an arena whose creation was finished: its magic is written last.
@@ -73,7 +80,9 @@ bool write_whole(const std::string& path, std::string_view bytes) {
 
 [[noreturn]] void corrupt(const std::string& settings, const std::string& what) {
   throw Error(ErrorKind::kCorrupt, "table settings " + settings + ": " + what +
-                                       "; move the file away to start without this table and its experience");
+                                       "; move the file away to start without this table (its arena, if there is one, "
+                                       "is then set aside with the ending " +
+                                       std::string(kOrphan) + ")");
 }
 
 }  // namespace
@@ -111,49 +120,89 @@ void TableStore::sync() const {
 }
 
 std::vector<TableStore::Kept> TableStore::recover() {
-  std::set<std::uint64_t> settings, arenas;
+  std::set<std::uint64_t> settings, arenas, unfinished, dropped;
   std::error_code error;
   for (std::filesystem::directory_iterator at(directory_, error), end; !error && at != end; at.increment(error)) {
     const std::string file = at->path().filename().string();
-    if (const auto number = number_of(file, kSettings)) settings.insert(*number);
-    if (const auto number = number_of(file, kArena)) arenas.insert(*number);
-    if (number_of(file, kUnfinished)) unlink(at->path().c_str());
+    const auto name = parsed(file);
+    if (!name) continue;
+    const auto& [number, ending] = *name;
+    next_number_ = std::max(next_number_, number + 1);  // of every file, also of those set aside
+    if (ending == kSettings) settings.insert(number);
+    if (ending == kArena) arenas.insert(number);
+    if (ending == kUnfinished) unfinished.insert(number);
+    if (ending == kDropped) dropped.insert(number);
   }
   if (error) {
     errno = error.value();
     fail(directory_, "read");
   }
-  // Above every number met, for an arena without settings stays where it can't be removed.
-  for (const auto* numbers : {&settings, &arenas}) {
-    if (!numbers->empty()) next_number_ = std::max(next_number_, *numbers->rbegin() + 1);
-  }
-  for (const std::uint64_t number : arenas) {
-    if (!settings.contains(number)) unlink(path_of(number, kArena).c_str());
-  }
   std::vector<Kept> kept;
   for (const std::uint64_t number : settings) kept.push_back(read(number));
+  for (const std::uint64_t number : dropped) {
+    if (!settings.contains(number) && finish_drop(number)) {
+      arenas.erase(number);
+    } else {
+      set_aside(path_of(number, kDropped), "is not what a server leaves of a table that it drops");
+    }
+  }
+  for (const std::uint64_t number : arenas) {
+    if (!settings.contains(number)) set_aside(path_of(number, kArena), "has no settings file");
+  }
+  for (const std::uint64_t number : unfinished) set_aside(path_of(number, kUnfinished), "was never finished");
+  sync();
+  return kept;
+}
+
+bool TableStore::finish_drop(std::uint64_t number) {
+  const std::string decision = path_of(number, kDropped), arena = path_of(number, kArena);
+  try {
+    read(decision);
+  } catch (const Error&) {
+    return false;
+  }
+  const auto gone = [](const std::string& path) { return unlink(path.c_str()) == 0 || errno == ENOENT; };
+  if (!gone(arena) || !gone(decision)) {
+    notices_.push_back("the table of " + decision + " was dropped, but its files can't be removed: " +
+                       std::strerror(errno) + "; the next start tries again");
+  }
+  return true;
+}
+
+void TableStore::set_aside(const std::string& path, const std::string& why) {
+  std::string aside = path + std::string(kOrphan);
+  for (unsigned i = 2; exists(aside); ++i) aside = path + std::string(kOrphan) + "." + std::to_string(i);
+  if (rename(path.c_str(), aside.c_str()) != 0) {
+    notices_.push_back(path + " " + why + ", and can't be set aside: " + std::strerror(errno) + "; it is left there");
+  } else {
+    notices_.push_back(path + " " + why + "; it is set aside as " + aside + ", and nothing in it was changed");
+  }
+}
+
+TableStore::Kept TableStore::read(const std::string& settings) const {
+  Kept kept;
+  kept.settings = settings;
+  std::ifstream file(settings, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad() || !file.is_open()) fail(settings, "read");
+  const std::size_t head = kTitle.size() + kDigits + 1;
+  const std::string_view body = std::string_view(text).substr(std::min(head, text.size()));
+  if (text.substr(0, std::min(head, text.size())) != std::string(kTitle) + checksum_of(body) + "\n") {
+    corrupt(settings, "it is damaged, or not of version 1");
+  }
+  const std::size_t name = body.find('\n', body.find('\n') + 1);
+  if (name == std::string_view::npos) corrupt(settings, "it is cut short");
+  try {
+    kept.options = TableOptions::decode(body.substr(0, name));
+  } catch (const Error& error) {
+    corrupt(settings, error.what());
+  }
+  kept.name = body.substr(name + 1);
   return kept;
 }
 
 TableStore::Kept TableStore::read(std::uint64_t number) const {
-  Kept kept;
-  kept.settings = path_of(number, kSettings);
-  std::ifstream file(kept.settings, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (file.bad() || !file.is_open()) fail(kept.settings, "read");
-  const std::size_t head = kTitle.size() + kDigits + 1;
-  const std::string_view body = std::string_view(text).substr(std::min(head, text.size()));
-  if (text.substr(0, std::min(head, text.size())) != std::string(kTitle) + checksum_of(body) + "\n") {
-    corrupt(kept.settings, "it is damaged, or not of version 1");
-  }
-  const std::size_t name = body.find('\n', body.find('\n') + 1);
-  if (name == std::string_view::npos) corrupt(kept.settings, "it is cut short");
-  try {
-    kept.options = TableOptions::decode(body.substr(0, name));
-  } catch (const Error& error) {
-    corrupt(kept.settings, error.what());
-  }
-  kept.name = body.substr(name + 1);
+  Kept kept = read(path_of(number, kSettings));
   kept.options.path = path_of(number, kArena);
   if (!was_made(kept.options.path)) {
     corrupt(kept.settings, "its arena " + kept.options.path + " is missing or its beginning is lost");
@@ -168,6 +217,7 @@ void TableStore::keep(const std::string& name, const TableOptions& options) {
   const std::string unfinished = stem + kUnfinished;
   const std::string body = options.encode() + "\n" + name;
   const std::string text = std::string(kTitle) + checksum_of(body) + "\n" + body;
+  sync();  // the arena's name comes first
   if (!write_whole(unfinished, text) || rename(unfinished.c_str(), (stem + kSettings).c_str()) != 0) {
     const int failure = errno;
     unlink(unfinished.c_str());
@@ -178,14 +228,18 @@ void TableStore::keep(const std::string& name, const TableOptions& options) {
 }
 
 void TableStore::forget(const std::string& arena) {
-  const std::string settings = arena.substr(0, arena.size() - std::strlen(kArena)) + kSettings;
-  if (unlink(settings.c_str()) != 0 && errno != ENOENT) fail(settings, "removed");
+  const std::string stem = arena.substr(0, arena.size() - std::strlen(kArena));
+  const std::string settings = stem + kSettings;
+  if (rename(settings.c_str(), (stem + kDropped).c_str()) != 0 && errno != ENOENT) fail(settings, "removed");
 }
 
 void TableStore::remove(const std::string& arena) {
   forget(arena);
   sync();
-  if (unlink(arena.c_str()) != 0 && errno != ENOENT) fail(arena, "removed");
+  const std::string decision = arena.substr(0, arena.size() - std::strlen(kArena)) + kDropped;
+  for (const std::string& file : {arena, decision}) {
+    if (unlink(file.c_str()) != 0 && errno != ENOENT) fail(file, "removed");
+  }
 }
 
 }  // namespace headrace

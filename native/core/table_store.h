@@ -1,7 +1,11 @@
 // The directory in which a server keeps its tables: `table-N.arena` holds a table's experience and `table-N.settings`
-// its name and options. Numbers rise, so that a file which is still mapped by whoever holds a dropped table is never
-// met again. A table exists once its settings do: they are written last, whole or not at all, and removed first; an
-// arena without settings is what a process left that was killed in between, and goes at the next start.
+// its name and options. Numbers rise and are never used again, so a new table never meets a file that is still mapped.
+//
+// A table exists from the moment its settings have their name, which is after the arena is on the disk. It is dropped
+// from the moment its settings are renamed to `table-N.settings.dropped`; the arena goes next, that file last, and a
+// drop that was cut short is completed at the next start. Every other file with such a name (an arena without settings,
+// settings that were never finished) is set aside at the start, as `<file>.orphan`: the store deletes only what was
+// dropped.
 //
 // Threading: none of its own; the owner (Server) calls from one thread at a time. A lock on the directory keeps other
 // processes out.
@@ -30,17 +34,23 @@ class TableStore {
   TableStore& operator=(const TableStore&) = delete;
 
   // What is kept, in the order in which it was made; to be called first. kCorrupt, naming the file, for settings that
-  // are damaged or whose arena is missing.
+  // are damaged or whose arena is missing: nothing is set aside then.
   std::vector<Kept> recover();
+  // What recover() set aside or could not remove: a line each, for the user.
+  const std::vector<std::string>& notices() const { return notices_; }
   std::string next_arena();  // a path that was never used before
   // The table made of `options`, whose path came from next_arena(), exists from now on. Throws kSystem.
   void keep(const std::string& name, const TableOptions& options);
-  void forget(
-      const std::string& arena);  // the settings, where there are some; throws kSystem, and then nothing is gone
-  void remove(const std::string& arena);  // these and the arena, on the disk too; throws kSystem
+  // The table is dropped from now on, even if the process ends here; throws kSystem, and then it is kept. Without
+  // settings there is nothing to do.
+  void forget(const std::string& arena);
+  void remove(const std::string& arena);  // forget(), and the files go; throws kSystem
 
  private:
+  Kept read(const std::string& settings) const;  // `path` is left empty
   Kept read(std::uint64_t number) const;
+  bool finish_drop(std::uint64_t number);  // false where the decision to drop it can't be read
+  void set_aside(const std::string& path, const std::string& why);
   std::string path_of(std::uint64_t number, const char* ending) const;
   void sync() const;  // names that were made or removed are on the disk
   [[noreturn]] void fail(const std::string& path, const char* action) const;
@@ -48,6 +58,7 @@ class TableStore {
   const std::string directory_;
   int descriptor_ = -1;  // of the directory, with the lock
   std::uint64_t next_number_ = 1;
+  std::vector<std::string> notices_;
 };
 
 }  // namespace headrace

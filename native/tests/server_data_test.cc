@@ -1,4 +1,9 @@
 // Server: tables in a data directory.
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -120,53 +125,121 @@ TEST_CASE("server: a table that can't be made leaves no file, and the numbers go
   check_error(ErrorKind::kRefused, "replay", [&] { Server{ServerOptions{.data = data, .memory_bytes = 1000}}; });
 }
 
-TEST_CASE("server: what a killed server had begun to make or to drop goes, and other files stay") {
+// The one notice that names this file.
+void check_notice(const Server& server, const std::string& file) {
+  const auto& notices = server.notices();
+  CHECK(std::count_if(notices.begin(), notices.end(),
+                      [&](const std::string& notice) { return notice.find(file + " ") != std::string::npos; }) == 1);
+}
+
+TEST_CASE("server: an arena without settings is set aside, byte for byte, and never overwrites an earlier one") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
   {
     Server server({.data = data});
     server.add_table("kept", small_options())->try_insert(chunk_of(5));
-    server.add_table("half", small_options());
+    server.add_table("alone", small_options())->try_insert(chunk_of(5));
   }
   std::filesystem::remove(data + "/table-2.settings");
+  const std::string experience = contents(data + "/table-2.arena");
   write(data + "/table-3.settings.new", "headrace");
+  write(data + "/table-7.arena", "mine");
+  write(data + "/table-7.arena.orphan", "earlier");
+  write(data + "/table-7.arena.orphan.2", "later");
+  std::filesystem::create_directories(data + "/table-8.arena/full");
   write(data + "/table-x.arena", "mine");
   write(data + "/notes", "mine");
+  {
+    Server server({.data = data});
+    CHECK(server.table_names() == std::vector<std::string>{"kept"});
+    CHECK(server.table("kept")->size() == 5);
+    for (const char* file : {"/table-2.arena", "/table-3.settings.new", "/table-7.arena", "/table-8.arena"}) {
+      check_notice(server, data + file);
+    }
+    CHECK(server.notices().size() == 4);
+  }
+  CHECK(files_in(data) == std::set<std::string>{"notes", "table-1.arena", "table-1.settings", "table-2.arena.orphan",
+                                                "table-3.settings.new.orphan", "table-7.arena.orphan",
+                                                "table-7.arena.orphan.2", "table-7.arena.orphan.3",
+                                                "table-8.arena.orphan", "table-x.arena"});
+  CHECK(contents(data + "/table-2.arena.orphan") == experience);
+  CHECK(contents(data + "/table-7.arena.orphan") == "earlier");
+  CHECK(contents(data + "/table-7.arena.orphan.3") == "mine");
   Server server({.data = data});
-  CHECK(server.table_names() == std::vector<std::string>{"kept"});
-  CHECK(files_in(data) == std::set<std::string>{"notes", "table-1.arena", "table-1.settings", "table-x.arena"});
-  server.add_table("half", small_options());
-  CHECK(server.table("kept")->size() == 5);
+  CHECK(server.notices().empty());  // it was said once
+  server.add_table("new", small_options());
+  CHECK(files_in(data).contains("table-9.settings"));  // above every number that is set aside
 }
 
-TEST_CASE("server: an arena that can't be removed at the start is not taken for a new table") {
+TEST_CASE("server: a drop that was cut short is completed, and nothing else is taken for one") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
-  { Server server({.data = data}); }
-  std::filesystem::create_directories(data + "/table-7.arena/full");
+  {
+    Server server({.data = data});
+    for (const char* name : {"first", "second", "third", "fourth"}) server.add_table(name, small_options());
+  }
+  std::filesystem::rename(data + "/table-1.settings", data + "/table-1.settings.dropped");
+  std::filesystem::rename(data + "/table-2.settings", data + "/table-2.settings.dropped");
+  std::filesystem::remove(data + "/table-2.arena");
+  std::filesystem::remove(data + "/table-3.settings");
+  write(data + "/table-3.settings.dropped", "mine");
+  write(data + "/table-4.settings.dropped", contents(data + "/table-4.settings"));
   Server server({.data = data});
-  server.add_table("replay", small_options());
-  CHECK(files_in(data) == std::set<std::string>{"table-7.arena", "table-8.arena", "table-8.settings"});
+  CHECK(server.table_names() == std::vector<std::string>{"fourth"});
+  CHECK(files_in(data) == std::set<std::string>{"table-3.arena.orphan", "table-3.settings.dropped.orphan",
+                                                "table-4.arena", "table-4.settings",
+                                                "table-4.settings.dropped.orphan"});
+  CHECK(server.notices().size() == 3);
+  server.add_table("new", small_options());
+  CHECK(files_in(data).contains("table-5.settings"));
+}
+
+TEST_CASE("server: killed at any moment of a drop, the table is there or its files are gone") {
+  const ScratchFolder folder;
+  for (int round = 0; round < 40; ++round) {
+    const std::string data = folder.file("data" + std::to_string(round));
+    { Server({.data = data}).add_table("replay", small_options())->try_insert(chunk_of(5)); }
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      try {
+        Server server({.data = data});
+        if (::write(ends[1], "x", 1) == 1) server.drop("replay");
+      } catch (const std::exception&) {
+      }
+      for (;;) pause();
+    }
+    char ready = 0;
+    CHECK(read(ends[0], &ready, 1) == 1);
+    usleep(static_cast<useconds_t>(round * 10));
+    kill(child, SIGKILL);
+    REQUIRE(waitpid(child, nullptr, 0) == child);
+    close(ends[0]);
+    close(ends[1]);
+    const Server server({.data = data});
+    CHECK(server.notices().empty());
+    CHECK(files_in(data).size() == 2 * server.table_names().size());
+    if (!server.table_names().empty()) CHECK(server.table("replay")->size() == 5);
+  }
 }
 
 TEST_CASE("server: a table whose arena can't be removed is gone, and who holds it hears of it") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
   Server server({.data = data});
-  const auto unremovable = [&](const std::string& file) {
-    std::filesystem::rename(data + file, folder.file("moved"));
-    std::filesystem::create_directories(data + file + "/full");
-  };
   const auto held = server.add_table("replay", small_options());
-  unremovable("/table-1.arena");
+  std::filesystem::rename(data + "/table-1.arena", folder.file("moved"));
+  std::filesystem::create_directories(data + "/table-1.arena/full");
   check_error(ErrorKind::kSystem, "table-1.arena can't be removed", [&] { server.drop("replay"); });
   check_error(ErrorKind::kClosed, "closed", [&] { held->try_insert(chunk_of(1)); });
   CHECK(server.table_names().empty());
   CHECK(server.budget().used() == 0);
-  CHECK(files_in(data) == std::set<std::string>{"table-1.arena"});
+  CHECK(files_in(data) == std::set<std::string>{"table-1.arena", "table-1.settings.dropped"});
 
   const auto kept = server.add_table("replay", small_options());  // and settings that can't be: the table stays
-  unremovable("/table-2.settings");
+  std::filesystem::create_directories(data + "/table-2.settings.dropped/full");
   check_error(ErrorKind::kSystem, "table-2.settings can't be removed", [&] { server.drop("replay"); });
   check_error(ErrorKind::kSystem, "table-2.settings", [&] { server.open_table("replay", small_options(), true); });
   CHECK(server.table("replay") == kept);
@@ -211,6 +284,12 @@ TEST_CASE("server: settings that are damaged, or without their arena, are named 
   write(arena, experience);
   CHECK(contents(settings) == good);
   CHECK(Server({.data = data}).table("replay")->size() == 5);
+
+  write(settings, "damaged");  // what the message says to do keeps the experience
+  refused(".orphan");
+  std::filesystem::rename(settings, folder.file("moved"));
+  CHECK(Server({.data = data}).table_names().empty());
+  CHECK(contents(arena + ".orphan") == experience);
 }
 
 TEST_CASE("server: two settings of one name are refused") {

@@ -120,6 +120,8 @@ class Server:
         """`data`: a directory that keeps the tables; `memory_bytes` 0: no bound; `token`: required over TCP."""
     @property
     def instance(self) -> int: ...
+    def notices(self) -> list[str]:
+        """What the start found in `data` that the user must know: files set aside, experience that is lost."""
     def add_table(self, name: str, signature: Signature, **options: Any) -> Table: ...  # options as Table's
     def open_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> Table: ...  # but path
     def table(self, name: str) -> Table: ...

@@ -69,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
     with _interrupts() as requested:
         server = Server(data=str(options.data or ""), memory_bytes=memory, token=token)
         try:
+            for notice in server.notices():
+                _warn(notice)
             _introduce(server, options, memory)
             _serve(server, requested, quiet=options.quiet)
             if not options.quiet:
@@ -150,12 +152,13 @@ def _token(path: Path | None) -> bytes | None:
     token = read_token(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        print(
-            f"headrace: warning: {path} has mode {mode:o}, so others on this machine may read the token; "
-            f"chmod 600 {path}",
-            file=sys.stderr,
-        )
+        _warn(f"{path} has mode {mode:o}, so others on this machine may read the token; chmod 600 {path}")
     return token
+
+
+def _warn(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"headrace: warning: {text}", file=sys.stderr, flush=True)
 
 
 def _say(text: str) -> None:
