@@ -73,6 +73,7 @@ nb::dict stats(const Table& table) {
   set("max_priority", stats.max_priority);
   set("total_weight", stats.total_weight);
   set("recovered", stats.recovered);
+  set("lost", stats.lost);
   return result;
 }
 

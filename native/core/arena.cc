@@ -11,8 +11,6 @@
 namespace headrace {
 namespace {
 
-constexpr std::uint64_t kMaxKey = std::uint64_t{1} << 62;  // no table lives so long, and no sum of keys overflows
-
 constexpr std::size_t stride_of(std::size_t bytes) {
   return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
 }
@@ -27,7 +25,8 @@ ChunkHeader header_at(const std::byte* at) {
 std::optional<ChunkHeader> intact_chunk(const Signature& signature, const std::byte* at, std::size_t room) {
   if (room < sizeof(ChunkHeader)) return std::nullopt;
   const ChunkHeader header = header_at(at);
-  if (header.magic != kChunkMagic || header.bytes > room || header.first_key > kMaxKey) return std::nullopt;
+  if (header.magic != kChunkMagic || header.bytes > room) return std::nullopt;
+  if (header.first_key > ArenaFile::kMaxKey || header.oldest_key > header.first_key) return std::nullopt;
   try {
     check_chunk(signature, {at, header.bytes});
   } catch (const Error&) {
@@ -38,6 +37,13 @@ std::optional<ChunkHeader> intact_chunk(const Signature& signature, const std::b
 }
 
 }  // namespace
+
+struct Arena::Found {
+  std::size_t offset;
+  ChunkHeader header;
+  std::uint64_t first_key() const { return header.first_key; }
+  std::uint64_t next_key() const { return header.first_key + header.steps; }
+};
 
 Arena::Arena(const Signature& signature, std::size_t capacity_bytes, const std::string& path)
     : capacity_(stride_of(capacity_bytes)) {
@@ -57,65 +63,122 @@ void Arena::flush() const {
   if (file_) file_->flush();
 }
 
-void Arena::recover(const Signature& signature) {
-  std::size_t at = file_->oldest();
-  std::optional<std::uint64_t> expected;  // first_key of the next chunk
-  const auto chunk_at = [&](std::size_t offset) -> std::optional<ChunkHeader> {
-    const std::size_t limit = wrapped_ ? tail_ : capacity_;
-    if (offset >= limit || offset % kAlignment != 0) return std::nullopt;
-    const auto header = intact_chunk(signature, base_ + offset, limit - offset);
-    return header && (!expected || header->first_key == *expected) ? header : std::nullopt;
-  };
-  tail_ = at;
-  for (;;) {
-    std::optional<ChunkHeader> header = chunk_at(at);
-    if (!header && expected && !wrapped_ && at != tail_) {  // it may lie at the ring's beginning
-      wrapped_ = true;
-      end_ = std::exchange(at, 0);
-      header = chunk_at(at);
-      if (!header) {
-        wrapped_ = false;
-        at = end_;
-      }
+// Every intact chunk, in the order of keys. They do not overlap: nothing is looked for inside an intact one.
+std::vector<Arena::Found> Arena::scan(const Signature& signature) const {
+  std::vector<Found> found;
+  for (std::size_t at = 0; at < capacity_;) {
+    if (const auto header = intact_chunk(signature, base_ + at, capacity_ - at)) {
+      found.push_back({at, *header});
+      at += stride_of(header->bytes);
+    } else {
+      at += kAlignment;
     }
-    if (!header) break;
-    recovered_.push_back(at);
-    expected = header->first_key + header->steps;
-    at += stride_of(header->bytes);
-    used_ += stride_of(header->bytes);
-    ++count_;
   }
-  head_ = count_ > 0 ? at : 0;
-  if (count_ == 0) tail_ = 0;
-  file_->set_oldest(count_ > 0 ? tail_ : ArenaFile::kNone);
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.first_key() < b.first_key(); });
+  return found;
 }
 
-std::optional<std::size_t> Arena::fitting(std::size_t stride) const {
+// Of all intact chunks those that were stored when the newest was: it names the oldest key of that moment. Of chunks
+// that claim the same key one stays.
+std::vector<Arena::Found> Arena::stored_with_newest(const std::vector<Found>& found) {
+  std::vector<Found> stored;
+  for (auto chunk = found.rbegin(); chunk != found.rend(); ++chunk) {
+    const bool repeats = !stored.empty() && chunk->next_key() > stored.back().first_key();
+    if (!repeats && chunk->first_key() >= found.back().header.oldest_key) stored.push_back(*chunk);
+  }
+  return stored;
+}
+
+void Arena::recover(const Signature& signature) {
+  const std::vector<Found> found = scan(signature);
+  const auto oldest = file_->oldest_key(), next = file_->next_key();
+  next_key_ = next.value_or(0);
+  for (const Found& chunk : found) next_key_ = std::max(next_key_, chunk.next_key());
+
+  // As a killed process left it: all that the file's header names, and perhaps one chunk more.
+  std::vector<Found> kept;
+  std::uint64_t behind = oldest.value_or(0);
+  for (const Found& chunk : found) {
+    if (!oldest || chunk.first_key() != behind) continue;
+    kept.push_back(chunk);
+    behind = chunk.next_key();
+  }
+  if (!oldest || !next || behind != next_key_) {
+    kept = stored_with_newest(found);
+    const std::uint64_t from = std::max(oldest.value_or(next_key_), found.empty() ? 0 : found.back().header.oldest_key);
+    std::uint64_t there = 0;
+    for (const Found& chunk : kept) there += chunk.first_key() >= from ? chunk.header.steps : 0;
+    lost_ = next_key_ > from + there ? next_key_ - from - there : 0;
+  }
+  take_up(std::move(kept));
+
+  std::uint64_t key = recovered_.empty() ? next_key_ : header_at(at(recovered_[0])).first_key;
+  const std::uint64_t oldest_key = key;
+  bool consecutive = true;
+  for (const std::size_t offset : recovered_) {
+    const ChunkHeader header = header_at(at(offset));
+    consecutive &= header.first_key == key;
+    key = header.first_key + header.steps;
+  }
+  if (!consecutive || key != next_key_) return renumber(signature);
+  file_->set_oldest_key(oldest_key);
+  file_->set_next_key(next_key_);
+}
+
+// The ring as it is once these are stored, the newest of which has the highest key.
+void Arena::take_up(std::vector<Found> chunks) {
+  if (chunks.empty()) return;
+  const std::size_t newest = std::max_element(chunks.begin(), chunks.end(), [](const Found& a, const Found& b) {
+                               return a.first_key() < b.first_key();
+                             })->offset;
+  std::sort(chunks.begin(), chunks.end(), [](const Found& a, const Found& b) { return a.offset < b.offset; });
+  const auto first = std::find_if(chunks.begin(), chunks.end(), [&](const Found& c) { return c.offset > newest; });
+  wrapped_ = first != chunks.end();
+  if (wrapped_) end_ = chunks.back().offset + stride_of(chunks.back().header.bytes);
+  std::rotate(chunks.begin(), first, chunks.end());
+  for (const Found& chunk : chunks) {
+    recovered_.push_back(chunk.offset);
+    used_ += stride_of(chunk.header.bytes);
+  }
+  count_ = chunks.size();
+  tail_ = chunks.front().offset;
+  head_ = newest + stride_of(chunks.back().header.bytes);
+}
+
+// Gives all chunks new keys: a table's keys have no gaps, and no key is used twice. Wherever this is cut short, each
+// chunk is intact under its old key or its new one, none names an oldest key above either, and the header names none.
+void Arena::renumber(const Signature& signature) {
+  std::uint64_t lowest = next_key_, key = next_key_;
+  for (const std::size_t offset : recovered_) {
+    const ChunkHeader header = header_at(at(offset));
+    lowest = std::min(lowest, header.first_key);
+    next_key_ += header.steps;
+  }
+  file_->set_oldest_key(std::nullopt);
+  file_->set_next_key(next_key_);
+  const std::uint64_t oldest_key = key;
+  for (const std::size_t offset : recovered_) {
+    auto& header = *reinterpret_cast<ChunkHeader*>(at(offset));
+    header.first_key = std::exchange(key, key + header.steps);
+    header.oldest_key = lowest;
+    header.checksum = chunk_checksum(signature, {at(offset), header.bytes});
+  }
+  file_->set_oldest_key(oldest_key);
+  file_->flush();
+}
+
+std::optional<std::size_t> Arena::reserve(std::size_t bytes) const {
+  const std::size_t stride = stride_of(bytes);
   if (wrapped_) return tail_ - head_ >= stride ? std::optional(head_) : std::nullopt;
   if (capacity_ - head_ >= stride) return head_;
   const std::size_t before_oldest = count_ > 0 ? tail_ : capacity_;
   return before_oldest >= stride ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
-std::optional<std::size_t> Arena::reserve(std::size_t bytes) {
-  const std::size_t stride = stride_of(bytes);
-  const std::optional<std::size_t> offset = fitting(stride);
-  if (!file_ || !offset) return offset;
-  // Where the walk of recover() will look next there may lie a chunk of an older life with the very key that it
-  // expects: unmake it. That is behind this chunk, or at the ring's beginning where the ring has not wrapped.
-  const auto unmake = [&](std::size_t place) { std::memset(base_ + place, 0, sizeof(ChunkHeader::magic)); };
-  const std::size_t behind = *offset + stride;
-  if (behind < capacity_ && !(count_ > 0 && behind == tail_)) unmake(behind);
-  const std::size_t oldest = count_ > 0 ? tail_ : *offset;
-  if (*offset >= oldest && oldest > 0) unmake(0);
-  return offset;
-}
-
 void Arena::commit(std::size_t offset, std::size_t bytes) {
   if (count_ == 0) {
     tail_ = offset;
     wrapped_ = false;
-    if (file_) file_->set_oldest(offset);
   } else if (offset != head_) {
     end_ = head_;
     wrapped_ = true;
@@ -123,20 +186,36 @@ void Arena::commit(std::size_t offset, std::size_t bytes) {
   head_ = offset + stride_of(bytes);
   used_ += stride_of(bytes);
   ++count_;
+  if (!file_) return;
+  const ChunkHeader header = header_at(at(offset));
+  if (count_ == 1) file_->set_oldest_key(header.first_key);
+  file_->set_next_key(header.first_key + header.steps);
 }
 
 void Arena::release_oldest() {
-  const std::size_t stride = stride_of(header_at(base_ + tail_).bytes);
-  tail_ += stride;
+  const ChunkHeader header = header_at(at(tail_));
+  const std::size_t stride = stride_of(header.bytes);
+  if (recovered_released_ < recovered_.size()) ++recovered_released_;
+  const std::size_t behind = tail_ + stride;
+  tail_ = recovered_released_ < recovered_.size() ? recovered_[recovered_released_] : behind;
   used_ -= stride;
   --count_;
-  if (wrapped_ && tail_ == end_) {
-    tail_ = 0;
+  if (wrapped_ && (tail_ == end_ || tail_ < behind)) {
+    if (tail_ == end_) tail_ = 0;
     wrapped_ = false;
   }
-  if (file_) file_->set_oldest(count_ > 0 ? tail_ : ArenaFile::kNone);
+  if (file_) file_->set_oldest_key(header.first_key + header.steps);
 }
 
 void Arena::start_at(std::size_t offset) { head_ = offset; }
+
+void Arena::wipe() {
+  if (!file_) return;
+  for (std::size_t at = 0; at < capacity_; at += kAlignment) {
+    if (header_at(base_ + at).magic == kChunkMagic) std::memset(base_ + at, 0, sizeof(ChunkHeader::magic));
+  }
+  file_->set_oldest_key(0);
+  file_->set_next_key(0);
+}
 
 }  // namespace headrace

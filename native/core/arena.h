@@ -1,8 +1,10 @@
 // A ring of bytes that holds chunks first in, first out: on the heap or in a memory-mapped file.
 //
-// A file outlives its process: a server that is killed finds its chunks again. Chunks carry lengths and checksums;
-// at open the ring is walked from the oldest chunk, whose place the file's header names, as long as keys follow one
-// another; a torn tail is dropped. A chunk that does not fit before the end of the ring lies at its beginning.
+// A file outlives its process: a server that is killed finds its chunks again. Chunks carry lengths, keys and
+// checksums, and each names the oldest key that was stored when it was written. At open the whole ring is scanned for
+// intact chunks, so a damaged one costs only itself: what the newest one's predecessors were, it says itself, and older
+// chunks that the ring has not overwritten yet are told apart by their keys. A chunk that does not fit before the end
+// of the ring lies at its beginning.
 //
 // Threading: none of its own. The owner (Table) guards it; bytes of stored chunks may be read by other threads
 // for as long as the owner keeps them from being released.
@@ -24,10 +26,10 @@ class ArenaFile;
 
 class Arena {
  public:
-  // `path` empty: heap (huge pages advised). Otherwise a file of `capacity_bytes` (rounded up to kAlignment) plus one
-  // page of header is created, or opened if it is there: kRefused if its signature or size differs, kCorrupt if it is
-  // no arena, kSystem if it can't be had (no space is found out now, by allocating the file's blocks, and not later
-  // by SIGBUS; a file that another process has open is refused).
+  // `path` empty: heap (huge pages advised). Otherwise a file of `capacity_bytes` (rounded up to kAlignment) plus its
+  // header is created, or opened if it is there: kRefused if its signature or size differs, kCorrupt if it is no arena,
+  // kSystem if it can't be had (no space is found out now, by allocating the file's blocks, and not later by SIGBUS; a
+  // file that another process has open is refused). A file that was created is on the disk.
   Arena(const Signature& signature, std::size_t capacity_bytes, const std::string& path);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -42,10 +44,10 @@ class Arena {
   void flush() const;  // a file's bytes are on the disk; throws kSystem
 
   // Room for a chunk of `bytes` (<= capacity) if there is a contiguous place free now, else nullopt: the owner
-  // releases the oldest chunk and asks again. Nothing is stored until commit().
-  std::optional<std::size_t> reserve(std::size_t bytes);
+  // releases the oldest chunk and asks again. Nothing is stored until commit(), which reads the chunk's keys.
+  std::optional<std::size_t> reserve(std::size_t bytes) const;
   void commit(std::size_t offset, std::size_t bytes);
-  void release_oldest();  // the oldest chunk's bytes become free; its size is read from its header
+  void release_oldest();  // the oldest chunk's bytes become free; its size and keys are read from its header
 
   std::byte* at(std::size_t offset) { return base_ + offset; }
   const std::byte* at(std::size_t offset) const { return base_ + offset; }
@@ -54,19 +56,33 @@ class Arena {
   // wraps where the saved one would have.
   std::size_t head() const { return head_; }
   void start_at(std::size_t offset);
+  void wipe();  // of an empty arena: a file forgets every key that it has seen
 
-  // Offsets of the chunks that a file held when it was opened, oldest first; all checksums hold.
+  // What a file held when it was opened: the chunks' offsets, oldest first. All checksums hold, and keys follow one
+  // another up to next_key(), which is above every key that the file has seen. They are the keys under which the chunks
+  // were stored; but where some are missing among them, all have new ones.
   const std::vector<std::size_t>& recovered() const { return recovered_; }
+  std::uint64_t next_key() const { return next_key_; }
+  // Transitions that were in the file and are not to be found there, as far as can be known: chunks that were damaged,
+  // or had not reached the disk when the machine lost power. Not the chunk that was being written.
+  std::uint64_t lost() const { return lost_; }
 
  private:
+  struct Found;
   void recover(const Signature& signature);
-  std::optional<std::size_t> fitting(std::size_t stride) const;
+  std::vector<Found> scan(const Signature& signature) const;
+  static std::vector<Found> stored_with_newest(const std::vector<Found>& found);
+  void take_up(std::vector<Found> chunks);
+  void renumber(const Signature& signature);
 
   std::size_t capacity_;
   std::optional<HugeArray<std::byte>> heap_;
   std::unique_ptr<ArenaFile> file_;
   std::byte* base_ = nullptr;
   std::vector<std::size_t> recovered_;
+  std::size_t recovered_released_ = 0;  // how many of these were released; between these there may be gaps
+  std::uint64_t next_key_ = 0;
+  std::uint64_t lost_ = 0;
 
   // Stored chunks fill [tail_, head_), or [tail_, end_) and [0, head_) where the ring has wrapped.
   std::size_t head_ = 0;

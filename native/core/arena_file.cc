@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include "core/chunk.h"
 #include "core/error.h"
@@ -17,44 +19,74 @@ namespace headrace {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::uint64_t kMagic = 0x31414e4552415248;  // "HRARENA1"
-constexpr std::uint32_t kVersion = 2;
+constexpr std::size_t kRing = 2 * kPage;              // where it begins
+constexpr std::uint64_t kMagic = 0x33414e4552415248;  // "HRARENA3"
+constexpr std::uint64_t kAnyVersion = 0x00ffffffffffffff;
+constexpr const char* kVersion = "3";
+
+// A key of 48 bits and 16 bits of its checksum, so that a damaged word is never believed.
+std::uint64_t sealed(std::uint64_t key) { return key << 16 | (crc32c(std::as_bytes(std::span(&key, 1))) & 0xffff); }
+
+std::optional<std::uint64_t> unsealed(std::uint64_t word) {
+  const std::uint64_t key = word >> 16;
+  return sealed(key) == word ? std::optional(key) : std::nullopt;
+}
+
+constexpr std::uint64_t kUnknown = 0;  // which no key is sealed as
+
+// In order with the chunks' bytes on either side: a killed process must leave what recovery expects.
+void store_in_order(std::uint64_t& word, std::uint64_t value) {
+  std::atomic_ref(word).store(value, std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
 
 }  // namespace
 
 struct ArenaFile::Header {
-  std::uint64_t magic;  // written last at creation: zero in a file whose creation did not finish
-  std::uint64_t oldest;
-  std::uint32_t checksum;  // of everything below
-  std::uint32_t version;
+  std::uint64_t magic;                 // written last at creation: zero in a file whose creation did not finish
+  std::uint64_t oldest_key, next_key;  // sealed; of the first copy alone
   std::uint64_t capacity;
-  char signature[kPage - 32];  // zero-padded text
+  std::uint32_t checksum;          // of magic, capacity and signature
+  char signature[kPage - 4 - 32];  // zero-padded text
 
+  bool whole() const { return magic == kMagic && checksum == computed(); }
   std::uint32_t computed() const {
-    const auto* begin = reinterpret_cast<const std::byte*>(&version);
-    return crc32c({begin, reinterpret_cast<const std::byte*>(this) + sizeof(Header)});
+    const std::array<std::uint64_t, 2> numbers{kMagic, capacity};
+    return crc32c(std::as_bytes(std::span(signature)), crc32c(std::as_bytes(std::span(numbers))));
   }
 };
 
-ArenaFile::Header& ArenaFile::header() const { return *reinterpret_cast<Header*>(memory_); }
-
-std::byte* ArenaFile::ring() { return memory_ + kPage; }
-
-std::uint64_t ArenaFile::oldest() const { return header().oldest; }
-
-void ArenaFile::set_oldest(std::uint64_t offset) {
-  // In order with the chunks' bytes on either side: a killed process must leave what recovery expects.
-  std::atomic_ref(header().oldest).store(offset, std::memory_order_seq_cst);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+ArenaFile::Header& ArenaFile::header(std::size_t copy) const {
+  return *reinterpret_cast<Header*>(memory_ + copy * kPage);
 }
 
+std::byte* ArenaFile::ring() { return memory_ + kRing; }
+
+std::optional<std::uint64_t> ArenaFile::oldest_key() const { return unsealed(header().oldest_key); }
+std::optional<std::uint64_t> ArenaFile::next_key() const { return unsealed(header().next_key); }
+
+void ArenaFile::set_oldest_key(std::optional<std::uint64_t> key) {
+  store_in_order(header().oldest_key, key ? sealed(*key) : kUnknown);
+}
+
+void ArenaFile::set_next_key(std::uint64_t key) { store_in_order(header().next_key, sealed(key)); }
+
 void ArenaFile::flush() const {
-  if (msync(memory_, kPage + capacity_, MS_SYNC) != 0 || fsync(descriptor_) != 0) fail("can't be written", errno);
+  if (msync(memory_, kRing + capacity_, MS_SYNC) != 0 || fsync(descriptor_) != 0) fail("can't be written", errno);
 }
 
 void ArenaFile::fail(const std::string& action, int error) const {
   throw Error(ErrorKind::kSystem, "arena file " + path_ + ": " + action + ": " + std::strerror(error) +
                                       "; the table can't keep its experience there");
+}
+
+bool ArenaFile::was_made(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  std::array<std::uint64_t, 2> magics{};
+  const bool read = pread(file, &magics[0], 8, 0) == 8 && pread(file, &magics[1], 8, kPage) == 8;
+  ::close(file);
+  return read && (magics[0] != 0 || magics[1] != 0);
 }
 
 ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, const std::string& path)
@@ -68,21 +100,19 @@ ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, con
     struct stat found {};
     if (fstat(descriptor_, &found) != 0) fail("can't be examined", errno);
     fresh = found.st_size == 0;
-    const std::size_t wanted = kPage + capacity_;
-    if (!fresh && static_cast<std::size_t>(found.st_size) != wanted) {
-      throw Error(ErrorKind::kRefused, "arena file " + path_ + " has " + std::to_string(found.st_size) +
-                                           " bytes, but capacity_bytes " + std::to_string(capacity_) + " needs " +
-                                           std::to_string(wanted) + "; keep the setting, or move the file away");
-    }
+    const std::size_t wanted = kRing + capacity_;
+    if (!fresh && static_cast<std::size_t>(found.st_size) != wanted)
+      refuse_size(static_cast<std::size_t>(found.st_size), wanted);
     const int space = posix_fallocate(descriptor_, 0, static_cast<off_t>(wanted));
     if (space != 0) fail(std::to_string(wanted) + " bytes can't be allocated", space);
     void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
     if (memory == MAP_FAILED) fail(std::to_string(wanted) + " bytes can't be mapped", errno);
     memory_ = static_cast<std::byte*>(memory);
-    if (header().magic == 0) create(signature.encode());
+    if (header(0).magic == 0 && header(1).magic == 0) create(signature.encode());
+    mend();
     check(signature.encode());
   } catch (...) {
-    if (memory_ != nullptr) munmap(memory_, kPage + capacity_);
+    if (memory_ != nullptr) munmap(memory_, kRing + capacity_);
     if (fresh) unlink(path.c_str());
     ::close(descriptor_);
     throw;
@@ -90,33 +120,60 @@ ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, con
 }
 
 ArenaFile::~ArenaFile() {
-  munmap(memory_, kPage + capacity_);
+  munmap(memory_, kRing + capacity_);
   ::close(descriptor_);
 }
 
 void ArenaFile::create(const std::string& signature) {
-  Header& fresh = header();
-  std::memset(&fresh, 0, sizeof(Header));
-  fresh.oldest = kNone;
-  fresh.version = kVersion;
-  fresh.capacity = capacity_;
-  signature.copy(fresh.signature, sizeof(fresh.signature) - 1);
-  fresh.checksum = fresh.computed();
-  msync(memory_, kPage, MS_SYNC);
-  fresh.magic = kMagic;
+  for (const std::size_t copy : {1, 0}) {
+    Header& fresh = header(copy);
+    std::memset(&fresh, 0, sizeof(Header));
+    fresh.capacity = capacity_;
+    signature.copy(fresh.signature, sizeof(fresh.signature) - 1);
+    fresh.checksum = fresh.computed();
+    set_oldest_key(0);
+    set_next_key(0);
+    store_in_order(fresh.magic, kMagic);
+  }
+  flush();
+}
+
+// Of two copies one that is damaged becomes as the other.
+void ArenaFile::mend() {
+  for (const std::size_t copy : {0, 1}) {
+    Header &damaged = header(copy), &other = header(1 - copy);
+    if (damaged.whole() || !other.whole()) continue;
+    damaged.capacity = other.capacity;
+    damaged.checksum = other.checksum;
+    std::memcpy(damaged.signature, other.signature, sizeof(other.signature));
+    damaged.magic = kMagic;
+  }
+}
+
+void ArenaFile::refuse_size(std::size_t found, std::size_t wanted) const {
+  std::uint64_t magic = 0;
+  const bool read = pread(descriptor_, &magic, sizeof(magic), 0) == sizeof(magic);
+  if (read && magic != kMagic && (magic & kAnyVersion) == (kMagic & kAnyVersion)) refuse_format();
+  throw Error(ErrorKind::kRefused, "arena file " + path_ + " has " + std::to_string(found) +
+                                       " bytes, but capacity_bytes " + std::to_string(capacity_) + " needs " +
+                                       std::to_string(wanted) + "; keep the setting, or move the file away");
+}
+
+void ArenaFile::refuse_format() const {
+  throw Error(ErrorKind::kCorrupt, "arena file " + path_ + ": its header is not that of an arena of version " +
+                                       kVersion + ", or is damaged; nothing was read from it");
 }
 
 void ArenaFile::check(const std::string& signature) const {
   const Header& found = header();
-  if (found.magic != kMagic || found.version != kVersion || found.checksum != found.computed()) {
-    throw Error(ErrorKind::kCorrupt, "arena file " + path_ + ": its header is not that of an arena of version " +
-                                         std::to_string(kVersion) + ", or is damaged; nothing was read from it");
-  }
+  if (!found.whole()) refuse_format();
   const std::string stored(found.signature, strnlen(found.signature, sizeof(found.signature)));
   if (stored != signature || found.capacity != capacity_) {
     throw Error(ErrorKind::kRefused, "arena file " + path_ + " holds " + stored + " in " +
                                          std::to_string(found.capacity) + " bytes, but the table needs " + signature +
-                                         " in " + std::to_string(capacity_) + "; move the file away to start anew");
+                                         " in " + std::to_string(capacity_) +
+                                         " bytes; keep these settings, or move "
+                                         "the file away");
   }
 }
 

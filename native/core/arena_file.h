@@ -1,10 +1,12 @@
-// The file below a persistent arena: one page of header, then the ring's bytes, all mapped.
+// The file below a persistent arena: two pages of header, then the ring's bytes, all mapped. The second page is a copy
+// of the first, by which a damaged one is mended.
 //
 // Threading: none of its own. A lock on the file keeps other processes out.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/signature.h"
@@ -13,7 +15,7 @@ namespace headrace {
 
 class ArenaFile {
  public:
-  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  static constexpr std::uint64_t kMaxKey = std::uint64_t{1} << 47;  // no table lives so long
 
   // Creates or opens; throws as Arena's constructor.
   ArenaFile(const Signature& signature, std::size_t capacity_bytes, const std::string& path);
@@ -21,18 +23,27 @@ class ArenaFile {
   ArenaFile(const ArenaFile&) = delete;
   ArenaFile& operator=(const ArenaFile&) = delete;
 
+  static bool was_made(const std::string& path);  // whether there is a file that begins as one whose creation finished
+
   std::byte* ring();
-  // Offset of the oldest chunk in the ring, or kNone. One aligned store, so it is never torn.
-  std::uint64_t oldest() const;
-  void set_oldest(std::uint64_t offset);
+  // Which keys the ring holds: [oldest_key, next_key). Each is one aligned store and carries a check of its own:
+  // nullopt where it is damaged. Exact in what a killed process leaves; after a power loss it may be older or newer
+  // than the ring's pages.
+  std::optional<std::uint64_t> oldest_key() const;
+  std::optional<std::uint64_t> next_key() const;
+  void set_oldest_key(std::optional<std::uint64_t> key);
+  void set_next_key(std::uint64_t key);
   void flush() const;  // everything is on the disk; throws kSystem
 
  private:
   struct Header;
   void create(const std::string& signature);
+  void mend();
+  [[noreturn]] void refuse_size(std::size_t found, std::size_t wanted) const;
   void check(const std::string& signature) const;
+  [[noreturn]] void refuse_format() const;
   [[noreturn]] void fail(const std::string& action, int error) const;
-  Header& header() const;
+  Header& header(std::size_t copy = 0) const;
 
   std::string path_;
   std::size_t capacity_;

@@ -54,9 +54,7 @@ void check_values(const char* field, const std::byte* values, std::uint32_t coun
 
 void check_header(const Signature& signature, const ChunkHeader& header, std::size_t bytes) {
   if (header.magic != kChunkMagic) refuse("magic", std::to_string(header.magic), std::to_string(kChunkMagic));
-  for (std::size_t i = 0; i < header.reserved.size(); ++i) {
-    if (header.reserved[i] != 0) refuse("reserved[" + std::to_string(i) + "]", std::to_string(header.reserved[i]), "0");
-  }
+  if (header.reserved != 0) refuse("reserved", std::to_string(header.reserved), "0");
   if (header.steps < 1 || header.steps > kMaxSteps) {
     refuse("steps", std::to_string(header.steps), "from 1 to " + std::to_string(kMaxSteps));
   }

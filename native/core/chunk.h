@@ -17,7 +17,6 @@
 // the first rows of an episode is ever clamped.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,9 +38,10 @@ struct ChunkHeader {
   std::uint32_t rows = 0;       // M
   std::uint64_t first_key = 0;  // key of the first transition; set when stored
   std::uint32_t actor = 0;
-  std::array<std::uint32_t, 3> reserved{};  // 0, and so they must stay; they fill the cache line
-  std::uint64_t writer = 0;                 // who sends it, a random number; 0: every chunk is new
-  std::uint64_t sequence = 0;               // of the writer's chunks, rising: one that is sent again is stored once
+  std::uint32_t reserved = 0;    // 0, and so it must stay; it fills the cache line
+  std::uint64_t oldest_key = 0;  // the oldest that the table kept when it stored this chunk; set when stored
+  std::uint64_t writer = 0;      // who sends it, a random number; 0: every chunk is new
+  std::uint64_t sequence = 0;    // of the writer's chunks, rising: one that is sent again is stored once
 };
 static_assert(sizeof(ChunkHeader) == 64);
 

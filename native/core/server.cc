@@ -49,6 +49,11 @@ Server::Server(ServerOptions options)
     try {
       auto share = budget_.take(Table::memory_bytes(kept.options), what);
       auto table = std::make_shared<Table>(kept.options);
+      if (const TableStats stats = table->stats(); stats.lost > 0) {
+        notices_.push_back("table " + quoted(kept.name) + ": " + std::to_string(stats.lost) +
+                           " transitions of its file " + kept.options.path + " are damaged or missing, and lost; " +
+                           std::to_string(stats.recovered) + " were read back");
+      }
       if (!tables_.try_emplace(kept.name, Entry{std::move(table), std::move(share), true}).second) {
         throw Error(ErrorKind::kInvalid, "there are two tables of that name");
       }

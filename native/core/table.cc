@@ -26,7 +26,8 @@ Table::Impl::Impl(TableOptions checked_options)
     const ChunkHeader& header = transitions.chunk_at(transitions.slot_of(key));
     weigh(transitions.priorities_of(header), header.steps);
     index(key);
-    remember(header, key);
+    // Chunks that were renumbered need not lie in the order in which their writer sent them.
+    if (!writers.repeated(header.writer, header.sequence)) remember(header, key);
     key += header.steps;
   }
   limiter.restore({.total = recovered});
@@ -270,6 +271,7 @@ TableStats Table::stats() const {
       .max_priority = table.max_priority,
       .total_weight = table.tree ? table.tree->total() : static_cast<double>(table.transitions.size()),
       .recovered = table.recovered,
+      .lost = table.transitions.arena().lost(),
       .paused = table.paused,
       .closed = table.closed,
   };

@@ -66,6 +66,7 @@ struct TableStats {
   double insert_blocked_seconds, sample_blocked_seconds;  // each from a refusal until the limiter allowed it again
   double max_priority, total_weight;
   std::uint64_t recovered;  // transitions found in the file at open
+  std::uint64_t lost;       // and those known to have been there that could not be read; see Arena::lost()
   bool paused, closed;
 };
 

@@ -141,7 +141,7 @@ void Table::Impl::restore(const std::string& path) {
   } catch (...) {
     while (transitions.size() > 0) evict_oldest();
     transitions.release_forgotten();
-    transitions.start_at(0, 0);
+    transitions.start_over();
     writers.clear();
     max_priority = 1.0f;
     counters = {};

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -19,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/arena_file.h"
 #include "core/chunk.h"
 #include "core/error.h"
 
@@ -55,14 +55,6 @@ std::optional<std::pair<std::uint64_t, std::string_view>> parsed(std::string_vie
 bool exists(const std::string& path) {
   struct stat found {};
   return lstat(path.c_str(), &found) == 0;
-}
-
-// Whether the file begins as an arena whose creation was finished: its magic is written last.
-bool was_made(const std::string& arena) {
-  std::ifstream file(arena, std::ios::binary);
-  std::array<char, 8> magic{};
-  file.read(magic.data(), magic.size());
-  return std::any_of(magic.begin(), magic.end(), [](char byte) { return byte != 0; });
 }
 
 // False, and errno says why, where the bytes are not on the disk.
@@ -204,7 +196,7 @@ TableStore::Kept TableStore::read(const std::string& settings) const {
 TableStore::Kept TableStore::read(std::uint64_t number) const {
   Kept kept = read(path_of(number, kSettings));
   kept.options.path = path_of(number, kArena);
-  if (!was_made(kept.options.path)) {
+  if (!ArenaFile::was_made(kept.options.path)) {
     corrupt(kept.settings, "its arena " + kept.options.path + " is missing or its beginning is lost");
   }
   return kept;

@@ -14,12 +14,13 @@ Transitions::Transitions(const Signature& signature, std::uint64_t capacity, std
       capacity_(capacity),
       arena_(signature, capacity_bytes, path),
       places_(capacity) {
+  released_key_ = oldest_key_ = next_key_ = arena_.next_key();  // unless there are chunks
   for (const std::size_t offset : arena_.recovered()) {
     const ChunkHeader& header = header_at(offset);
     if (header.steps > capacity_) {
       throw Error(ErrorKind::kRefused, "arena file " + path + " holds a chunk of " + std::to_string(header.steps) +
                                            " steps, but capacity is " + std::to_string(capacity_) +
-                                           "; raise it, or move the file away to start anew");
+                                           "; raise it, or move the file away");
     }
     if (chunks_ == 0) released_key_ = oldest_key_ = next_key_ = header.first_key;
     while (size() + header.steps > capacity_) forget_oldest();
@@ -46,9 +47,13 @@ void Transitions::release_forgotten() {
 const ChunkHeader& Transitions::write(std::size_t offset, std::span<const std::byte> chunk, float unknown_priority) {
   std::byte* stored = arena_.at(offset);
   auto& header = *reinterpret_cast<ChunkHeader*>(stored);
-  std::memcpy(stored, chunk.data(), chunk.size());
-  header.first_key = next_key_;
-  header.checksum = 0;
+  ChunkHeader own;
+  std::memcpy(&own, chunk.data(), sizeof(own));
+  own.first_key = next_key_;
+  own.oldest_key = oldest_key_;
+  own.checksum = 0;
+  std::memcpy(stored, &own, sizeof(own));
+  std::memcpy(stored + sizeof(own), chunk.data() + sizeof(own), chunk.size() - sizeof(own));
   float* priorities = priorities_of(header);
   for (std::uint32_t i = 0; i < header.steps; ++i) {
     if (priorities[i] == kUnknownPriority) priorities[i] = unknown_priority;

@@ -57,13 +57,19 @@ class Transitions {
 
   // Room in the arena for a chunk, or nullopt: forget and release more. Slots must be free before publish().
   std::optional<std::size_t> reserve(std::size_t bytes) { return arena_.reserve(bytes); }
-  // Copies a chunk into reserved bytes as of key next_key(), unknown priorities replaced, checksum set for a file.
+  // Copies a chunk into reserved bytes as of key next_key(), unknown priorities replaced, checksum set for a file:
+  // last, so that a file never holds a half-written chunk that counts as intact, nor one with keys of its sender's
+  // choice.
   const ChunkHeader& write(std::size_t offset, std::span<const std::byte> chunk, float unknown_priority);
   // Makes what write() wrote part of the range; returns its first key.
   std::uint64_t publish(std::size_t offset);
 
   // For an empty table: the key and the place of the chunk that comes next.
   void start_at(std::uint64_t key, std::size_t offset);
+  void start_over() {  // for an empty table: as if it never had held anything, its file too
+    arena_.wipe();
+    start_at(0, 0);
+  }
   std::size_t place_of_oldest() const;
 
  private:

@@ -31,7 +31,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr std::size_t kHeaderPage = 4096;
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHeaderBytes = 2 * kPage;
 constexpr std::size_t kRingBytes = 2048;
 constexpr std::uint64_t kCapacity = 48;
 constexpr std::uint32_t kBatch = 16;
@@ -116,14 +117,17 @@ T load(const Bytes& bytes, std::size_t at) {
   return value;
 }
 
-// Of the chunk at `place`, or of the file's header, where the lengths that it names lie within the file.
+// Of the chunk at `place`, or of a copy of the file's header, where the lengths that it names lie within the file.
 void mend_checksum(Bytes& bytes, std::size_t place) {
-  if (bytes.size() < kHeaderPage + kRingBytes) return;
+  if (bytes.size() < kHeaderBytes + kRingBytes) return;
   const std::span<const std::byte> all = bytes;
   std::uint32_t checksum = 0;
-  if (place < kHeaderPage) {  // magic u64, oldest u64, checksum u32 of what follows
-    checksum = crc32c(all.subspan(20, kHeaderPage - 20));
-    std::memcpy(bytes.data() + 16, &checksum, sizeof(checksum));
+  if (place < kHeaderBytes) {  // magic u64, two keys u64, capacity u64, checksum u32 of all but itself and the keys
+    const std::size_t copy = place / kPage * kPage;
+    const std::uint32_t of_magic = crc32c(all.subspan(copy, 8));
+    const std::uint32_t of_numbers = crc32c(all.subspan(copy + 24, 8), of_magic);
+    checksum = crc32c(all.subspan(copy + 36, kPage - 36), of_numbers);
+    std::memcpy(bytes.data() + copy + 32, &checksum, sizeof(checksum));
     return;
   }
   place = place / Arena::kAlignment * Arena::kAlignment;
@@ -154,7 +158,7 @@ void damage(Bytes& bytes, std::span<const std::uint8_t> changes) {
         break;
       }
       case 3:
-        if (bytes.size() > 16) bytes[8 + at % 8] = std::byte{changes[1]};  // where the oldest chunk lies
+        if (bytes.size() > 24) bytes[8 + at % 16] = std::byte{changes[1]};  // the oldest key and the next
         break;
       case 4:
       case 5:
@@ -166,28 +170,37 @@ void damage(Bytes& bytes, std::span<const std::uint8_t> changes) {
   }
 }
 
-// What lies in the ring from `oldest` on is the table's: each chunk intact, each key one more than the last.
-void check_chunks(const Bytes& bytes, const TableStats& stats) {
-  const auto oldest = load<std::uint64_t>(bytes, 8);
-  require((oldest == ~std::uint64_t{0}) == (stats.chunks == 0), "the file says other than the table");
-  std::uint64_t place = oldest, steps = 0, next_key = 0;
-  for (std::uint64_t i = 0; i < stats.chunks; ++i) {
-    const auto chunk_at = [&](std::uint64_t offset) -> ChunkHeader {
-      if (offset + sizeof(ChunkHeader) > kRingBytes) return {.magic = 0};
-      return load<ChunkHeader>(bytes, kHeaderPage + offset);
-    };
-    ChunkHeader header = chunk_at(place);
-    if (i > 0 && (header.magic != kChunkMagic || header.first_key != next_key)) header = chunk_at(place = 0);
-    require(header.magic == kChunkMagic && header.bytes <= kRingBytes - place, "a chunk is not in the ring");
-    const auto chunk = std::span<const std::byte>(bytes).subspan(kHeaderPage + place, header.bytes);
-    check_chunk(small_signature(), chunk);
-    require(header.checksum == chunk_checksum(small_signature(), chunk), "a chunk is not intact");
-    require(i == 0 || header.first_key == next_key, "keys do not follow one another");
-    next_key = header.first_key + header.steps;
-    steps += header.steps;
-    place += (header.bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+// What an arena recovers: each chunk intact, none over another, each key one more than the last. Opened again, it is
+// the same, and nothing counts as lost any more.
+std::uint64_t check_chunks(const std::string& path) {
+  std::vector<std::size_t> offsets;
+  std::uint64_t steps = 0, next_key = 0;
+  {
+    const Arena arena(small_signature(), kRingBytes, path);
+    offsets = arena.recovered();
+    std::vector<bool> taken(kRingBytes / Arena::kAlignment);
+    for (const std::size_t offset : offsets) {
+      ChunkHeader header;
+      require(offset % Arena::kAlignment == 0 && offset < kRingBytes, "a chunk is at no place");
+      std::memcpy(&header, arena.at(offset), sizeof(header));
+      require(header.magic == kChunkMagic && header.bytes <= kRingBytes - offset, "a chunk is not in the ring");
+      const std::span<const std::byte> chunk(arena.at(offset), header.bytes);
+      check_chunk(small_signature(), chunk);
+      require(header.checksum == chunk_checksum(small_signature(), chunk), "a chunk is not intact");
+      require(steps == 0 || header.first_key == next_key, "keys do not follow one another");
+      next_key = header.first_key + header.steps;
+      steps += header.steps;
+      for (std::size_t at = offset; at < offset + header.bytes; at += Arena::kAlignment) {
+        require(!taken[at / Arena::kAlignment], "chunks overlap");
+        taken[at / Arena::kAlignment] = true;
+      }
+    }
+    require(steps == 0 || arena.next_key() == next_key, "the next key is another");
+    next_key = arena.next_key();
   }
-  require(steps == stats.size, "sizes differ");
+  const Arena again(small_signature(), kRingBytes, path);
+  require(again.recovered() == offsets && again.next_key() == next_key && again.lost() == 0, "a restart changes it");
+  return steps;
 }
 
 void use(Table& table) {
@@ -217,10 +230,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const MemoryFile file(bytes);
   const auto options = options_at(file.path(), data[0] & 0x80 ? Sampler::kUniform : Sampler::kPrioritized);
   try {
-    Table table(options);
-    check_chunks(file.bytes(), table.stats());
-    use(table);
-    check_chunks(file.bytes(), table.stats());
+    const std::uint64_t recovered = check_chunks(file.path());
+    std::uint64_t size = 0;
+    {
+      Table table(options);
+      require(table.size() <= kCapacity && table.size() <= recovered, "a table has more than its file");
+      require(recovered > kCapacity || table.size() == recovered, "a table has less than its file");
+      use(table);
+      size = table.size();
+    }
+    require(check_chunks(file.path()) == size, "sizes differ");
   } catch (const Error& error) {
     require(error.kind() == ErrorKind::kCorrupt || error.kind() == ErrorKind::kRefused, error.what());
   }

@@ -276,7 +276,8 @@ TEST_CASE("server: settings that are damaged, or without their arena, are named 
   write(arena, std::string(experience.size(), '\0'));
   refused(arena);
   std::string damaged = experience;
-  damaged[40] ^= 1;  // in the header
+  damaged[40] ^= 1;  // in the header, and in its copy
+  damaged[4096 + 40] ^= 1;
   write(arena, damaged);
   refused(arena);
   write(arena, experience.substr(0, experience.size() - 64));
@@ -290,6 +291,33 @@ TEST_CASE("server: settings that are damaged, or without their arena, are named 
   std::filesystem::rename(settings, folder.file("moved"));
   CHECK(Server({.data = data}).table_names().empty());
   CHECK(contents(arena + ".orphan") == experience);
+}
+
+TEST_CASE("server: it says which table lost how much, and counts it") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  {
+    Server server({.data = data});
+    for (const char* name : {"whole", "damaged"}) {
+      const auto table = server.add_table(name, small_options());
+      for (int i = 0; i < 3; ++i) table->try_insert(chunk_of(5));
+    }
+  }
+  std::string arena = contents(data + "/table-2.arena");
+  arena[arena.find("HRC2") + 70] ^= 1;
+  write(data + "/table-2.arena", arena);
+  const Server server({.data = data});
+  REQUIRE(server.notices().size() == 1);
+  const std::string& notice = server.notices().front();
+  for (const std::string& part :
+       {std::string("\"damaged\""), data + "/table-2.arena", std::string(" 5 transitions"), std::string(" 10 were")}) {
+    CAPTURE(part);
+    CHECK_MESSAGE(notice.find(part) != std::string::npos, notice);
+  }
+  CHECK(server.table("damaged")->stats().lost == 5);
+  CHECK(server.table("damaged")->size() == 10);
+  CHECK(server.table("whole")->stats().lost == 0);
+  CHECK(server.table("whole")->size() == 15);
 }
 
 TEST_CASE("server: two settings of one name are refused") {

@@ -202,8 +202,9 @@ TEST_CASE("stats are JSON, with names escaped") {
   CHECK(
       has(", \"memory_bytes\": " + std::to_string(server.budget().used()) + ", \"memory_limit_bytes\": 1073741824, "));
   CHECK(has(", \"data\": \"\", \"tables\": {\"re\\\"play\": {\"size\": 0, \"capacity\": 256, "));
-  CHECK(has(
-      ", \"recovered\": 0, \"state\": \"paused\"}}, \"parameters\": {\"policy\": {\"version\": 7, \"bytes\": 8}}, "));
+  CHECK(
+      has(", \"recovered\": 0, \"lost\": 0, \"state\": \"paused\"}}, \"parameters\": {\"policy\": {\"version\": 7, "
+          "\"bytes\": 8}}, "));
   CHECK(
       has(", \"claim_count\": 1, \"claims\": [\"learner\"], \"connections\": [{\"peer\": \"unix pid 4711\", "
           "\"seconds\": "));

@@ -76,6 +76,7 @@ void check_kept(const TableOptions& options, std::uint64_t acknowledged) {
   REQUIRE(size + 3 * kMostSteps > options.capacity);
   REQUIRE(table.try_insert(chunk_of(acknowledged)));
   CHECK(table.size() == size);  // known, so it is there
+  CHECK(table.stats().lost == 0);
 
   Buffers buffers(small_signature(), 256);
   REQUIRE(table.try_sample(buffers.view, 0));

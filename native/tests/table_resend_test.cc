@@ -1,4 +1,5 @@
 // Chunks that are sent again because their answer was lost.
+#include <fstream>
 #include <thread>
 
 #include "core_fixtures.h"
@@ -85,6 +86,68 @@ TEST_CASE("table: a file remembers who sent its chunks") {
   CHECK(table.try_insert(chunk_by(8, 4)) == 15);
   CHECK(table.try_insert(chunk_by(8, 5)) == 20);
   CHECK(table.stats().inserts == 5);
+}
+
+TEST_CASE("table: after damage no key is used twice, and what is left is stored once") {
+  const ScratchFolder folder;
+  for (const std::uint64_t damaged : {1, 2, 4}) {  // the first chunk, a middle one, the last
+    CAPTURE(damaged);
+    const TableOptions options{.signature = small_signature(),
+                               .capacity = 40,
+                               .capacity_bytes = 8192,
+                               .path = folder.file("replay" + std::to_string(damaged))};
+    {
+      Table table(options);
+      for (std::uint64_t sequence = 1; sequence <= 4; ++sequence) table.try_insert(chunk_by(7, sequence));
+    }
+    {
+      const std::size_t stride = (chunk_by(7, 1).size() + 63) / 64 * 64;
+      std::fstream file(options.path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(8192 + (damaged - 1) * stride + 70));
+      file.put('X');
+    }
+    std::uint64_t next_key = 0;
+    {
+      Table table(options);
+      CHECK(table.stats().recovered == 15);
+      CHECK(table.stats().lost == 5);
+      CHECK(table.size() == 15);
+      CHECK(table.try_insert(chunk_by(7, 3)));  // it is there, or a later one is
+      CHECK(table.size() == 15);
+      const auto key = table.try_insert(chunk_by(7, 5));
+      REQUIRE(key);
+      CHECK(*key >= 20);
+      next_key = *key + 5;
+      Buffers buffers(small_signature(), 40);
+      REQUIRE(table.try_sample(buffers.view, 0));
+      for (std::size_t i = 0; i < 40; ++i) CHECK(buffers.key[i] + 20 >= next_key);
+    }
+    Table table(options);
+    CHECK(table.stats().recovered == 20);
+    CHECK(table.stats().lost == 0);
+    CHECK(table.try_insert(chunk_by(7, 6)) == next_key);
+  }
+}
+
+TEST_CASE("table: a restore that failed leaves nothing in its file, and keys begin at 0") {
+  const ScratchFolder folder;
+  TableOptions options{.signature = small_signature(), .capacity = 20};
+  {
+    Table saved(options);
+    for (std::uint64_t sequence = 1; sequence <= 9; ++sequence) saved.try_insert(chunk_by(7, sequence));
+    saved.save(folder.file("snapshot"));
+  }
+  std::filesystem::resize_file(folder.file("snapshot"), std::filesystem::file_size(folder.file("snapshot")) - 1);
+  options.path = folder.file("replay");
+  {
+    Table table(options);
+    check_error(ErrorKind::kCorrupt, "cut short", [&] { table.restore(folder.file("snapshot")); });
+    CHECK(table.try_insert(chunk_by(7, 3)) == 0);
+  }
+  Table table(options);
+  CHECK(table.size() == 5);
+  CHECK(table.stats().lost == 0);
+  CHECK(table.try_insert(chunk_by(7, 4)) == 5);
 }
 
 TEST_CASE("table: a snapshot remembers who sent its chunks, and one that is refused nobody") {

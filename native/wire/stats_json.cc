@@ -127,6 +127,7 @@ void append_table(std::string& json, const TableStats& stats) {
   object.number("max_priority", stats.max_priority);
   object.number("total_weight", stats.total_weight);
   object.number("recovered", stats.recovered);
+  object.number("lost", stats.lost);
   object.text("state", stats.closed ? "closed" : stats.paused ? "paused" : "open");
 }
 

@@ -84,6 +84,63 @@ def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
     assert "stopping: what is not on the disk yet is written\n" in out
 
 
+def test_it_says_what_is_damaged_and_lost(serve, tmp_path):
+    data = tmp_path / "data"
+    server = serve("--data", str(data))
+    client = Client(server.address)
+    client.open_table("run/replay", SIGNATURE, fresh=True, capacity=1_000)
+    for _ in range(7):
+        client.insert("run/replay", chunk(10))
+    assert server.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    arena = data / "table-1.arena"
+    image = bytearray(arena.read_bytes())
+    image[image.index(b"HRC2", image.index(b"HRC2") + 4) + 70] ^= 1  # in the second chunk
+    arena.write_bytes(image)
+    again = serve("--data", str(data))
+    table = Client(again.address).stats()["tables"]["run/replay"]
+    assert (table["size"], table["recovered"], table["lost"]) == (60, 60, 10)
+    code, out, err = again.stop()
+    assert code == 0
+    assert f"data      {data}, with 1 table of 60 transitions\n" in out
+    assert err.startswith('headrace: warning: table "run/replay": 10 transitions')
+    assert err.count("\n") == 1
+    assert str(arena) in err
+
+
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_it_sets_an_arena_without_settings_aside_and_says_so(serve, tmp_path, options):
+    data = tmp_path / "data"
+    data.mkdir()
+    arena = data / "table-7.arena"
+    arena.write_bytes(b"mine")
+    code, _, err = serve("--data", str(data), *options).stop()
+    assert code == 0
+    aside = data / "table-7.arena.orphan"
+    assert err.startswith(f"headrace: warning: {arena} has no settings")
+    assert err.count("\n") == 1
+    assert str(aside) in err
+    assert list(data.iterdir()) == [aside]
+    assert aside.read_bytes() == b"mine"
+    assert serve("--data", str(data), *options).stop()[2] == ""
+
+
+def test_a_table_whose_settings_are_damaged_keeps_its_experience(serve, headrace_command, tmp_path):
+    data = tmp_path / "data"
+    server = serve("--data", str(data))
+    Client(server.address).open_table("run/replay", SIGNATURE, fresh=True, capacity=1_000)
+    assert server.stop()[0] == 0
+    settings, arena = data / "table-1.settings", data / "table-1.arena"
+    experience = arena.read_bytes()
+    settings.write_bytes(b"damaged")
+    run = headrace_command("serve", "--listen", "tcp://127.0.0.1:0", "--data", data)
+    assert run.returncode == 2
+    assert str(settings) in run.stderr
+    assert run.stderr.count("\n") == 1
+    settings.rename(tmp_path / "moved")  # as it says
+    assert serve("--data", str(data)).stop()[0] == 0
+    assert (data / "table-1.arena.orphan").read_bytes() == experience
+
+
 def test_a_token_is_asked_of_whoever_comes_over_tcp(serve, token_file, tmp_path):
     server = serve("--quiet", "--token-file", str(token_file), listen=["tcp://127.0.0.1:0", f"unix:{tmp_path / 's'}"])
     token = read_token(token_file)
