@@ -64,15 +64,17 @@ void Arena::flush() const {
 }
 
 // Every intact chunk, in the order of keys. They do not overlap: nothing is looked for inside an intact one.
-std::vector<Arena::Found> Arena::scan(const Signature& signature) const {
+std::vector<Arena::Found> Arena::scan(const Signature& signature, bool skip_unwritten) const {
   std::vector<Found> found;
   for (std::size_t at = 0; at < capacity_;) {
     if (const auto header = intact_chunk(signature, base_ + at, capacity_ - at)) {
       found.push_back({at, *header});
       at += stride_of(header->bytes);
-    } else {
-      at += kAlignment;
+      continue;
     }
+    const bool unwritten = skip_unwritten && at % ArenaFile::kPage == 0 && header_at(base_ + at).magic == 0;
+    const std::size_t written = unwritten ? file_->written_from(at) : at;
+    at = std::max(at + kAlignment, written / kAlignment * kAlignment);
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.first_key() < b.first_key(); });
   return found;
@@ -90,20 +92,21 @@ std::vector<Arena::Found> Arena::stored_with_newest(const std::vector<Found>& fo
 }
 
 void Arena::recover(const Signature& signature) {
-  const std::vector<Found> found = scan(signature);
   const auto oldest = file_->oldest_key(), next = file_->next_key();
-  next_key_ = next.value_or(0);
-  for (const Found& chunk : found) next_key_ = std::max(next_key_, chunk.next_key());
-
+  std::vector<Found> found = scan(signature, true);
   // As a killed process left it: all that the file's header names, and perhaps one chunk more.
   std::vector<Found> kept;
   std::uint64_t behind = oldest.value_or(0);
+  next_key_ = next.value_or(0);
   for (const Found& chunk : found) {
+    next_key_ = std::max(next_key_, chunk.next_key());
     if (!oldest || chunk.first_key() != behind) continue;
     kept.push_back(chunk);
     behind = chunk.next_key();
   }
   if (!oldest || !next || behind != next_key_) {
+    found = scan(signature, false);  // all of it, whatever the file system says
+    for (const Found& chunk : found) next_key_ = std::max(next_key_, chunk.next_key());
     kept = stored_with_newest(found);
     const std::uint64_t from = std::max(oldest.value_or(next_key_), found.empty() ? 0 : found.back().header.oldest_key);
     std::uint64_t there = 0;
@@ -111,18 +114,20 @@ void Arena::recover(const Signature& signature) {
     lost_ = next_key_ > from + there ? next_key_ - from - there : 0;
   }
   take_up(std::move(kept));
-
-  std::uint64_t key = recovered_.empty() ? next_key_ : header_at(at(recovered_[0])).first_key;
-  const std::uint64_t oldest_key = key;
-  bool consecutive = true;
-  for (const std::size_t offset : recovered_) {
-    const ChunkHeader header = header_at(at(offset));
-    consecutive &= header.first_key == key;
-    key = header.first_key + header.steps;
-  }
-  if (!consecutive || key != next_key_) return renumber(signature);
+  const std::uint64_t oldest_key = recovered_.empty() ? next_key_ : header_at(at(recovered_[0])).first_key;
+  if (!consecutive_from(oldest_key)) return renumber(signature);
   file_->set_oldest_key(oldest_key);
   file_->set_next_key(next_key_);
+}
+
+// Whether the keys of what was recovered follow one another, from this one to the next.
+bool Arena::consecutive_from(std::uint64_t key) const {
+  for (const std::size_t offset : recovered_) {
+    const ChunkHeader header = header_at(at(offset));
+    if (header.first_key != key) return false;
+    key += header.steps;
+  }
+  return key == next_key_;
 }
 
 // The ring as it is once these are stored, the newest of which has the highest key.

@@ -1,15 +1,29 @@
 // Server: tables in a data directory.
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <set>
 
 #include "core/server.h"
 #include "core_fixtures.h"
+
+namespace {
+
+thread_local std::function<void(const std::string&)> before_fsync;  // with the file's path
+
+}  // namespace
+
+// In place of the C library's: a test can tell what is flushed when.
+extern "C" int fsync(int file) {
+  if (before_fsync) before_fsync(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)));
+  return static_cast<int>(syscall(SYS_fsync, file));
+}
 
 namespace headrace {
 namespace {
@@ -76,6 +90,22 @@ TEST_CASE("server: started again on its data it has every table back, as it was"
   CHECK(server.budget().used() == Table::memory_bytes(options) + 2 * Table::memory_bytes(small_options()));
   CHECK(server.open_table(strange, small_options(), false)->try_insert(chunk_of(5)) == 5);
   server.close();
+}
+
+TEST_CASE("server: a table's arena is on the disk before its settings are, by its name and its header") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  Server server({.data = data});
+  std::vector<std::string> flushed;
+  before_fsync = [&](const std::string& path) {
+    const std::string file = path.substr(data.size());
+    if (file == "/table-1.arena") CHECK(contents(path).starts_with("HRARENA"));
+    if (file != "/table-1.settings.new") CHECK(contents(data + "/table-1.settings.new").empty());
+    flushed.push_back(file);
+  };
+  server.add_table("replay", small_options());
+  before_fsync = nullptr;
+  CHECK(flushed == std::vector<std::string>{"/table-1.arena", "", "/table-1.settings.new", ""});
 }
 
 TEST_CASE("server: a second one on the same data is refused") {
