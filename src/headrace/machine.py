@@ -1,27 +1,59 @@
 """What this machine offers."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 __all__ = ["available_cores", "total_memory_bytes"]
 
-_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_ROOT = Path("/")
 
 
 def available_cores() -> int:
-    """Processor cores that this process may use: its affinity, cut to a container's quota."""
-    cores = len(os.sched_getaffinity(0))
-    quota, _, period = _read(_CPU_QUOTA).partition(" ")
-    return max(1, min(cores, int(quota) // int(period))) if quota.isdigit() else cores
+    """Processor cores that this process may use: its affinity, cut to the quotas of its control groups."""
+    cores = [len(os.sched_getaffinity(0))]
+    for group in _groups("cpu"):
+        quota, _, period = _read(group / "cpu.max").partition(" ")
+        if not quota:
+            quota, period = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit():  # "max" and -1 are none
+            cores.append(int(quota) // int(period))
+    return max(1, min(cores))
 
 
 def total_memory_bytes() -> int:
-    """Memory that this process may hope for: the machine's, cut to a container's limit."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = _read(_MEMORY_LIMIT).strip()
-    return min(memory, int(limit)) if limit.isdigit() else memory
+    """Memory that this process may hope for: the machine's, cut to the limits of its control groups."""
+    memory = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for group in _groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limit = _read(group / name)
+            if limit.isdigit():
+                memory.append(int(limit))
+    return min(memory)
+
+
+def _groups(controller: str) -> Iterator[Path]:
+    """Folders of the control groups that limit this process, of version 1 and 2, each up to the root of its hierarchy.
+
+    A container may see its own group as that root, under a path that is the host's: what is not there limits nothing.
+    """
+    mount = _ROOT / "sys/fs/cgroup"
+    found = {mount: "", mount / controller: ""}
+    for line in _read(_ROOT / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:  # version 2, which stands beside version 1 in a folder of its own
+            found |= {mount: path, mount / "unified": path}
+        elif controller in controllers.split(","):
+            found |= {mount / controllers: path, mount / controller: path}
+    for root, path in found.items():
+        names = [name for name in path.split("/") if name]
+        for depth in range(len(names), -1, -1):
+            if ".." not in names[:depth]:
+                yield root.joinpath(*names[:depth])
 
 
 def _read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
