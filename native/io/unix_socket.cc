@@ -60,17 +60,23 @@ std::optional<ucred> peer_of(int descriptor) {
 
 bool same_user(const std::optional<ucred>& peer) { return peer && peer->uid == ::geteuid(); }
 
-bool connects(const Address& address) {
+// Why it can't be connected to; 0 where it can.
+int probe(const Address& address) {
   const auto socket = make_socket(address);
   const auto target = socket_address(address);
-  return ::connect(socket.get(), target.pointer(), target.size) == 0 || errno == EAGAIN;
+  return ::connect(socket.get(), target.pointer(), target.size) == 0 ? 0 : errno;
 }
 
 void remove_stale_file(const Address& address) {
   struct stat file;
   if (::lstat(address.name.c_str(), &file) != 0) return;
   if (!S_ISSOCK(file.st_mode)) throw_system(address, "the path is there and is not a socket; it is left as it is");
-  if (connects(address)) throw_system(address, "a server listens there already");
+  const int error = probe(address);
+  if (error == 0 || error == EAGAIN) throw_system(address, "a server listens there already");
+  if (error != ECONNREFUSED && error != ENOENT) {
+    throw_system(address, "a socket is there already, and whether a server listens on it can't be found out (" +
+                              std::string(std::strerror(error)) + "); it is left as it is: choose another path");
+  }
   ::unlink(address.name.c_str());
 }
 

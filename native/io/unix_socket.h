@@ -11,7 +11,8 @@ namespace headrace {
 // processes of the same user are accepted.
 class UnixListener : public Listener {
  public:
-  // Replaces a socket file that nobody listens on. kSystem: the path is not a socket, is listened on, or can't be had.
+  // Replaces a socket file that refuses connections: its server is gone. kSystem: the path is not a socket, is listened
+  // on, may be listened on (it is another user's), or can't be had.
   explicit UnixListener(Address address);
   ~UnixListener() override;
   UnixListener(const UnixListener&) = delete;

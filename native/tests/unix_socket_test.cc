@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -71,4 +72,25 @@ TEST_CASE("the peer of a Unix socket is known by its process") {
   CHECK(listener.accept().peer == "unix pid " + std::to_string(::getpid()));
   CHECK_FALSE(listener.accept().socket);
   CHECK(errno == EAGAIN);
+}
+
+TEST_CASE("a socket that another user listens on is left to them") {
+  const ScratchFolder folder;
+  const auto path = folder.file("socket");
+  const UnixListener listener(Address::parse("unix:" + path));
+  REQUIRE(::chmod(path.substr(0, path.rfind('/')).c_str(), 0777) == 0);  // anyone may remove files there
+  REQUIRE(::chmod(path.c_str(), 0) == 0);                                // nobody but root may connect
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr uid_t kNobody = 65534;
+    if (::geteuid() == 0 && ::setresuid(kNobody, kNobody, kNobody) != 0) ::_exit(3);
+    std::string what;
+    const auto kind = kind_of([&] { UnixListener second(Address::parse("unix:" + path)); }, &what);
+    ::_exit(kind != ErrorKind::kSystem ? 1 : what.find("left as it is") == std::string::npos ? 2 : 0);
+  }
+  REQUIRE(child > 0);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(exists(path));
 }
