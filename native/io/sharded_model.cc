@@ -30,10 +30,12 @@ Verdict read_verdict(BodyReader& body) {
 
 // One shard, its connection, and what this worker knows of it.
 struct ShardedModel::Part {
-  Part(ClientOptions options, std::string shard_name, std::size_t begin, std::size_t count, bool share)
+  // `named`: errors say which server they are of.
+  Part(ClientOptions options, bool named, std::string shard_name, std::size_t begin, std::size_t count, bool share)
       : name(std::move(shard_name)),
         begin(begin),
         count(count),
+        prefix(named ? "address '" + options.address + "': " : ""),
         local(share && Address::parse(options.address).is_unix()),
         limits(options.limits),
         link(std::move(options), [this](ClientConnection&) {
@@ -44,6 +46,10 @@ struct ShardedModel::Part {
   std::size_t bytes() const { return count * sizeof(float); }
   std::byte* gradient() { return region->data(); }
   const std::byte* parameters() { return region->data() + stride; }
+  Error named(const Error& error) const {
+    const std::string what = error.what();
+    return {error.kind(), what.starts_with(prefix) ? what : prefix + what};
+  }
   GradientPlace place() const { return local ? GradientPlace::kShared : GradientPlace::kFrame; }
 
   // Makes the shared memory of this connection, if there is to be one.
@@ -59,6 +65,7 @@ struct ShardedModel::Part {
 
   const std::string name;
   const std::size_t begin, count;  // of the model's parameters
+  const std::string prefix;        // of errors
   const bool local;
   const Limits limits;
   std::uint64_t stride = 0;
@@ -85,8 +92,8 @@ struct ShardedModel::Impl {
       try {
         part.link.exchange(call);
         return;
-      } catch (const Error&) {
-        if (!failed) failed = std::current_exception();
+      } catch (const Error& error) {
+        if (!failed) failed = std::make_exception_ptr(part.named(error));
       } catch (...) {  // the interrupt's own: nobody waits for what is still to come
         forget_answers();
         throw;
@@ -153,8 +160,8 @@ ShardedModel::ShardedModel(const ClientOptions& options, const std::vector<std::
     const std::size_t size = count / shards + (i < count % shards ? 1 : 0);
     auto of_part = options;
     of_part.address = addresses[i % addresses.size()];
-    impl_->parts.push_back(
-        std::make_unique<Part>(std::move(of_part), name + "/" + std::to_string(i), begin, size, share));
+    impl_->parts.push_back(std::make_unique<Part>(std::move(of_part), addresses.size() > 1,
+                                                  name + "/" + std::to_string(i), begin, size, share));
     begin += size;
   }
 }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core_fixtures.h"
 #include "io_fixtures.h"
 #include "lossy_proxy.h"
 
@@ -167,6 +168,21 @@ TEST_CASE("a model in shards: what goes wrong with one leaves the others in step
   model.open(descent(), counted(10), true);
   CHECK(model.fetch(parameters) == 0);
   CHECK(model.push(parameters).version == 1);
+}
+
+TEST_CASE("a model in shards: an error names the server that it is of") {
+  const fixtures::ScratchFolder folder;
+  const std::string where = "unix:" + folder.file("socket");
+  Served one;
+  auto other = std::make_unique<Served>(small_table(), LoopOptions{}, where);
+  auto model = model_at({one.address, where}, 10, 2, 60'000);
+  model.open(descent(), counted(10), true);
+  other.reset();
+  other = std::make_unique<Served>(small_table(), LoopOptions{}, where);  // another one, without the shard
+  std::vector<float> parameters(10);
+  std::string what;
+  CHECK(kind_of([&] { model.fetch(parameters); }, &what) == ErrorKind::kNotFound);
+  CHECK_MESSAGE(what.starts_with("address '" + where + "': "), what);
 }
 
 TEST_CASE("a model in shards: an interrupt is no answer that a later call takes for its own") {
