@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from headrace.algorithms.config import Algorithm
 from headrace.report.display import Heading, open_display
-from headrace.report.run_directory import RunDirectory, default_run_directory
+from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig, ServerPlace, preset
 from headrace.topologies.config import Topology
 from headrace.training import Result
@@ -66,9 +66,12 @@ def train(
         device=device,
         place=ServerPlace(server, run, Path(token_file) if token_file else None),
     )
-    path = Path(run_dir) if run_dir else default_run_directory(environment, config.algorithm_name, datetime.now())
-    heading = Heading(environment, config.algorithm_name, config.topology_name, str(path))
-    with RunDirectory.create(path, config.to_json()) as directory, open_display(heading, quiet=quiet) as display:
+    if run_dir:
+        directory = RunDirectory.create(Path(run_dir), config.to_json())
+    else:
+        directory = RunDirectory.create_default(environment, config.algorithm_name, datetime.now(), config.to_json())
+    heading = Heading(environment, config.algorithm_name, config.topology_name, str(directory.path))
+    with directory, open_display(heading, quiet=quiet) as display:
         return train_run(config, directory, display)
 
 

@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from headrace.errors import CheckpointError, StorageError
+from headrace.report import run_directory
 from headrace.report.run_directory import RunDirectory, default_run_directory
 
 NOW = datetime(2026, 1, 2, 3, 4, 5)
@@ -37,6 +40,37 @@ def test_default_name_is_free(tmp_path, monkeypatch):
         path.mkdir(parents=True)
         names.append(path.name)
     assert names == ["X-dqn-20260102-030405", "X-dqn-20260102-030405-2", "X-dqn-20260102-030405-3"]
+
+
+def test_processes_that_begin_at_once_have_directories_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    together = threading.Barrier(8)
+
+    def create(_):
+        together.wait(60)
+        return RunDirectory.create_default("X", "dqn", NOW, "{}")
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(create, range(8)))
+    assert len({run.path for run in made}) == 8
+    assert all(run.read_config() == "{}" for run in made)
+    for run in made:
+        run.close()
+
+
+def test_a_default_name_that_was_taken_meanwhile_is_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    others = []
+
+    def choose(*arguments):
+        path = default_run_directory(*arguments)
+        if not others:
+            others.append(RunDirectory.create(path, '{"whose": "another\'s"}'))
+        return path
+
+    monkeypatch.setattr(run_directory, "default_run_directory", choose)
+    with RunDirectory.create_default("X", "dqn", NOW, "{}") as run, others[0]:
+        assert run.path.name == "X-dqn-20260102-030405-2"
 
 
 def test_created_directory_can_be_opened_and_read(tmp_path):

@@ -14,7 +14,7 @@ import tyro
 from headrace.cli.arguments import Environment, Switch, TimeLimit, find_environment, flag_types, parse, require_known
 from headrace.cli.ending import conclude
 from headrace.errors import ConfigError, HeadraceError, LaunchError
-from headrace.report import Heading, RunDirectory, default_run_directory, open_display
+from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, ServerPlace, TopologyName, preset
 
 __all__ = ["TrainOptions", "options_type", "read_options", "run", "start"]
@@ -65,9 +65,8 @@ def run(arguments: Sequence[str]) -> int:
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
     """Starts a run and returns its exit code; `hint` is the first thing that its display says."""
     config = _config(options)
-    path = options.run_dir or default_run_directory(config.environment, options.algorithm_name, datetime.now())
-    heading = Heading(config.environment, options.algorithm_name, options.topology_name, str(path))
-    with RunDirectory.create(path, config.to_json()) as directory:
+    with _create(options.run_dir, config) as directory:
+        heading = Heading(config.environment, options.algorithm_name, options.topology_name, str(directory.path))
         try:
             from headrace import training
 
@@ -83,6 +82,12 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
             directory.discard_unused()  # a mistake in the settings leaves nothing behind
             raise
     return conclude(result)
+
+
+def _create(path: Path | None, config: RunConfig) -> RunDirectory:
+    if path is not None:
+        return RunDirectory.create(path, config.to_json())
+    return RunDirectory.create_default(config.environment, config.algorithm_name, datetime.now(), config.to_json())
 
 
 def read_options(arguments: Sequence[str], prog: str = _PROG, description: str = "Train a policy.") -> TrainOptions:

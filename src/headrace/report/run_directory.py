@@ -63,6 +63,20 @@ class RunDirectory:
         return run
 
     @classmethod
+    def create_default(cls, environment: str, algorithm: str, now: datetime, config_json: str) -> Self:
+        """The same under a default name: the next one, where another process takes a name at the same time."""
+        while True:
+            path = default_run_directory(environment, algorithm, now)
+            with _writing(path):
+                try:
+                    path.mkdir(parents=True)
+                except FileExistsError:
+                    if path.is_symlink():  # to nothing: no name that is free
+                        raise
+                    continue
+            return cls.create(path, config_json)
+
+    @classmethod
     def open(cls, path: Path, *, writing: bool = False) -> Self:
         """Opens the directory of an existing run; with `writing` locks it and cuts what a crash left half written."""
         if not path.is_dir():
