@@ -15,12 +15,31 @@ import headrace
 from headrace import errors
 from headrace._native import Server
 from headrace.replay import ChunkWriter, Connection, RemoteTable, Signature
+from headrace.replay.remote import read_token
 from headrace.servers.base import Batches, ReplayTable
 
 SIGNATURE = Signature((2,), "float32")
 STEPS = 8
 TOKEN = b"a secret of some length"
 ADDRESSES = ["unix:@", "tcp://127.0.0.1:0"]
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "long"])
+def test_a_token_file_without_end_is_refused(tmp_path: Path, file: str) -> None:
+    path = tmp_path / file  # /dev/zero is absolute
+    if file == "long":
+        path.write_bytes(bytes(8_193))
+    with pytest.raises(errors.ConfigError, match=f"token_file is {path}; .* 8192 bytes"):
+        read_token(path)
+
+
+def test_a_token_may_come_through_a_pipe() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"0123456789")
+    os.write(writer, b"abcdef\n")
+    os.close(writer)
+    assert read_token(f"/dev/fd/{reader}") == b"0123456789abcdef"
+    os.close(reader)
 
 
 def chunks(count: int) -> list[bytes]:

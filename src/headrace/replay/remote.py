@@ -15,12 +15,23 @@ from headrace.types import Batch
 __all__ = ["Connection", "RemoteTable", "connect", "read_token"]
 
 
+_MOST_TOKEN_FILE_BYTES = 8192
+"""A token has at most 4096 bytes; the rest is white space around it."""
+
+
 def read_token(path: str | Path) -> bytes:
-    """The secret in a token file, without the white space around it; raises ConfigError where it can't be read."""
+    """The secret in a token file, without the white space around it; raises ConfigError where it can't be read.
+
+    The file may be a pipe; no more than 8 KiB are read.
+    """
     try:
-        return Path(path).read_bytes().strip()
+        with open(path, "rb") as file:
+            text = file.read(_MOST_TOKEN_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"token_file is {path}; it must be a file that can be read: {error.strerror}") from None
+    if len(text) > _MOST_TOKEN_FILE_BYTES:
+        raise ConfigError(f"token_file is {path}; it must be a file of at most {_MOST_TOKEN_FILE_BYTES} bytes")
+    return text.strip()
 
 
 def connect(address: str, timeout_seconds: float = 10.0, token_file: str | Path | None = None) -> "Connection":
