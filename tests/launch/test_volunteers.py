@@ -91,6 +91,7 @@ def in_turn(*calls: Callable[[], object]) -> Callable[[], object]:
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[Apart]:
     monkeypatch.setattr(volunteers, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(volunteers, "_PATIENCE_SECONDS", 60.0)
     place = Apart()
     yield place
     place.server.close()
@@ -111,6 +112,28 @@ def relays(monkeypatch: pytest.MonkeyPatch) -> list[Relay]:
 
 def relay_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "relay"]
+
+
+def test_a_server_that_does_not_answer_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    heard = threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        heard.set()
+
+    def connect(endpoint: Endpoint) -> RoleServer:
+        assert heard.wait(60)
+        raise StorageError("no server answers")
+
+    monkeypatch.setattr(volunteers, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(volunteers, "connect_role", connect)
+    endpoint = Endpoint("tcp://127.0.0.1:9", "run", reconnect_seconds=45.0)
+    with pytest.raises(StorageError):
+        run_actors(endpoint, 1, Path("logs"), say)
+    [text] = said
+    assert "tcp://127.0.0.1:9" in text
+    assert "45 s" in text
 
 
 def test_it_ends_with_the_run(apart: Apart) -> None:

@@ -20,6 +20,7 @@ from headrace.servers import Endpoint, RoleServer, connect_role, shown
 __all__ = ["run_actors"]
 
 _POLL_SECONDS = 0.5
+_PATIENCE_SECONDS = 2.0
 
 
 def run_actors(
@@ -37,7 +38,8 @@ def run_actors(
     """
     try:
         with _terminable():
-            server = connect_role(endpoint)
+            with _impatient(endpoint, say):
+                server = connect_role(endpoint)
             try:
                 notice = await_notice(server, lambda: False, say)
                 assert notice is not None
@@ -61,6 +63,19 @@ def run_actors(
                 server.close()
     except KeyboardInterrupt:
         return "interrupt"
+
+
+@contextlib.contextmanager
+def _impatient(endpoint: Endpoint, say: Callable[[str], object]) -> Iterator[None]:
+    """Says that no server answers, if what is done meanwhile takes two seconds."""
+    text = f"no server answers at {shown(endpoint.address)} yet; it is tried for {endpoint.reconnect_seconds:g} s"
+    timer = threading.Timer(_PATIENCE_SECONDS, say, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager
