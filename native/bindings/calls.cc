@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <string_view>
 
 namespace headrace::bindings {
 namespace {
@@ -22,7 +23,10 @@ void translate(const std::exception_ptr& raised, void*) {
   try {
     std::rethrow_exception(raised);
   } catch (const Error& error) {
-    PyErr_SetString(classes.of_kind.at(static_cast<std::size_t>(error.kind())), error.what());
+    const std::string_view what = error.what();  // a server's words may be any bytes
+    const auto text =
+        nb::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
+    if (text.is_valid()) PyErr_SetObject(classes.of_kind.at(static_cast<std::size_t>(error.kind())), text.ptr());
   } catch (const ChunkError& error) {
     PyErr_SetString(classes.chunk_refused, error.what());
   }
@@ -59,7 +63,19 @@ nb::bytes to_bytes(std::span<const std::byte> bytes) {
   return result;
 }
 
-nb::object from_json(const std::string& text) { return nb::module_::import_("json").attr("loads")(text); }
+nb::dict from_json(const std::string& text) {
+  const auto loads = nb::module_::import_("json").attr("loads");
+  nb::object value;
+  try {
+    value = loads(to_bytes(std::as_bytes(std::span(text))));
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_ValueError) && !error.matches(PyExc_RecursionError)) throw;
+  }
+  if (!value.is_valid() || !nb::isinstance<nb::dict>(value)) {
+    throw Error(ErrorKind::kCorrupt, "statistics: what the server answered is no JSON object");
+  }
+  return nb::cast<nb::dict>(value);
+}
 
 nb::list to_list(std::span<const std::vector<std::byte>> messages) {
   nb::list result;

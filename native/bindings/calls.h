@@ -64,7 +64,7 @@ auto refusing_chunks(Insert insert) {
 }
 
 nb::bytes to_bytes(std::span<const std::byte> bytes);  // one copy, without the GIL where it is long
-nb::object from_json(const std::string& text);
+nb::dict from_json(const std::string& text);
 nb::list to_list(std::span<const std::vector<std::byte>> messages);
 
 }  // namespace headrace::bindings

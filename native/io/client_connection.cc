@@ -101,7 +101,8 @@ FrameHeader ClientConnection::receive(MessageType type, std::chrono::millisecond
   }
   if (reply.status > static_cast<std::uint8_t>(ErrorKind::kSystem)) throw_corrupt("the reply's status is unknown");
   const auto kind = static_cast<ErrorKind>(reply.status);
-  const std::string message(as_text(receive_body(reply)));
+  std::string message(as_text(receive_body(reply)));
+  std::ranges::replace_if(message, [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');  // one line
   if (last_words && kind == ErrorKind::kSystem) throw_lost(message);
   if (last_words) shut();
   throw Error(kind, message);

@@ -1,6 +1,10 @@
 """`headrace stats` and `headrace drop` against a server in a process of its own."""
 
+import contextlib
 import json
+import socket
+import struct
+import threading
 
 import pytest
 
@@ -65,8 +69,104 @@ def test_drop_removes_a_run_and_no_other(server, token_file, look, capsys):
 def test_a_run_in_training_is_not_dropped(server, token_file, look, capsys):
     look.claim("lander/learner", 7)
     assert main(["drop", server.address, "lander", "--token-file", str(token_file)]) == 2
-    assert f"run lander has a learner on {server.address}; stop it first" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"run is lander; to be dropped it must be one without a learner on {server.address}: " in err
+    assert "another owner holds it" in err
     assert len(look.stats()["tables"]) == 2
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "", "x" * 65, "ü"])
+def test_what_is_no_name_of_a_run_is_not_dropped(name, capsys):
+    assert main(["drop", "tcp://127.0.0.1:9", name]) == 2
+    err = capsys.readouterr().err
+    assert f"run is {name or 'empty'}; it must be 1 to 64 letters" in err
+    assert err.count("\n") == 1
+
+
+class Impostor:
+    """Listens, and answers every request as it is told, whoever asks."""
+
+    def __init__(self, answer):
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self):
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                connection, _ = self._listener.accept()
+                with contextlib.suppress(OSError), connection:
+                    while (request := connection.recv(1 << 16)) and (answer := self._answer(request)):
+                        connection.sendall(answer)
+
+    def close(self):
+        self._listener.close()
+
+
+@pytest.fixture
+def impostor():
+    made = []
+
+    def make(answer):
+        made.append(Impostor(answer))
+        return made[-1].address
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def reply(request, body, status=0):
+    """A frame that answers this one."""
+    return (
+        request[:3] + bytes([request[3] | 0x80, status, 0, 0, 0]) + request[8:16] + struct.pack("<Q", len(body)) + body
+    )
+
+
+@pytest.mark.parametrize("answer", [bytes(range(255, 0, -1)), b"HTTP/1.1 400 Bad Request\r\n\r\n<html>", b""])
+@pytest.mark.parametrize("words", [["stats"], ["drop"], ["actor"], ["train"], ["learner"]], ids=lambda words: words[0])
+def test_a_listener_that_is_no_server(monkeypatch, tmp_path, impostor, words, answer, capsys):
+    monkeypatch.chdir(tmp_path)
+    for module in ("headrace.cli.visit", "headrace.servers.standalone"):
+        monkeypatch.setattr(f"{module}._CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.settings.place._RECONNECT_SECONDS", 0.2)
+    address = impostor(lambda request: answer)
+    place = {"stats": [address], "drop": [address, "run"], "actor": ["--server", address]}
+    assert main([*words, *place.get(words[0], ["CartPole-v1", "--server", address])]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("headrace: error: ")
+    assert address in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["stats", "drop"])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"\xff\xfe", 0),
+        (b"{", 0),
+        (b"[1]", 0),
+        (b"{}", 0),
+        (b"[" * 100_000, 0),
+        (b"\xff\n\x1b[31mred\n", 2),
+        (b"x", 77),
+    ],
+)
+def test_a_listener_that_speaks_the_protocol_and_answers_rubbish(impostor, command, body, status, capsys):
+    hello, stats = 10, 9
+
+    def answer(request):
+        if request[3] == hello:
+            return reply(request, bytes(8 + 1 + 32))
+        return reply(request, body, status) if request[3] == stats else reply(request, b"")
+
+    address = impostor(answer)
+    assert main([command, address, *(["run"] if command == "drop" else [])]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("headrace: error: ")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
 
 
 @pytest.mark.parametrize("command", [["stats"], ["drop"]])

@@ -8,9 +8,10 @@ from typing import Any
 
 from headrace.cli.arguments import Address, RunName, parse
 from headrace.cli.visit import visit
-from headrace.errors import ConfigError, ReplayError
+from headrace.errors import ClosedError, ConfigError, ReplayError
 from headrace.report.formats import count, size
 from headrace.servers import LEARNER
+from headrace.settings import require_run_name
 
 __all__ = ["run"]
 
@@ -23,6 +24,9 @@ class _Options:
     """Name of the run on that server."""
     token_file: Path | None = None
     """File with the server's secret."""
+
+    def __post_init__(self) -> None:
+        require_run_name(self.run)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -37,10 +41,11 @@ def run(arguments: Sequence[str]) -> int:
     with visit(options.address, options.token_file) as client:
         try:
             client.claim(prefix + LEARNER, secrets.randbits(63))  # so that no learner begins meanwhile
+        except ClosedError:
+            raise
         except ReplayError as error:
             raise ConfigError(
-                f"run {options.run} has a learner on {options.address}; stop it first, or the run would go on with "
-                "nothing"
+                f"run is {options.run}; to be dropped it must be one without a learner on {options.address}: {error}"
             ) from error
         statistics = client.stats()
         if not client.drop(prefix):

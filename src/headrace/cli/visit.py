@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace._native import Client
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, CorruptFile
 from headrace.servers import read_token, shown
 
 __all__ = ["visit"]
@@ -16,7 +16,10 @@ _REQUEST_SECONDS = 10.0
 
 @contextlib.contextmanager
 def visit(address: str, token_file: Path | None) -> Iterator[Client]:
-    """A client of the server; raises ConfigError for a Redis, and HeadraceError where no server answers soon."""
+    """A client of the server; raises ConfigError for a Redis, and HeadraceError where no server answers soon.
+
+    CorruptFile where the caller can't read the statistics that it got.
+    """
     if address.startswith(("redis:", "rediss:")):
         raise ConfigError(
             f"address is {shown(address)}; it must be a Headrace server's, tcp:// or unix: (redis-cli looks at a Redis)"
@@ -25,5 +28,7 @@ def visit(address: str, token_file: Path | None) -> Iterator[Client]:
     client = Client(address, _CONNECT_SECONDS, token=token, request_timeout_seconds=_REQUEST_SECONDS)
     try:
         yield client
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # what is read in it is the server's statistics
+        raise CorruptFile(f"address '{address}': the statistics are not those of a Headrace server") from error
     finally:
         client.close()

@@ -1,6 +1,6 @@
 """What a run is, and settings that are known to work."""
 
-from headrace.settings.place import ServerPlace
+from headrace.settings.place import ServerPlace, require_run_name
 from headrace.settings.presets import PRESETS, Preset, preset, presets_of
 from headrace.settings.run import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, TopologyName
 
@@ -15,4 +15,5 @@ __all__ = [
     "TopologyName",
     "preset",
     "presets_of",
+    "require_run_name",
 ]

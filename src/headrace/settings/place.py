@@ -8,10 +8,16 @@ from typing import Any
 from headrace.errors import require
 from headrace.servers.base import Endpoint, shown
 
-__all__ = ["ServerPlace"]
+__all__ = ["ServerPlace", "require_run_name"]
 
 _SCHEMES = ("tcp://", "unix:", "redis://")
 _RECONNECT_SECONDS = 60.0
+
+
+def require_run_name(name: str) -> None:
+    """Raises ConfigError for what can't be the name of a run on a server."""
+    holds = re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) is not None
+    require("run", name or "empty", holds, "1 to 64 letters, digits, '.', '_' and '-'")
 
 
 @dataclass(frozen=True)
@@ -29,8 +35,7 @@ class ServerPlace:
         server = self.server
         if server is not None:
             require("server", shown(server), server.startswith(_SCHEMES), "tcp://, unix: or redis://")
-        name = re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.run)
-        require("run", self.run or "empty", name is not None, "1 to 64 letters, digits, '.', '_' and '-'")
+        require_run_name(self.run)
         if server is None:
             require("run", self.run, self.run == "default", "left out where no server is given")
             require("token_file", self.token_file, self.token_file is None, "left out where no server is given")
