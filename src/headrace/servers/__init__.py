@@ -4,7 +4,7 @@ from headrace.replay.remote import read_token
 from headrace.servers.base import LEARNER, Batches, Endpoint, ReplayTable, RoleServer, RunServer, shown
 from headrace.servers.connect import connect_role, connect_tables, open_server
 from headrace.servers.embedded import EmbeddedServer, EmbeddedTable
-from headrace.servers.shards import drop_shards, open_shards
+from headrace.servers.shards import blamed_server, drop_shards, open_shards
 from headrace.servers.standalone import StandaloneServer
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "RoleServer",
     "RunServer",
     "StandaloneServer",
+    "blamed_server",
     "connect_role",
     "connect_tables",
     "drop_shards",

@@ -146,5 +146,8 @@ class RunServer(ParameterStore, Protocol):
         A table that it does not have any more is there again, empty. Raises ReplayError where that can't be.
         """
 
+    def outages(self) -> int:
+        """How many times a lost connection of this process was made again."""
+
     def close(self) -> None:
         """Ends connections and threads; an embedded server ends with it."""

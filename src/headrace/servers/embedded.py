@@ -99,6 +99,10 @@ class EmbeddedServer:
         """False: it lives as long as its run."""
         return False
 
+    def outages(self) -> int:
+        """None: there is no connection to lose."""
+        return 0
+
     def close(self) -> None:
         """Closes tables and connections."""
         self._server.close()

@@ -287,6 +287,10 @@ class RedisServer(_Run):
             self._mark = mark
         return lost
 
+    def outages(self) -> int:
+        """How many calls had to be made again."""
+        return self._connection.outages
+
     def close(self) -> None:
         """Ends tables, threads and the connection, and takes out of Redis what the run had there.
 

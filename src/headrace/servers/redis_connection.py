@@ -74,6 +74,7 @@ class RedisConnection:
         self._redis = redis
         self.address = RedisAddress.parse(endpoint.address)
         self._reconnect_seconds = endpoint.reconnect_seconds
+        self.outages = 0  # calls that had their answer after Redis was away
         self._reason: HeadraceError | None = None
         self._closed = threading.Event()
         self._pool = redis.ConnectionPool(
@@ -125,7 +126,9 @@ class RedisConnection:
         while True:
             self._check()
             try:
-                return work(self._client)
+                answer = work(self._client)
+                self.outages += deadline is not None
+                return answer
             except Exception as error:
                 self._check()  # what another thread closes breaks in many ways
                 if not isinstance(error, self._redis.RedisError):

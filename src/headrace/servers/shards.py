@@ -1,6 +1,7 @@
 """A run's parameters in shards of its server, and of others."""
 
 import contextlib
+import re
 from collections.abc import Sequence
 
 from headrace._native import Client, ShardedModel
@@ -8,7 +9,7 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.replay.remote import read_token
 from headrace.servers.base import Endpoint, shown
 
-__all__ = ["drop_shards", "open_shards"]
+__all__ = ["blamed_server", "drop_shards", "open_shards"]
 
 _CONNECT_SECONDS = 10.0
 _DROP_SECONDS = 2.0
@@ -39,6 +40,12 @@ def open_shards(
         token=_token(endpoint),
         reconnect_seconds=endpoint.reconnect_seconds,
     )
+
+
+def blamed_server(error: HeadraceError, address: str) -> tuple[str, str]:
+    """The server that an error is about, and what it says: the one at `address` where the error names no other."""
+    named = re.fullmatch(r"address '([^']*)': (.*)", str(error), re.DOTALL)
+    return (named[1], named[2]) if named else (address, str(error))
 
 
 def drop_shards(endpoint: Endpoint, name: str, servers: Sequence[str]) -> None:

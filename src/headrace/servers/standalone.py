@@ -232,6 +232,11 @@ class StandaloneServer:
             table.renew()
         return True
 
+    def outages(self) -> int:
+        """How many times one of the connections was lost and made again."""
+        connections = (self._connection, self._late_connection, self._publications)
+        return sum(connection.client.reconnections for connection in connections)
+
     def close(self) -> None:
         """Ends the connections, and with them the claim."""
         self._connection.close()

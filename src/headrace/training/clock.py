@@ -6,7 +6,7 @@ __all__ = ["TrainingClock"]
 
 
 class TrainingClock:
-    """Seconds of training; it stands still while paused, for evaluations are off the clock."""
+    """Seconds of training, without evaluations that hold it and without time in which the server was away."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._before = seconds
@@ -22,6 +22,11 @@ class TrainingClock:
     def paused(self) -> bool:
         """Whether the clock stands still."""
         return self._since is None
+
+    def skip(self, seconds: float) -> None:
+        """Takes off seconds that have just passed and were not training; it must not be paused."""
+        assert self._since is not None
+        self._since += seconds
 
     def pause(self) -> None:
         """Stops the clock."""

@@ -18,7 +18,7 @@ from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import Role
 from headrace.roles.volunteer import RunNotice
-from headrace.servers import Endpoint, open_server, shown
+from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
 from headrace.topologies.config import Apex
 from headrace.training.announcement import Announcement
@@ -135,6 +135,7 @@ class Trainer:
             generation=self._generation * _GENERATIONS_PER_START,
         )
         self._started = self._next_tick = time.perf_counter()
+        self._outages = self._server.outages()
         self._next_record = self._started + _RECORD_SECONDS
         self._recorded_seconds = begin.seconds
         self._next_checkpoint = begin.seconds + config.checkpoint_period_seconds
@@ -151,10 +152,12 @@ class Trainer:
         except ReplayError as error:
             if not self._config.place.server:
                 raise
-            reason = "it did not answer when the run was asked to stop" if interrupts.gave_up else error
+            server, reason = blamed_server(error, self._config.place.server)
+            if interrupts.gave_up:
+                reason = "it did not answer when the run was asked to stop"
             resumable = has_checkpoint(self._run.checkpoints_path)
             raise LaunchError(
-                f"the run can't go on with the server at {shown(self._config.place.server)}: {reason}"
+                f"the run can't go on with the server at {shown(server)}: {reason}"
                 + ("; headrace resume goes on from what was learnt" if resumable else "")
             ) from error
         except HeadraceError:
@@ -192,6 +195,7 @@ class Trainer:
             raise
         except Exception as error:
             if isinstance(error, ClosedError):
+                self._excuse_silence(server_away=True)
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
                 with contextlib.suppress(ReplayError):  # what workers share may have been on the server that is gone
@@ -234,8 +238,7 @@ class Trainer:
         now = time.perf_counter()
         if now < self._next_tick:
             return
-        if now - self._next_tick > _OUTAGE_SECONDS:  # nobody listened, be it that a call waited for the server
-            self._supervisor.forgive(now - self._next_tick)
+        self._excuse_silence()
         self._next_tick = now + self._reports.period_seconds
         self._supervisor.check()
         if now >= self._next_record:
@@ -244,6 +247,19 @@ class Trainer:
         if self._clock.seconds >= self._next_checkpoint:
             self._next_checkpoint = self._clock.seconds + self._config.checkpoint_period_seconds
             self._save()
+
+    def _excuse_silence(self, *, server_away: bool = False) -> None:
+        """Forgives the roles a turn that took long; one that waited for the server does not count as training."""
+        now = time.perf_counter()
+        silence = now - self._next_tick
+        if silence <= _OUTAGE_SECONDS:
+            return
+        self._next_tick = now
+        self._supervisor.forgive(silence)
+        before, self._outages = self._outages, self._server.outages()
+        if (server_away or self._outages != before) and not self._clock.paused:
+            self._clock.skip(silence)
+            self._program.skip(silence)
 
     def _record(self) -> None:
         if not self._announcement.ended:
@@ -260,6 +276,7 @@ class Trainer:
     def _collect(self) -> bool:
         """Takes in every report that has arrived; whether the server was found to have been started anew."""
         self._reports.collect()
+        self._excuse_silence()
         if not self._announcement.renew(paused=self._clock.paused):
             return False
         self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})

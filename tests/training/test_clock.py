@@ -1,0 +1,12 @@
+"""The training clock."""
+
+from time import perf_counter
+
+from headrace.training.clock import TrainingClock
+
+
+def test_seconds_that_were_not_training_are_taken_off() -> None:
+    begin = perf_counter()
+    clock = TrainingClock(100.0)
+    clock.skip(50.0)
+    assert 50.0 <= clock.seconds <= 50.0 + perf_counter() - begin
