@@ -113,6 +113,12 @@ std::uint64_t open_table(Client& client, const std::string& name, const Signatur
   return client.open_table(name, options, fresh);
 }
 
+void claim(Client& client, const std::string& name, std::uint64_t owner, std::uint64_t run, double keep_seconds) {
+  const auto keep = duration("keep_seconds", keep_seconds);
+  const Released release;
+  client.claim(name, owner, run, keep);
+}
+
 void set_state(Client& client, const std::string& table, const std::string& state) {
   const auto value = table_state(state);
   const Released release;
@@ -141,7 +147,7 @@ void bind_client(nb::module_& module) {
       .def("stats", &stats)
       .def("set_state", &set_state, "table"_a, "state"_a)
       .def("drop", &Client::drop, "prefix"_a, nb::call_guard<Released>())
-      .def("claim", &Client::claim, "name"_a, "owner"_a, nb::call_guard<Released>())
+      .def("claim", &claim, "name"_a, "owner"_a, "run"_a = 0, "keep_seconds"_a = 0.0)
       .def("close", &Client::close, nb::call_guard<Released>());
 }
 

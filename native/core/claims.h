@@ -1,14 +1,17 @@
-// Names that one owner at a time may hold: a run's learner, an actor's place. A claim lasts as long as the object
-// that stands for it, which a session keeps; so it ends with its owner's connection.
+// Names that one owner at a time may hold: a run's learner, an actor's place. A claim lasts as long as the object that
+// stands for it, which a session keeps; so it ends with its owner's connection. An owner that may come back asks for
+// its name to be kept: after its connection has ended, the name is reserved for that time. With a directory, names that
+// are to be kept are written to a file there, and a server that is started again reserves each of them from its start
+// on.
 //
 // Threading: every method may be called from any thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,14 +20,25 @@ namespace headrace {
 class Claims {
  public:
   static constexpr std::size_t kMaxNames = 65536;
+  static constexpr std::chrono::milliseconds kLongestKeep{600'000};
 
   class Hold;  // given back by its destructor, from any thread, even after Claims is gone
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
-  Claims();
+  explicit Claims(Clock clock = std::chrono::steady_clock::now);
 
-  // kRefused where another owner holds the name, or kMaxNames are held. Its own owner may claim it again (a connection
-  // was lost, and the server has not noticed yet): the new hold counts, and the end of the old one changes nothing.
-  std::shared_ptr<Hold> claim(const std::string& name, std::uint64_t owner);
+  // Keeps names in `directory` from now on, and reserves those that it has. Returns what the user should know: that the
+  // file is damaged or, where one is `expected`, missing, and nothing is reserved; empty if all is well. Throws
+  // kSystem.
+  std::string keep_in(const std::string& directory, bool expected);
+
+  // kRefused where another owner holds the name, or it is reserved for another, or kMaxNames are taken. kInvalid:
+  // `keep`. kSystem: the file can't be written. Its own owner may claim a name again (a connection was lost, and the
+  // server has not noticed yet): the new hold counts, and the end of the old one changes nothing. `run` is a number
+  // that all starts of one run share, or 0: a later start takes up the name that is reserved for an earlier one. `keep`
+  // 0 gives a name back as soon as its hold ends.
+  std::shared_ptr<Hold> claim(const std::string& name, std::uint64_t owner, std::uint64_t run = 0,
+                              std::chrono::milliseconds keep = {});
   std::vector<std::string> held(std::size_t most = kMaxNames) const;  // the first of them, sorted
   std::size_t size() const;                                           // how many are held
 

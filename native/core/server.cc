@@ -62,6 +62,9 @@ Server::Server(ServerOptions options)
       throw Error(ErrorKind::kCorrupt, what + ": " + error.what());
     }
   }
+  if (std::string note = claims_.keep_in(options_.data, !tables_.empty()); !note.empty()) {
+    notices_.push_back(std::move(note));
+  }
 }
 
 void Server::check_open() const {

@@ -2,8 +2,8 @@
 //
 // With a data directory, tables live in files there, each beside its settings, and a server that is started again on
 // the directory has them back: experience with its priorities, as of the last acknowledged insert even after kill -9.
-// Whether a table was paused or closed is not kept, nor are blobs, mailboxes and claims: their owners publish, put and
-// claim again. Nor are shards, which only a checkpoint has.
+// Whether a table was paused or closed is not kept, nor are blobs and mailboxes: their owners publish and put again.
+// Nor are shards, which only a checkpoint has. Names that a learner has claimed are reserved for it for a while.
 //
 // Threading: every method may be called from any thread. Tables are made, opened and dropped one at a time, which takes
 // as long as their files do and holds up nothing else. A dropped table is closed; its memory and the blocks of its file

@@ -28,6 +28,12 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
+// As they are sent.
+struct ClaimTerms {
+  std::uint64_t owner, run;
+  std::int64_t keep;
+};
+
 }  // namespace
 
 struct Client::Impl {
@@ -37,11 +43,12 @@ struct Client::Impl {
 
   void greet(ClientConnection& connection) {
     signatures.clear();  // the server may be another one
-    for (const auto& [name, owner] : claims) claim(connection, name, owner);
+    for (const auto& [name, terms] : claims) claim(connection, name, terms);
   }
-  static void claim(ClientConnection& connection, const std::string& name, std::uint64_t owner) {
-    connection.receive_body(connection.request(MessageType::kClaim, name, bytes_of(owner)));
+  static void claim(ClientConnection& connection, const std::string& name, const ClaimTerms& terms) {
+    connection.receive_body(connection.request(MessageType::kClaim, name, bytes_of(terms)));
   }
+  void give_back();
 
   // These need the turn.
   std::uint64_t ask_for_number(MessageType type, const std::string& name, std::span<const std::byte> payload,
@@ -77,7 +84,7 @@ struct Client::Impl {
   bool busy = false;                            // someone has the turn, which guards what follows
   std::uint64_t sequence = 0;                   // of the writer's chunks and messages
   std::map<std::string, Signature> signatures;  // of tables sampled from
-  std::map<std::string, std::uint64_t> claims;
+  std::map<std::string, ClaimTerms> claims;
   std::map<std::string, Taken> taken;  // from mailboxes
   Link link;                           // last: it greets with what is above
 };
@@ -111,7 +118,32 @@ class Client::Turn {
 Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Client::~Client() = default;
 
-void Client::close() { impl_->link.close(); }
+void Client::close() {
+  impl_->give_back();
+  impl_->link.close();
+}
+
+// Has nothing kept that this client has claimed. No answer is waited for: the server may be gone.
+void Client::Impl::give_back() {
+  {
+    const std::lock_guard lock(mutex);
+    if (busy) return;
+    busy = true;
+  }
+  try {
+    link.tell([this](ClientConnection& connection) {
+      for (auto [name, terms] : std::exchange(claims, {})) {
+        if (std::exchange(terms.keep, 0) != 0) connection.send(MessageType::kClaim, name, bytes_of(terms));
+      }
+    });
+  } catch (...) {  // the connection is lost or the call interrupted: the names are kept
+  }
+  {
+    const std::lock_guard lock(mutex);
+    busy = false;
+  }
+  free.notify_one();
+}
 std::uint64_t Client::instance() const { return impl_->link.instance(); }
 std::uint64_t Client::reconnections() const { return impl_->link.reconnections(); }
 
@@ -297,10 +329,11 @@ std::uint64_t Client::drop(const std::string& prefix) {
   return impl_->ask_for_number(MessageType::kDrop, prefix, {});
 }
 
-void Client::claim(const std::string& name, std::uint64_t owner) {
+void Client::claim(const std::string& name, std::uint64_t owner, std::uint64_t run, milliseconds keep) {
   const Turn turn(*impl_);
-  impl_->link.exchange([&](ClientConnection& connection) { Impl::claim(connection, name, owner); });
-  impl_->claims[name] = owner;
+  const ClaimTerms terms{owner, run, keep.count()};
+  impl_->link.exchange([&](ClientConnection& connection) { Impl::claim(connection, name, terms); });
+  impl_->claims[name] = terms;
 }
 
 }  // namespace headrace

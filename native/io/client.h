@@ -56,8 +56,9 @@ class Client {
   std::uint64_t open_table(const std::string& name, const TableOptions& options, bool fresh);
   void set_state(const std::string& table, TableState state);
   std::uint64_t drop(const std::string& prefix);
-  void claim(const std::string& name, std::uint64_t owner);  // held until this client is closed
-  void close();
+  // Held until this client is closed, and after a lost connection reserved for `keep`: see Claims.
+  void claim(const std::string& name, std::uint64_t owner, std::uint64_t run = 0, std::chrono::milliseconds keep = {});
+  void close();  // gives names back where no call is under way
 
   std::uint64_t instance() const;       // of the server that it last connected to
   std::uint64_t reconnections() const;  // how often a lost connection was replaced

@@ -41,6 +41,12 @@ class Link {
     }
   }
 
+  // Runs `call` on the connection, if there is one that is open. Not while another call is under way.
+  template <typename Call>
+  void tell(Call call) {
+    if (connection_ && connection_->is_open()) call(*connection_);
+  }
+
   void close();  // ends a call that is under way
   std::uint64_t instance() const { return instance_.load(); }
   std::uint64_t reconnections() const { return connections_.load() - 1; }

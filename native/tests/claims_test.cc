@@ -1,11 +1,41 @@
 #include "core/claims.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "core/server.h"
 #include "core_fixtures.h"
 
 namespace headrace {
 namespace {
 
 using fixtures::check_error;
+using fixtures::ScratchFolder;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kMinute{60'000};
+
+// A clock that a test moves on.
+struct Watch {
+  std::chrono::steady_clock::time_point now = {};
+  Claims::Clock clock() {
+    return [this] { return now; };
+  }
+};
+
+std::string directory_of(const ScratchFolder& folder) {
+  const std::string file = folder.file("claims");
+  return file.substr(0, file.rfind('/'));
+}
+
+std::string content_of(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
 
 TEST_CASE("claims: one owner at a time, as long as it holds") {
   Claims claims;
@@ -44,6 +74,106 @@ TEST_CASE("claims: as many names as the limit, and no more") {
   CHECK(claims.claim("3", 1));                    // held already
   CHECK(claims.size() == Claims::kMaxNames - 1);  // and that hold is gone again
   CHECK(claims.held(2) == std::vector<std::string>{"0", "1"});
+}
+
+TEST_CASE("claims: a name that is kept is its owner's, or a later start's of its run, until the time is up") {
+  Watch watch;
+  Claims claims(watch.clock());
+  auto lost = claims.claim("learner", 1, 70, kMinute);
+  check_error(ErrorKind::kRefused, "another owner holds it", [&] { claims.claim("learner", 2, 70, kMinute); });
+  lost.reset();
+  CHECK(claims.held().empty());
+  watch.now += kMinute / 2;
+  check_error(ErrorKind::kRefused, "for another 30 s", [&] { claims.claim("learner", 2, 0, kMinute); });
+  check_error(ErrorKind::kRefused, "for another 30 s", [&] { claims.claim("learner", 2, 71, kMinute); });
+  auto again = claims.claim("learner", 1, 70, kMinute);
+  CHECK(claims.held() == std::vector<std::string>{"learner"});
+  again.reset();
+  auto resumed = claims.claim("learner", 3, 70, kMinute);
+  resumed.reset();
+  watch.now += kMinute;
+  CHECK(claims.claim("learner", 2));
+}
+
+TEST_CASE("claims: a name that is given back is free at once") {
+  Claims claims;
+  auto hold = claims.claim("learner", 1, 70, kMinute);
+  hold = claims.claim("learner", 1, 70);
+  hold.reset();
+  CHECK(claims.claim("learner", 2));
+}
+
+TEST_CASE("claims: a directory keeps names for the next start") {
+  const ScratchFolder folder;
+  Watch watch;
+  {
+    Claims claims(watch.clock());
+    CHECK(claims.keep_in(directory_of(folder), false).empty());
+    const auto learner = claims.claim(" one/learner", 1, 70, kMinute);
+    const auto actor = claims.claim("one/actor/0", 2);
+    auto ended = claims.claim("two/learner", 3, 71, kMinute);
+    ended = claims.claim("two/learner", 3, 71);
+  }
+  watch.now += 100 * kMinute;
+  Claims claims(watch.clock());
+  CHECK(claims.keep_in(directory_of(folder), true).empty());
+  CHECK(claims.held().empty());
+  CHECK(claims.claim("one/actor/0", 9));
+  CHECK(claims.claim("two/learner", 9));
+  check_error(ErrorKind::kRefused, "for another 60 s", [&] { claims.claim(" one/learner", 9, 0, kMinute); });
+  SUBCASE("its owner has it") { CHECK(claims.claim(" one/learner", 1, 70, kMinute)); }
+  SUBCASE("so has a later start of its run") { CHECK(claims.claim(" one/learner", 5, 70, kMinute)); }
+  SUBCASE("and others, once the time is up") {
+    watch.now += kMinute;
+    CHECK(claims.claim(" one/learner", 9, 0, kMinute));
+  }
+}
+
+TEST_CASE("claims: a damaged file reserves nothing, and is said") {
+  const ScratchFolder folder;
+  const std::string file = folder.file("claims");
+  {
+    Claims claims;
+    claims.keep_in(directory_of(folder), false);
+    const auto learner = claims.claim("learner", 1, 70, kMinute);
+  }
+  const std::string whole = content_of(file);
+  REQUIRE(whole.find(" learner\n") != std::string::npos);
+  std::string changed = whole;
+  changed[whole.find("learner")] = 'L';
+  for (const std::string& text : {std::string(), std::string("\n"), changed, whole.substr(0, whole.size() - 3)}) {
+    CAPTURE(text);
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << text;
+    Claims claims;
+    const std::string note = claims.keep_in(directory_of(folder), false);
+    CHECK(note.find(file + " is damaged") != std::string::npos);
+    CHECK(claims.claim("learner", 2));
+    CHECK(Claims().keep_in(directory_of(folder), true).empty());  // it is whole again
+  }
+  unlink(file.c_str());
+  CHECK(Claims().keep_in(directory_of(folder), true).find("is missing") != std::string::npos);
+}
+
+TEST_CASE("claims: one that can't be written is not granted") {
+  const ScratchFolder folder;
+  Claims claims;
+  claims.keep_in(directory_of(folder), false);
+  REQUIRE(mkdir(folder.file("claims.new").c_str(), 0700) == 0);
+  check_error(ErrorKind::kSystem, folder.file("claims"), [&] { claims.claim("learner", 1, 70, kMinute); });
+  CHECK(claims.held().empty());
+  CHECK(claims.claim("learner", 2));  // not kept: nothing to write
+}
+
+TEST_CASE("claims: a server that is closed in order reserves them, too") {
+  const ScratchFolder folder;
+  {
+    Server server({.data = folder.file("data")});
+    const auto learner = server.claims().claim("learner", 1, 70, kMinute);
+    server.close();
+  }
+  Server server({.data = folder.file("data")});
+  CHECK(server.notices().empty());
+  check_error(ErrorKind::kRefused, "learner", [&] { server.claims().claim("learner", 2); });
 }
 
 }  // namespace

@@ -152,6 +152,22 @@ TEST_CASE("a claim lasts as long as its client") {
   Client(to(served.address)).claim("run/learner", 2);
 }
 
+TEST_CASE("a kept claim that is given back is free, and one whose connection is lost is not") {
+  Served served;
+  const auto address = to(served.address);
+  {
+    Client learner(address);
+    learner.claim("run/learner", 1, 7, milliseconds(60'000));
+  }
+  CHECK(eventually([&] { return served.server.claims().held().empty(); }));
+  Client other(address);
+  CHECK(kind_of([&] { other.claim("run/learner", 2); }) == ErrorKind::kRefused);
+  Client resumed(address);
+  resumed.claim("run/learner", 3, 7, milliseconds(60'000));
+  resumed.close();
+  CHECK(eventually([&] { return !kind_of([&] { other.claim("run/learner", 2); }); }));
+}
+
 TEST_CASE("errors of the server keep their kind, and the connection goes on") {
   Served served;
   Client client(to(served.address));

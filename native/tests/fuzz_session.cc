@@ -182,7 +182,8 @@ Bytes valid_request(std::mt19937_64& random, std::uint64_t i) {
     case 11:
       return frame(MessageType::kDrop, std::array{"o", "p", "m"}[random() % 3], {}, i);
     case 12:
-      return frame(MessageType::kClaim, "learner", numbers(random() % 2), i);
+      return frame(MessageType::kClaim, "learner",
+                   numbers(random() % 2, random() % 2, static_cast<std::int64_t>(random() % 3)), i);
     case 13:
       return frame(MessageType::kShare, table, numbers(size, static_cast<std::uint32_t>(random() % 4)), i);
     case 14: {

@@ -184,6 +184,21 @@ TEST_CASE("after an interrupt the next call has a new connection") {
   CHECK(client.reconnections() == 1);
 }
 
+TEST_CASE("a name is kept for a client that connects again to a server that was restarted") {
+  const ScratchFolder folder;
+  const auto where = "unix:" + folder.file("socket"), data = folder.file("data");
+  std::optional<Kept> kept;
+  kept.emplace(data, where);
+  Client client(to(where, 60'000));
+  client.claim("run/learner", 1, 7, milliseconds(60'000));
+  kept.reset();
+  kept.emplace(data, where);
+  Client other(to(where));
+  CHECK(kind_of([&] { other.claim("run/learner", 2, 8, milliseconds(60'000)); }) == ErrorKind::kRefused);
+  client.stats();
+  CHECK(kept->server.claims().held() == std::vector<std::string>{"run/learner"});
+}
+
 TEST_CASE("a claim that another took meanwhile is refused, and had again once it is free") {
   const ScratchFolder folder;
   const auto address = "unix:" + folder.file("socket");

@@ -166,8 +166,8 @@ TEST_CASE("tables are opened, paused, closed and dropped") {
 
 TEST_CASE("a claim is one owner's, and ends with its connection") {
   Server server;
-  const auto claim = [](Session& session, std::uint64_t owner, const char* name = "learner") {
-    return ask(session, frame(MessageType::kClaim, name, numbers(owner))).at(0);
+  const auto claim = [](Session& session, std::uint64_t owner, const char* name = "learner", std::int64_t keep = 0) {
+    return ask(session, frame(MessageType::kClaim, name, numbers(owner, std::uint64_t{0}, keep))).at(0);
   };
   OpenSession session(server, Limits{.max_claims = 2});
   {
@@ -184,6 +184,26 @@ TEST_CASE("a claim is one owner's, and ends with its connection") {
   CHECK(third.text().find("at most 2") != std::string::npos);
   CHECK(claim(session, 2).header.status == kOk);  // it has that one
   CHECK(server.claims().held() == std::vector<std::string>{"actor", "learner"});
+  CHECK(claim(session, 2, "learner", 600'001).header.status == status_of(ErrorKind::kInvalid));
+  CHECK(claim(session, 2, "learner", -1).header.status == status_of(ErrorKind::kInvalid));
+}
+
+TEST_CASE("a claim that is to be kept outlives its connection, unless it is given back") {
+  Server server;
+  const auto claim = [](Session& session, std::uint64_t owner, std::uint64_t run, std::int64_t keep) {
+    return ask(session, frame(MessageType::kClaim, "learner", numbers(owner, run, keep))).at(0);
+  };
+  const auto claim_briefly = [&](std::int64_t keep) {
+    OpenSession session(server);
+    return claim(session, 1, 9, keep);
+  };
+  OpenSession other(server);
+  CHECK(claim_briefly(600'000).header.status == kOk);
+  const auto refused = claim(other, 2, 8, 600'000);
+  CHECK(refused.header.status == status_of(ErrorKind::kRefused));
+  CHECK(refused.text().find("kept") != std::string::npos);
+  CHECK(claim_briefly(0).header.status == kOk);
+  CHECK(claim(other, 2, 8, 600'000).header.status == kOk);
 }
 
 TEST_CASE("stats are JSON, with names escaped") {
@@ -194,7 +214,7 @@ TEST_CASE("stats are JSON, with names escaped") {
   options.peer = "unix pid 4711";
   OpenSession session(server, options);
   ask(session, frame(MessageType::kPublish, "policy", numbers(std::uint64_t{7}, std::uint64_t{0})));
-  ask(session, frame(MessageType::kClaim, "learner", numbers(std::uint64_t{1})));
+  ask(session, frame(MessageType::kClaim, "learner", numbers(std::uint64_t{1}, std::uint64_t{0}, std::int64_t{0})));
   const auto text = ask(session, frame(MessageType::kStats, "")).at(0).text();
   CAPTURE(text);
   const auto has = [&text](const std::string& part) { return text.find(part) != std::string::npos; };

@@ -22,7 +22,7 @@ Bytes header_bytes(std::uint16_t magic, std::uint8_t version, std::uint8_t reser
 
 TEST_CASE("a header is 24 bytes, as documented") {
   const auto bytes = encode_header({.type = 2, .status = 3, .request = 0x0102, .length = 0x0a0b});
-  const std::array<int, 24> expected = {'H', 'R', 3, 2, 3,    0,    0, 0, 2, 1, 0, 0,
+  const std::array<int, 24> expected = {'H', 'R', 4, 2, 3,    0,    0, 0, 2, 1, 0, 0,
                                         0,   0,   0, 0, 0x0b, 0x0a, 0, 0, 0, 0, 0, 0};
   for (std::size_t i = 0; i < 24; ++i) CHECK(std::to_integer<int>(bytes[i]) == expected[i]);
 }
@@ -70,10 +70,10 @@ TEST_CASE("a malformed header is answered with an error, and closes") {
   };
   const std::uint64_t limit = 1000;
   const std::array<Case, 4> cases = {{
-      {header_bytes(0x1234, 3, 0, 0), ErrorKind::kCorrupt, "magic"},
-      {header_bytes(kFrameMagic, 2, 0, 0), ErrorKind::kCorrupt, "version 2: required 3"},
-      {header_bytes(kFrameMagic, 3, 1, 0), ErrorKind::kCorrupt, "reserved"},
-      {header_bytes(kFrameMagic, 3, 0, limit + 1), ErrorKind::kRefused, "1001"},
+      {header_bytes(0x1234, kProtocolVersion, 0, 0), ErrorKind::kCorrupt, "magic"},
+      {header_bytes(kFrameMagic, 2, 0, 0), ErrorKind::kCorrupt, "version 2: required 4"},
+      {header_bytes(kFrameMagic, kProtocolVersion, 1, 0), ErrorKind::kCorrupt, "reserved"},
+      {header_bytes(kFrameMagic, kProtocolVersion, 0, limit + 1), ErrorKind::kRefused, "1001"},
   }};
   for (const auto& c : cases) {
     CAPTURE(c.names);
@@ -90,7 +90,7 @@ TEST_CASE("a malformed header is answered with an error, and closes") {
 TEST_CASE("an announced length buys no memory: space grows as bytes arrive") {
   Server server;
   OpenSession session(server);
-  feed(session, header_bytes(kFrameMagic, 3, 0, 200'000'000));
+  feed(session, header_bytes(kFrameMagic, kProtocolVersion, 0, 200'000'000));
   CHECK_FALSE(session.closing());
   std::size_t arrived = kFrameHeaderBytes;
   while (arrived < 3'000'000) {

@@ -22,7 +22,7 @@
 //   kOpenTable         u8 fresh, text of TableOptions::encode()     u64 transitions it holds
 //   kSetState          u8 TableState                                -
 //   kDrop              - (the name is a prefix)                     u64 tables, blobs, shards and mailboxes dropped
-//   kClaim             u64 owner                                    -
+//   kClaim             u64 owner, u64 run, i64 keep in ms           -
 //   kShare             u32 B, u32 count                             u64 bytes from one batch to the next; with it goes
 //                                                                   the descriptor of memory for `count` batches
 //   kSampleShared      u32 index, u32 B, f64 beta, i64 wait in ms   u32 index: that batch lies there (batch_sections.h)
@@ -69,7 +69,7 @@ namespace headrace {
 static_assert(std::endian::native == std::endian::little, "frames are little-endian and written as they lie");
 
 inline constexpr std::uint16_t kFrameMagic = 0x5248;  // "HR"
-inline constexpr std::uint8_t kProtocolVersion = 3;
+inline constexpr std::uint8_t kProtocolVersion = 4;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
 inline constexpr std::uint8_t kReplyBit = 0x80;
 

@@ -241,12 +241,14 @@ void Session::set_state(const FrameHeader& header, const std::string& name, Body
 
 void Session::claim(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto owner = body.number<std::uint64_t>("owner");
+  const auto run = body.number<std::uint64_t>("run");
+  const auto keep = std::chrono::milliseconds(body.number<std::int64_t>("keep"));
   body.end();
   if (claims_.size() >= limits_.max_claims && !claims_.contains(name)) {
     throw Error(ErrorKind::kRefused, "claims of one connection: at most " + std::to_string(limits_.max_claims) + "; '" +
                                          name + "' is not claimed");
   }
-  claims_[name] = server_.claims().claim(name, owner);
+  claims_[name] = server_.claims().claim(name, owner, run, keep);
   reply(header, {});
 }
 

@@ -102,7 +102,7 @@ def test_two_runs_share_a_server_and_see_nothing_of_each_other(place: Place) -> 
 def test_a_second_learner_of_a_run_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standalone, "_CLAIM_SECONDS", 0.3)
     first = place.server()
-    with pytest.raises(ConfigError, match=r"run is run; it must be one without a learner on .*, and another learner"):
+    with pytest.raises(ConfigError, match=r"run is run; it must be one without a learner on .*another owner"):
         place.server()
     first.close()
     place.server()  # the first is gone: within the seconds that it may take to be noticed

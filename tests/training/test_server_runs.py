@@ -213,6 +213,51 @@ def test_a_second_learner_of_a_run_is_refused(start: Any, native: Server, monkey
     assert start(address, steps=1_000).summary()["environment_steps"] >= 1_000
 
 
+def test_a_run_keeps_its_name_while_its_server_is_restarted(
+    server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standalone, "_CLAIM_SECONDS", 0.2)
+    endpoint = Endpoint(server_process.address, "one", reconnect_seconds=60.0)
+    with contextlib.closing(open_server(endpoint, "a1")) as first:
+        server_process.kill()
+        server_process.start()
+        with pytest.raises(ConfigError, match=r"run is one; .* the name is kept for it for another [1-9]"):
+            open_server(endpoint, "b2")
+        assert first.drain("reports") == []  # it is connected again
+        with pytest.raises(ConfigError, match=r"run is one; .* another owner holds it"):
+            open_server(endpoint, "b2")
+    with contextlib.closing(open_server(endpoint, "b2")) as second:  # the first has ended, and given it back
+        server_process.kill()
+        server_process.start()
+        assert second.drain("reports") == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_name_of_a_killed_learner_is_free_for_its_next_start_alone(
+    server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    monkeypatch.setattr(standalone, "_CLAIM_SECONDS", 0.2)
+    endpoint = Endpoint(server_process.address, "one", reconnect_seconds=60.0)
+    program = (
+        "import sys; from headrace.servers import Endpoint, open_server; "
+        "server = open_server(Endpoint.from_json(sys.argv[1]), 'a1'); print('there', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, endpoint.to_json()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as learner:
+        assert learner.stdout is not None
+        assert learner.stdout.readline() == b"there\n"
+        if restarts:
+            server_process.kill()
+        learner.kill()
+    if restarts:
+        server_process.start()
+    with pytest.raises(ConfigError, match="run is one;"):
+        open_server(endpoint, "b2")
+    monkeypatch.setattr(standalone, "_CLAIM_SECONDS", 60.0)  # its connection may still be closing
+    open_server(endpoint, "a1").close()
+
+
 def test_actors_apart_learn_everything_from_the_server(start: Any, native: Server, tmp_path: Path) -> None:
     address = native.listen("tcp://127.0.0.1:0")
     run = start(address, steps=1_000, local_actors=False)
@@ -388,6 +433,20 @@ def test_a_run_that_can_not_begin_leaves_its_name_to_others(
         role.claim(LEARNER, 1)
 
 
+def test_an_outage_is_no_training(start: Any, server_process: ServerProcess) -> None:
+    run = start(server_process.address, steps=10**9, evaluation_period_seconds=1e6)
+    run.wait(50)
+    before, since = run.trainer._clock.seconds, time.perf_counter()
+    server_process.kill()
+    time.sleep(4)
+    server_process.start()
+    run.wait(run.updates() + 50)
+    trained, passed = run.trainer._clock.seconds - before, time.perf_counter() - since
+    assert passed - trained > 2
+    run.end_after(100)
+    run.summary()
+
+
 def test_steps_for_an_earlier_run_of_the_name_are_not_counted(
     start: Any, native: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,12 +463,14 @@ def test_steps_for_an_earlier_run_of_the_name_are_not_counted(
 def test_a_server_that_stays_away_ends_the_run_which_is_saved(
     start: Any, server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place_module, "_RECONNECT_SECONDS", 1.0)
-    run = start(server_process.address, steps=10**9)
+    monkeypatch.setattr(place_module, "_RECONNECT_SECONDS", 4.0)
+    run = start(server_process.address, steps=10**9, evaluation_period_seconds=1e6)
     run.wait(50)
     server_process.kill()
     with pytest.raises(LaunchError, match=r"the run can't go on with the server at unix:.*headrace resume") as caught:
         run.summary()
     assert "\n" not in str(caught.value)
-    assert newest_checkpoint(run.directory.checkpoints_path).moment.learner_steps >= 50
+    checkpoint = newest_checkpoint(run.directory.checkpoints_path)
+    assert checkpoint.moment.learner_steps >= 50
+    assert checkpoint.state["total_seconds"] - checkpoint.moment.seconds > 2  # the outage was no training
     assert json.loads((run.path / "config.json").read_text())["place"]["server"] == server_process.address

@@ -29,8 +29,10 @@ def connect_tables(endpoint: Endpoint) -> Connection:
     return open_connection(endpoint)
 
 
-def open_server(endpoint: Endpoint | None) -> RunServer:
+def open_server(endpoint: Endpoint | None, run_id: str = "") -> RunServer:
     """The training process's server: one of its own where no endpoint is given. Raises as connect_role() does.
+
+    `run_id`: the same for every start of a run, hexadecimal.
 
     ConfigError, too, where another learner has the run.
     """
@@ -40,4 +42,4 @@ def open_server(endpoint: Endpoint | None) -> RunServer:
         from headrace.servers.redis import RedisServer
 
         return RedisServer(endpoint)
-    return StandaloneServer(endpoint, owner=secrets.randbits(63))
+    return StandaloneServer(endpoint, owner=secrets.randbits(63), run_id=run_id)

@@ -156,12 +156,15 @@ class _Batches:
 class StandaloneServer:
     """Implements `RunServer`. Holds the run's claim LEARNER: raises ConfigError where another learner has it.
 
+    The server keeps the name for `owner`, and for later starts of the run with this `run_id` (hexadecimal), for as long
+    as a lost connection is tried again; close() gives it back.
+
     Priorities go over a connection of their own, from a thread of their own: the learner does not wait for a server
     that is far away. What is published has another connection, on which one publication waits for the other: a policy
     may be large. A thread that must not wait leaves publishing to one that may.
     """
 
-    def __init__(self, endpoint: Endpoint, owner: int) -> None:
+    def __init__(self, endpoint: Endpoint, owner: int, run_id: str = "") -> None:
         self._endpoint = endpoint
         self._tables: list[StandaloneTable] = []
         self._begun = False
@@ -170,7 +173,7 @@ class StandaloneServer:
             self._late_connection = undo.enter_context(contextlib.closing(open_connection(endpoint)))
             self._publications = undo.enter_context(contextlib.closing(open_connection(endpoint)))
             self._client = self._connection.client
-            self._claim(owner)
+            self._claim(owner, int(run_id, 16) if run_id else 0)
             self._errands = Errands("errands")
             undo.pop_all()
         self._instance = self._client.instance
@@ -249,18 +252,19 @@ class StandaloneServer:
         for blob in [blob for blob in self._client.stats()["parameters"] if blob.startswith(prefix)]:
             self._client.drop(blob)
 
-    def _claim(self, owner: int) -> None:
+    def _claim(self, owner: int, run: int) -> None:
+        keep_seconds = self._endpoint.reconnect_seconds
         deadline = time.monotonic() + _CLAIM_SECONDS
         while True:
             try:
-                return self._client.claim(self._endpoint.name(LEARNER), owner)
+                return self._client.claim(self._endpoint.name(LEARNER), owner, run, keep_seconds)
             except ClosedError:
                 raise
-            except ReplayError:
+            except ReplayError as error:
                 if time.monotonic() >= deadline:
                     raise ConfigError(
-                        f"run is {self._endpoint.run}; it must be one without a learner on {self._endpoint.address}, "
-                        "and another learner has this one: stop that, or take another name"
+                        f"run is {self._endpoint.run}; it must be one without a learner on {self._endpoint.address}; "
+                        f"{error}"
                     ) from None
             time.sleep(_POLL_SECONDS)
 

@@ -70,7 +70,7 @@ class Trainer:
         self._state: dict[str, Any] = checkpoint.state if checkpoint else {}
         self._generation = self._state.get("generation", -1) + 1
         self._run_id: str = self._state.get("run_id") or secrets.token_hex(8)
-        self._server = open_server(config.place.endpoint)
+        self._server = open_server(config.place.endpoint, self._run_id)
         with contextlib.ExitStack() as undo:  # where the rest fails, nothing of the run stays on the server
             undo.callback(self._server.close)
             built = assemble(
