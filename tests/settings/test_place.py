@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import ConfigError
+from headrace.fields import read_fields
 from headrace.servers import Endpoint
 from headrace.settings import RunConfig, ServerPlace
 from headrace.topologies.config import Serial
@@ -30,7 +31,7 @@ def test_a_relative_token_file_is_found_from_anywhere(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     place = ServerPlace(TCP, token_file=Path("token"))
     assert place.endpoint == Endpoint(TCP, "default", str(tmp_path / "token"), 60.0)
-    assert ServerPlace.from_record(place.to_record()).token_file == tmp_path / "token"
+    assert read_fields(ServerPlace, place.to_record()).token_file == tmp_path / "token"
 
 
 def test_no_server_is_one_of_the_runs_own() -> None:

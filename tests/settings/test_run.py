@@ -49,6 +49,31 @@ def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
         RunConfig.from_json(json.dumps(record))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"environment": 5}, "environment is 5; it must be a text"),
+        ({"environment": ""}, "environment is empty"),
+        ({"seed": 1.5}, "seed is 1.5; it must be a whole number"),
+        ({"until_score": float("nan")}, "until_score is nan; it must be a finite number"),
+        (
+            {"algorithm": {"name": "dqn", "batch_size": 12.5}},
+            "algorithm: batch_size is 12.5; it must be a whole number",
+        ),
+        ({"algorithm": {"name": "dqn", "double": "no"}}, "algorithm: double is 'no'; it must be true or false"),
+        ({"algorithm": {"name": ["dqn"]}}, "algorithm.name is \\['dqn'\\]; it must be one of dqn, dyna-q, d4pg, a3c"),
+        ({"topology": {"name": "apex", "actors": "2"}}, "topology: actors is '2'; it must be a whole number or none"),
+        ({"place": {"server": 3}}, "place: server is 3; it must be a text or none"),
+        ({"place": 3}, "place: ServerPlace is 3; it must be an object"),
+        ({"colour": "red"}, "colour is 'red'"),
+    ],
+)
+def test_an_edited_value_is_named_with_what_is_required(change, message):
+    record = json.loads(RunConfig("X").to_json()) | change
+    with pytest.raises(CheckpointError, match=rf"^config.json is .*\({message}"):
+        RunConfig.from_json(json.dumps(record))
+
+
 @pytest.mark.parametrize("algorithm", [{"name": "sarsa"}, {"name": "dqn", "sigmas": [0.1]}, {"hidden": [3]}, 3])
 def test_what_is_no_configuration(algorithm):
     record = json.loads(RunConfig("X").to_json()) | {"algorithm": algorithm}

@@ -3,21 +3,31 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from typing import Literal
 
 from headrace.errors import require
+from headrace.fields import MOST_STEPS, check_types, require_positive
 
 __all__ = [
+    "MOST_BATCH",
+    "MOST_RATIO",
     "Algorithm",
     "OffPolicy",
     "OptimizerName",
     "require_fractions",
     "require_not_negative",
-    "require_optimizer",
-    "require_positive",
+    "require_widths",
 ]
 
 OptimizerName = Literal["adam", "rmsprop", "centred-rmsprop", "adagrad", "momentum", "sgd"]
+
+MOST_BATCH = 65_536
+"""Transitions of one batch: the most that a server gathers at once."""
+MOST_RATIO = 100_000
+"""Transitions sampled, or simulated, for each environment step: far more, and a run would not get to its next step."""
+_MOST_N_STEP = 10_000
+_MOST_WIDTH = 65_536
+_MOST_LAYERS = 64
 
 
 @dataclass(frozen=True)
@@ -41,11 +51,11 @@ class Algorithm:
     """Updates between publications of the policy to the actors (Ape-X; the other topologies need none)."""
 
     def __post_init__(self) -> None:
-        require_positive(self, "publish_period", "learning_rate")
+        check_types(self)
+        require_positive(self, "learning_rate")
+        require_positive(self, "publish_period", most=MOST_STEPS)
         require_fractions(self, "discount")
-        require("hidden", self.hidden, all(width > 0 for width in self.hidden), "widths above 0")
-        known = get_args(get_type_hints(Algorithm)["network"])
-        require("network", self.network, self.network in known, f"{', '.join(known[:-1])} or {known[-1]}")
+        require_widths(self, "hidden")
 
 
 @dataclass(frozen=True)
@@ -78,15 +88,10 @@ class OffPolicy(Algorithm, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(
-            self,
-            "n_step",
-            "batch_size",
-            "replay_capacity",
-            "learning_starts",
-            "target_update_period",
-            "samples_per_step",
-        )
+        require_positive(self, "n_step", most=_MOST_N_STEP)
+        require_positive(self, "batch_size", most=MOST_BATCH)
+        require_positive(self, "samples_per_step", most=MOST_RATIO)
+        require_positive(self, "replay_capacity", "learning_starts", "target_update_period", most=MOST_STEPS)
         require_not_negative(self, "priority_exponent", "importance_exponent", "replay_bytes")
         require("target_update_rate", self.target_update_rate, 0 < self.target_update_rate <= 1, "in (0, 1]")
         require(
@@ -110,12 +115,6 @@ class OffPolicy(Algorithm, ABC):
         return self.exploration(count)
 
 
-def require_positive(config: object, *fields: str) -> None:
-    """Raises ConfigError for the first of these fields that is not above 0."""
-    for field in fields:
-        require(field, getattr(config, field), getattr(config, field) > 0, "above 0")
-
-
 def require_not_negative(config: object, *fields: str) -> None:
     """Raises ConfigError for the first of these fields that is below 0."""
     for field in fields:
@@ -128,7 +127,10 @@ def require_fractions(config: object, *fields: str) -> None:
         require(field, getattr(config, field), 0 <= getattr(config, field) <= 1, "between 0 and 1")
 
 
-def require_optimizer(name: str) -> None:
-    """Raises ConfigError for an optimizer that there is not."""
-    known = get_args(OptimizerName)
-    require("optimizer", name, name in known, f"{', '.join(known[:-1])} or {known[-1]}")
+def require_widths(config: object, *fields: str) -> None:
+    """Raises ConfigError for the first of these fields whose layers no network should have."""
+    for field in fields:
+        widths = getattr(config, field)
+        require(field, widths, all(width > 0 for width in widths), "widths above 0")
+        require(field, widths, all(width <= _MOST_WIDTH for width in widths), f"widths of at most {_MOST_WIDTH:,}")
+        require(field, f"{len(widths)} widths", len(widths) <= _MOST_LAYERS, f"at most {_MOST_LAYERS} of them")

@@ -110,7 +110,7 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
             raise ConfigError(f"{prog.rsplit(maxsplit=1)[-1]} needs an environment: {prog} ENV, such as LunarLander-v3")
         words.insert(0, environment)
     default = kind(
-        environment=environment or tyro.MISSING,
+        environment=environment or "ENV",
         algorithm=known.algorithm,
         topology=known.topology(topology),
         algorithm_name=algorithm,
@@ -120,6 +120,8 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
         final_evaluation_episodes=known.final_evaluation_episodes,
         checkpoint_period_seconds=known.checkpoint_period_seconds,
     )
+    if not environment:
+        object.__setattr__(default, "environment", tyro.MISSING)  # which no check of a setting would let pass
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
     defaults = f"Defaults below are {whose}, with --algorithm {algorithm} --topology {topology}."
     return parse(kind, words, prog=prog, default=default, description=f"{description} {defaults}")

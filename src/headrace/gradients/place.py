@@ -3,12 +3,13 @@
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
+from headrace.fields import read_fields, read_object
 from headrace.gradients.base import ParameterVector
 from headrace.gradients.measured import MeasuredVector
 from headrace.gradients.served import ServedOptions, ServedVector
@@ -72,9 +73,8 @@ VectorPlace = SharedPlace | ServedPlace
 
 def read_place(text: str) -> VectorPlace:
     """Reads what to_json() wrote."""
-    record: dict[str, Any] = json.loads(text)
+    record = read_object(text, "a place of parameters")
     if record.pop("kind") == "shared":
-        return SharedPlace(**record)
-    name = record.pop("name")
-    optimizer, servers = OptimizerOptions.decode(record["optimizer"]), tuple(record["servers"])
-    return ServedPlace(ServedOptions(**{**record, "optimizer": optimizer, "servers": servers}), name)
+        return read_fields(SharedPlace, record)
+    name, optimizer = record.pop("name"), OptimizerOptions.decode(record.pop("optimizer"))
+    return ServedPlace(read_fields(ServedOptions, record, optimizer=optimizer), name)

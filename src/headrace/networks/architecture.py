@@ -1,15 +1,16 @@
 """The description of a policy's network that all its builders read."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any, Literal, NamedTuple
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, require
+from headrace.fields import read_fields
+from headrace.machine import total_memory_bytes
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Activation", "Architecture", "Convolution", "Dense"]
+__all__ = ["Activation", "Architecture", "Convolution", "Dense", "require_parameters"]
 
 Activation = Literal["relu", "tanh", "none"]
 
@@ -56,6 +57,12 @@ _SMALLEST = {"nature": 36, "grid": 5, "ong": 8}
 """Rows and columns that leave something behind the convolutions; for grid what its two see of a board from one cell."""
 
 
+_MOST_PARAMETERS = 500_000_000
+"""Of one network: an ONNX graph, which actors act by, holds 2 GB, 4 bytes each."""
+_COPIES = 5
+"""What a learner has of each parameter: the network's and its target's, a gradient, and Adam's two means."""
+
+
 class Dense(NamedTuple):
     """A linear layer and what follows it; its input is [B, inputs]."""
 
@@ -84,6 +91,9 @@ class Architecture:
     duelling: bool
     continuous: bool = False
 
+    def __post_init__(self) -> None:
+        require("hidden", self.hidden, self.parameter_count <= _MOST_PARAMETERS, _fewer(self.parameter_count))
+
     @staticmethod
     def of(
         spec: EnvironmentSpec, kind: Kind | Literal["auto"], hidden: tuple[int, ...], duelling: bool = False
@@ -100,7 +110,7 @@ class Architecture:
             )
         if duelling and not hidden:
             raise ConfigError("hidden is empty; a duelling head needs at least one hidden layer")
-        return Architecture(
+        architecture = Architecture(
             input_shape=spec.input_shape,
             input_dtype=spec.observation_dtype,
             actions=spec.actions,
@@ -109,16 +119,17 @@ class Architecture:
             duelling=duelling,
             continuous=spec.continuous,
         )
+        require_parameters("hidden", hidden, architecture.parameter_count)
+        return architecture
 
     def to_record(self) -> dict[str, Any]:
         """The description as JSON has it."""
         return asdict(self)
 
     @staticmethod
-    def from_record(record: Mapping[str, Any]) -> "Architecture":
-        """Reads what to_record() gave."""
-        shapes = {field: tuple(record[field]) for field in ("input_shape", "hidden")}
-        return Architecture(**{**record, **shapes})
+    def from_record(record: dict[str, Any]) -> "Architecture":
+        """Reads what to_record() gave; raises ConfigError, naming the field, where it is something else."""
+        return read_fields(Architecture, record)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -164,6 +175,26 @@ class Architecture:
             (Dense("value_0", inputs, width, "relu"), Dense("value_1", width, 1, "none")),
             (Dense("advantage_0", inputs, width, "relu"), Dense("advantage_1", width, self.actions, "none")),
         )
+
+    @property
+    def parameter_count(self) -> int:
+        """Weights and biases of all layers."""
+        dense = (self.torso, *self.heads)
+        return sum(layer.outputs * (layer.inputs * layer.kernel**2 + 1) for layer in self.convolutions) + sum(
+            layer.outputs * (layer.inputs + 1) for layers in dense for layer in layers
+        )
+
+
+def require_parameters(field: str, widths: tuple[int, ...], count: int) -> None:
+    """Raises ConfigError where a network of these widths, so many parameters, is more than a learner here can hold."""
+    require(field, widths, count <= _MOST_PARAMETERS, _fewer(count))
+    memory, needed = total_memory_bytes(), 4 * _COPIES * count
+    fits = f"such that {count:,} parameters, which take {needed / 1e9:.1f} GB to learn, fit this machine's memory"
+    require(field, widths, needed <= memory, f"{fits}, {memory / 1e9:.1f} GB")
+
+
+def _fewer(count: int) -> str:
+    return f"such that the network has at most {_MOST_PARAMETERS:,} parameters, not {count:,}"
 
 
 def _natural_kind(spec: EnvironmentSpec, side: int) -> Kind:

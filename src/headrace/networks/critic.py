@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headrace.errors import ConfigError
-from headrace.networks.architecture import Architecture
+from headrace.networks.architecture import Architecture, require_parameters
 
 __all__ = ["Critic"]
 
@@ -27,6 +27,8 @@ class Critic(nn.Module):
                 f"algorithm is d4pg, and the observations are images of {list(policy.input_shape)}; "
                 "its critic takes flat ones: network must be mlp"
             )
+        sizes = (policy.features + policy.actions, *hidden, atoms)
+        require_parameters("critic_hidden", hidden, sum((i + 1) * o for i, o in pairwise(sizes)) + 2 * hidden[0])
         self._scale = 1 / 255 if policy.input_dtype == "uint8" else 1.0
         self.first = nn.Linear(policy.features + policy.actions, hidden[0])
         self.norm = nn.LayerNorm(hidden[0])

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from headrace.networks.architecture import require_parameters
+
 __all__ = ["Prediction", "WorldModel"]
 
 
@@ -63,6 +65,8 @@ class WorldModel(nn.Module):
         self._actions = actions
         self._width = observation
         sizes = (observation + actions, *hidden, observation + 2)
+        count = members * sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
+        require_parameters("model_hidden", hidden, count)
         self.weights = nn.ParameterList(
             (2 * torch.rand(members, inputs, outputs) - 1) / inputs**0.5 for inputs, outputs in pairwise(sizes)
         )

@@ -17,6 +17,7 @@ from headrace.algorithms.dyna_q.model_learner import ModelLearner
 from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.errors import ClosedError
+from headrace.fields import read_json
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
@@ -54,11 +55,7 @@ class PlannerSettings:
     @staticmethod
     def from_json(text: str) -> "PlannerSettings":
         """Reads what to_json() wrote."""
-        record = json.loads(text)
-        spec, algorithm = record["spec"], record["algorithm"]
-        spec["observation_shape"] = tuple(spec["observation_shape"])
-        algorithm |= {name: tuple(algorithm[name]) for name in ("hidden", "model_hidden")}
-        return PlannerSettings(**{**record, "spec": EnvironmentSpec(**spec), "algorithm": DynaQ(**algorithm)})
+        return read_json(PlannerSettings, text, "a planner's settings")
 
 
 class Planner:

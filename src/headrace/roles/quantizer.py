@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.fields import read_json
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
@@ -43,8 +44,7 @@ class QuantizerSettings:
     @staticmethod
     def from_json(text: str) -> "QuantizerSettings":
         """Reads what to_json() wrote."""
-        record = json.loads(text)
-        return QuantizerSettings(**{**record, "architecture": Architecture.from_record(record["architecture"])})
+        return read_json(QuantizerSettings, text, "a quantizer's settings")
 
 
 def run_quantizer(server: RoleServer, role: Role, stop: Stop) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import Signature
+from headrace.fields import read_json
 from headrace.parameters.base import ParameterStore
 from headrace.replay.batches import Allocate
 from headrace.types import Batch
@@ -44,7 +45,7 @@ class Endpoint:
     @staticmethod
     def from_json(text: str) -> "Endpoint":
         """Reads what to_json() wrote."""
-        return Endpoint(**json.loads(text))
+        return read_json(Endpoint, text, "an endpoint")
 
 
 def shown(address: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import require
+from headrace.fields import check_types
 from headrace.servers.base import Endpoint, shown
 
 __all__ = ["ServerPlace", "require_run_name"]
@@ -32,6 +33,7 @@ class ServerPlace:
     """File with the secret that the server asks for."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         server = self.server
         if server is not None:
             require("server", shown(server), server.startswith(_SCHEMES), "tcp://, unix: or redis://")
@@ -52,9 +54,3 @@ class ServerPlace:
         """The place as JSON has it."""
         token_file = str(self.token_file.absolute()) if self.token_file else None
         return {"server": self.server, "run": self.run, "token_file": token_file}
-
-    @staticmethod
-    def from_record(record: dict[str, Any]) -> "ServerPlace":
-        """Reads what to_record() gave."""
-        token_file = record["token_file"]
-        return ServerPlace(record["server"], record["run"], Path(token_file) if token_file else None)

@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar
 
 from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.config import Algorithm
@@ -11,13 +12,19 @@ from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.errors import CheckpointError, ConfigError, require
+from headrace.fields import MOST_STEPS, check_types, errors_of, read_fields, read_object, require_positive
 from headrace.servers.base import shown
 from headrace.settings.place import ServerPlace
 from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial, Topology
 
-__all__ = ["ALGORITHMS", "TOPOLOGIES", "AlgorithmName", "RunConfig", "TopologyName"]
+__all__ = ["ALGORITHMS", "MOST_EPISODES", "TOPOLOGIES", "AlgorithmName", "RunConfig", "TopologyName"]
 
 T = TypeVar("T")
+N = TypeVar("N", bound=str)
+
+MOST_EPISODES = 1_000_000
+"""Of one evaluation."""
+_MOST_SECONDS = 1e9
 
 AlgorithmName = Literal["dqn", "dyna-q", "d4pg", "a3c"]
 TopologyName = Literal["apex", "serial", "parameter-server", "lock", "hogwild", "ad-psgd"]
@@ -64,19 +71,18 @@ class RunConfig:
     place: ServerPlace = field(default_factory=ServerPlace)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "time_limit_seconds"):
-            value = getattr(self, name)
-            require(name, value, value is None or value > 0, "above 0")
-        for name in (
-            "evaluation_period_seconds",
-            "evaluation_period_steps",
-            "evaluation_episodes",
-            "checkpoint_period_seconds",
-            "hang_seconds",
-        ):
-            require(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+        check_types(self)
+        require("environment", self.environment or "empty", self.environment.strip() != "", "an environment's name")
+        for name, most in (("steps", MOST_STEPS), ("time_limit_seconds", _MOST_SECONDS)):
+            if getattr(self, name) is not None:
+                require_positive(self, name, most=most)
+        periods = ("evaluation_period_seconds", "checkpoint_period_seconds", "hang_seconds")
+        require_positive(self, *periods, most=_MOST_SECONDS)
+        require_positive(self, "evaluation_period_steps", most=MOST_STEPS)
+        require_positive(self, "evaluation_episodes", most=MOST_EPISODES)
         final = self.final_evaluation_episodes
         require("final_evaluation_episodes", final, final >= 0, "0 or more")
+        require("final_evaluation_episodes", final, final <= MOST_EPISODES, f"at most {MOST_EPISODES:,}")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
         if self.place.server is not None and not isinstance(self.topology, Apex | ParameterServer):
             raise ConfigError(
@@ -106,26 +112,32 @@ class RunConfig:
     def from_json(text: str) -> "RunConfig":
         """Reads what to_json() wrote; raises CheckpointError where it is not that."""
         try:
-            record = json.loads(text)
-            algorithm = dict(record.pop("algorithm"))
-            topology = dict(record.pop("topology"))
-            place = record.pop("place", None)  # not there in runs from before there were servers
-            return RunConfig(
-                algorithm=_settings(ALGORITHMS[algorithm.pop("name")], algorithm),
-                topology=_settings(TOPOLOGIES[topology.pop("name")], topology),
-                place=ServerPlace.from_record(place) if place else ServerPlace(),
-                **record,
+            record = read_object(text, "the file")
+            place = record.pop("place", {})  # not there in runs from before there were servers
+            return read_fields(
+                RunConfig,
+                record,
+                algorithm=_chosen("algorithm", ALGORITHMS, record.pop("algorithm", None)),
+                topology=_chosen("topology", TOPOLOGIES, record.pop("topology", None)),
+                place=_place(place),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except ConfigError as error:
             raise CheckpointError(
                 f"config.json is not a run's configuration, or that of another version's ({error}); use the file the "
                 "run wrote, and the version that wrote it"
             ) from error
 
 
-def _settings(kind: type[T], record: dict[str, Any]) -> T:
-    """Settings of a kind from JSON, which has lists where they have tuples."""
-    hints = get_type_hints(kind)
-    return kind(
-        **{key: tuple(value) if get_origin(hints.get(key)) is tuple else value for key, value in record.items()}
-    )
+def _place(record: object) -> ServerPlace:
+    with errors_of("place"):
+        return read_fields(ServerPlace, record)
+
+
+def _chosen(field: str, kinds: Mapping[N, type[T]], record: object) -> T:
+    """Settings from JSON, whose name says of which kind they are."""
+    settings = dict(record) if isinstance(record, dict) else {}
+    name = settings.pop("name", None)
+    found = [kind for known, kind in kinds.items() if known == name]
+    require(f"{field}.name", repr(name), len(found) == 1, f"one of {', '.join(kinds)}")
+    with errors_of(field):
+        return read_fields(found[0], settings)

@@ -1,15 +1,23 @@
 """Settings of the topologies: which roles there are and how they are wired."""
 
 from dataclasses import dataclass
-from math import isfinite
-from typing import Literal, get_args
+from typing import Literal
 
 from headrace.errors import ConfigError, require
+from headrace.fields import MOST_STEPS, check_types, require_positive
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
 
 __all__ = ["AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial", "Topology", "Workers"]
+
+_MOST_PROCESSES = 1_024
+_MOST_ENVIRONMENTS = 4_096
+"""Of one process."""
+_MOST_CHUNK_STEPS = 10_000
+_MOST_BATCHES = 1_024
+_MOST_SHARDS = 4_096
+"""The most that a server holds."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,9 @@ class Serial:
     """Transitions per chunk."""
 
     def __post_init__(self) -> None:
-        _require_positive(self, "envs_per_actor", "chunk_steps")
+        check_types(self)
+        require_positive(self, "envs_per_actor", most=_MOST_ENVIRONMENTS)
+        require_positive(self, "chunk_steps", most=_MOST_CHUNK_STEPS)
 
     @property
     def actors(self) -> int:
@@ -56,23 +66,23 @@ class Apex:
     """Batches that a native thread keeps ready for the learner."""
 
     def __post_init__(self) -> None:
-        _require_positive(self, "envs_per_actor", "chunk_steps", "pull_period")
+        check_types(self)
+        require_positive(self, "envs_per_actor", most=_MOST_ENVIRONMENTS)
+        require_positive(self, "chunk_steps", most=_MOST_CHUNK_STEPS)
+        require_positive(self, "pull_period", most=MOST_STEPS)
         if self.actors is not None:
-            _require_positive(self, "actors")
-        require("pull_unit", self.pull_unit, self.pull_unit in get_args(PullUnit), "steps, seconds or versions")
-        kind = "finite" if self.pull_unit == "seconds" else "whole"
-        valid = isfinite(self.pull_period) and (kind == "finite" or self.pull_period == int(self.pull_period))
-        require("pull_period", self.pull_period, valid, f"a {kind} number of {self.pull_unit}")
-        known = (*get_args(Precision), "auto")
-        require("precision", self.precision, self.precision in known, "fp32, fp16, int8 or auto")
+            require_positive(self, "actors", most=_MOST_PROCESSES)
+        valid = self.pull_unit == "seconds" or self.pull_period == int(self.pull_period)
+        require("pull_period", self.pull_period, valid, f"a whole number of {self.pull_unit}")
         bits = self.communication_bits
-        require("communication_bits", bits, isinstance(bits, int) and 2 <= bits <= 32, "a whole number from 2 to 32")
+        require("communication_bits", bits, 2 <= bits <= 32, "a whole number from 2 to 32")
         if self.precision == "int8" and not self.takes_int8:
             raise ConfigError(
                 f"communication_bits is {bits} and precision is int8, whose policies are sent in 8 "
                 "bits: 2 to 8, or 32 for what int8 itself sends, is required"
             )
         require("batches_ahead", self.batches_ahead, self.batches_ahead >= 2, "2 or more")
+        require_positive(self, "batches_ahead", most=_MOST_BATCHES)
 
     @property
     def settled_precision(self) -> Precision:
@@ -103,9 +113,11 @@ class Workers:
     """Transitions per chunk, of algorithms that learn from replay."""
 
     def __post_init__(self) -> None:
-        _require_positive(self, "envs_per_worker", "chunk_steps")
+        check_types(self)
+        require_positive(self, "envs_per_worker", most=_MOST_ENVIRONMENTS)
+        require_positive(self, "chunk_steps", most=_MOST_CHUNK_STEPS)
         if self.workers is not None:
-            _require_positive(self, "workers")
+            require_positive(self, "workers", most=_MOST_PROCESSES)
 
     @property
     def worker_count(self) -> int:
@@ -141,7 +153,7 @@ class AdPsgd(Workers):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_positive(self, "average_period")
+        require_positive(self, "average_period", most=MOST_STEPS)
 
 
 @dataclass(frozen=True)
@@ -172,23 +184,16 @@ class ParameterServer(Workers):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_positive(self, "shards", "fetch_period", "push_period")
-        require("replay", self.replay, self.replay in ("local", "global"), "local or global")
-        known = ("accept", "drop", "scale", "compensate")
-        require("staleness", self.staleness, self.staleness in known, "accept, drop, scale or compensate")
+        require_positive(self, "shards", most=_MOST_SHARDS)
+        require_positive(self, "fetch_period", "push_period", most=MOST_STEPS)
         servers = self.shard_servers
         valid = all(server.startswith(("tcp://", "unix:")) for server in servers)
         require("shard_servers", " ".join(servers), valid, "addresses, tcp:// or unix:")
         enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
         require("shards", self.shards, self.shards > len(servers), enough)
-        require("staleness_limit", self.staleness_limit, self.staleness_limit >= 0, "0 or more")
+        limit = self.staleness_limit
+        require("staleness_limit", limit, 0 <= limit <= MOST_STEPS, f"from 0 to {MOST_STEPS:,}")
         require("compensation", self.compensation, self.compensation >= 0, "0 or more")
 
 
 Topology = Serial | Apex | Lock | Hogwild | AdPsgd | ParameterServer
-
-
-def _require_positive(config: object, *fields: str) -> None:
-    for field in fields:
-        value = getattr(config, field)
-        require(field, value, value > 0, "above 0")

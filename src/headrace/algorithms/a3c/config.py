@@ -3,17 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.algorithms.config import (
-    Algorithm,
-    OptimizerName,
-    require_fractions,
-    require_not_negative,
-    require_optimizer,
-    require_positive,
-)
-from headrace.errors import require
+from headrace.algorithms.config import Algorithm, OptimizerName, require_fractions, require_not_negative
+from headrace.fields import require_positive
 
 __all__ = ["A3C"]
+
+_MOST_N_STEP = 10_000
 
 
 @dataclass(frozen=True)
@@ -42,8 +37,7 @@ class A3C(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "n_step", "optimizer_epsilon")
+        require_positive(self, "n_step", most=_MOST_N_STEP)
+        require_positive(self, "optimizer_epsilon")
         require_not_negative(self, "entropy_bonus", "value_weight", "max_gradient_norm")
         require_fractions(self, "optimizer_decay")
-        require_optimizer(self.optimizer)
-        require("trunk", self.trunk, self.trunk in ("shared", "separate"), "shared or separate")

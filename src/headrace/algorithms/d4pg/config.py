@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
 
-from headrace.algorithms.config import OffPolicy, require_not_negative, require_positive
+from headrace.algorithms.config import OffPolicy, require_not_negative, require_widths
 from headrace.algorithms.exploration import sigma_ladder
 from headrace.errors import require
+from headrace.fields import require_positive
 
 __all__ = ["D4PG"]
+
+_MOST_ATOMS = 1_024
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,12 @@ class D4PG(OffPolicy):
         require_positive(self, "critic_learning_rate")
         require_not_negative(self, "saturation_penalty")
         require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
-        require("critic_hidden", self.critic_hidden, all(width > 0 for width in self.critic_hidden), "widths above 0")
+        require_widths(self, "critic_hidden")
         require("atoms", self.atoms, self.atoms >= 2, "2 or more")
-        require("value_min", self.value_min, isfinite(self.value_min), "finite")
-        require("value_max", self.value_max, isfinite(self.value_max), "finite")
+        require_positive(self, "atoms", most=_MOST_ATOMS)
         require("value_max", self.value_max, self.value_max > self.value_min, f"above value_min ({self.value_min})")
         require("sigmas", self.sigmas, len(self.sigmas) > 0, "one number or more")
-        require("sigmas", self.sigmas, all(0 <= sigma < inf for sigma in self.sigmas), "finite numbers of 0 or more")
+        require("sigmas", self.sigmas, all(sigma >= 0 for sigma in self.sigmas), "numbers of 0 or more")
 
     def exploration(self, count: int) -> Sequence[float]:
         """Sigmas, one for each environment."""

@@ -4,16 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.algorithms.config import (
-    OffPolicy,
-    OptimizerName,
-    require_fractions,
-    require_not_negative,
-    require_optimizer,
-    require_positive,
-)
+from headrace.algorithms.config import OffPolicy, OptimizerName, require_fractions, require_not_negative
 from headrace.algorithms.exploration import epsilon_ladder, linear_epsilon
-from headrace.errors import require
+from headrace.fields import MOST_STEPS, require_positive
 
 __all__ = ["DQN"]
 
@@ -49,11 +42,15 @@ class DQN(OffPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "epsilon_decay_steps", "optimizer_epsilon")
+        require_positive(self, "epsilon_decay_steps", most=MOST_STEPS)
+        require_positive(self, "optimizer_epsilon")
         require_not_negative(self, "max_gradient_norm", "epsilon_exponent")
         require_fractions(self, "epsilon_final", "epsilon_base", "optimizer_decay")
-        require_optimizer(self.optimizer)
-        require("loss", self.loss, self.loss in ("huber", "squared"), "huber or squared")
+
+    @property
+    def name(self) -> str:
+        """As the command line has it."""
+        return "dqn"
 
     @property
     def actor_priorities(self) -> bool:

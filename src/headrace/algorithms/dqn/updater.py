@@ -34,7 +34,9 @@ class DQNUpdater:
         self, config: DQN, spec: EnvironmentSpec, device: torch.device, seed: int, open_: OpenVector | None = None
     ) -> None:
         if spec.continuous:
-            raise ConfigError("algorithm is dqn, and the environment's actions are continuous: d4pg is required")
+            raise ConfigError(
+                f"algorithm is {config.name}, and the environment's actions are continuous: d4pg is required"
+            )
         self._config = config
         self._device = device
         torch.manual_seed(seed)

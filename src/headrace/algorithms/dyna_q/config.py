@@ -3,12 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.algorithms.config import require_fractions, require_positive
+from headrace.algorithms.config import MOST_BATCH, MOST_RATIO, require_fractions, require_widths
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError, require
+from headrace.fields import MOST_STEPS, require_positive
 from headrace.types import EnvironmentSpec
 
 __all__ = ["DynaQ", "require_vectors"]
+
+_MOST_PLANNERS = 256
+_MOST_MEMBERS = 64
+_MOST_ROLLOUT_STEPS = 1_000
 
 
 @dataclass(frozen=True)
@@ -50,24 +55,18 @@ class DynaQ(DQN):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(
-            self,
-            "planners",
-            "model_learning_rate",
-            "model_batch_size",
-            "model_samples_per_step",
-            "rollout_steps",
-            "simulated_per_step",
-            "model_error_limit",
-            "disagreement_limit",
-        )
+        require_positive(self, "model_learning_rate", "model_error_limit", "disagreement_limit")
+        require_positive(self, "planners", most=_MOST_PLANNERS)
+        require_positive(self, "model_samples_per_step", "simulated_per_step", most=MOST_RATIO)
+        require_positive(self, "rollout_steps", most=_MOST_ROLLOUT_STEPS)
+        require_positive(self, "simulated_capacity", most=MOST_STEPS)
         require_fractions(self, "rollout_epsilon")
         require("real_fraction", self.real_fraction, 0 < self.real_fraction <= 1, "above 0, and at most 1")
         least = "2 or more: how far they differ tells what they do not know"
         require("ensemble_size", self.ensemble_size, self.ensemble_size >= 2, least)
-        require("model_hidden", self.model_hidden, all(width > 0 for width in self.model_hidden), "widths above 0")
-        known = ("prioritized", "uniform")
-        require("search_control", self.search_control, self.search_control in known, "prioritized or uniform")
+        require_positive(self, "ensemble_size", most=_MOST_MEMBERS)
+        require_positive(self, "model_batch_size", most=MOST_BATCH // self.ensemble_size)
+        require_widths(self, "model_hidden")
         enough = self.batch_size + self.rollout_steps
         require(
             "simulated_capacity",
@@ -75,6 +74,11 @@ class DynaQ(DQN):
             self.simulated_capacity >= enough,
             f"at least {enough}: the batch size, and a simulation",
         )
+
+    @property
+    def name(self) -> str:
+        """As the command line has it."""
+        return "dyna-q"
 
     @property
     def plans(self) -> bool:

@@ -1,0 +1,194 @@
+"""Values of fields, checked by their type hints: settings from Python, from the command line and from JSON alike."""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from headrace.errors import ConfigError, require
+
+__all__ = [
+    "MOST_STEPS",
+    "check_record",
+    "check_types",
+    "errors_of",
+    "fits",
+    "read_fields",
+    "read_json",
+    "read_object",
+    "require_positive",
+    "required_of",
+]
+
+T = TypeVar("T")
+
+_hints = functools.cache(get_type_hints)
+_SHOWN = 60
+"""Characters of a value that a message shows."""
+
+MOST_STEPS = 10**15
+"""The most that a count of steps, updates or episodes may be: more than any run makes, and exact as a float."""
+
+
+def check_types(config: object) -> None:
+    """Raises ConfigError for the first field of a dataclass whose value is not of its type.
+
+    A whole number is a float, too; a bool is no number, and a number that is not finite is none.
+    """
+    for name, hint in _field_hints(type(config)).items():
+        _require_fit(name, getattr(config, name), hint)
+
+
+def require_positive(config: object, *fields: str, most: float = math.inf) -> None:
+    """Raises ConfigError for the first of these fields that is not above 0, or above `most`."""
+    for field in fields:
+        value = getattr(config, field)
+        require(field, value, value > 0, "above 0")
+        require(field, value, value <= most, f"at most {most:,}")
+
+
+def fits(hint: Any, value: object) -> bool:
+    """Whether a value is of the type that a hint names."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return any(type(value) is type(part) and value == part for part in parts)
+    if origin in (Union, types.UnionType):
+        return any(fits(part, value) for part in parts)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(fits(parts[0], part) for part in value)
+    if hint in (int, float):
+        return _is_number(hint, value)
+    return hint is Any or isinstance(value, origin or hint)
+
+
+def required_of(hint: Any) -> str:
+    """What fits() asks for, in words."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return _either([str(part) for part in parts])
+    if origin in (Union, types.UnionType):
+        return _either([required_of(part) for part in parts])
+    if origin is tuple:
+        return f"a tuple of values, each {required_of(parts[0])}"
+    names = {
+        int: "a whole number",
+        float: "a finite number",
+        bool: "true or false",
+        str: "a text",
+        Path: "a path",
+        type(None): "none",
+        dict: "an object",
+        list: "an array",
+    }
+    return names.get(origin or hint) or f"an object with the fields of {hint.__name__}"
+
+
+def read_fields(kind: type[T], record: object, **given: Any) -> T:
+    """Makes a dataclass of a JSON object: arrays become tuples, texts paths, and objects dataclasses, as the hints say.
+
+    `given` are fields that the caller has read. Raises ConfigError, naming the field, for one that is missing, unknown
+    or not of its type, and what the dataclass raises itself.
+    """
+    name = kind.__name__
+    if not isinstance(record, dict):
+        raise ConfigError(f"{name} is {_shown(record)}; it must be an object")
+    hints = _field_hints(kind)
+    for key in record:
+        if key not in hints or key in given:
+            raise ConfigError(f"{key} is {_shown(record[key])}; {name} has no such field, and it must be left out")
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.name not in given}  # type: ignore[arg-type]
+    values = {}
+    for key, field in fields.items():
+        if key in record:
+            values[key] = _from_json(hints[key], record[key])
+            _require_fit(key, values[key], hints[key])
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"{key} is missing; {name} must have it")
+    return kind(**values, **given)
+
+
+def read_json(kind: type[T], text: str | bytes, what: str) -> T:
+    """Makes a dataclass of JSON; raises ConfigError as read_fields(), which says `what` the text should be."""
+    record = read_object(text, what)
+    with errors_of(what):
+        return read_fields(kind, record)
+
+
+def check_record(kind: type, record: Mapping[str, object]) -> None:
+    """Raises ConfigError for the first key of a TypedDict that a record lacks, or has of another type."""
+    for name, hint in _hints(kind).items():
+        if name not in record:
+            raise ConfigError(f"{name} is missing; it must be there")
+        _require_fit(name, record[name], hint)
+
+
+@contextlib.contextmanager
+def errors_of(what: str) -> Iterator[None]:
+    """A ConfigError that is raised meanwhile says of `what` it is."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{what}: {error}") from error
+
+
+def read_object(text: str | bytes, what: str) -> dict[str, Any]:
+    """A JSON object; raises ConfigError, which says `what` it should be, for any other text."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{what} is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise ConfigError(f"{what} is {_shown(record)}; it must be an object")
+    return record
+
+
+def _field_hints(kind: type) -> Mapping[str, Any]:
+    hints = _hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _require_fit(name: str, value: object, hint: Any) -> None:
+    if not fits(hint, value):
+        plain = get_origin(hint) is Literal and isinstance(value, str) and value.isprintable()
+        require(name, value if plain else _shown(value), False, required_of(hint))
+
+
+def _from_json(hint: Any, value: Any) -> Any:
+    """The value as its field has it; one that does not fit is left for _require_fit()."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        converted = (_from_json(part, value) for part in parts)
+        return next((each for part, each in zip(parts, converted, strict=True) if fits(part, each)), value)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_from_json(parts[0], part) for part in value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        return read_fields(hint, value)
+    return value
+
+
+def _is_number(kind: type, value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | kind):
+        return False
+    try:
+        return kind is int or math.isfinite(value)  # type: ignore[arg-type]
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
+def _either(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,0 +1,109 @@
+"""Values of fields against their types: from JSON, and from Python."""
+
+import json
+from dataclasses import dataclass, field
+from math import inf, nan
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from headrace import A3C, D4PG, DQN, Apex, DynaQ, Hogwild, ParameterServer, Serial
+from headrace.errors import ConfigError
+from headrace.fields import check_types, read_fields, read_json, read_object
+from headrace.settings import RunConfig, ServerPlace
+
+
+@dataclass(frozen=True)
+class Inner:
+    size: int
+
+
+@dataclass(frozen=True)
+class Outer:
+    name: str
+    count: int = 1
+    rate: float = 0.5
+    loud: bool = False
+    kind: Literal["a", "b"] = "a"
+    path: Path | None = None
+    widths: tuple[int, ...] = ()
+    limit: int | None = None
+    inner: Inner = field(default_factory=lambda: Inner(1))
+    options: dict[str, Any] | None = None
+
+
+def test_what_fits_is_read() -> None:
+    record = {"name": "x", "count": 2, "rate": 3, "loud": True, "kind": "b", "path": "/p", "widths": [4, 5]}
+    read = read_fields(Outer, record | {"limit": 6, "inner": {"size": 7}, "options": {"a": 1}})
+    assert read == Outer("x", 2, 3, True, "b", Path("/p"), (4, 5), 6, Inner(7), {"a": 1})
+    assert read_fields(Outer, {"name": "x", "path": None, "limit": None}) == Outer("x")
+    assert read_fields(Outer, {"name": "x"}, count=9).count == 9
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"name": 1}, "name is 1; it must be a text"),
+        ({"count": 1.0}, "count is 1.0; it must be a whole number"),
+        ({"count": True}, "count is True; it must be a whole number"),
+        ({"count": "1"}, "count is '1'; it must be a whole number"),
+        ({"rate": True}, "rate is True; it must be a finite number"),
+        ({"rate": nan}, "rate is nan; it must be a finite number"),
+        ({"rate": -inf}, "rate is -inf; it must be a finite number"),
+        ({"rate": 10**400}, "it must be a finite number"),
+        ({"count": None}, "count is None; it must be a whole number"),
+        ({"loud": "no"}, "loud is 'no'; it must be true or false"),
+        ({"loud": 0}, "loud is 0; it must be true or false"),
+        ({"kind": "c"}, "kind is c; it must be a or b"),
+        ({"kind": ["a"]}, "kind is ['a']; it must be a or b"),
+        ({"path": 3}, "path is 3; it must be a path or none"),
+        ({"widths": [1, "2"]}, "widths is (1, '2'); it must be a tuple of values, each a whole number"),
+        ({"widths": 3}, "widths is 3; it must be a tuple of values, each a whole number"),
+        ({"limit": 2.5}, "limit is 2.5; it must be a whole number or none"),
+        ({"inner": 3}, "inner is 3; it must be an object with the fields of Inner"),
+        ({"inner": {"size": "3"}}, "size is '3'; it must be a whole number"),
+        ({"options": []}, "options is []; it must be an object or none"),
+        ({"other": 1}, "other is 1; Outer has no such field, and it must be left out"),
+        ({"name": "x" * 1000, "count": []}, "count is []"),
+    ],
+)
+def test_what_does_not_fit_is_named(record: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_fields(Outer, {"name": "x"} | record)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(ConfigError, match="name is missing"):
+        read_fields(Outer, {})
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\ud800", b"\xff", '{"name": ' + "9" * 5_000 + "}"])
+def test_what_is_no_json_is_said_to_be_none(text: str | bytes) -> None:
+    with pytest.raises(ConfigError, match=r"^the file is not JSON"):
+        read_object(text, "the file")
+
+
+@pytest.mark.parametrize("text", ["3", "[]", "null", '"x"'])
+def test_json_that_is_no_object(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^the file is .*; it must be an object"):
+        read_json(Outer, text, "the file")
+
+
+@pytest.mark.parametrize("kind", [DQN, D4PG, A3C, DynaQ, Serial, Apex, Hogwild, ParameterServer, ServerPlace])
+def test_every_setting_refuses_a_value_of_another_type(kind: Any) -> None:
+    """From Python, and in every field."""
+    check_types(kind())
+    for name in kind.__dataclass_fields__:
+        with pytest.raises(ConfigError, match=rf"^{name} is <object .*>; it must be"):
+            kind(**{name: object()})
+
+
+def test_every_setting_of_a_run_refuses_a_value_of_another_type() -> None:
+    record = json.loads(RunConfig("X").to_json())
+    for name in RunConfig.__dataclass_fields__:
+        with pytest.raises(ConfigError, match=rf"^{name} is <object .*>; it must be"):
+            RunConfig(**{"environment": "X", name: object()})  # type: ignore[arg-type]
+        assert name in record
