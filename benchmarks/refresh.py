@@ -113,6 +113,7 @@ class _Bench:
             *(0, 0, 0, (0.0,), 1, 0.99, 50),
             clip_rewards=False,
             values=False,
+            spec=_SPEC,
             pull_period=pull_period,
             precision=precision,
         )

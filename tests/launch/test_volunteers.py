@@ -300,7 +300,7 @@ def test_a_policy_comes_to_processes_once(tmp_path: Path) -> None:
     policy = PolicyGraph(Architecture.of(spec, "mlp", (20_000,))).serialize(weights)
     corridor = "headrace.environments.toy:Corridor"
     settings = [
-        ActorSettings(corridor, 3, index, index, (0.5,), 3, 0.99, 50, False, True, pull_period=10).to_json()
+        ActorSettings(corridor, 3, index, index, (0.5,), 3, 0.99, 50, False, True, spec, pull_period=10).to_json()
         for index in range(3)
     ]
     with contextlib.closing(Server()) as server:

@@ -13,8 +13,10 @@ from headrace.roles.base import Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.reporter import ActorReporter
 from headrace.servers import RoleServer
+from headrace.types import EnvironmentSpec
 
-SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), 3, 0.99, 50, False, True, run_id="mine")
+SPEC = EnvironmentSpec((4,), "float32", 2)
+SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), 3, 0.99, 50, False, True, SPEC, run_id="mine")
 ROLE = Role("actor", 1, SETTINGS.to_json(), 5)
 
 

@@ -10,6 +10,9 @@ from headrace.roles import volunteer
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import RUN, Role, Stop
 from headrace.roles.volunteer import RunNotice, await_notice, claim_place, run_volunteer
+from headrace.types import EnvironmentSpec
+
+SPEC = EnvironmentSpec((4,), "float32", 2)
 
 
 class Memory:
@@ -45,7 +48,7 @@ class Memory:
 
 
 def notice(places: int) -> RunNotice:
-    settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), 3, 0.99, 50, False, True)
+    settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), 3, 0.99, 50, False, True, SPEC)
     return RunNotice("CartPole-v1", 60.0, "start", (settings.to_json(),) * places)
 
 

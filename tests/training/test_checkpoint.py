@@ -1,18 +1,31 @@
 """Checkpoints: whole or not at all."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from headrace._native import Signature, Table
 from headrace.errors import CheckpointError, DivergenceError
+from headrace.report.run_directory import RunDirectory
+from headrace.topologies.base import Experience
+from headrace.training import Result
 from headrace.training.checkpoint import newest_checkpoint, save_checkpoint
+
+STATE: dict[str, Any] = {
+    **{"environment_steps": 70, "learner_steps": 5, "seconds": 1.5, "episodes": 2, "total_seconds": 2.5},
+    **{"actor_seconds": {}, "learner_seconds": {}, "evaluations": {}, "totals": {}, "program": {}, "solved": False},
+    **{"generation": 0, "run_id": "", "next_evaluation": 10_000, "awaited_episodes": 0, "torch_random": []},
+    "spec": {"observation_shape": [2], "observation_dtype": "float32", "actions": 2, "stack": 1, "continuous": False},
+}
 
 
 def save(folder: Path, value: float = 1.0, updates: int = 5) -> Path:
-    state: dict[str, Any] = {"environment_steps": 70, "learner_steps": updates, "seconds": 1.5}
+    state = STATE | {"learner_steps": updates}
     return save_checkpoint(
         folder, {"weight": torch.tensor([value])}, b"graph", Table(Signature((2,), "float32")), state
     )
@@ -60,3 +73,63 @@ def test_a_flipped_bit_is_found_when_the_file_is_read(tmp_path: Path, name: str)
             "policy.onnx": checkpoint.policy,
             "replay.headrace": lambda: checkpoint.restore_replay(Table(Signature((2,), "float32"))),
         }[name]()
+
+
+def read_all(run: RunDirectory, table: Experience) -> None:
+    """What resume reads of a checkpoint."""
+    checkpoint = newest_checkpoint(run.checkpoints_path)
+    checkpoint.tensors()
+    checkpoint.policy()
+    checkpoint.restore_replay(table)
+
+
+@pytest.mark.parametrize(("name", "bits", "step"), [("manifest.json", 8, 1), ("state.json", 1, 17)])
+def test_any_flipped_bit_of_a_real_checkpoint_is_a_broken_file(
+    train: Callable[..., Result], name: str, bits: int, step: int
+) -> None:
+    run = train("serial", steps=300, final_evaluation_episodes=0).run
+    path = newest_checkpoint(run.checkpoints_path).path / name
+    table = Mock()
+    read_all(run, table)
+    whole = path.read_bytes()
+    for index in range(0, len(whole), step):
+        for bit in range(bits):
+            flipped = bytearray(whole)
+            flipped[index] ^= 1 << (index + bit) % 8
+            path.write_bytes(flipped)
+            with pytest.raises(CheckpointError, match="is broken"):
+                read_all(run, table)
+    assert table.restore.call_count == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda manifest: manifest.pop("policy.onnx"), "policy.onnx"),
+        (lambda manifest: manifest.pop("replay.headrace"), "replay.headrace"),
+        (lambda manifest: manifest.update(other=[1, 2]), "other"),
+        (lambda manifest: manifest.update({"state.json": "x"}), "state.json is 'x'"),
+    ],
+)
+def test_a_manifest_names_every_file_and_no_other(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    path = save(tmp_path) / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(CheckpointError, match=rf"manifest.json is broken: .*{message}"):
+        newest_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [({"seconds": "1"}, "seconds is '1'"), ({"solved": 1}, "solved is 1"), ({"spec": {}}, "observation_shape")],
+)
+def test_a_state_whose_fields_are_no_state_is_another_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setitem(STATE, *next(iter(state.items())))
+    save(tmp_path)
+    with pytest.raises(CheckpointError, match=rf"state.json is not this version's: {message}"):
+        newest_checkpoint(tmp_path)

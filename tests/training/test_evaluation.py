@@ -13,8 +13,10 @@ from headrace.errors import ReplayError
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
 from headrace.servers import RunServer
 from headrace.training.evaluation import Evaluations, Moment
+from headrace.types import EnvironmentSpec
 
 MOMENT = Moment(100, 20, 3.0)
+SPEC = EnvironmentSpec((4,), "float32", 2)
 
 
 class Far(RunServer):
@@ -40,7 +42,7 @@ def server() -> Far:
 
 @pytest.fixture
 def evaluations(server: Far) -> Iterator[Evaluations]:
-    made = Evaluations(server, "start", "CartPole-v1", 7, target=None)
+    made = Evaluations(server, "start", "CartPole-v1", SPEC, 7, target=None)
     yield made
     server.arrived.set()
     made.close()
@@ -68,7 +70,9 @@ def test_the_learner_does_not_wait_until_a_policy_has_arrived(server: Far, evalu
     server.arrived.set()
     [(policy, asked, version)] = requests(server, 1)
     assert (policy, version) == (b"graph", 0)  # the server's next
-    assert asked == {"start": "start", "request": 1, "environment": "CartPole-v1", "episodes": 2, "seed": 7 + 1 + 40}
+    spec = {"observation_shape": [4], "observation_dtype": "float32", "actions": 2, "stack": 1, "continuous": False}
+    named = {"start": "start", "request": 1, "environment": "CartPole-v1", "spec": spec}
+    assert asked == {**named, "episodes": 2, "seed": 7 + 1 + 40}
     evaluation = evaluations.answer(answer(asked, 5.0))
     assert evaluation is not None
     assert (evaluation.mean, evaluation.moment) == (5.0, MOMENT)

@@ -1,6 +1,9 @@
 """Whole small runs of every topology, the roles as threads."""
 
 import json
+import os
+import signal
+import time
 from typing import Any
 
 import numpy as np
@@ -8,6 +11,8 @@ import pytest
 
 from headrace.errors import EnvironmentFault
 from headrace.report.display import QuietDisplay
+from headrace.roles import evaluator
+from headrace.roles.evaluator import Score
 from headrace.training import resume
 from headrace.training.checkpoint import newest_checkpoint
 
@@ -95,6 +100,46 @@ def test_resume_equals_never_having_stopped(train: Any, environment: str) -> Non
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     for field in ("environment_steps", "learner_steps", "episodes", "mean_return", "samples_per_insert"):
         assert resumed.summary[field] == whole.summary[field]
+
+
+def evaluations(result: Any) -> list[dict[str, Any]]:
+    """Those that are no run's last, but for when they were made."""
+    told = [record for record in result.run.read_metrics() if record["kind"] == "evaluation"]
+    return [{**record, "seconds": 0} for record in told if record["episodes"] == 2]
+
+
+PERIODIC = {"evaluation_period_steps": 500, "evaluation_episodes": 2, "final_evaluation_episodes": 3}
+
+
+def test_an_evaluation_that_is_due_where_a_run_stops_is_made_by_the_resumed_one(train: Any) -> None:
+    whole = train("serial", name="whole", steps=1_600, **PERIODIC)
+    half = train("serial", name="half", steps=1_000, **PERIODIC)
+    with half.run.open(half.path, writing=True) as run:
+        resumed = resume(run, QuietDisplay(), steps=1_600)
+    assert [record["environment_steps"] for record in evaluations(whole)] == [500, 1_000, 1_500]
+    assert evaluations(resumed) == evaluations(whole)
+
+
+def test_an_evaluation_that_an_interrupt_cut_short_is_made_by_the_resumed_run(
+    train: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train("serial", name="whole", steps=1_600, **PERIODIC)
+
+    def never_ends(*given: Any) -> Score:
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            given[4]()  # raises once the evaluator is stopped
+            time.sleep(0.01)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluator, "play", never_ends)
+        cut = train("serial", name="cut", steps=1_600, **PERIODIC)
+    assert (cut.summary["stopped_by"], cut.summary["environment_steps"], evaluations(cut)) == ("interrupt", 500, [])
+    with cut.run.open(cut.path, writing=True) as run:
+        resumed = resume(run, QuietDisplay())
+    assert evaluations(resumed) == evaluations(whole)
+    ours, theirs = tensors(whole), tensors(resumed)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_apex_resumes_with_its_replay(train: Any) -> None:

@@ -2,7 +2,7 @@
 
 from headrace.environments.batch import EnvironmentBatch, Episode, Replay, episode_seed
 from headrace.environments.catalogue import make
-from headrace.environments.spaces import describe
+from headrace.environments.spaces import describe, require_spec
 from headrace.environments.stack import FrameStack
 
-__all__ = ["EnvironmentBatch", "Episode", "FrameStack", "Replay", "describe", "episode_seed", "make"]
+__all__ = ["EnvironmentBatch", "Episode", "FrameStack", "Replay", "describe", "episode_seed", "make", "require_spec"]

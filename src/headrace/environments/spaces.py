@@ -15,7 +15,7 @@ from headrace.environments.catalogue import make
 from headrace.errors import EnvironmentFault
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["ActionMap", "ContinuousActions", "DiscreteActions", "describe", "read_spaces"]
+__all__ = ["ActionMap", "ContinuousActions", "DiscreteActions", "describe", "read_spaces", "require_spec"]
 
 
 class ActionMap(Protocol):
@@ -85,6 +85,22 @@ def describe(environment_id: str) -> EnvironmentSpec:
     finally:
         with contextlib.suppress(Exception):  # it is not the one that will be used
             environment.close()
+
+
+def require_spec(environment_id: str, found: EnvironmentSpec, expected: EnvironmentSpec) -> None:
+    """Raises EnvironmentFault where this machine's environment is not as the learner's, whose policy acts in it."""
+    if found != expected:
+        raise EnvironmentFault(
+            f'environment "{environment_id}" has {_told(found)} here, and {_told(expected)} where the policy is '
+            "learned; the same version of it, and of what it needs, is required"
+        )
+
+
+def _told(spec: EnvironmentSpec) -> str:
+    """A spec in words."""
+    actions = f"{spec.actions} {'continuous' if spec.continuous else 'discrete'} actions"
+    stack = f" x {spec.stack} frames" if spec.stack > 1 else ""
+    return f"observations {spec.observation_dtype} {list(spec.observation_shape)}{stack} and {actions}"
 
 
 def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tuple[EnvironmentSpec, ActionMap]:

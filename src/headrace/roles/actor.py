@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from headrace._native import ChunkWriter, Signature
 from headrace.algorithms.exploration import build_exploration
-from headrace.environments import EnvironmentBatch, FrameStack
+from headrace.environments import EnvironmentBatch, FrameStack, require_spec
+from headrace.errors import EnvironmentFault, require
+from headrace.fields import MOST_STEPS, check_types, read_json, require_positive
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
 from headrace.roles.clock import PhaseClock
@@ -40,6 +42,8 @@ class ActorSettings:
     clip_rewards: bool
     values: bool
     """Send initial priorities from the actor's own Q values."""
+    spec: EnvironmentSpec
+    """The environment as the learner's machine has it."""
     pull_period: float = 400
     """Between looks for a newer policy, in pull units; steps are those of this actor's environments together."""
     pull_unit: PullUnit = "steps"
@@ -51,15 +55,22 @@ class ActorSettings:
     run_id: str = ""
     """Whose steps these are: a run counts none that were made for another one of its name."""
 
+    def __post_init__(self) -> None:
+        check_types(self)
+        require("exploration", self.exploration, len(self.exploration) > 0, "one number or more")
+        require_positive(self, "n_step", "chunk_steps", "pull_period", most=MOST_STEPS)
+        require("first_environment", self.first_environment, 0 <= self.first_environment < 2**32, "from 0 to 2^32 - 1")
+        require("seed", self.seed, self.seed >= 0, "0 or more")
+        require("communication_bits", self.communication_bits, 2 <= self.communication_bits <= 32, "from 2 to 32")
+
     def to_json(self) -> str:
         """The settings as JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     @staticmethod
     def from_json(text: str) -> "ActorSettings":
-        """Reads what to_json() wrote."""
-        record = json.loads(text)
-        return ActorSettings(**{**record, "exploration": tuple(record["exploration"])})
+        """Reads what to_json() wrote; raises ConfigError, naming the field, where it is something else."""
+        return read_json(ActorSettings, text, "an actor's settings")
 
 
 def table_signature(spec: EnvironmentSpec) -> Signature:
@@ -97,6 +108,11 @@ class Actor:
             beat=clock.beat,
         )
         spec = self.environments.spec
+        try:
+            require_spec(settings.environment, spec, settings.spec)
+        except EnvironmentFault:
+            self.environments.close()
+            raise
         self.exploration = build_exploration(spec, settings.exploration, [settings.seed, settings.first_environment])
         self._signature = table_signature(spec)
         self._stack = FrameStack(count, spec)

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.algorithms.exploration import greedy
-from headrace.environments import EnvironmentBatch, FrameStack
+from headrace.environments import EnvironmentBatch, FrameStack, require_spec
 from headrace.errors import ClosedError
+from headrace.fields import read_fields
 from headrace.parameters import Policy
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Stop
 from headrace.servers.base import RoleServer
-from headrace.types import Array
+from headrace.types import Array, EnvironmentSpec
 
 __all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "Score", "play", "run_evaluator"]
 
@@ -40,8 +41,11 @@ def play(
     episodes: int,
     seed: int,
     beat: Callable[[], object] = lambda: None,
+    spec: EnvironmentSpec | None = None,
 ) -> Score:
     """Plays greedy episodes, in up to 20 environments at a time; `beat` is called before every step of each.
+
+    Raises EnvironmentFault where the environment is not as `spec`, if given: that of the policy.
 
     `output` gives Q values, or continuous actions, [B, A] for observations [B, *input].
 
@@ -60,6 +64,8 @@ def play(
     )
     score = Score([], [])
     try:
+        if spec is not None:
+            require_spec(environment_id, environments.spec, spec)
         stack = FrameStack(count, environments.spec)
         inputs = stack.start(environments.start())
         while any(wanted):
@@ -97,8 +103,8 @@ class _Heartbeat:
 def run_evaluator(server: RoleServer, stop: Stop) -> None:
     """Answers evaluation requests; ends by ClosedError, when stopped or when the server is gone.
 
-    A request is JSON {start, request, environment, episodes, seed} under EVALUATION. The answer, with start and the
-    request's number, goes to REPORTS.
+    A request is JSON {start, request, environment, spec, episodes, seed} under EVALUATION. The answer, with start and
+    the request's number, goes to REPORTS.
     """
     answered = 0
     alive = _Heartbeat(server, stop)
@@ -112,7 +118,8 @@ def run_evaluator(server: RoleServer, stop: Stop) -> None:
         answered, body = request
         wanted: dict[str, Any] = json.loads(body)
         policy = Policy(graph[1], graph[0])
-        score = play(wanted["environment"], policy.output, wanted["episodes"], wanted["seed"], alive)
+        spec = read_fields(EnvironmentSpec, wanted["spec"])
+        score = play(wanted["environment"], policy.output, wanted["episodes"], wanted["seed"], alive, spec)
         asked = {name: wanted[name] for name in ("start", "request")}
         answer = {"role": "evaluator", "index": 0, **asked, **score._asdict()}
         server.put(REPORTS, json.dumps(answer).encode())

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from math import isfinite
 from time import perf_counter
-from typing import Any, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +19,9 @@ from headrace.algorithms.build import build_updater
 from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.dyna_q.config import DynaQ
-from headrace.environments import describe
+from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, LaunchError
+from headrace.fields import errors_of, read_fields, read_object
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.measured import MeasuredVector
 from headrace.gradients.place import read_place
@@ -62,17 +63,12 @@ class WorkerSettings:
     @staticmethod
     def from_json(text: str) -> "WorkerSettings":
         """Reads what to_json() wrote."""
-        record = json.loads(text)
-        algorithm = record.pop("algorithm")
+        record = read_object(text, "a worker's settings")
+        algorithm, acting = dict(record.pop("algorithm")), ActorSettings.from_json(record.pop("acting"))
         name = algorithm.pop("kind")
         kind = next(kind for kind in _KINDS if kind.__name__ == name)
-        hints = get_type_hints(kind)
-        values: dict[str, Any] = {
-            key: tuple(value) if get_origin(hints[key]) is tuple else value for key, value in algorithm.items()
-        }
-        return WorkerSettings(
-            **{**record, "acting": ActorSettings.from_json(record["acting"]), "algorithm": kind(**values)}
-        )
+        with errors_of("a worker's settings"):
+            return read_fields(WorkerSettings, record, acting=acting, algorithm=read_fields(kind, algorithm))
 
 
 class RunTable:
@@ -104,8 +100,8 @@ def build_worker(
 ) -> Worker:
     """One who acts and learns by the algorithm; `table` is None for one that has no replay."""
     acting, algorithm = settings.acting, settings.algorithm
-    device = torch.device("cpu")
-    updater = build_updater(algorithm, describe(acting.environment), device, settings.update_seed, open_vector)
+    require_spec(acting.environment, describe(acting.environment), acting.spec)
+    updater = build_updater(algorithm, acting.spec, torch.device("cpu"), settings.update_seed, open_vector)
     if isinstance(algorithm, A3C):
         assert isinstance(updater, A3CUpdater)
         return RolloutWorker(
@@ -143,7 +139,7 @@ def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoi
 
         table: Table | RunTable | None = None
         if settings.table is not None:
-            table = Table(table_signature(describe(acting.environment)), **settings.table)
+            table = Table(table_signature(acting.spec), **settings.table)
         elif isinstance(settings.algorithm, OffPolicy):
             tables = ends.enter_context(contextlib.closing(connect_tables(endpoint)))
             table = RunTable(tables.table(endpoint.name(TABLE)))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
 from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.fields import read_json
 from headrace.roles.base import RUN, Role, Stop
 from headrace.roles.remote_actor import run_actor
 from headrace.servers.base import RoleServer
@@ -38,9 +39,8 @@ class RunNotice:
 
     @staticmethod
     def from_json(text: str | bytes) -> "RunNotice":
-        """Reads what to_json() wrote."""
-        record = json.loads(text)
-        return RunNotice(**{**record, "actors": tuple(record["actors"])})
+        """Reads what to_json() wrote; raises ConfigError, naming the field, where it is something else."""
+        return read_json(RunNotice, text, "a run's notice")
 
 
 def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[str], object]) -> RunNotice | None:

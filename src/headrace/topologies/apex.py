@@ -126,6 +126,7 @@ def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
                 chunk_steps=config.chunk_steps,
                 clip_rewards=algorithm.clip_rewards,
                 values=algorithm.actor_priorities,
+                spec=workshop.spec,
                 pull_period=config.pull_period,
                 pull_unit=config.pull_unit,
                 precision=config.settled_precision,

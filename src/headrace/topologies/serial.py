@@ -114,6 +114,7 @@ def _actor_settings(config: Serial, workshop: Workshop) -> ActorSettings:
         chunk_steps=config.chunk_steps,
         clip_rewards=algorithm.clip_rewards,
         values=False,
+        spec=workshop.spec,
     )
 
 

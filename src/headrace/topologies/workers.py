@@ -126,6 +126,7 @@ def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSe
         chunk_steps=config.chunk_steps,
         clip_rewards=algorithm.clip_rewards,
         values=False,
+        spec=workshop.spec,
         run_id=workshop.run_id,
     )
     return WorkerSettings(acting, algorithm, workers, workshop.parameters.place.to_json(), table, workshop.seed)

@@ -16,6 +16,7 @@ from headrace.topologies.config import Topology
 from headrace.topologies.parameters import open_parameters
 from headrace.training.hardware import choose_device
 from headrace.training.precision import settle_precision
+from headrace.types import EnvironmentSpec
 
 __all__ = ["Assembly", "assemble"]
 
@@ -23,6 +24,7 @@ __all__ = ["Assembly", "assemble"]
 class Assembly(NamedTuple):
     """What a run consists of on the training process's side."""
 
+    spec: EnvironmentSpec
     updater: Updater
     program: Program
     topology: Topology
@@ -43,7 +45,7 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
         config.environment, spec, config.seed, config.algorithm, updater, server, fresh, run_id, parameters
     )
     program = build_program(topology, workshop, generation=generation, pinned=device.type == "cuda")
-    return Assembly(updater, program, topology, note)
+    return Assembly(spec, updater, program, topology, note)
 
 
 def _processor(config: RunConfig) -> torch.device:

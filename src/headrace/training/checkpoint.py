@@ -12,15 +12,17 @@ import os
 import shutil
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from headrace.errors import CheckpointError, DivergenceError, StorageError
+from headrace.errors import CheckpointError, ConfigError, DivergenceError, StorageError
+from headrace.fields import check_record, fits, read_fields, read_object
 from headrace.topologies.base import Experience
 from headrace.training.evaluation import Moment
+from headrace.types import EnvironmentSpec
 
 __all__ = ["Checkpoint", "has_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
@@ -34,6 +36,28 @@ _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
 _BLOCK = 1 << 22
 
 
+class _State(TypedDict):
+    """What state.json always holds; there may be more."""
+
+    environment_steps: int
+    learner_steps: int
+    seconds: float
+    episodes: int
+    total_seconds: float
+    actor_seconds: dict[str, Any]
+    learner_seconds: dict[str, Any]
+    evaluations: dict[str, Any]
+    solved: bool
+    generation: int
+    run_id: str
+    totals: dict[str, Any]
+    next_evaluation: float
+    awaited_episodes: int
+    torch_random: list[Any]
+    program: dict[str, Any]
+    spec: dict[str, Any]
+
+
 class Checkpoint(NamedTuple):
     """A checkpoint on disk; what reads a file of it raises CheckpointError where that is broken."""
 
@@ -41,6 +65,8 @@ class Checkpoint(NamedTuple):
     manifest: dict[str, list[int]]
     state: dict[str, Any]
     """Counters, clock, random states and the program's own."""
+    spec: EnvironmentSpec
+    """The environment that the policy was learned in."""
 
     @property
     def moment(self) -> Moment:
@@ -65,6 +91,8 @@ class Checkpoint(NamedTuple):
         table.restore(str(self._checked(_REPLAY)))
 
     def _checked(self, name: str) -> Path:
+        if name not in self.manifest:
+            raise _broken(self.path / _MANIFEST, f"{name} is missing in it")
         _check(self.path / name, self.manifest[name])
         return self.path / name
 
@@ -120,14 +148,41 @@ def newest_checkpoint(folder: Path) -> Checkpoint:
     if not found:
         raise CheckpointError(f"{folder} holds no checkpoint; the run ended before its first")
     path = found[-1]
+    manifest = _read_manifest(path)
+    _check(path / _STATE, manifest[_STATE])
     try:
-        manifest = json.loads((path / _MANIFEST).read_text())
-        _check(path / _STATE, manifest[_STATE])
-        return Checkpoint(path, manifest, json.loads((path / _STATE).read_text()))
-    except OSError as error:
-        raise _broken(path / _MANIFEST, error.strerror or str(error)) from error
-    except (ValueError, KeyError, TypeError) as error:
+        state = read_object(_read(path / _STATE), "the state")
+        check_record(_State, state)
+        return Checkpoint(path, manifest, state, read_fields(EnvironmentSpec, state["spec"]))
+    except ConfigError as error:
+        raise CheckpointError(
+            f"checkpoint file {path / _STATE} is not this version's: {error}; the version that wrote it goes on from it"
+        ) from error
+
+
+def _read_manifest(path: Path) -> dict[str, list[int]]:
+    """Each file's size and CRC-32; raises CheckpointError for all but what save_checkpoint() writes."""
+    text = _read(path / _MANIFEST)
+    try:
+        manifest = read_object(text, "the manifest")
+    except ConfigError as error:
         raise _broken(path / _MANIFEST, str(error)) from error
+    names = (_LEARNER, *([_REPLAY] if (path / _REPLAY).exists() or _REPLAY in manifest else []), _POLICY, _STATE)
+    if tuple(manifest) != names:
+        raise _broken(path / _MANIFEST, f"it names {list(manifest)}; {list(names)} is required")
+    for name, fingerprint in manifest.items():
+        if not fits(tuple[int, ...], tuple(fingerprint) if isinstance(fingerprint, list) else None):
+            raise _broken(path / _MANIFEST, f"{name} is {fingerprint!r:.60}; a size and a checksum are required")
+    if json.dumps(manifest).encode() != text:  # a name given twice, say, of which one is lost
+        raise _broken(path / _MANIFEST, "its bytes are not those that were written")
+    return manifest
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _broken(path, error.strerror or str(error)) from error
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -3,10 +3,12 @@
 import json
 import statistics
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
 from headrace.servers import RunServer
+from headrace.types import EnvironmentSpec
 
 __all__ = ["CONFIRMATION_EPISODES", "Evaluation", "Evaluations", "Moment"]
 
@@ -85,10 +87,13 @@ class Evaluations:
     Policies travel in a thread of their own, for they may be large: who asks waits for none. One thread asks.
     """
 
-    def __init__(self, server: RunServer, start: str, environment: str, seed: int, target: float | None) -> None:
+    def __init__(
+        self, server: RunServer, start: str, environment: str, spec: EnvironmentSpec, seed: int, target: float | None
+    ) -> None:
         self._server = server
         self._start = start
         self._environment = environment
+        self._spec = spec
         self._seed = seed
         self._target = target
         self._pending: _Request | None = None
@@ -107,6 +112,11 @@ class Evaluations:
             sent, self._sending = self._sending, None
             sent.result()
         return self._pending is not None
+
+    @property
+    def awaited_episodes(self) -> int:
+        """Episodes of the evaluation whose answer is awaited; 0 where none is."""
+        return self._pending.episodes if self._pending else 0
 
     def request(self, policy: bytes, moment: Moment, episodes: int) -> None:
         """Asks for greedy episodes with the policy of that moment; takes the place of a request before."""
@@ -162,6 +172,6 @@ class Evaluations:
         seed = self._seed + 1 + 2 * request.moment.learner_steps + confirms
         self._server.publish(EVALUATION_POLICY, request.policy)
         names = {"start": self._start, "request": request.number, "environment": self._environment}
-        body = {**names, "episodes": request.episodes, "seed": seed}
+        body = {**names, "spec": asdict(self._spec), "episodes": request.episodes, "seed": seed}
         version = self._version + 1 if self._version else 0  # a server started anew counts from there, too
         self._version = self._server.publish(EVALUATION, json.dumps(body).encode(), version)

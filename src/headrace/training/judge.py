@@ -52,6 +52,13 @@ class Judge:
         """Where the next one is due: environment steps in a deterministic program, else seconds."""
         self._next_hint = 0.0
 
+    def resume(self, awaited_episodes: int) -> None:
+        """Makes up, before the first step, for the evaluation that the interrupted run awaited or had just reached."""
+        if awaited_episodes:
+            self.evaluate(awaited_episodes, hold=self._holds or awaited_episodes >= CONFIRMATION_EPISODES)
+        elif self._program.deterministic:
+            self.evaluate_when_due()
+
     def evaluate_when_due(self) -> None:
         """Asks for a periodic evaluation, or for one that the actors' own returns suggest."""
         if self._evaluations.pending or not self._program.learner.steps:

@@ -8,7 +8,7 @@ import torch
 
 from headrace.algorithms.build import build_updater
 from headrace.algorithms.exploration import greedy
-from headrace.environments import describe, episode_seed, make
+from headrace.environments import describe, episode_seed, make, require_spec
 from headrace.environments.spaces import read_spaces
 from headrace.environments.stack import FrameStack
 from headrace.errors import CheckpointError, EnvironmentFault, StorageError
@@ -32,11 +32,12 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
     checkpoint = newest_checkpoint(run.checkpoints_path)
     policy = Policy(checkpoint.policy(), checkpoint.moment.version)
     environment = make(config.environment, render_mode="rgb_array")
+    spec, action_map = read_spaces(environment, config.environment)
+    require_spec(config.environment, spec, checkpoint.spec)
     fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
     first = episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0)
 
     def frames() -> Iterator[Array]:
-        spec, action_map = read_spaces(environment, config.environment)
         stack = FrameStack(1, spec)
         try:
             inputs = stack.start(environment.reset(seed=first)[0][None])
@@ -62,6 +63,7 @@ def export(run: RunDirectory, path: Path) -> float:
     config = RunConfig.from_json(run.read_config())
     checkpoint = newest_checkpoint(run.checkpoints_path)
     spec = describe(config.environment)
+    require_spec(config.environment, spec, checkpoint.spec)
     updater = build_updater(config.algorithm, spec, torch.device("cpu"), config.seed)
     updater.load(checkpoint.tensors())
     graph = checkpoint.policy()

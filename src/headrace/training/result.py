@@ -48,7 +48,8 @@ def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None)
     moment = checkpoint.moment
     policy = Policy(checkpoint.policy(), moment.version)
     try:
-        score = play(config.environment, policy.output, episodes, config.seed if seed is None else seed)
+        first = config.seed if seed is None else seed
+        score = play(config.environment, policy.output, episodes, first, spec=checkpoint.spec)
     except HeadraceError:
         raise
     except Exception as error:  # whatever the environment does

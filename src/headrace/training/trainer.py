@@ -1,6 +1,7 @@
 """Runs a program of roles: the main loop, its stopping rules, evaluations, checkpoints and records."""
 
 import contextlib
+import dataclasses
 import secrets
 import time
 import traceback
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 
+from headrace.environments import require_spec
 from headrace.errors import ClosedError, DivergenceError, HeadraceError, LaunchError, ReplayError, StorageError
 from headrace.launch import Exit, Launcher, ProcessLauncher, last_words
 from headrace.machine import available_cores
@@ -80,7 +82,7 @@ class Trainer:
                 fresh=not checkpoint,
                 generation=self._generation * _GENERATIONS_PER_START,
             )
-            self._updater, self._program, self._topology, self._precision_note = built
+            self._spec, self._updater, self._program, self._topology, self._precision_note = built
             undo.callback(self._program.close)
             if self._precision_note:
                 display.message(self._precision_note)
@@ -101,7 +103,9 @@ class Trainer:
         self._monitor = Monitor(config, max(1, len(self._program.actors)), begin, self._state.get("episodes", 0))
         self._totals = Totals(self._state.get("totals"))
         start = secrets.token_hex(8)
-        self._evaluations = Evaluations(self._server, start, config.environment, config.seed, config.until_score)
+        self._evaluations = Evaluations(
+            self._server, start, config.environment, self._spec, config.seed, config.until_score
+        )
         places = () if local_actors else tuple(role.settings for role in self._program.actors)
         notice = RunNotice(config.environment, config.hang_seconds, start, places)
         self._announcement = Announcement(self._server, self._program, self._evaluations, notice)
@@ -204,6 +208,8 @@ class Trainer:
 
     def _train(self, interrupts: Interrupts) -> str:
         """The main loop; returns which rule ended it."""
+        if self._checkpoint:
+            self._judge.resume(self._state["awaited_episodes"])
         while True:
             try:
                 stopped_by = self._turn(interrupts)
@@ -244,7 +250,7 @@ class Trainer:
         if now >= self._next_record:
             self._next_record = now + _RECORD_SECONDS
             self._record()
-        if self._clock.seconds >= self._next_checkpoint:
+        if self._clock.seconds >= self._next_checkpoint and not self._clock.paused:  # whose evaluation is told of once
             self._next_checkpoint = self._clock.seconds + self._config.checkpoint_period_seconds
             self._save()
 
@@ -385,7 +391,9 @@ class Trainer:
             "run_id": self._run_id,
             "totals": self._totals.state(),
             "local_actors": self._local_actors,
+            "spec": dataclasses.asdict(self._spec),
             "next_evaluation": self._judge.next_evaluation,
+            "awaited_episodes": self._evaluations.awaited_episodes,
             "torch_random": torch.get_rng_state().tolist(),
             "program": self._program.state(),
         }
@@ -394,6 +402,7 @@ class Trainer:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state
+        require_spec(self._config.environment, self._spec, checkpoint.spec)
         self._updater.load(checkpoint.tensors())
         place, size = self._config.place, int(self._stats["size"])
         if self._server.keeps_experience and (size or self._program.figures() is None):

@@ -224,6 +224,7 @@ def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
             chunk_steps=_CHUNK_STEPS,
             clip_rewards=False,
             values=not spec.continuous,
+            spec=spec,
             pull_period=case.pull_period,
             precision=case.precision,
         )

@@ -22,6 +22,7 @@ from headrace.studies.in_network.experience import (
     DISCOUNT,
     EXPERIENCE,
     N_STEP,
+    SPEC,
     count_steps,
     make_chunks,
 )
@@ -116,6 +117,7 @@ class _Breakout:
                 chunk_steps=CHUNK_STEPS,
                 clip_rewards=True,
                 values=True,
+                spec=SPEC,
                 pull_period=PULL_PERIOD_STEPS,
             ),
             self._policy.output,
