@@ -107,3 +107,26 @@ def test_every_setting_of_a_run_refuses_a_value_of_another_type() -> None:
         with pytest.raises(ConfigError, match=rf"^{name} is <object .*>; it must be"):
             RunConfig(**{"environment": "X", name: object()})  # type: ignore[arg-type]
         assert name in record
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        *((DQN, name, 10**18) for name in ("n_step", "batch_size", "replay_capacity", "learning_starts")),
+        *((DQN, name, 10**18) for name in ("publish_period", "target_update_period", "epsilon_decay_steps")),
+        *((DQN, name, 1e18) for name in ("samples_per_step", "priority_exponent", "importance_exponent")),
+        *((DQN, "hidden", value) for value in ((10**12,), (1,) * 1_000)),
+        *((D4PG, name, value) for name, value in (("atoms", 10**9), ("critic_hidden", (10**12,)))),
+        (A3C, "n_step", 10**9),
+        *((DynaQ, name, 10**13) for name in ("planners", "ensemble_size", "rollout_steps", "simulated_capacity")),
+        *((DynaQ, name, 10**9) for name in ("model_batch_size", "model_samples_per_step", "simulated_per_step")),
+        (DynaQ, "model_hidden", (10**12,)),
+        *((Apex, name, 10**10) for name in ("actors", "envs_per_actor", "chunk_steps", "batches_ahead")),
+        *((Serial, name, 10**10) for name in ("envs_per_actor", "chunk_steps")),
+        *((Hogwild, name, 10**10) for name in ("workers", "envs_per_worker", "chunk_steps")),
+        *((ParameterServer, name, 10**18) for name in ("shards", "fetch_period", "push_period", "staleness_limit")),
+    ],
+)
+def test_no_setting_asks_for_more_than_a_machine_has(kind: Any, name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^{name} is .*; it must be .*(at most|from 0 to)"):
+        kind(**{name: value, **({"replay_capacity": 2**40} if name == "learning_starts" else {})})

@@ -1,12 +1,14 @@
 """Specs of spaces, and the spaces that are refused."""
 
+import dataclasses
 import json
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 
-from headrace.environments import describe
+from headrace.environments import describe, require_spec
 from headrace.environments.spaces import ContinuousActions, DiscreteActions, read_spaces
 from headrace.errors import EnvironmentFault
 from headrace.types import EnvironmentSpec
@@ -147,3 +149,20 @@ def test_unsupported_spaces(own_module, arguments, problem):
     message = str(caught.value)
     assert message.startswith(f'environment "{name}:made": {problem}')
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"actions": 3}, "3 discrete actions"),
+        ({"observation_shape": (5,)}, r"float32 \[5\]"),
+        ({"observation_dtype": "float64"}, r"float64 \[4\]"),
+        ({"continuous": True}, "2 continuous actions"),
+        ({"stack": 4}, r"\[4\] x 4 frames"),
+    ],
+)
+def test_an_environment_that_is_not_the_learners_is_refused(other: dict[str, Any], told: str) -> None:
+    spec = EnvironmentSpec((4,), "float32", 2)
+    require_spec("X-v1", spec, dataclasses.replace(spec))
+    with pytest.raises(EnvironmentFault, match=rf'^environment "X-v1" has .*float32 \[4\] and 2 .* here, and .*{told}'):
+        require_spec("X-v1", spec, dataclasses.replace(spec, **other))

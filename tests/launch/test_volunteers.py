@@ -335,3 +335,21 @@ def test_a_policy_comes_to_processes_once(tmp_path: Path) -> None:
     assert len(policy) > 800_000
     sent = sum(connection["sent_bytes"] for connection in connections)
     assert 2 * len(policy) < sent < 3 * len(policy)
+
+
+def test_actors_whose_environment_is_not_the_learners_are_refused_at_once(tmp_path: Path) -> None:
+    """A real actor, whose machine has an environment with other actions."""
+    spec = EnvironmentSpec((8,), "float32", actions=3)
+    shapes = {"q.weight": (3, 8), "q.bias": (3,)}
+    weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    corridor = "headrace.environments.toy:Corridor"
+    settings = ActorSettings(corridor, 3, 0, 0, (0.5,), 3, 0.99, 50, False, True, spec).to_json()
+    said: list[str] = []
+    with contextlib.closing(Server()) as server:
+        endpoint = Endpoint(server.listen("unix:@"), "run")
+        server.add_table("run/" + TABLE, table_signature(spec))
+        server.publish("run/" + POLICY, PolicyGraph(Architecture.of(spec, "mlp", ())).serialize(weights))
+        server.publish("run/" + RUN, RunNotice(corridor, 60.0, "first", (settings,)).to_json().encode())
+        with pytest.raises(ConfigError, match=r"Corridor\" has .* 2 discrete actions here, and .* 3 discrete actions"):
+            run_actors(endpoint, 1, tmp_path, said.append)
+    assert not any("died" in text for text in said)

@@ -1,11 +1,12 @@
 """Videos, read back."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from headrace.errors import ConfigError, EnvironmentFault
+from headrace.errors import ConfigError, EnvironmentFault, StorageError
 from headrace.report.video import require_video, write_video
 
 
@@ -67,3 +68,16 @@ def test_the_extra_is_named_where_it_is_missing(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r'pip install "headrace\[video\]"'):
         require_video(tmp_path / "video.mp4")
     require_video(tmp_path / "video.gif")
+
+
+@pytest.mark.parametrize("suffix", [".gif", ".mp4"])
+def test_a_path_that_cannot_be_written_is_found_before_there_are_frames(tmp_path, suffix):
+    if suffix == ".mp4":
+        pytest.importorskip("imageio_ffmpeg")
+    with pytest.raises(StorageError, match=rf"^can't write /proc/video{suffix}: [^\n]*$"):
+        require_video(Path(f"/proc/video{suffix}"))
+    (tmp_path / f"taken{suffix}").mkdir()
+    with pytest.raises(ConfigError, match="it must be a file"):
+        require_video(tmp_path / f"taken{suffix}")
+    require_video(tmp_path / f"free{suffix}")
+    assert [path.name for path in tmp_path.iterdir()] == [f"taken{suffix}"]

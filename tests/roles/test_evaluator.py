@@ -5,8 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from headrace.errors import EnvironmentFault
 from headrace.roles import evaluator
 from headrace.roles.evaluator import play
+from headrace.types import EnvironmentSpec
 
 
 def right(observation: np.ndarray) -> np.ndarray:
@@ -59,3 +61,9 @@ def test_values_that_are_not_finite_are_a_fault() -> None:
 
     with pytest.raises(EnvironmentFault, match="step 7: observation"):
         play("headrace.environments.toy:NanObservation", left, 2, seed=0)
+
+
+def test_an_environment_that_is_not_the_policys_is_not_played() -> None:
+    spec = EnvironmentSpec((4,), "float32", 3)
+    with pytest.raises(EnvironmentFault, match=r"2 discrete actions here, and .* 3 discrete actions"):
+        play("CartPole-v1", left, 2, seed=0, spec=spec)

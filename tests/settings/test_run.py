@@ -53,7 +53,7 @@ def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
     ("change", "message"),
     [
         ({"environment": 5}, "environment is 5; it must be a text"),
-        ({"environment": ""}, "environment is empty"),
+        ({"environment": ""}, "environment is ''"),
         ({"seed": 1.5}, "seed is 1.5; it must be a whole number"),
         ({"until_score": float("nan")}, "until_score is nan; it must be a finite number"),
         (

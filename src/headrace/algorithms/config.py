@@ -11,6 +11,7 @@ from headrace.fields import MOST_STEPS, check_types, require_positive
 __all__ = [
     "MOST_BATCH",
     "MOST_RATIO",
+    "MOST_TRANSITIONS",
     "Algorithm",
     "OffPolicy",
     "OptimizerName",
@@ -23,9 +24,12 @@ OptimizerName = Literal["adam", "rmsprop", "centred-rmsprop", "adagrad", "moment
 
 MOST_BATCH = 65_536
 """Transitions of one batch: the most that a server gathers at once."""
+MOST_TRANSITIONS = 2**40
+"""Of one table: the most that its keys can name."""
 MOST_RATIO = 100_000
 """Transitions sampled, or simulated, for each environment step: far more, and a run would not get to its next step."""
 _MOST_N_STEP = 10_000
+_MOST_EXPONENT = 4
 _MOST_WIDTH = 65_536
 _MOST_LAYERS = 64
 
@@ -91,8 +95,11 @@ class OffPolicy(Algorithm, ABC):
         require_positive(self, "n_step", most=_MOST_N_STEP)
         require_positive(self, "batch_size", most=MOST_BATCH)
         require_positive(self, "samples_per_step", most=MOST_RATIO)
-        require_positive(self, "replay_capacity", "learning_starts", "target_update_period", most=MOST_STEPS)
+        require_positive(self, "replay_capacity", most=MOST_TRANSITIONS)
+        require_positive(self, "learning_starts", "target_update_period", most=MOST_STEPS)
         require_not_negative(self, "priority_exponent", "importance_exponent", "replay_bytes")
+        for name in ("priority_exponent", "importance_exponent"):
+            require(name, getattr(self, name), getattr(self, name) <= _MOST_EXPONENT, f"at most {_MOST_EXPONENT}")
         require("target_update_rate", self.target_update_rate, 0 < self.target_update_rate <= 1, "in (0, 1]")
         require(
             "replay_capacity",

@@ -10,10 +10,12 @@ from typing import Annotated
 import tyro
 
 from headrace.cli.arguments import parse
-from headrace.errors import ConfigError, require
+from headrace.errors import ConfigError
+from headrace.fields import require_positive
 from headrace.launch import run_actors
 from headrace.report import default_run_directory
 from headrace.settings import ServerPlace
+from headrace.topologies.config import MOST_PROCESSES
 
 __all__ = ["run"]
 
@@ -27,7 +29,7 @@ class _Options:
     """Where the actors' output goes; runs/actors-RUN-TIME if not set."""
 
     def __post_init__(self) -> None:
-        require("actors", self.actors, self.actors > 0, "above 0")
+        require_positive(self, "actors", most=MOST_PROCESSES)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from headrace.cli.arguments import Run, Switch, parse
 from headrace.errors import require
+from headrace.fields import require_positive
 from headrace.report import RunDirectory
 from headrace.report.formats import count, number
 from headrace.report.video import require_video, write_video
+from headrace.settings import MOST_EPISODES
 
 __all__ = ["MAX_VIDEO_STEPS", "run"]
 
@@ -32,7 +34,7 @@ class _Options:
     """Record an episode as well: a file that ends in .mp4 or .gif."""
 
     def __post_init__(self) -> None:
-        require("episodes", self.episodes, self.episodes > 0, "above 0")
+        require_positive(self, "episodes", most=MOST_EPISODES)
         require("seed", self.seed, self.seed is None or self.seed >= 0, "0 or more")
 
 

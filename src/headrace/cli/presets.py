@@ -11,6 +11,7 @@ from rich.table import Table
 
 from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.cli.arguments import Positional, parse
+from headrace.errors import require
 from headrace.settings import ALGORITHMS, PRESETS, AlgorithmName, Preset, preset, presets_of
 from headrace.topologies.config import Apex, Serial
 
@@ -32,6 +33,8 @@ def run(arguments: Sequence[str]) -> int:
     options = parse(
         _Options, arguments, prog="headrace presets", description="Show the settings that each environment starts from."
     )
+    name = options.environment
+    require("environment", ascii(name), name is None or (name != "" and name.isprintable()), "a name")
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
     if options.environment is None:
         for algorithm in [options.algorithm] if options.algorithm else ALGORITHMS:

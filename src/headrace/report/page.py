@@ -25,16 +25,16 @@ def write_report(run: RunDirectory, path: Path, video: bytes | None = None, vide
 
     Raises CheckpointError where the run has recorded nothing yet, StorageError where `path` can't be written.
     """
-    history = collect(run.read_metrics())
-    if not history.progress and not history.evaluations:
-        raise CheckpointError(f"{run.path} has no records yet; there is nothing to report")
     try:
+        history = collect(run.read_metrics())
+        if not history.progress and not history.evaluations:
+            raise CheckpointError(f"{run.path} has no records yet; there is nothing to report")
         config = json.loads(run.read_config())
         text = _page(run, config, history, run.read_summary() or {}, _video(video, video_note))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{run.path} holds records that no run writes ({error!r})") from error
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{run.path} holds records that no run writes ({error!r:.200})") from error
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
 

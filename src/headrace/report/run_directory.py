@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from headrace.errors import CheckpointError, StorageError
+from headrace.errors import CheckpointError, StorageError, require
 from headrace.report.events import EventFile
 
 __all__ = ["RunDirectory", "default_run_directory"]
@@ -47,6 +47,7 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config_json: str) -> Self:
         """Makes the directory of a new run and locks it; CheckpointError where the path holds anything already."""
+        require("run directory", ascii(str(path)), str(path).isprintable(), "a path that can be printed")
         _require_vacant(path)
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -148,7 +149,7 @@ class RunDirectory:
             return None
         try:
             return dict(json.loads(_read(self.summary_path)))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{self.summary_path} is not a summary: {error}") from error
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -160,7 +161,7 @@ class RunDirectory:
         for index, line in enumerate(lines, start=1):
             try:
                 records.append(dict(json.loads(line)))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise CheckpointError(f"{self.metrics_path}, line {index}, is not a record: {error}") from error
         return records
 

@@ -1,9 +1,9 @@
 """Frames to a file that plays: MP4 (H.264) for browsers, GIF where asked for."""
 
+import contextlib
 import itertools
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,20 @@ Frame = NDArray[np.uint8]
 
 
 def require_video(path: Path) -> None:
-    """Raises ConfigError where `path` can't become a video: its suffix, its directory, or an extra not installed."""
+    """Raises ConfigError where `path` can't become a video: its suffix, its directory, or an extra not installed.
+
+    Raises StorageError where the system would refuse to write it.
+    """
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"video is {path}; it must end in .mp4 or .gif")
     if not path.parent.is_dir():
         raise ConfigError(f"video is {path}; it must be in a directory that exists")
     if path.suffix == ".mp4":
         _ffmpeg()
+    if path.is_dir():
+        raise ConfigError(f"video is {path}; it must be a file, and that is a directory")
+    with _finished(path, keep=False) as draft:
+        draft.touch()
 
 
 def write_video(frames: Iterable[Frame], path: Path, fps: float) -> int:
@@ -76,6 +83,7 @@ def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
         pix_fmt_out="yuv420p",
         macro_block_size=2,
         quality=None,
+        ffmpeg_log_level="quiet",  # what it would say ends as one line of our own
         output_params=["-crf", "23", "-movflags", "+faststart", "-threads", "1"],
     )
     writer.send(None)
@@ -100,15 +108,18 @@ def _ffmpeg() -> Any:
         raise ConfigError('writing an .mp4 needs an extra: pip install "headrace[video]" (or name a .gif)') from None
 
 
-@contextmanager
-def _finished(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to, which takes its name at the end, or goes if anything fails."""
+@contextlib.contextmanager
+def _finished(path: Path, *, keep: bool = True) -> Iterator[Path]:
+    """A path beside `path` to write to, which takes its name at the end, or goes if anything fails or not to `keep`."""
     draft = path.with_name(f".{path.stem}.tmp{path.suffix}")
     try:
         try:
             yield draft
-            os.replace(draft, path)
+            if keep:
+                os.replace(draft, path)
         except OSError as error:
-            raise StorageError(f"can't write {path}: {error.strerror or error}") from error
+            reason = error.strerror or str(error).partition("\n")[0]
+            raise StorageError(f"can't write {path}: {reason}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)

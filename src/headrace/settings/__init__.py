@@ -2,10 +2,11 @@
 
 from headrace.settings.place import ServerPlace, require_run_name
 from headrace.settings.presets import PRESETS, Preset, preset, presets_of
-from headrace.settings.run import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, TopologyName
+from headrace.settings.run import ALGORITHMS, MOST_EPISODES, TOPOLOGIES, AlgorithmName, RunConfig, TopologyName
 
 __all__ = [
     "ALGORITHMS",
+    "MOST_EPISODES",
     "PRESETS",
     "TOPOLOGIES",
     "AlgorithmName",

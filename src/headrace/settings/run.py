@@ -72,7 +72,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
-        require("environment", self.environment or "empty", self.environment.strip() != "", "an environment's name")
+        name = self.environment
+        require("environment", ascii(name), name.strip() != "" and name.isprintable(), "a name that can be printed")
         for name, most in (("steps", MOST_STEPS), ("time_limit_seconds", _MOST_SECONDS)):
             if getattr(self, name) is not None:
                 require_positive(self, name, most=most)

@@ -9,9 +9,10 @@ from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
 
-__all__ = ["AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial", "Topology", "Workers"]
+__all__ = ["MOST_PROCESSES", "AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial", "Topology", "Workers"]
 
-_MOST_PROCESSES = 1_024
+MOST_PROCESSES = 1_024
+"""Actors or workers."""
 _MOST_ENVIRONMENTS = 4_096
 """Of one process."""
 _MOST_CHUNK_STEPS = 10_000
@@ -71,7 +72,7 @@ class Apex:
         require_positive(self, "chunk_steps", most=_MOST_CHUNK_STEPS)
         require_positive(self, "pull_period", most=MOST_STEPS)
         if self.actors is not None:
-            require_positive(self, "actors", most=_MOST_PROCESSES)
+            require_positive(self, "actors", most=MOST_PROCESSES)
         valid = self.pull_unit == "seconds" or self.pull_period == int(self.pull_period)
         require("pull_period", self.pull_period, valid, f"a whole number of {self.pull_unit}")
         bits = self.communication_bits
@@ -117,7 +118,7 @@ class Workers:
         require_positive(self, "envs_per_worker", most=_MOST_ENVIRONMENTS)
         require_positive(self, "chunk_steps", most=_MOST_CHUNK_STEPS)
         if self.workers is not None:
-            require_positive(self, "workers", most=_MOST_PROCESSES)
+            require_positive(self, "workers", most=MOST_PROCESSES)
 
     @property
     def worker_count(self) -> int:

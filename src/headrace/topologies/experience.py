@@ -82,8 +82,9 @@ def table_options(workshop: Workshop, environments: int, chunk_steps: int, worke
     capacity_bytes = share_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps)
     whole, memory = workers * capacity_bytes, total_memory_bytes()
     if not workshop.server.keeps_experience and whole > memory:
+        field = "replay_bytes" if algorithm.replay_bytes else "replay_capacity"
         raise ConfigError(
-            f"replay_capacity is {algorithm.replay_capacity}, which takes {whole / 1e9:.1f} GB; this machine has "
+            f"{field} is {getattr(algorithm, field)}, which takes {whole / 1e9:.1f} GB; this machine has "
             f"{memory / 1e9:.1f} GB: a smaller replay_capacity, or a limit by replay_bytes, is required"
         )
     return {

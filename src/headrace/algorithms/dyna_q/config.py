@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.algorithms.config import MOST_BATCH, MOST_RATIO, require_fractions, require_widths
+from headrace.algorithms.config import MOST_BATCH, MOST_RATIO, MOST_TRANSITIONS, require_fractions, require_widths
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError, require
-from headrace.fields import MOST_STEPS, require_positive
+from headrace.fields import require_positive
 from headrace.types import EnvironmentSpec
 
 __all__ = ["DynaQ", "require_vectors"]
@@ -59,7 +59,7 @@ class DynaQ(DQN):
         require_positive(self, "planners", most=_MOST_PLANNERS)
         require_positive(self, "model_samples_per_step", "simulated_per_step", most=MOST_RATIO)
         require_positive(self, "rollout_steps", most=_MOST_ROLLOUT_STEPS)
-        require_positive(self, "simulated_capacity", most=MOST_STEPS)
+        require_positive(self, "simulated_capacity", most=MOST_TRANSITIONS)
         require_fractions(self, "rollout_epsilon")
         require("real_fraction", self.real_fraction, 0 < self.real_fraction <= 1, "above 0, and at most 1")
         least = "2 or more: how far they differ tells what they do not know"

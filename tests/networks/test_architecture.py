@@ -1,0 +1,43 @@
+"""How large a network may be, and how many parameters it has."""
+
+import pytest
+import torch
+
+from headrace.errors import ConfigError
+from headrace.networks import Architecture, architecture
+from headrace.networks.critic import Critic
+from headrace.networks.policy_network import PolicyNetwork
+from headrace.networks.world_model import WorldModel
+from headrace.types import EnvironmentSpec
+
+VECTOR = EnvironmentSpec((4,), "float32", 2)
+FRAMES = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "hidden", "duelling"), [(VECTOR, (), False), (VECTOR, (5, 6), True), (FRAMES, (512,), False)]
+)
+def test_parameters_are_counted(spec: EnvironmentSpec, hidden: tuple[int, ...], duelling: bool) -> None:
+    described = Architecture.of(spec, "auto", hidden, duelling)
+    assert described.parameter_count == sum(each.numel() for each in PolicyNetwork(described).parameters())
+
+
+def test_a_network_that_no_graph_holds_is_refused_before_it_is_made() -> None:
+    with pytest.raises(ConfigError, match=r"^hidden is \(65536, 65536\); it must be .* at most 500,000,000 parameters"):
+        Architecture.of(VECTOR, "mlp", (65_536, 65_536))
+    record = Architecture.of(VECTOR, "mlp", (3,)).to_record()
+    with pytest.raises(ConfigError, match=r"^hidden is"):
+        Architecture.from_record(record | {"hidden": [65_536, 65_536]})
+
+
+def test_a_network_that_fits_no_memory_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = Architecture.of(VECTOR, "mlp", (3,))
+    monkeypatch.setattr(architecture, "total_memory_bytes", lambda: 1_000_000)
+    with pytest.raises(ConfigError, match=r"^hidden is \(10000,\); .* fit this machine's memory, 0.0 GB"):
+        Architecture.of(VECTOR, "mlp", (10_000,))
+    with pytest.raises(ConfigError, match=r"^critic_hidden is \(10000,\)"):
+        Critic(policy, (10_000,), 51)
+    with pytest.raises(ConfigError, match=r"^model_hidden is \(10000,\)"):
+        WorldModel(4, 2, (10_000,), 5)
+    critic = Critic(policy, (7, 8), 51)
+    assert isinstance(critic, torch.nn.Module)
