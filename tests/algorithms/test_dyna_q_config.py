@@ -4,8 +4,10 @@ import re
 from typing import Any
 
 import pytest
+import torch
 
 from headrace import DynaQ
+from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.algorithms.dyna_q.config import require_vectors
 from headrace.errors import ConfigError
 from headrace.types import EnvironmentSpec
@@ -53,3 +55,8 @@ def test_only_vectors_of_floats_have_a_world_model(spec: EnvironmentSpec) -> Non
     with pytest.raises(ConfigError, match=r"algorithm is dyna-q, and an observation is .* vectors of floats"):
         require_vectors(spec)
     require_vectors(EnvironmentSpec((8,), "float32", 4))
+
+
+def test_continuous_actions_are_refused_in_its_own_name() -> None:
+    with pytest.raises(ConfigError, match="algorithm is dyna-q, and the environment's actions are continuous"):
+        DQNUpdater(DynaQ(), EnvironmentSpec((4,), "float32", 2, continuous=True), torch.device("cpu"), 0)
