@@ -18,7 +18,7 @@ from headrace._native import ChunkWriter, Client, Server, Session, Signature
 
 HEADER = struct.Struct("<HBBB3xQQ")
 MAGIC = 0x5248
-VERSION = 3
+VERSION = 4
 SIGNATURE_TYPE, INSERT, SAMPLE, UPDATE, PUBLISH, FETCH, PUT, DRAIN, STATS = range(1, 10)
 HELLO, AUTHENTICATE, OPEN_TABLE, SET_STATE, DROP, CLAIM, SHARE, SAMPLE_SHARED = range(10, 18)
 UNNAMED = {STATS, HELLO, AUTHENTICATE}
@@ -222,7 +222,7 @@ def test_what_a_learner_needs_of_a_standing_server(server: Server) -> None:
         frame(SET_STATE, "run/replay", bytes([PAUSED]), request=2),
         frame(SET_STATE, "other", bytes([PAUSED]), request=3),
         frame(SET_STATE, "run/replay", bytes([9]), request=4),
-        frame(CLAIM, "run/learner", struct.pack("<Q", 5), request=5),
+        frame(CLAIM, "run/learner", struct.pack("<QQq", 5, 0, 0), request=5),
         frame(PUBLISH, "run/policy", struct.pack("<Q", 0) + b"w", request=6),
         frame(DROP, "run/", request=7),
         frame(SHARE, "replay", struct.pack("<II", 2, 2), request=8),
@@ -235,11 +235,11 @@ def test_what_a_learner_needs_of_a_standing_server(server: Server) -> None:
     assert got[6].body == struct.pack("<Q", 2)
     assert server.table_names() == ["replay"]
     assert got[7].status == REFUSED  # a session under test has no memory to share
-    (reply,) = replies(second.receive(frame(CLAIM, "run/learner", struct.pack("<Q", 6))))
+    (reply,) = replies(second.receive(frame(CLAIM, "run/learner", struct.pack("<QQq", 6, 0, 0))))
     assert reply.status == REFUSED
     assert "run/learner" in reply.body.decode()
     del first
-    (reply,) = replies(second.receive(frame(CLAIM, "run/learner", struct.pack("<Q", 6))))
+    (reply,) = replies(second.receive(frame(CLAIM, "run/learner", struct.pack("<QQq", 6, 0, 0))))
     assert reply.status == OK
 
 
