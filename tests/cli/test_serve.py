@@ -67,6 +67,25 @@ def test_the_memory_is_that_of_the_machine_if_not_told(serve):
     assert server.stop()[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"), [(lambda file: file.write_text("x"), "damaged"), (lambda file: file.unlink(), "missing")]
+)
+def test_lost_claims_are_said(serve, tmp_path, damage, said):
+    data = tmp_path / "data"
+    server = serve("--quiet", "--data", str(data))
+    client = Client(server.address)
+    client.open_table("run/replay", SIGNATURE, fresh=True, capacity=100)
+    client.claim("run/learner", 1, keep_seconds=60.0)
+    client.close()
+    assert server.stop() == (0, "", "")
+    damage(data / "claims")
+    again = serve("--quiet", "--data", str(data))
+    code, _, err = again.stop()
+    assert code == 0
+    assert err.startswith(f"headrace: warning: {data}/claims is {said}")
+    assert err.count("\n") == 1
+
+
 def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
     data = tmp_path / "data"
     server = serve("--data", str(data))
