@@ -6,19 +6,24 @@ result.evaluate(episodes=100)
 """
 
 import os
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 # ONNX Runtime reports to its maker unless this is set before it is imported. Roles inherit it.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
-from headrace import errors, replay
-from headrace.algorithms.a3c.config import A3C
-from headrace.algorithms.d4pg.config import D4PG
-from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.dyna_q.config import DynaQ
+from headrace import errors
 from headrace.errors import HeadraceError
-from headrace.replay import connect
-from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
+
+if TYPE_CHECKING:
+    from headrace import replay
+    from headrace.algorithms.a3c.config import A3C
+    from headrace.algorithms.d4pg.config import D4PG
+    from headrace.algorithms.dqn.config import DQN
+    from headrace.algorithms.dyna_q.config import DynaQ
+    from headrace.api import train
+    from headrace.replay import connect
+    from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
 
 __all__ = [
     "A3C",
@@ -39,10 +44,23 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Imports `train` at first use: it brings torch, which actors do without."""
-    if name == "train":
-        from headrace.api import train
+_HOMES = {
+    "A3C": "headrace.algorithms.a3c.config",
+    "D4PG": "headrace.algorithms.d4pg.config",
+    "DQN": "headrace.algorithms.dqn.config",
+    "DynaQ": "headrace.algorithms.dyna_q.config",
+    "connect": "headrace.replay",
+    "train": "headrace.api",
+    **dict.fromkeys(("AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial"), "headrace.topologies.config"),
+}
 
-        return train
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """Imports a member at first use: actors do without torch, and the command line handles signals before NumPy."""
+    if name == "replay":
+        return import_module("headrace.replay")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -170,6 +170,33 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     assert after["replay_size"] >= 0.9 * summary["replay_size"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_save_as_ctrl_c_does(tmp_path: Path, number: signal.Signals) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
+    wait_for(lambda: learning(tmp_path))
+    os.killpg(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["stopped_by"] == "interrupt"
+    assert list((tmp_path / "run").glob("checkpoints/*-updates-*"))
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; a child inherits it
+    try:
+        process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    wait_for(lambda: learning(tmp_path))
+    process.send_signal(signal.SIGHUP)
+    steps = (tmp_path / "run" / "metrics.jsonl").stat().st_size
+    wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").stat().st_size > steps)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
 def test_ctrl_c_before_the_first_update_can_be_resumed_too(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000", "--learning-starts", "4900")
     wait_for(lambda: bool(actors(process.pid)))

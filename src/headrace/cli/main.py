@@ -5,8 +5,9 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 
+from headrace.cli.interruption import held_back, interruptible
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 
 __all__ = ["main"]
@@ -73,8 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
-        code = _run(words)
-        sys.stdout.flush()
+        with interruptible():
+            code = _run(words)
+            sys.stdout.flush()
         return code
     except HeadraceError as error:
         print(f"headrace: error: {error}", file=sys.stderr)
@@ -99,7 +101,7 @@ def _run(words: list[str]) -> int:
         print(_HELP, end="")
         return 0
     if words[0] == "--version":
-        print(f"headrace {metadata.version('headrace')}")
+        print(f"headrace {import_module('importlib.metadata').version('headrace')}")
         return 0
     name, rest = words[0], words[1:]
     if name not in _COMMANDS:
@@ -107,6 +109,8 @@ def _run(words: list[str]) -> int:
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_COMMANDS)}"
         raise ConfigError(f"{name} is not a command; {hint}")
     try:
-        return int(import_module(f"headrace.cli.{name}").run(rest))
+        with held_back():
+            command = import_module(f"headrace.cli.{name}")
+        return int(command.run(rest))
     except SystemExit as end:  # after --help
         return end.code if isinstance(end.code, int) else int(end.code is not None)

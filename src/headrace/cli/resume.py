@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from headrace.cli.arguments import Run, Switch, TimeLimit, parse
 from headrace.cli.ending import conclude
+from headrace.cli.interruption import held_back
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig
 
@@ -35,8 +36,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     with RunDirectory.open(options.run, writing=True) as directory:
         config = RunConfig.from_json(directory.read_config())
-        from headrace import training
-
+        with held_back():
+            from headrace import training
         heading = Heading(config.environment, config.algorithm_name, config.topology_name, str(options.run))
         with open_display(heading, quiet=options.quiet) as display:
             result = training.resume(

@@ -50,7 +50,7 @@ class _Options:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit code."""
+    """Serves until SIGTERM, SIGHUP or SIGINT; returns the exit code."""
     options = parse(
         _Options,
         arguments,
@@ -129,7 +129,10 @@ def _status_display(live: bool) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Tells whether SIGTERM or SIGINT has come; a second one ends the process at once."""
+    """Tells whether SIGTERM, SIGHUP or SIGINT has come; a second one ends the process at once.
+
+    A SIGHUP that is ignored (nohup) stays ignored.
+    """
     requested = False
 
     def ask(number: int, _frame: FrameType | None) -> None:
@@ -137,7 +140,10 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
         requested = True
         signal.signal(number, signal.SIG_DFL)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield lambda: requested
     finally:

@@ -13,6 +13,7 @@ import tyro
 
 from headrace.cli.arguments import Environment, Switch, TimeLimit, find_environment, flag_types, parse, require_known
 from headrace.cli.ending import conclude
+from headrace.cli.interruption import held_back
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, ServerPlace, TopologyName, preset
@@ -68,8 +69,8 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
     with _create(options.run_dir, config) as directory:
         heading = Heading(config.environment, options.algorithm_name, options.topology_name, str(directory.path))
         try:
-            from headrace import training
-
+            with held_back():
+                from headrace import training
             with open_display(heading, quiet=options.quiet) as display:
                 if hint:
                     display.message(hint)

@@ -32,7 +32,8 @@ def main() -> None:
     """Runs the role until SIGTERM, or until the server is gone."""
     kind, index, generation, parent = sys.argv[1:]
     _die_with(int(parent))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    for number in (signal.SIGINT, signal.SIGHUP):  # they may reach the whole group; the parent decides
+        signal.signal(number, signal.SIG_IGN)
     stop = Stop()
 
     def finish(_signal: int, _frame: FrameType | None) -> None:

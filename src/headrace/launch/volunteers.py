@@ -30,7 +30,7 @@ def run_actors(
     say: Callable[[str], object],
     launcher: Callable[[Endpoint, Path], Launcher] = ProcessLauncher,
 ) -> str:
-    """Waits for the run's learner, then acts for it; returns "end" with the run, or "interrupt" (Ctrl-C, SIGTERM).
+    """Waits for the run's learner, then acts for it; returns "end" with the run, or "interrupt" after a signal.
 
     A learner that is started anew has new settings and an older policy: actors are started anew with it. `say` hears
     what a user should know. Raises ConfigError where an actor meets a user's mistake, LaunchError for the
@@ -151,7 +151,10 @@ def _counted(actors: int) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM, too, raises KeyboardInterrupt, where signals can be had: in the main thread."""
+    """SIGTERM and SIGHUP, too, raise KeyboardInterrupt, where signals can be had: in the main thread.
+
+    A SIGHUP that is ignored (nohup) stays ignored.
+    """
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -159,8 +162,12 @@ def _terminable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks the run to save and stop, the second stops it at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first asks the run to save and stop, the second stops it at once."""
 
 import signal
 import threading
@@ -12,7 +12,9 @@ _PATIENCE_SECONDS = 10.0
 
 
 class Interrupts:
-    """A context in which the first SIGINT or SIGTERM sets `requested` and the next raises KeyboardInterrupt.
+    """A context in which the first SIGINT, SIGTERM or SIGHUP sets `requested` and the next raises KeyboardInterrupt.
+
+    A SIGHUP that is ignored (nohup) stays ignored.
 
     A run that waits for something may not see that: where heeded() does not follow within 10 seconds, `give_up` is
     called, from a thread of its own. Signals belong to the main thread: elsewhere nothing changes.
@@ -28,8 +30,9 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._handle)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(

@@ -1,0 +1,38 @@
+"""Signals before a run handles them: one line, exit code 130, nothing left behind."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SEND = """
+import os, sys
+from headrace.cli.main import main
+
+class Sender:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            sys.argv[1] = ""
+            os.kill(os.getpid(), int(sys.argv[2]))
+
+sys.meta_path.insert(0, Sender())
+sys.exit(main(["train", "headrace.environments.toy:Corridor", "--steps", "500", "--run-dir", "run"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("module", ["headrace.cli.train", "numpy", "torch", "headrace.environments.toy"])
+def test_a_signal_while_modules_are_imported_is_one_line(tmp_path: Path, number: signal.Signals, module: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SEND, module, str(int(number))],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 130
+    assert ended.stderr == "headrace: interrupted\n"
+    assert not (tmp_path / "run").exists()
