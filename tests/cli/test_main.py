@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from headrace.cli import main as command
 from headrace.cli.main import main
 from headrace.errors import CheckpointError, ConfigError, LaunchError
 
@@ -44,7 +43,7 @@ def test_help(words, capsys):
 
 
 def test_version(monkeypatch, capsys):
-    monkeypatch.setattr(command.metadata, "version", lambda name: f"1.2.3 of {name}")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: f"1.2.3 of {name}")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == "headrace 1.2.3 of headrace\n"
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -214,6 +215,36 @@ def test_a_broken_summary_is_refused(tmp_path):
         run.summary_path.write_text("[")
         with pytest.raises(CheckpointError, match=r"summary.json is not a summary"):
             run.read_summary()
+
+
+@pytest.mark.parametrize("write", ["append", "write_summary", "require_place"])
+def test_a_directory_that_was_renamed_is_noticed_and_followed(tmp_path, write):
+    path, place = tmp_path / "run", tmp_path / "moved here"
+    with RunDirectory.create(path, "{}") as run:
+        path.rename(place)
+        with pytest.raises(StorageError, match=rf"{path} .*{place} .*headrace resume '{place}'"):
+            getattr(run, write)(*([] if write == "require_place" else [{"kind": "a"}]))
+        assert not path.exists()
+        assert run.follow()
+        run.append({"kind": "b"})
+    assert [record["kind"] for record in RunDirectory.open(place).read_metrics()] == ["b"]
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_directory_that_was_removed_is_noticed(tmp_path, again):
+    path = tmp_path / "run"
+    with RunDirectory.create(path, "{}") as run:
+        run.append({"kind": "a"})
+        shutil.rmtree(path)
+        if again:
+            path.mkdir()
+        with pytest.raises(StorageError, match=rf"{path} was removed"):
+            run.append({"kind": "b"})
+        assert not run.follow()
+        run.discard_unused()
+    assert path.exists() == again
+    assert not again or not list(path.iterdir())
 
 
 def test_an_unused_directory_can_be_discarded_but_not_a_used_one(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -226,6 +227,43 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+def test_a_run_directory_that_is_renamed_ends_the_run_and_is_resumed_there(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
+    wait_for(lambda: learning(tmp_path))
+    (tmp_path / "run").rename(tmp_path / "moved")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert re.fullmatch(rf"headrace: error: run directory {tmp_path}/run .*headrace resume {tmp_path}/moved\n", err)
+    assert not (tmp_path / "run").exists()
+    state = json.loads(next((tmp_path / "moved").glob("checkpoints/*-updates-*/state.json")).read_text())
+    more = str(state["environment_steps"] + 500)
+    resume = [sys.executable, "-m", "headrace", "resume", str(tmp_path / "moved"), "--steps", more]
+    resumed = subprocess.run(resume, capture_output=True, text=True, timeout=120, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_a_run_directory_that_is_removed_ends_the_run(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
+    wait_for(lambda: learning(tmp_path))
+    (tmp_path / "run").rename(tmp_path / "gone")
+    shutil.rmtree(tmp_path / "gone")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert re.fullmatch(rf"headrace: error: run directory {tmp_path}/run was removed.*\n", err)
+    assert sorted(path.name for path in tmp_path.iterdir()) == []
+
+
+def test_a_folder_for_logs_that_is_removed_is_made_again(tmp_path: Path) -> None:
+    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "20000", "--final-evaluation-episodes", "1")
+    wait_for(lambda: learning(tmp_path))
+    shutil.rmtree(tmp_path / "run" / "logs")
+    os.kill(actors(process.pid)[0], signal.SIGKILL)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "actor 0 died" in out
+    assert (tmp_path / "run" / "logs" / "actor-0.log").exists()
 
 
 def test_a_run_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:

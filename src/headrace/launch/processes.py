@@ -9,8 +9,9 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
+from headrace.errors import StorageError
 from headrace.launch.base import Exit
 from headrace.roles.base import Role
 from headrace.servers import Endpoint
@@ -35,7 +36,8 @@ class _Running(NamedTuple):
 class ProcessLauncher:
     """Implements `Launcher`: one fresh interpreter for each role, started from nothing (never forked).
 
-    A role's output goes to `logs/<kind>-<index>.log`. A role dies with this process, however that ends.
+    A role's output goes to `logs/<kind>-<index>.log`; the folder above `logs` must be there. A role dies with
+    this process, however that ends.
     """
 
     def __init__(self, endpoint: Endpoint, logs: Path) -> None:
@@ -44,12 +46,11 @@ class ProcessLauncher:
         self._running: dict[str, _Running] = {}
 
     def start(self, role: Role) -> None:
-        """Starts a role in a process of its own."""
-        self._logs.mkdir(parents=True, exist_ok=True)
+        """Starts a role in a process of its own; raises StorageError where its log can't be written."""
         log = self._logs / f"{role.kind}-{role.index}.log"
         arguments = [role.kind, str(role.index), str(role.generation), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
-        with log.open("ab") as output:
+        with self._open(log) as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -91,10 +92,25 @@ class ProcessLauncher:
     def _exit(self, running: _Running) -> Exit:
         status = running.process.returncode
         reason = f"exit {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+        return Exit(running.role, reason, status == FAULT_STATUS, _last_line(running))
+
+    def _open(self, log: Path) -> BinaryIO:
+        """The log, in the folder for logs, which is made again where somebody removed it."""
+        try:
+            self._logs.mkdir(exist_ok=True)
+            return log.open("ab")
+        except OSError as error:
+            raise StorageError(f"can't write {log}: {error.strerror}") from error
+
+
+def _last_line(running: _Running) -> str:
+    try:
         with running.log.open("rb") as log:
             log.seek(max(running.log_start, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = log.read().decode(errors="replace").strip().splitlines()
-        return Exit(running.role, reason, status == FAULT_STATUS, lines[-1] if lines else "it wrote nothing")
+    except FileNotFoundError:
+        return "its log was removed"
+    return lines[-1] if lines else "it wrote nothing"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

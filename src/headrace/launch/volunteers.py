@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from headrace.errors import ClosedError, ConfigError, LaunchError
+from headrace.errors import ClosedError, ConfigError, LaunchError, StorageError
 from headrace.launch.base import Exit, Launcher
 from headrace.launch.deaths import Deaths, given_up
 from headrace.launch.processes import ProcessLauncher
@@ -34,7 +34,7 @@ def run_actors(
 
     A learner that is started anew has new settings and an older policy: actors are started anew with it. `say` hears
     what a user should know. Raises ConfigError where an actor meets a user's mistake, LaunchError for the
-    third death in a minute and for a server that is gone.
+    third death in a minute and for a server that is gone, StorageError where no logs can be written.
     """
     try:
         with _terminable():
@@ -43,6 +43,7 @@ def run_actors(
             try:
                 notice = await_notice(server, lambda: False, say)
                 assert notice is not None
+                _make(logs)
                 say(f"{_counted(actors)} in {notice.environment}; logs: {logs}")
                 if 0 < len(notice.actors) < actors:
                     say(f"the run has places for {_counted(len(notice.actors))}; the others wait for one to be free")
@@ -63,6 +64,13 @@ def run_actors(
                 server.close()
     except KeyboardInterrupt:
         return "interrupt"
+
+
+def _make(logs: Path) -> None:
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"can't write {logs}: {error.strerror}") from error
 
 
 @contextlib.contextmanager

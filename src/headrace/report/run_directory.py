@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -35,12 +36,14 @@ class RunDirectory:
     """A run's directory, made by create() or found by open().
 
     Whoever writes holds the directory's lock, which the kernel drops with the process; any number may read meanwhile.
-    Not for several threads at once. Raises StorageError, naming the path, where the system refuses to write.
+    Not for several threads at once. Raises StorageError, naming the path, where the system refuses to write, and where
+    the directory is no longer at its path.
     """
 
     def __init__(self, path: Path, lock: int | None) -> None:
         self.path = path
         self._lock = lock
+        self._directory = None if lock is None else os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._metrics: int | None = None
         self._events: EventFile | None = None
 
@@ -120,9 +123,34 @@ class RunDirectory:
         """Folder of TensorBoard events."""
         return self.path / "tensorboard"
 
+    def displacement(self) -> StorageError | None:
+        """The error to end a run with whose directory was renamed or removed; None where it is in its place."""
+        if self._directory is None or self._is_at(self.path):
+            return None
+        place = self._place()
+        if place is None:
+            return StorageError(f"run directory {self.path} was removed during the run; nothing more can be saved")
+        return StorageError(
+            f"run directory {self.path} was renamed to {place} during the run, which ends; what was learnt is saved "
+            f"there: headrace resume {shlex.quote(str(place))}"
+        )
+
+    def follow(self) -> bool:
+        """Takes the place that the directory was renamed to as `path`; whether there is one."""
+        place = self._place()
+        self.path = place or self.path
+        return place is not None
+
+    def require_place(self) -> None:
+        """Raises displacement()."""
+        displaced = self.displacement()
+        if displaced is not None:
+            raise displaced
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Adds a record, which has a "kind", to metrics.jsonl and its numbers to TensorBoard's events."""
         self._require_lock()
+        self.require_place()
         plain = _plain(record)
         with _writing(self.metrics_path):
             if self._metrics is None:
@@ -137,6 +165,7 @@ class RunDirectory:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replaces summary.json: whatever happens, the file is the old one or the new one, whole."""
         self._require_lock()
+        self.require_place()
         _write_atomically(self.summary_path, json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
 
     def read_config(self) -> str:
@@ -168,24 +197,27 @@ class RunDirectory:
     def discard_unused(self) -> None:
         """Removes a directory in which nothing has happened yet: no record, no checkpoint, no log."""
         self._require_lock()
+        if self.displacement() is not None:
+            return
         held = [self.metrics_path, self.summary_path]
-        if any(path.exists() for path in held) or any(any((self.path / name).iterdir()) for name in _FOLDERS):
+        folders = [self.path / name for name in _FOLDERS if (self.path / name).is_dir()]
+        if any(path.exists() for path in held) or any(any(folder.iterdir()) for folder in folders):
             return
         with _writing(self.path):
-            for name in _FOLDERS:
-                (self.path / name).rmdir()
+            for folder in folders:
+                folder.rmdir()
             self.config_path.unlink()
             (self.path / _LOCK).unlink()
             self.path.rmdir()
 
     def close(self) -> None:
         """Closes the files and lets go of the lock; a second call does nothing."""
-        for descriptor in (self._metrics, self._lock):
+        for descriptor in (self._metrics, self._directory, self._lock):
             if descriptor is not None:
                 os.close(descriptor)
         if self._events is not None:
             self._events.close()
-        self._metrics = self._lock = self._events = None
+        self._metrics = self._directory = self._lock = self._events = None
 
     def __enter__(self) -> Self:
         return self
@@ -194,6 +226,18 @@ class RunDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _place(self) -> Path | None:
+        """Where the directory is now, as the kernel knows it; None for one that was removed."""
+        place = Path(os.readlink(f"/proc/self/fd/{self._directory}"))
+        return place if self._is_at(place) else None
+
+    def _is_at(self, path: Path) -> bool:
+        assert self._directory is not None
+        try:
+            return os.path.samestat(os.stat(path), os.fstat(self._directory))
+        except OSError:
+            return False
 
     def _require_lock(self) -> None:
         if self._lock is None:

@@ -113,7 +113,8 @@ def save_checkpoint(
     draft = folder / "writing"
     try:
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+        folder.mkdir(exist_ok=True)  # not the run's directory, which may have been renamed
+        draft.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, draft / _LEARNER)
         if table is not None:
             table.save(str(draft / _REPLAY))

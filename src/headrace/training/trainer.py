@@ -164,11 +164,15 @@ class Trainer:
                 f"the run can't go on with the server at {shown(server)}: {reason}"
                 + ("; headrace resume goes on from what was learnt" if resumable else "")
             ) from error
+        except StorageError as error:
+            raise self._follow_directory() or error from None
         except HeadraceError:
             raise
         except Exception as error:
             log = self._run.logs_path / "training.log"
-            log.write_text("".join(traceback.format_exception(error)))
+            with contextlib.suppress(OSError):  # the error itself matters more
+                log.parent.mkdir(exist_ok=True)
+                log.write_text("".join(traceback.format_exception(error)))
             raise LaunchError(f"training failed: {last_words(error)}; where: {log}") from error
         except KeyboardInterrupt:
             self._server.close()  # nothing is waited for any more
@@ -180,6 +184,13 @@ class Trainer:
             self._program.close()
             self._server.close()
             self._evaluations.close()
+
+    def _follow_directory(self) -> StorageError | None:
+        """What to end with where the run directory was renamed, having saved there, or removed; else None."""
+        displaced = self._run.displacement()
+        if displaced is not None and self._run.follow():
+            self._save()
+        return displaced
 
     def _train_or_save(self, interrupts: Interrupts) -> str:
         """Trains; what was learnt is saved whatever stops it, if it is worth it and the disk takes it."""
@@ -398,6 +409,7 @@ class Trainer:
             "program": self._program.state(),
         }
         table = self._program.table if self._program.saves_experience else None
+        self._run.require_place()
         save_checkpoint(self._run.checkpoints_path, self._updater.state(), self._policy(), table, state)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
