@@ -68,7 +68,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0: done; 1: a process of the run, or the reader of the output, ended early; 2: a mistake; 130: interrupted.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    code = _report(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is None and "headrace.environments" in sys.modules:  # one may have run here
+        import_module("headrace.launch.leaving").leave_soon(code)
+    return code
+
+
+def _report(words: list[str]) -> int:
+    """Runs one command, and turns errors into one line and an exit code."""
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.environments.catalogue import make
-from headrace.environments.spaces import read_spaces
-from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
+from headrace.environments.spaces import close, read_spaces
+from headrace.errors import CheckpointError, ClosedError, ConfigError, EnvironmentFault
 from headrace.types import Array, EnvironmentStep
 
 __all__ = ["EnvironmentBatch", "Episode", "Replay", "episode_seed"]
@@ -165,10 +165,11 @@ class EnvironmentBatch:
         return [self._replay(index, record) for index, record in enumerate(state["actions"])]
 
     def close(self) -> None:
-        """Closes every environment."""
+        """Closes every environment, but no more after one that does not return: a watch raises EnvironmentFault."""
         for environment in self._environments:
-            with contextlib.suppress(Exception):  # nothing depends on an environment that is done with
-                environment.close()
+            with contextlib.suppress(ClosedError):  # somebody asked to stop, which this is
+                self._beat()
+            close(environment, self._id)
 
     def _replay(self, index: int, record: Sequence[Any]) -> Replay:
         actions = self._action_map.from_record(record)

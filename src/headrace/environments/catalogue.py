@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from headrace.environments import atari, dm_control, snake
+from headrace.environments.calls import calling
 from headrace.errors import EnvironmentFault
 
 __all__ = ["make"]
@@ -32,6 +33,11 @@ def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.En
 
     Raises EnvironmentFault, in one line, where nothing can be made of it.
     """
+    with calling(f'environment "{environment_id}": its constructor'):
+        return _make(environment_id, render_mode)
+
+
+def _make(environment_id: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     if render_mode == "rgb_array":  # pygame draws into memory: it needs neither screen nor loudspeaker
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
@@ -53,6 +59,8 @@ def _import(environment_id: str, module_name: str) -> ModuleType:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module_name)
+    except EnvironmentFault:
+        raise
     except (Exception, SystemExit) as error:  # whatever the module does while it is imported
         raise EnvironmentFault(
             f'environment "{environment_id}": module "{module_name}" can\'t be imported: {_one_line(error)}'
@@ -106,6 +114,8 @@ def _make_registered(
         return gymnasium.make(spec.id, disable_env_checker=True, **options)
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(_missing_dependency(environment_id, spec, error)) from error
+    except EnvironmentFault:
+        raise
     except (Exception, SystemExit) as error:  # the constructor may be anybody's
         raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {_one_line(error)}') from error
 

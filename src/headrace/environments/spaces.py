@@ -1,6 +1,5 @@
 """From an environment's spaces to what an agent must know of them."""
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,11 +10,12 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from headrace.environments import atari
+from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.errors import EnvironmentFault
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["ActionMap", "ContinuousActions", "DiscreteActions", "describe", "read_spaces", "require_spec"]
+__all__ = ["ActionMap", "ContinuousActions", "DiscreteActions", "close", "describe", "read_spaces", "require_spec"]
 
 
 class ActionMap(Protocol):
@@ -83,8 +83,18 @@ def describe(environment_id: str) -> EnvironmentSpec:
     try:
         return read_spaces(environment, environment_id)[0]
     finally:
-        with contextlib.suppress(Exception):  # it is not the one that will be used
+        close(environment, environment_id)
+
+
+def close(environment: gymnasium.Env[Any, Any], environment_id: str) -> None:
+    """Closes an environment that is done with; the only error that matters is that of a watch, EnvironmentFault."""
+    try:
+        with calling(f'environment "{environment_id}": its close()'):
             environment.close()
+    except EnvironmentFault:
+        raise
+    except Exception:
+        return
 
 
 def require_spec(environment_id: str, found: EnvironmentSpec, expected: EnvironmentSpec) -> None:

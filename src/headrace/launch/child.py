@@ -10,9 +10,11 @@ import signal
 import sys
 import traceback
 from types import FrameType
+from typing import NoReturn
 
 from headrace.errors import ClosedError, HeadraceError
 from headrace.launch.base import FAULTS, last_words
+from headrace.launch.leaving import leave_soon
 from headrace.launch.processes import FAULT_STATUS
 from headrace.launch.run_role import run_role
 from headrace.roles.base import Role, Stop
@@ -49,11 +51,18 @@ def main() -> None:
         pass
     except HeadraceError as error:
         print(error, file=sys.stderr)
-        sys.exit(FAULT_STATUS if isinstance(error, FAULTS) else 1)
+        _leave(FAULT_STATUS if isinstance(error, FAULTS) else 1)
     except Exception as error:
         traceback.print_exc()
         print(last_words(error), file=sys.stderr)
-        sys.exit(1)
+        _leave(1)
+    _leave(0)
+
+
+def _leave(status: int) -> NoReturn:
+    """Ends, though threads or exit functions of an environment may not."""
+    leave_soon(status, quiet=status != 0)  # the last line is to be its error
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from headrace.errors import StorageError
 from headrace.launch.base import Exit
+from headrace.launch.watcher import end_marked, memory_kills
 from headrace.roles.base import Role
 from headrace.servers import Endpoint
 
@@ -31,6 +33,8 @@ class _Running(NamedTuple):
     process: subprocess.Popen[bytes]
     log: Path
     log_start: int  # where this process's own output begins
+    mark: str  # an environment variable that it and all that it starts have
+    memory_kills: int | None  # as they were when it was started
 
 
 class ProcessLauncher:
@@ -50,13 +54,14 @@ class ProcessLauncher:
         log = self._logs / f"{role.kind}-{role.index}.log"
         arguments = [role.kind, str(role.index), str(role.generation), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
+        mark = f"HEADRACE_ROLE_{secrets.token_hex(8)}"
         with self._open(log) as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env=child_environment(),
+                env=child_environment() | {mark: role.name},
                 start_new_session=True,
             )
             start = output.tell()
@@ -64,34 +69,38 @@ class ProcessLauncher:
         given = {"settings": role.settings, "endpoint": self._endpoint.to_json()}
         process.stdin.write(json.dumps(given).encode())
         process.stdin.close()
-        self._running[role.name] = _Running(role, process, log, start)
+        self._running[role.name] = _Running(role, process, log, start, mark, memory_kills())
 
     def poll(self) -> list[Exit]:
         """Processes that ended by themselves since the last call."""
         ended = [running for running in self._running.values() if running.process.poll() is not None]
         for running in ended:
             del self._running[running.role.name]
-            _end(running.process)
+        _end(ended)
         return [self._exit(running) for running in ended]
 
     def kill(self, role: Role) -> None:
         """Ends a process by SIGKILL."""
-        _end(self._running.pop(role.name).process)
+        _end([self._running.pop(role.name)])
 
     def stop(self, roles: Iterable[Role]) -> None:
         """SIGTERM to all of these, SIGKILL to those still there after 5 seconds."""
-        processes = [self._running.pop(role.name).process for role in roles if role.name in self._running]
-        for process in processes:
-            process.terminate()
+        ending = [self._running.pop(role.name) for role in roles if role.name in self._running]
+        for running in ending:
+            running.process.terminate()
         deadline = time.monotonic() + _GRACE_SECONDS
-        for process in processes:
+        for running in ending:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, deadline - time.monotonic()))
-            _end(process)
+                running.process.wait(max(0.0, deadline - time.monotonic()))
+        _end(ending)
 
     def _exit(self, running: _Running) -> Exit:
         status = running.process.returncode
         reason = f"exit {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+        if status == -signal.SIGKILL:  # not by kill() or stop(), which report no exit
+            before, now = running.memory_kills, memory_kills()
+            certain = before is not None and now is not None and now > before
+            reason += " because memory ran out" if certain else ", perhaps because memory ran out"
         return Exit(running.role, reason, status == FAULT_STATUS, _last_line(running))
 
     def _open(self, log: Path) -> BinaryIO:
@@ -113,11 +122,15 @@ def _last_line(running: _Running) -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills what is left of a role: its process, and any that its environments started and left behind."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _end(ended: list[_Running]) -> None:
+    """Kills what is left of roles: their processes, and all that their environments started and left behind."""
+    for running in ended:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.process.pid, signal.SIGKILL)
+    for running in ended:
+        running.process.wait()
+    if ended:
+        end_marked([running.mark.encode() for running in ended])  # those in sessions of their own
 
 
 def child_environment() -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from headrace.errors import ClosedError, ConfigError, LaunchError, StorageError
 from headrace.launch.base import Exit, Launcher
 from headrace.launch.deaths import Deaths, given_up
+from headrace.launch.guard import Guard
 from headrace.launch.processes import ProcessLauncher
 from headrace.launch.relay import Relay
 from headrace.roles.base import RUN, Role
@@ -37,7 +38,7 @@ def run_actors(
     third death in a minute and for a server that is gone, StorageError where no logs can be written.
     """
     try:
-        with _terminable():
+        with _terminable(), Guard("headrace actor"):
             with _impatient(endpoint, say):
                 server = connect_role(endpoint)
             try:

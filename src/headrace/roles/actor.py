@@ -174,7 +174,9 @@ class Actor:
 
     def close(self) -> None:
         """Closes the environments."""
+        self._clock.enter("environment")
         self.environments.close()
+        self._clock.enter("other")
 
     def _writer(self, environment: int) -> ChunkWriter:
         settings = self._settings

@@ -89,6 +89,12 @@ class _Heartbeat:
         self._server = server
         self._stop = stop
         self._next = 0.0
+        self.phase = ""
+
+    def enter(self, phase: str) -> None:
+        """Says at once what it is in."""
+        self.phase, self._next = phase, 0.0
+        self()
 
     def __call__(self) -> None:
         """Raises ClosedError where the evaluator is to stop."""
@@ -97,7 +103,7 @@ class _Heartbeat:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _HEARTBEAT_SECONDS
-            self._server.put(REPORTS, json.dumps({"role": "evaluator", "index": 0}).encode())
+            self._server.put(REPORTS, json.dumps({"role": "evaluator", "index": 0, "phase": self.phase}).encode())
 
 
 def run_evaluator(server: RoleServer, stop: Stop) -> None:
@@ -119,7 +125,9 @@ def run_evaluator(server: RoleServer, stop: Stop) -> None:
         wanted: dict[str, Any] = json.loads(body)
         policy = Policy(graph[1], graph[0])
         spec = read_fields(EnvironmentSpec, wanted["spec"])
+        alive.enter("environment")
         score = play(wanted["environment"], policy.output, wanted["episodes"], wanted["seed"], alive, spec)
+        alive.enter("")
         asked = {name: wanted[name] for name in ("start", "request")}
         answer = {"role": "evaluator", "index": 0, **asked, **score._asdict()}
         server.put(REPORTS, json.dumps(answer).encode())

@@ -98,7 +98,9 @@ class RolloutWorker:
 
     def close(self) -> None:
         """Closes the environments."""
+        self.clock.enter("environment")
         self._environments.close()
+        self.clock.enter("other")
 
     def _take_batch(self, timeout_seconds: float) -> Batch | None:
         batch, self._batch = self._batch, None

@@ -1,39 +1,58 @@
-"""Ends a run whose own process hangs in an environment's step."""
+"""Ends what hangs in an environment in this process."""
 
+import contextlib
 import os
 import signal
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from headrace.environments.calls import open_call
 from headrace.errors import EnvironmentFault
-from headrace.roles.clock import PhaseClock, Stillness
+from headrace.launch import Guard
+from headrace.roles.clock import PhaseClock
 
-__all__ = ["HangWatch"]
+__all__ = ["HangWatch", "watched"]
 
 _FAULT_STATUS = 2
 _GRACE_SECONDS = 5.0
+_PERIOD_SECONDS = 1.0
+
+
+@contextlib.contextmanager
+def watched(limit_seconds: float, clock: PhaseClock | None = None) -> Iterator[None]:
+    """A context with a guard and a watch, for environments outside of a run."""
+    with Guard("headrace") as guard, HangWatch(limit_seconds, guard) as watch, watch.watching(clock):
+        yield
 
 
 class HangWatch:
-    """A context in which EnvironmentFault is raised in the main thread once a step takes longer than `limit_seconds`.
+    """A context in which EnvironmentFault is raised in the main thread once a call of an environment takes too long.
 
-    An environment that hangs in native code can't be interrupted: 5 seconds later the process says so and ends.
-    Without a clock, or outside the main thread, nothing is watched.
+    The first call is allowed `limit_seconds`; those after one that hung 5 seconds, so that the end does not hang too.
+    A call that is not interrupted by that, in native code, ends the process 5 seconds later, with one line. One that
+    holds Python's lock is ended by `guard`. Time in which the process is stopped does not count. Outside the main
+    thread nothing is watched.
     """
 
-    def __init__(self, clock: PhaseClock | None, limit_seconds: float) -> None:
-        self._clock = clock
+    def __init__(self, limit_seconds: float, guard: Guard) -> None:
         self._limit_seconds = limit_seconds
+        self._guard = guard
+        self._clock: PhaseClock | None = None
+        self._watching = False
+        self._hung: tuple[object, ...] | None = None  # the call that the main thread is to leave
+        self._message = ""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        if self._clock is not None and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGUSR1, self._raise)
-            self._thread = threading.Thread(target=self._watch, args=(self._clock,), name="hang-watch", daemon=True)
+            self._thread = threading.Thread(target=self._watch, name="hang-watch", daemon=True)
             self._thread.start()
         return self
 
@@ -45,18 +64,53 @@ class HangWatch:
             self._thread.join()
             signal.signal(signal.SIGUSR1, self._before)
 
-    def _watch(self, clock: PhaseClock) -> None:
-        still = Stillness(clock)
-        while not self._closed.wait(min(1.0, self._limit_seconds / 4)):
-            if clock.phase == "environment" and still.seconds() > self._limit_seconds:
+    @contextlib.contextmanager
+    def watching(self, clock: PhaseClock | None = None) -> Iterator[None]:
+        """Watches constructors and close(), and with a clock steps and resets too: its phase "environment"."""
+        if self._thread is None:
+            yield
+            return
+        self._clock = clock
+        self._watching = True
+        self._guard.allow(self._limit_seconds)
+        try:
+            yield
+        finally:
+            self._watching = False
+            self._guard.allow(0.0)
+
+    def _place(self) -> tuple[object, ...] | None:
+        """Changes with every call of the environment; None outside of one."""
+        if not self._watching:
+            return None
+        call = open_call(threading.main_thread().ident or 0)
+        if call is not None:
+            return call
+        clock = self._clock
+        return clock.place if clock is not None and clock.phase == "environment" else None
+
+    def _watch(self) -> None:
+        period = min(_PERIOD_SECONDS, self._limit_seconds / 4)
+        place, still, limit, before = None, 0.0, self._limit_seconds, time.monotonic()
+        while not self._closed.wait(period):
+            self._guard.beat()
+            now, last = time.monotonic(), place
+            elapsed, before = min(now - before, 2 * period), now
+            place = self._place()
+            still = still + elapsed if place is not None and place == last else 0.0
+            if place is None:
+                continue
+            if place != self._hung and still > limit:
+                call = open_call(threading.main_thread().ident or 0)
+                what = call.what if call is not None else "the environment"
+                self._message = f"{what} has not returned for more than {limit:.0f} s; the run can't go on"
+                self._hung, still, limit = place, 0.0, min(limit, _GRACE_SECONDS)
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-                if not self._closed.wait(_GRACE_SECONDS):
-                    print(f"headrace: error: {self._message()}", file=sys.stderr, flush=True)
-                    os._exit(_FAULT_STATUS)
-                return
+            elif place == self._hung and still > _GRACE_SECONDS:
+                print(f"headrace: error: {self._message}", file=sys.stderr, flush=True)
+                self._guard.silence()
+                os._exit(_FAULT_STATUS)
 
     def _raise(self, _number: int, _frame: FrameType | None) -> None:
-        raise EnvironmentFault(self._message())
-
-    def _message(self) -> str:
-        return f"the environment has not returned for more than {self._limit_seconds:.0f} s; the run can't go on"
+        if self._hung is not None and self._place() == self._hung:  # else it has returned meanwhile
+            raise EnvironmentFault(self._message)

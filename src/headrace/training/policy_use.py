@@ -1,5 +1,6 @@
 """What is done with a trained policy besides evaluating it."""
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,14 +10,16 @@ import torch
 from headrace.algorithms.build import build_updater
 from headrace.algorithms.exploration import greedy
 from headrace.environments import describe, episode_seed, make, require_spec
-from headrace.environments.spaces import read_spaces
+from headrace.environments.spaces import close, read_spaces
 from headrace.environments.stack import FrameStack
 from headrace.errors import CheckpointError, EnvironmentFault, StorageError
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
+from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
 from headrace.settings import RunConfig
 from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.hang_watch import watched
 from headrace.types import Array
 
 __all__ = ["export", "record_frames"]
@@ -31,7 +34,8 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
     config = RunConfig.from_json(run.read_config())
     checkpoint = newest_checkpoint(run.checkpoints_path)
     policy = Policy(checkpoint.policy(), checkpoint.moment.version)
-    environment = make(config.environment, render_mode="rgb_array")
+    with watched(config.hang_seconds):
+        environment = make(config.environment, render_mode="rgb_array")
     spec, action_map = read_spaces(environment, config.environment)
     require_spec(config.environment, spec, checkpoint.spec)
     fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
@@ -39,18 +43,20 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
 
     def frames() -> Iterator[Array]:
         stack = FrameStack(1, spec)
-        try:
+        clock = PhaseClock(("environment",))
+        with contextlib.ExitStack() as ends:
+            ends.enter_context(watched(config.hang_seconds, clock))
+            ends.callback(close, environment, config.environment)
             inputs = stack.start(environment.reset(seed=first)[0][None])
             for _ in range(max_steps):
                 yield _frame(environment.render(), config.environment)
+                clock.beat()
                 action = greedy(policy.output(np.ascontiguousarray(inputs)), spec.continuous)
                 observation, _, terminated, truncated, _ = environment.step(action_map.to_environment(action)[0])
                 inputs = stack.push(observation[None], np.zeros(1, np.bool_))
                 if terminated or truncated:
                     yield _frame(environment.render(), config.environment)
                     return
-        finally:
-            environment.close()
 
     return frames(), fps
 
@@ -62,7 +68,8 @@ def export(run: RunDirectory, path: Path) -> float:
     """
     config = RunConfig.from_json(run.read_config())
     checkpoint = newest_checkpoint(run.checkpoints_path)
-    spec = describe(config.environment)
+    with watched(config.hang_seconds):
+        spec = describe(config.environment)
     require_spec(config.environment, spec, checkpoint.spec)
     updater = build_updater(config.algorithm, spec, torch.device("cpu"), config.seed)
     updater.load(checkpoint.tensors())

@@ -7,10 +7,12 @@ from headrace.errors import EnvironmentFault, HeadraceError
 from headrace.launch import last_words
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
+from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import play
 from headrace.settings import RunConfig
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluation
+from headrace.training.hang_watch import watched
 
 __all__ = ["Result", "evaluate"]
 
@@ -47,9 +49,11 @@ def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None)
     checkpoint = newest_checkpoint(run.checkpoints_path)
     moment = checkpoint.moment
     policy = Policy(checkpoint.policy(), moment.version)
+    clock = PhaseClock(("environment",))
     try:
         first = config.seed if seed is None else seed
-        score = play(config.environment, policy.output, episodes, first, spec=checkpoint.spec)
+        with watched(config.hang_seconds, clock):
+            score = play(config.environment, policy.output, episodes, first, clock.beat, checkpoint.spec)
     except HeadraceError:
         raise
     except Exception as error:  # whatever the environment does

@@ -85,6 +85,8 @@ class Supervisor:
         if sign.phase == "environment" and sign.still_seconds > limit:
             return f"its environment has not returned for {sign.still_seconds:.0f} s; {limit:.0f} s are allowed"
         silence = time.monotonic() - sign.heard
+        if silence > limit and sign.phase == "environment":
+            return f"its environment has not returned for {silence:.0f} s; {limit:.0f} s are allowed"
         if silence > limit:
             return f"it has given no sign of life for {silence:.0f} s; {limit:.0f} s are allowed"
         return None

@@ -12,8 +12,16 @@ from typing import Any
 import torch
 
 from headrace.environments import require_spec
-from headrace.errors import ClosedError, DivergenceError, HeadraceError, LaunchError, ReplayError, StorageError
-from headrace.launch import Exit, Launcher, ProcessLauncher, last_words
+from headrace.errors import (
+    ClosedError,
+    DivergenceError,
+    EnvironmentFault,
+    HeadraceError,
+    LaunchError,
+    ReplayError,
+    StorageError,
+)
+from headrace.launch import Exit, Guard, Launcher, ProcessLauncher, last_words
 from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
@@ -72,23 +80,29 @@ class Trainer:
         self._state: dict[str, Any] = checkpoint.state if checkpoint else {}
         self._generation = self._state.get("generation", -1) + 1
         self._run_id: str = self._state.get("run_id") or secrets.token_hex(8)
-        self._server = open_server(config.place.endpoint, self._run_id)
+        self._watches = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:  # where the rest fails, nothing of the run stays on the server
+            undo.enter_context(self._watches)
+            guard = self._watches.enter_context(Guard("the training process", run.path))
+            self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
+            self._server = open_server(config.place.endpoint, self._run_id)
             undo.callback(self._server.close)
-            built = assemble(
-                config,
-                self._server,
-                run_id=self._run_id,
-                fresh=not checkpoint,
-                generation=self._generation * _GENERATIONS_PER_START,
-            )
+            with self._hang_watch.watching():
+                built = assemble(
+                    config,
+                    self._server,
+                    run_id=self._run_id,
+                    fresh=not checkpoint,
+                    generation=self._generation * _GENERATIONS_PER_START,
+                )
             self._spec, self._updater, self._program, self._topology, self._precision_note = built
             undo.callback(self._program.close)
             if self._precision_note:
                 display.message(self._precision_note)
             self._graph = PolicyGraph(self._updater.architecture)
             self._wire(launcher, local_actors)
-            undo.pop_all()
+            self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
+            undo.pop_all()  # all of this ends with run()
 
     def _wire(self, launcher: LauncherFactory, local_actors: bool) -> None:
         """Makes all that goes round the program."""
@@ -146,13 +160,12 @@ class Trainer:
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule holds, and returns the summary; afterwards nothing of the run is running."""
+        interrupts = self._interrupts
         try:
-            with Interrupts(self._give_up) as interrupts:
-                with HangWatch(self._program.acting, self._config.hang_seconds):
-                    if self._checkpoint:
-                        self._restore(self._checkpoint)
-                    stopped_by = self._train_or_save(interrupts)
-                return self._finish(stopped_by, interrupts)
+            if self._checkpoint:
+                with self._watching():
+                    self._restore(self._checkpoint)
+            return self._finish(self._train_or_save(interrupts), interrupts)
         except ReplayError as error:
             if not self._config.place.server:
                 raise
@@ -178,12 +191,27 @@ class Trainer:
             self._server.close()  # nothing is waited for any more
             raise
         finally:
-            with contextlib.suppress(ReplayError):  # the server may be the reason for the end
-                self._announcement.end()
-            self._supervisor.stop()
-            self._program.close()
-            self._server.close()
-            self._evaluations.close()
+            interrupts.heeded()
+            with self._watches:
+                self._end()
+
+    def _end(self) -> None:
+        """Ends all that belongs to the run."""
+        with contextlib.suppress(ReplayError):  # the server may be the reason for the end
+            self._announcement.end()
+        self._supervisor.stop()
+        try:
+            with self._watching():
+                self._program.close()
+        except EnvironmentFault as fault:  # all that mattered is done
+            self._display.message(str(fault))
+        self._server.close()
+        self._evaluations.close()
+
+    def _watching(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which this process calls environments, if the program acts in it."""
+        acting = self._program.acting
+        return contextlib.nullcontext() if acting is None else self._hang_watch.watching(acting)
 
     def _follow_directory(self) -> StorageError | None:
         """What to end with where the run directory was renamed, having saved there, or removed; else None."""
@@ -205,7 +233,8 @@ class Trainer:
                 )
             self._announcement.publish()
             self._supervisor.start()
-            return self._train(interrupts)
+            with self._watching():
+                return self._train(interrupts)
         except (DivergenceError, StorageError):
             raise
         except Exception as error:

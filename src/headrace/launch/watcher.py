@@ -1,0 +1,268 @@
+"""Ends what a run leaves behind, and a run that can no longer end itself.
+
+The training process starts this script for every run, in a session that no terminal's signals reach. It uses the
+standard library alone and runs without site-packages: it starts in milliseconds and needs little memory. See `Guard`.
+"""
+
+import contextlib
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["PAGE", "QUIT", "SILENCE", "Family", "Process", "end_marked", "memory_kills", "read_process"]
+
+PAGE = struct.Struct("=Qd")
+"""Memory shared with the training process: heartbeats so far, and seconds allowed without one (0: any number)."""
+QUIT = b"Q"
+"""Message: the run has ended in order."""
+SILENCE = b"S"
+"""Message: the training process ends without cleaning up, and has said why."""
+
+_PERIOD_SECONDS = 0.25
+_LOOK_SECONDS = 0.5
+_LOOK_SHARE = 50
+"""Looking at the machine's processes takes at most a fiftieth of the time."""
+_GRACE_SECONDS = 5.0
+_PATIENCE_SECONDS = 10.0
+_SECOND_SIGNAL_SECONDS = 3.0
+_END_SECONDS = 10.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Process(NamedTuple):
+    """A process; its number together with the time of its start is never used again."""
+
+    pid: int
+    parent: int
+    state: str
+    started: int  # in ticks since the machine's start
+
+
+def read_process(pid: int) -> Process | None:
+    """What the kernel tells of a process; None where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return Process(pid, int(fields[1]), fields[0], int(fields[19]))
+
+
+def memory_kills() -> int | None:
+    """How many processes of this control group, or else of this machine, the kernel has killed for memory."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if controllers == "":
+                places = [f"/sys/fs/cgroup{group}/memory.events", "/sys/fs/cgroup/memory.events"]
+            elif "memory" in controllers.split(","):
+                root = "/sys/fs/cgroup/memory"
+                places = [f"{root}{group}/memory.oom_control", f"{root}/memory.oom_control"]
+            else:
+                continue
+            for place in places:
+                with contextlib.suppress(OSError):
+                    return _counter(place)
+    with contextlib.suppress(OSError, ValueError):
+        return _counter("/proc/vmstat")
+    return None
+
+
+def end_marked(marks: list[bytes]) -> None:
+    """Kills every process whose environment variables hold one of these marks, until there is none."""
+    deadline = time.monotonic() + _END_SECONDS
+    while time.monotonic() < deadline:
+        found = [process for process in _processes() if _is_marked(process, marks, "environ")]
+        if not found:
+            return
+        for process in found:
+            _kill(process)
+        time.sleep(0.01)
+
+
+class Family:
+    """The descendants of process `head` that are no older than this object's process, wherever they have gone.
+
+    Those are remembered that look() saw while their parents lived; `mark` finds others: it is among the environment
+    variables of programs that were started, and in the memory map of processes that were forked.
+    """
+
+    def __init__(self, head: int, mark: bytes) -> None:
+        own = read_process(os.getpid())
+        self._head: int | None = head
+        self._marks = [mark]
+        self._since = own.started if own else 0
+        self._known: dict[int, int] = {}
+
+    def look(self) -> None:
+        """Remembers the present descendants."""
+        found = {process.pid: process for process in _processes() if process.started >= self._since}
+        known = {pid: started for pid, started in self._known.items() if pid in found and found[pid].started == started}
+        grown = True
+        while grown:
+            grown = False
+            for process in found.values():
+                if process.pid not in known and (process.parent in known or process.parent == self._head):
+                    known[process.pid] = process.started
+                    grown = True
+        self._known = known
+
+    def end(self) -> None:
+        """Kills all that are left of it, now that the head is gone, until there is none."""
+        self._head = None
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            self.look()
+            left = [process for process in _processes() if process.started >= self._since and self._is_own(process)]
+            if not left:
+                return
+            for process in left:
+                _kill(process)
+            time.sleep(0.02)
+
+    def _is_own(self, process: Process) -> bool:
+        if self._known.get(process.pid) == process.started:
+            return True
+        return _is_marked(process, self._marks, "environ") or _is_marked(process, self._marks, "maps")
+
+
+class _Heart:
+    """For how long the training process has not beaten, times in which it was stopped excluded."""
+
+    def __init__(self, parent: int, page: mmap.mmap) -> None:
+        self._parent = parent
+        self._page = page
+        self._beats = -1
+        self._still = 0.0
+        self._asked = 0.0  # seconds since the first signal of these
+        self._signals = 0
+        self._before = time.monotonic()
+
+    def signaled(self) -> None:
+        """The training process has got a signal that asks it to end."""
+        self._signals += 1
+
+    def verdict(self) -> str:
+        """Why the process must be killed; empty where it must not. To be called every period."""
+        now = time.monotonic()
+        elapsed = min(now - self._before, 2 * _PERIOD_SECONDS)  # this process, too, may have been stopped
+        self._before = now
+        beats, allowed = PAGE.unpack_from(self._page)
+        if beats != self._beats or not allowed:
+            self._beats, self._still, self._asked, self._signals = beats, 0.0, 0.0, 0
+            return ""
+        process = read_process(self._parent)
+        if process is None or process.state in "Tt":
+            return ""
+        self._still += elapsed
+        self._asked += elapsed if self._signals else 0.0
+        held = "the environment has not returned and holds Python's lock"
+        if self._still > allowed + _GRACE_SECONDS:
+            return f"{held} for more than {allowed:.0f} s; the run can't go on, nor save what it learned since"
+        if self._asked > _PATIENCE_SECONDS or (self._signals > 1 and self._still > _SECOND_SIGNAL_SECONDS):
+            return f"interrupted, but {held}; nothing could be saved"
+        return ""
+
+
+def _watch(parent: int, link: socket.socket, page: mmap.mmap, mark: str, name: str, run: str) -> None:
+    """Waits for the end of `parent`; cleans up after it where that is not an orderly one."""
+    family, heart, kills = Family(parent, mark.encode()), _Heart(parent, page), memory_kills()
+    reason, silent, due = "", False, 0.0
+    while os.getppid() == parent:
+        if select.select([link], [], [], _PERIOD_SECONDS)[0]:
+            message = link.recv(4096)
+            if QUIT in message:
+                return
+            silent = silent or SILENCE in message
+            for number in message:
+                if number in _SIGNALS:
+                    heart.signaled()
+        reason = heart.verdict()
+        if reason and os.getppid() == parent:
+            os.kill(parent, signal.SIGKILL)
+            _await_end(parent)
+            break
+        begin = time.monotonic()
+        if begin >= due:
+            family.look()
+            due = begin + max(_LOOK_SECONDS, _LOOK_SHARE * (time.monotonic() - begin))
+    with contextlib.suppress(OSError):
+        silent = silent or bool({QUIT[0], SILENCE[0]} & set(link.recv(4096, socket.MSG_DONTWAIT)))
+    family.end()
+    if not silent:
+        _say(reason or f"{name} was killed{_suspicion(kills)}", run)
+
+
+def _await_end(parent: int) -> None:
+    deadline = time.monotonic() + _END_SECONDS
+    while os.getppid() == parent and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _suspicion(kills_before: int | None) -> str:
+    kills = memory_kills()
+    if kills is not None and kills_before is not None and kills > kills_before:
+        return " because memory ran out"
+    return ", perhaps because memory ran out, or it crashed"
+
+
+def _say(reason: str, run: str) -> None:
+    hint = f"; headrace resume {run} goes on from the last checkpoint" if run and _has_checkpoint(run) else ""
+    with contextlib.suppress(OSError):
+        os.write(2, f"headrace: error: {reason}{hint}\n".encode())
+
+
+def _has_checkpoint(run: str) -> bool:
+    return any(Path(run, "checkpoints").glob("[0-9]*-updates-*"))
+
+
+def _processes() -> list[Process]:
+    """All others that are not zombies."""
+    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
+    return [process for process in found if process is not None and process.state not in "ZX"]
+
+
+def _is_marked(process: Process, marks: list[bytes], file: str) -> bool:
+    try:
+        held = Path(f"/proc/{process.pid}/{file}").read_bytes()
+    except OSError:  # another user's, or gone
+        return False
+    return any(mark in held for mark in marks)
+
+
+def _kill(process: Process) -> None:
+    """Kills this process, and no other that has taken its number."""
+    with contextlib.suppress(OSError):
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            now = read_process(process.pid)
+            if now is not None and now.started == process.started:
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        finally:
+            os.close(descriptor)
+
+
+def _counter(path: str) -> int:
+    for line in Path(path).read_text().splitlines():
+        name, _, value = line.partition(" ")
+        if name == "oom_kill":
+            return int(value)
+    raise OSError(f"{path} counts no processes killed for memory")
+
+
+def _main() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    parent, link, page, mark, name, run = sys.argv[1:]
+    with socket.socket(fileno=int(link)) as connection, mmap.mmap(int(page), mmap.PAGESIZE) as shared:
+        _watch(int(parent), connection, shared, mark, name, run)
+
+
+if __name__ == "__main__":
+    _main()
