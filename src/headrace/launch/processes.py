@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from headrace.errors import StorageError
 from headrace.launch.base import Exit
-from headrace.launch.watcher import end_marked, memory_kills
+from headrace.launch.watcher import ROLE_MARK, end_marked, memory_kills
 from headrace.roles.base import Role
 from headrace.servers import Endpoint
 
@@ -54,7 +54,7 @@ class ProcessLauncher:
         log = self._logs / f"{role.kind}-{role.index}.log"
         arguments = [role.kind, str(role.index), str(role.generation), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
-        mark = f"HEADRACE_ROLE_{secrets.token_hex(8)}"
+        mark = f"{ROLE_MARK.decode()}{secrets.token_hex(8)}"
         with self._open(log) as output:
             process = subprocess.Popen(
                 command,

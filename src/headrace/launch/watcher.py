@@ -16,10 +16,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PAGE", "QUIT", "SILENCE", "Family", "Process", "end_marked", "memory_kills", "read_process"]
+__all__ = ["PAGE", "QUIT", "ROLE_MARK", "SILENCE", "Family", "Process", "end_marked", "memory_kills", "read_process"]
 
 PAGE = struct.Struct("=Qd")
 """Memory shared with the training process: heartbeats so far, and seconds allowed without one (0: any number)."""
+ROLE_MARK = b"HEADRACE_ROLE_"
+"""How the environment variable begins that marks a role and what it starts."""
 QUIT = b"Q"
 """Message: the run has ended in order."""
 SILENCE = b"S"
@@ -86,11 +88,17 @@ def end_marked(marks: list[bytes]) -> None:
         time.sleep(0.01)
 
 
+class _Descent(NamedTuple):
+    started: int
+    root: int  # the child of the head that it descends from, or is
+
+
 class Family:
     """The descendants of process `head` that are no older than this object's process, wherever they have gone.
 
     Those are remembered that look() saw while their parents lived; `mark` finds others: it is among the environment
-    variables of programs that were started, and in the memory map of processes that were forked.
+    variables of programs that were started, and in the memory map of processes that were forked. What a role leaves
+    behind ends at the next look(); what other children of the head leave behind lives as long as the head.
     """
 
     def __init__(self, head: int, mark: bytes) -> None:
@@ -98,20 +106,27 @@ class Family:
         self._head: int | None = head
         self._marks = [mark]
         self._since = own.started if own else 0
-        self._known: dict[int, int] = {}
+        self._known: dict[int, _Descent] = {}
+        self._roles: set[int] = set()
 
     def look(self) -> None:
-        """Remembers the present descendants."""
+        """Remembers the present descendants, and kills those of roles that have ended."""
         found = {process.pid: process for process in _processes() if process.started >= self._since}
-        known = {pid: started for pid, started in self._known.items() if pid in found and found[pid].started == started}
+        known = {pid: own for pid, own in self._known.items() if pid in found and found[pid].started == own.started}
         grown = True
         while grown:
             grown = False
             for process in found.values():
                 if process.pid not in known and (process.parent in known or process.parent == self._head):
-                    known[process.pid] = process.started
+                    root = known[process.parent].root if process.parent in known else process.pid
+                    known[process.pid] = _Descent(process.started, root)
                     grown = True
         self._known = known
+        for pid, own in known.items():
+            if own.root == pid and pid not in self._roles and _is_marked(found[pid], [ROLE_MARK], "environ"):
+                self._roles.add(pid)
+            elif own.root in self._roles and own.root not in known:
+                _kill(found[pid])
 
     def end(self) -> None:
         """Kills all that are left of it, now that the head is gone, until there is none."""
@@ -127,7 +142,8 @@ class Family:
             time.sleep(0.02)
 
     def _is_own(self, process: Process) -> bool:
-        if self._known.get(process.pid) == process.started:
+        known = self._known.get(process.pid)
+        if known is not None and known.started == process.started:
             return True
         return _is_marked(process, self._marks, "environ") or _is_marked(process, self._marks, "maps")
 
@@ -178,6 +194,7 @@ def _watch(parent: int, link: socket.socket, page: mmap.mmap, mark: str, name: s
         if select.select([link], [], [], _PERIOD_SECONDS)[0]:
             message = link.recv(4096)
             if QUIT in message:
+                family.look()
                 return
             silent = silent or SILENCE in message
             for number in message:
