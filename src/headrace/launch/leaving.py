@@ -22,7 +22,7 @@ def leave_soon(status: int, *, quiet: bool = False) -> None:
 
 
 def _leave(status: int, quiet: bool) -> None:
-    family = Family(os.getpid(), f"no process {os.getpid()} has this mark".encode())
+    family = Family([os.getpid()])
     family.look()
     family.end()
     main = threading.main_thread()

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from headrace.errors import StorageError
 from headrace.launch.base import Exit
-from headrace.launch.watcher import ROLE_MARK, end_marked, memory_kills
+from headrace.launch.watcher import ROLE_MARK, Family, memory_kills
 from headrace.roles.base import Role
 from headrace.servers import Endpoint
 
@@ -76,23 +76,28 @@ class ProcessLauncher:
         ended = [running for running in self._running.values() if running.process.poll() is not None]
         for running in ended:
             del self._running[running.role.name]
-        _end(ended)
+        _end(ended, _family(ended))
         return [self._exit(running) for running in ended]
 
     def kill(self, role: Role) -> None:
         """Ends a process by SIGKILL."""
-        _end([self._running.pop(role.name)])
+        ending = [self._running.pop(role.name)]
+        family = _family(ending)
+        family.look()
+        _end(ending, family)
 
     def stop(self, roles: Iterable[Role]) -> None:
         """SIGTERM to all of these, SIGKILL to those still there after 5 seconds."""
         ending = [self._running.pop(role.name) for role in roles if role.name in self._running]
+        family = _family(ending)
+        family.look()
         for running in ending:
             running.process.terminate()
         deadline = time.monotonic() + _GRACE_SECONDS
         for running in ending:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.process.wait(max(0.0, deadline - time.monotonic()))
-        _end(ending)
+        _end(ending, family)
 
     def _exit(self, running: _Running) -> Exit:
         status = running.process.returncode
@@ -122,7 +127,11 @@ def _last_line(running: _Running) -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
-def _end(ended: list[_Running]) -> None:
+def _family(running: list[_Running]) -> Family:
+    return Family((each.process.pid for each in running), (each.mark for each in running))
+
+
+def _end(ended: list[_Running], family: Family) -> None:
     """Kills what is left of roles: their processes, and all that their environments started and left behind."""
     for running in ended:
         with contextlib.suppress(ProcessLookupError):
@@ -130,7 +139,7 @@ def _end(ended: list[_Running]) -> None:
     for running in ended:
         running.process.wait()
     if ended:
-        end_marked([running.mark.encode() for running in ended])  # those in sessions of their own
+        family.end()  # those in sessions of their own
 
 
 def child_environment() -> dict[str, str]:

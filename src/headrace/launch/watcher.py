@@ -13,10 +13,11 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PAGE", "QUIT", "ROLE_MARK", "SILENCE", "Family", "Process", "end_marked", "memory_kills", "read_process"]
+__all__ = ["PAGE", "QUIT", "ROLE_MARK", "SILENCE", "Family", "Process", "memory_kills", "read_process"]
 
 PAGE = struct.Struct("=Qd")
 """Memory shared with the training process: heartbeats so far, and seconds allowed without one (0: any number)."""
@@ -76,35 +77,24 @@ def memory_kills() -> int | None:
     return None
 
 
-def end_marked(marks: list[bytes]) -> None:
-    """Kills every process whose environment variables hold one of these marks, until there is none."""
-    deadline = time.monotonic() + _END_SECONDS
-    while time.monotonic() < deadline:
-        found = [process for process in _processes() if _is_marked(process, marks, "environ")]
-        if not found:
-            return
-        for process in found:
-            _kill(process)
-        time.sleep(0.01)
-
-
 class _Descent(NamedTuple):
     started: int
     root: int  # the child of the head that it descends from, or is
 
 
 class Family:
-    """The descendants of process `head` that are no older than this object's process, wherever they have gone.
+    """The descendants of processes `heads` that are no older than this object's process, wherever they have gone.
 
-    Those are remembered that look() saw while their parents lived; `mark` finds others: it is among the environment
-    variables of programs that were started, and in the memory map of processes that were forked. What a role leaves
-    behind ends at the next look(); what other children of the head leave behind lives as long as the head.
+    Those are remembered that look() saw while their parents lived. Others are found by one of `marks` among their
+    environment variables, or by `mapped` in their memory maps, which a process has that was forked and runs no other
+    program. What a role leaves behind ends at the next look(); what other children of a head leave behind lives on.
     """
 
-    def __init__(self, head: int, mark: bytes) -> None:
+    def __init__(self, heads: Iterable[int], marks: Iterable[str] = (), mapped: str = "") -> None:
         own = read_process(os.getpid())
-        self._head: int | None = head
-        self._marks = [mark]
+        self._heads = set(heads)
+        self._marks = [mark.encode() for mark in marks]
+        self._mapped = [mapped.encode()] if mapped else []
         self._since = own.started if own else 0
         self._known: dict[int, _Descent] = {}
         self._roles: set[int] = set()
@@ -117,7 +107,7 @@ class Family:
         while grown:
             grown = False
             for process in found.values():
-                if process.pid not in known and (process.parent in known or process.parent == self._head):
+                if process.pid not in known and (process.parent in known or process.parent in self._heads):
                     root = known[process.parent].root if process.parent in known else process.pid
                     known[process.pid] = _Descent(process.started, root)
                     grown = True
@@ -129,8 +119,8 @@ class Family:
                 _kill(found[pid])
 
     def end(self) -> None:
-        """Kills all that are left of it, now that the head is gone, until there is none."""
-        self._head = None
+        """Kills all that are left of it, now that the heads are gone, until there is none."""
+        self._heads.clear()
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
             self.look()
@@ -145,7 +135,7 @@ class Family:
         known = self._known.get(process.pid)
         if known is not None and known.started == process.started:
             return True
-        return _is_marked(process, self._marks, "environ") or _is_marked(process, self._marks, "maps")
+        return _is_marked(process, self._marks, "environ") or _is_marked(process, self._mapped, "maps")
 
 
 class _Heart:
@@ -188,7 +178,7 @@ class _Heart:
 
 def _watch(parent: int, link: socket.socket, page: mmap.mmap, mark: str, name: str, run: str) -> None:
     """Waits for the end of `parent`; cleans up after it where that is not an orderly one."""
-    family, heart, kills = Family(parent, mark.encode()), _Heart(parent, page), memory_kills()
+    family, heart, kills = Family([parent], [mark], mapped=mark), _Heart(parent, page), memory_kills()
     reason, silent, due = "", False, 0.0
     while os.getppid() == parent:
         if select.select([link], [], [], _PERIOD_SECONDS)[0]:
@@ -246,6 +236,8 @@ def _processes() -> list[Process]:
 
 
 def _is_marked(process: Process, marks: list[bytes], file: str) -> bool:
+    if not marks:
+        return False
     try:
         held = Path(f"/proc/{process.pid}/{file}").read_bytes()
     except OSError:  # another user's, or gone
@@ -255,14 +247,10 @@ def _is_marked(process: Process, marks: list[bytes], file: str) -> bool:
 
 def _kill(process: Process) -> None:
     """Kills this process, and no other that has taken its number."""
-    with contextlib.suppress(OSError):
-        descriptor = os.pidfd_open(process.pid)
-        try:
-            now = read_process(process.pid)
-            if now is not None and now.started == process.started:
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        finally:
-            os.close(descriptor)
+    now = read_process(process.pid)
+    if now is not None and now.started == process.started:
+        with contextlib.suppress(OSError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 def _counter(path: str) -> int:
