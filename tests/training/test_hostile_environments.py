@@ -222,7 +222,7 @@ def test_what_hangs_at_the_end_of_roles_does_not_hold_the_run(place: Path, envir
 
 
 def test_a_close_that_hangs_does_not_hold_an_evaluation(place: Path) -> None:
-    assert end(train(place, "Close", *APEX, "--steps", "500", "--hang-seconds", "10"))[0] == 0
+    assert end(train(place, "Close", *APEX, "--steps", "500", "--hang-seconds", "4"))[0] == 0
     code, _, err = end(start(place, "evaluate", "run", "--episodes", "1"))
     assert code == 2
     assert "its close() has not returned" in err
