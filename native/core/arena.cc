@@ -66,15 +66,19 @@ void Arena::flush() const {
 // Every intact chunk, in the order of keys. They do not overlap: nothing is looked for inside an intact one.
 std::vector<Arena::Found> Arena::scan(const Signature& signature, bool skip_unwritten) const {
   std::vector<Found> found;
+  std::size_t known = skip_unwritten ? 0 : capacity_;  // written up to here
   for (std::size_t at = 0; at < capacity_;) {
+    if (at >= known) {
+      at = std::max(at, file_->written_from(at) / kAlignment * kAlignment);
+      if (at >= capacity_) break;
+      known = file_->unwritten_from(at);
+    }
     if (const auto header = intact_chunk(signature, base_ + at, capacity_ - at)) {
       found.push_back({at, *header});
       at += stride_of(header->bytes);
-      continue;
+    } else {
+      at += kAlignment;
     }
-    const bool unwritten = skip_unwritten && at % ArenaFile::kPage == 0 && header_at(base_ + at).magic == 0;
-    const std::size_t written = unwritten ? file_->written_from(at) : at;
-    at = std::max(at + kAlignment, written / kAlignment * kAlignment);
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.first_key() < b.first_key(); });
   return found;

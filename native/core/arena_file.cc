@@ -18,7 +18,7 @@
 namespace headrace {
 namespace {
 
-constexpr std::size_t kPage = ArenaFile::kPage;
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kRing = 2 * kPage;              // where it begins
 constexpr std::uint64_t kMagic = 0x33414e4552415248;  // "HRARENA3"
 constexpr std::uint64_t kAnyVersion = 0x00ffffffffffffff;
@@ -66,6 +66,11 @@ std::size_t ArenaFile::written_from(std::size_t offset) const {
   const off_t found = lseek(descriptor_, static_cast<off_t>(kRing + offset), SEEK_DATA);
   if (found < 0) return errno == ENXIO ? capacity_ : offset;  // nothing follows; or the file system can't tell
   return static_cast<std::size_t>(found) - kRing;
+}
+
+std::size_t ArenaFile::unwritten_from(std::size_t offset) const {
+  const off_t found = lseek(descriptor_, static_cast<off_t>(kRing + offset), SEEK_HOLE);
+  return found < 0 ? capacity_ : static_cast<std::size_t>(found) - kRing;
 }
 
 std::optional<std::uint64_t> ArenaFile::oldest_key() const { return unsealed(header().oldest_key); }

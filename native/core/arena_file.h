@@ -25,12 +25,11 @@ class ArenaFile {
 
   static bool was_made(const std::string& path);  // whether there is a file that begins as one whose creation finished
 
-  static constexpr std::size_t kPage = 4096;
-
   std::byte* ring();
-  // The ring's first byte at or after `offset` that was ever written, as far as the file system knows: what it only
-  // reserved is neither read nor cached.
+  // The ring's first byte at or after `offset` that was ever written, and the first that was not, as far as the file
+  // system knows (where it can't tell, all were): what is only reserved need not be read. Reading it makes it written.
   std::size_t written_from(std::size_t offset) const;
+  std::size_t unwritten_from(std::size_t offset) const;
   // Which keys the ring holds: [oldest_key, next_key). Each is one aligned store and carries a check of its own:
   // nullopt where it is damaged. Exact in what a killed process leaves; after a power loss it may be older or newer
   // than the ring's pages.
