@@ -63,21 +63,17 @@ void Arena::flush() const {
   if (file_) file_->flush();
 }
 
-// Every intact chunk, in the order of keys. They do not overlap: nothing is looked for inside an intact one.
-std::vector<Arena::Found> Arena::scan(const Signature& signature, bool skip_unwritten) const {
+// Every intact chunk, in the order of keys: of the whole ring, or of what was ever written. They do not overlap:
+// nothing is looked for inside an intact one.
+std::vector<Arena::Found> Arena::scan(const Signature& signature, bool whole) const {
   std::vector<Found> found;
-  std::size_t known = skip_unwritten ? 0 : capacity_;  // written up to here
-  for (std::size_t at = 0; at < capacity_;) {
-    if (at >= known) {
-      at = std::max(at, file_->written_from(at) / kAlignment * kAlignment);
-      if (at >= capacity_) break;
-      known = file_->unwritten_from(at);
-    }
-    if (const auto header = intact_chunk(signature, base_ + at, capacity_ - at)) {
-      found.push_back({at, *header});
-      at += stride_of(header->bytes);
-    } else {
-      at += kAlignment;
+  std::size_t at = 0;
+  for (const auto& [begin, end] : whole ? std::vector<ArenaFile::Part>{{0, capacity_}} : file_->written()) {
+    at = std::max(at, begin / kAlignment * kAlignment);
+    while (at < std::min(end, capacity_)) {
+      const auto header = intact_chunk(signature, base_ + at, capacity_ - at);
+      if (header) found.push_back({at, *header});
+      at += header ? stride_of(header->bytes) : kAlignment;
     }
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.first_key() < b.first_key(); });
@@ -97,7 +93,7 @@ std::vector<Arena::Found> Arena::stored_with_newest(const std::vector<Found>& fo
 
 void Arena::recover(const Signature& signature) {
   const auto oldest = file_->oldest_key(), next = file_->next_key();
-  std::vector<Found> found = scan(signature, true);
+  std::vector<Found> found = scan(signature, false);
   // As a killed process left it: all that the file's header names, and perhaps one chunk more.
   std::vector<Found> kept;
   std::uint64_t behind = oldest.value_or(0);
@@ -109,7 +105,7 @@ void Arena::recover(const Signature& signature) {
     behind = chunk.next_key();
   }
   if (!oldest || !next || behind != next_key_) {
-    found = scan(signature, false);  // all of it, whatever the file system says
+    found = scan(signature, true);  // all of it, whatever the file system says
     for (const Found& chunk : found) next_key_ = std::max(next_key_, chunk.next_key());
     kept = stored_with_newest(found);
     const std::uint64_t from = std::max(oldest.value_or(next_key_), found.empty() ? 0 : found.back().header.oldest_key);

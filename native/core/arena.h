@@ -70,7 +70,7 @@ class Arena {
  private:
   struct Found;
   void recover(const Signature& signature);
-  std::vector<Found> scan(const Signature& signature, bool skip_unwritten) const;
+  std::vector<Found> scan(const Signature& signature, bool whole) const;
   static std::vector<Found> stored_with_newest(const std::vector<Found>& found);
   void take_up(std::vector<Found> chunks);
   bool consecutive_from(std::uint64_t key) const;

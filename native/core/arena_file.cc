@@ -62,15 +62,17 @@ ArenaFile::Header& ArenaFile::header(std::size_t copy) const {
 
 std::byte* ArenaFile::ring() { return memory_ + kRing; }
 
-std::size_t ArenaFile::written_from(std::size_t offset) const {
-  const off_t found = lseek(descriptor_, static_cast<off_t>(kRing + offset), SEEK_DATA);
-  if (found < 0) return errno == ENXIO ? capacity_ : offset;  // nothing follows; or the file system can't tell
-  return static_cast<std::size_t>(found) - kRing;
-}
-
-std::size_t ArenaFile::unwritten_from(std::size_t offset) const {
-  const off_t found = lseek(descriptor_, static_cast<off_t>(kRing + offset), SEEK_HOLE);
-  return found < 0 ? capacity_ : static_cast<std::size_t>(found) - kRing;
+std::vector<ArenaFile::Part> ArenaFile::written() const {
+  std::vector<Part> parts;
+  for (auto at = static_cast<off_t>(kRing); at < static_cast<off_t>(kRing + capacity_);) {
+    const off_t begin = lseek(descriptor_, at, SEEK_DATA);
+    if (begin < 0 && errno == ENXIO) break;  // nothing follows
+    const off_t end = begin < 0 ? -1 : lseek(descriptor_, begin, SEEK_HOLE);
+    if (end < 0) return {{0, capacity_}};
+    parts.push_back({static_cast<std::size_t>(begin) - kRing, static_cast<std::size_t>(end) - kRing});
+    at = end;
+  }
+  return parts;
 }
 
 std::optional<std::uint64_t> ArenaFile::oldest_key() const { return unsealed(header().oldest_key); }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/signature.h"
 
@@ -15,6 +16,9 @@ namespace headrace {
 
 class ArenaFile {
  public:
+  struct Part {
+    std::size_t begin, end;
+  };
   static constexpr std::uint64_t kMaxKey = std::uint64_t{1} << 47;  // no table lives so long
 
   // Creates or opens; throws as Arena's constructor.
@@ -26,10 +30,9 @@ class ArenaFile {
   static bool was_made(const std::string& path);  // whether there is a file that begins as one whose creation finished
 
   std::byte* ring();
-  // The ring's first byte at or after `offset` that was ever written, and the first that was not, as far as the file
-  // system knows (where it can't tell, all were): what is only reserved need not be read. Reading it makes it written.
-  std::size_t written_from(std::size_t offset) const;
-  std::size_t unwritten_from(std::size_t offset) const;
+  // The parts of the ring that were ever written, as far as the file system knows (all of it where it can't tell). Ask
+  // before reading: what is read of the rest counts as written.
+  std::vector<Part> written() const;
   // Which keys the ring holds: [oldest_key, next_key). Each is one aligned store and carries a check of its own:
   // nullopt where it is damaged. Exact in what a killed process leaves; after a power loss it may be older or newer
   // than the ring's pages.
