@@ -131,7 +131,7 @@ def test_a_killed_actor_is_started_again(tmp_path: Path) -> None:
     os.kill(actors(process.pid)[0], signal.SIGKILL)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert "actor 0 died (killed by SIGKILL, perhaps because memory ran out)" in out
+    assert "actor 0 died (killed by SIGKILL" in out
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [record["role"] for record in records if record["kind"] == "exit"] == ["actor 0"]
 

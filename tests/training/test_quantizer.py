@@ -65,7 +65,7 @@ def test_a_killed_quantizer_is_started_again_and_versions_go_on_rising(tmp_path:
     wait_for(lambda: quantizers(process.pid) not in ([], [killed]))
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert "quantizer 0 died (killed by SIGKILL)" in out
+    assert "quantizer 0 died (killed by SIGKILL" in out
     assert [record["role"] for record in records(tmp_path / "run", "exit")] == ["quantizer 0"]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["stopped_by"] == "steps"

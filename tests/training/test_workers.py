@@ -133,5 +133,5 @@ def test_a_run_goes_on_when_its_workers_are_killed_one_after_the_other(tmp_path:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
-    assert out.count("died (killed by SIGKILL)") == 2
+    assert out.count("died (killed by SIGKILL") == 2
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["learner_steps"] > 100
