@@ -12,7 +12,7 @@ from headrace.settings import ALGORITHMS, AlgorithmName, presets_of
 from headrace.topologies.config import Apex, Serial
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "benchmarks/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def show(value: Any) -> str:
@@ -55,7 +55,14 @@ def test_presets_are_those_of_the_page(algorithm: AlgorithmName) -> None:
     assert [line for line in table.splitlines() if line.startswith(("| | ", "| `--"))] == preset_table(algorithm)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs").rglob("*.svg")), ids=lambda picture: picture.name)
+def test_pictures_load_nothing_from_a_host(picture: Path) -> None:
+    """The name of SVG's namespace is the only address in them."""
+    addresses = re.findall(r"\w+://[^\"') ]+", picture.read_text())
+    assert set(addresses) == {"http://www.w3.org/2000/svg"}
