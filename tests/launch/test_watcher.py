@@ -1,5 +1,6 @@
 """What the kernel tells of processes and of memory."""
 
+import mmap
 import os
 import signal
 import time
@@ -39,12 +40,7 @@ def test_a_killed_role_may_have_run_out_of_memory(
     monkeypatch.setattr(processes, "memory_kills", lambda: next(counts))
     launcher = ProcessLauncher(Endpoint("unix:@headrace-none"), tmp_path)
     launcher.start(Role("evaluator", 0, "{}"))
-    [child] = (
-        int(pid)
-        for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        if b"headrace.launch.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
-    os.kill(child, signal.SIGKILL)
+    os.kill(launcher._running["evaluator 0"].process.pid, signal.SIGKILL)
     deadline = time.monotonic() + 60.0
     ended: list[Exit] = []
     while not ended:
@@ -52,3 +48,31 @@ def test_a_killed_role_may_have_run_out_of_memory(
         ended = launcher.poll()
         time.sleep(0.02)
     assert ended[0].reason == f"killed by SIGKILL{said} ran out"
+
+
+def test_a_signal_counts_that_comes_between_the_last_heartbeat_and_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(watcher.time, "monotonic", lambda: now[0])
+    with mmap.mmap(-1, mmap.PAGESIZE) as page:
+        heart = watcher._Heart(os.getpid(), page)
+
+        def wait(seconds: float) -> str:
+            for _ in range(int(seconds / watcher._PERIOD_SECONDS)):
+                now[0] += watcher._PERIOD_SECONDS
+                verdict = heart.verdict()
+                if verdict:
+                    return verdict
+            return ""
+
+        watcher.PAGE.pack_into(page, 0, 1, 3600.0)
+        assert wait(1) == ""
+        watcher.PAGE.pack_into(page, 0, 2, 3600.0)  # the last: from here on the environment holds Python's lock
+        heart.signaled()
+        assert wait(watcher._PATIENCE_SECONDS - 1) == ""
+        assert "interrupted" in wait(2)
+
+        heart.signaled()
+        watcher.PAGE.pack_into(page, 0, 3, 3600.0)  # this signal was handled
+        assert wait(60) == ""

@@ -92,7 +92,8 @@ def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart:
 
     class UntilSimulated(QuietDisplay):
         def update(self, progress: Progress) -> None:
-            if trainer._program.table.stats()["simulated_samples"] > 0 and records(tmp_path / "run", "planning"):
+            simulated = trainer._program.table.stats()["simulated_samples"] > 0
+            if simulated and any(record["kind"] == "planning" for record in run.read_metrics()):
                 trainer._config = dataclasses.replace(config, steps=progress.environment_steps)
 
     with RunDirectory.create(tmp_path / "run", config.to_json()) as run:

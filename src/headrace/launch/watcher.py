@@ -148,11 +148,13 @@ class _Heart:
         self._still = 0.0
         self._asked = 0.0  # seconds since the first signal of these
         self._signals = 0
+        self._signal_beats = -1  # heartbeats when the last signal came
         self._before = time.monotonic()
 
     def signaled(self) -> None:
         """The training process has got a signal that asks it to end."""
         self._signals += 1
+        self._signal_beats = PAGE.unpack_from(self._page)[0]
 
     def verdict(self) -> str:
         """Why the process must be killed; empty where it must not. To be called every period."""
@@ -160,8 +162,10 @@ class _Heart:
         elapsed = min(now - self._before, 2 * _PERIOD_SECONDS)  # this process, too, may have been stopped
         self._before = now
         beats, allowed = PAGE.unpack_from(self._page)
+        if not allowed or beats != self._signal_beats:  # it has run since the signal, and handled that
+            self._asked, self._signals = 0.0, 0
         if beats != self._beats or not allowed:
-            self._beats, self._still, self._asked, self._signals = beats, 0.0, 0.0, 0
+            self._beats, self._still = beats, 0.0
             return ""
         process = read_process(self._parent)
         if process is None or process.state in "Tt":
