@@ -14,7 +14,7 @@ from headrace.errors import CheckpointError, DivergenceError
 from headrace.report.run_directory import RunDirectory
 from headrace.topologies.base import Experience
 from headrace.training import Result
-from headrace.training.checkpoint import newest_checkpoint, save_checkpoint
+from headrace.training.checkpoint import checkpoint_pause, newest_checkpoint, save_checkpoint
 
 STATE: dict[str, Any] = {
     **{"environment_steps": 70, "learner_steps": 5, "seconds": 1.5, "episodes": 2, "total_seconds": 2.5},
@@ -53,6 +53,15 @@ def test_half_a_checkpoint_is_none(tmp_path: Path) -> None:
     (tmp_path / "writing").mkdir()
     (tmp_path / "writing" / "manifest.json").write_text("{")
     assert newest_checkpoint(tmp_path).path.name == "000001-updates-5"
+
+
+@pytest.mark.parametrize(
+    ("trained", "saving", "pause"), [(0.0, 0.001, 1.0), (40.0, 0.1, 40.0), (40.0, 2.0, 100.0), (500.0, 0.1, 500.0)]
+)
+def test_checkpoints_take_a_fiftieth_of_the_time_and_half_of_a_run_is_the_most_to_lose(
+    trained: float, saving: float, pause: float
+) -> None:
+    assert checkpoint_pause(trained, saving) == pause
 
 
 def test_no_checkpoint_at_all(tmp_path: Path) -> None:

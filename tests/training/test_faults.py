@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.training.checkpoint import newest_checkpoint
+
 TOY = "headrace.environments.toy:"
 SMALL = ["--actors", "1", "--envs-per-actor", "2", "--chunk-steps", "10", "--batch-size", "32", "--hidden", "32"]
 SMALL += ["--learning-starts", "100", "--replay-capacity", "5000", "--samples-per-step", "4"]
@@ -147,6 +149,21 @@ def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
     process.communicate(timeout=20)
     wait_for(lambda: not any(alive(child) for child in family), 10)
     assert socket not in Path("/proc/net/unix").read_text()
+
+
+@pytest.mark.parametrize("topology", ["apex", "serial"])
+def test_a_run_that_is_killed_soon_after_its_beginning_can_be_resumed(tmp_path: Path, topology: str) -> None:
+    options = SMALL if topology == "apex" else SMALL[2:]
+    process = start(tmp_path, f"{TOY}Corridor", *options, "--topology", topology, "--steps", "10000000")
+    wait_for(lambda: list((tmp_path / "run" / "checkpoints").glob("*-updates-*")))
+    process.kill()
+    process.communicate(timeout=60)
+    saved = newest_checkpoint(tmp_path / "run" / "checkpoints").moment
+    assert saved.learner_steps > 0
+    resume = [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run")]
+    more = ["--steps", str(saved.environment_steps + 500), "--quiet"]
+    resumed = subprocess.run([*resume, *more], capture_output=True, text=True, timeout=200, check=False)
+    assert resumed.returncode == 0, resumed.stderr
 
 
 def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ class RunConfig:
     final_evaluation_episodes: int = 100
     """Greedy episodes at the end; 0 leaves the evaluation out."""
     checkpoint_period_seconds: float = 300.0
+    """Training time between checkpoints; at first they come more often."""
     hang_seconds: float = 60.0
     """A process whose environment does not return for so long is killed and started again."""
     device: str = "auto"

@@ -24,7 +24,7 @@ from headrace.topologies.base import Experience
 from headrace.training.evaluation import Moment
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Checkpoint", "has_checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = ["Checkpoint", "checkpoint_pause", "has_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
 _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
     "learner.safetensors",
@@ -34,6 +34,9 @@ _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
     "manifest.json",
 )
 _BLOCK = 1 << 22
+_SHORTEST_PAUSE_SECONDS = 1.0
+_SAVING_SHARE = 0.02
+"""Of a run's time that checkpoints may take."""
 
 
 class _State(TypedDict):
@@ -95,6 +98,14 @@ class Checkpoint(NamedTuple):
             raise _broken(self.path / _MANIFEST, f"{name} is missing in it")
         _check(self.path / name, self.manifest[name])
         return self.path / name
+
+
+def checkpoint_pause(trained_seconds: float, saving_seconds: float) -> float:
+    """Seconds to the next checkpoint after one that took `saving_seconds`.
+
+    As long as the run has trained: a run that is killed loses at most half of it. Longer, where saving takes its time.
+    """
+    return max(trained_seconds, saving_seconds / _SAVING_SHARE, _SHORTEST_PAUSE_SECONDS)
 
 
 def save_checkpoint(

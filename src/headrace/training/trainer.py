@@ -33,7 +33,7 @@ from headrace.settings import RunConfig
 from headrace.topologies.config import Apex
 from headrace.training.announcement import Announcement
 from headrace.training.assembly import assemble
-from headrace.training.checkpoint import Checkpoint, has_checkpoint, save_checkpoint
+from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.hang_watch import HangWatch
@@ -156,7 +156,7 @@ class Trainer:
         self._outages = self._server.outages()
         self._next_record = self._started + _RECORD_SECONDS
         self._recorded_seconds = begin.seconds
-        self._next_checkpoint = begin.seconds + config.checkpoint_period_seconds
+        self._next_checkpoint = begin.seconds + (config.checkpoint_period_seconds if checkpoint else 0.0)
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule holds, and returns the summary; afterwards nothing of the run is running."""
@@ -290,9 +290,12 @@ class Trainer:
         if now >= self._next_record:
             self._next_record = now + _RECORD_SECONDS
             self._record()
-        if self._clock.seconds >= self._next_checkpoint and not self._clock.paused:  # whose evaluation is told of once
-            self._next_checkpoint = self._clock.seconds + self._config.checkpoint_period_seconds
+        due = self._learner.steps > 0 and self._clock.seconds >= self._next_checkpoint
+        if due and not self._clock.paused:  # whose evaluation is told of once
+            begin = time.perf_counter()
             self._save()
+            pause = checkpoint_pause(self._clock.seconds, time.perf_counter() - begin)
+            self._next_checkpoint = self._clock.seconds + min(pause, self._config.checkpoint_period_seconds)
 
     def _excuse_silence(self, *, server_away: bool = False) -> None:
         """Forgives the roles a turn that took long; one that waited for the server does not count as training."""
