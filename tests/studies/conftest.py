@@ -1,5 +1,8 @@
 """Records of cases, made by hand."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES as LEARNER_TIMES
 from headrace.studies.actorq.cases import training_case
 from headrace.studies.actorq.training import figures_of
+from headrace.studies.base import Measured, Study
 from headrace.studies.downpour import training as downpour
 from headrace.studies.downpour.cases import TrainingCase
 from headrace.studies.in_network.case import Case
@@ -101,7 +105,7 @@ def downpour_run():
     Of the workers' gradients 60 are 0 behind, 30 are 1, and 10 so many that they are dropped.
     """
 
-    def make(case: TrainingCase, score: float) -> downpour.Trained:
+    def make(case: TrainingCase, score: float) -> Measured:
         serial = isinstance(case.topology, Serial)
         staleness = dict.fromkeys(STALENESS, 0) | {"0": 60, "1": 30, "32+": 10}
         workers = {"staleness": staleness, "accepted": 90, "dropped": 10, "refused": 0}
@@ -131,3 +135,25 @@ def downpour_run():
         return downpour.figures_of(case, summary, records)
 
     return make
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Puts functions of a case in the place of a study's measurements, by the names of its parts."""
+
+    def put(study: type[Study], **measures: Callable[[Any], Any]) -> Study:
+        def measured(measure: Callable[[Any], Any]) -> Callable[[Any, Path], Measured]:
+            def call(case: Any, folder: Path) -> Measured:
+                found = measure(case)
+                return found if isinstance(found, Measured) else Measured(found)
+
+            return call
+
+        parts = tuple(
+            replace(part, measure=measured(measures[part.name])) if part.name in measures else part
+            for part in study.parts
+        )
+        monkeypatch.setattr(study, "parts", parts)
+        return study()
+
+    return put

@@ -12,15 +12,16 @@ from headrace.algorithms.dqn.config import DQN
 from headrace.cli.main import main
 from headrace.errors import LaunchError
 from headrace.gradients.measured import STALENESS
+from headrace.studies.base import Measured
 from headrace.studies.downpour import scaling, study, timing
 from headrace.studies.downpour.cases import ScalingCase, TimingCase, TrainingCase
-from headrace.studies.downpour.options import PARTS, DownpourOptions
-from headrace.studies.downpour.plan import Plan, make_plan
-from headrace.studies.downpour.training import Trained
+from headrace.studies.downpour.study import Downpour, DownpourOptions
+from headrace.studies.run import run_plan
 from headrace.topologies.config import ParameterServer, Serial
 
+STUDY = Downpour()
 ORIGIN = {"command", "commit", "date", "machine", "cores"}
-EMPTY = Plan("small", (), (), (), ())
+NOTHING = {"timing": (), "scaling": (), "reward": (), "staleness": ()}
 TINY = DQN(hidden=(16,), batch_size=16, learning_starts=50, replay_capacity=2_000, samples_per_step=2, n_step=1)
 
 
@@ -38,12 +39,11 @@ def quietly(line: str) -> None:
 
 
 def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, origin) -> None:
-    plan = replace(
-        EMPTY,
-        timing=(TimingCase(16, "shared", 0.1, 0), TimingCase(16, "unix", 0.1, 0)),
-        scaling=(ScalingCase(16, "shared", 2, 2, False, 1.0, 0), ScalingCase(16, "tcp", 1, 1, True, 1.0, 0)),
-    )
-    page = study.run_plan(plan, PARTS, tmp_path, quietly, origin)
+    plan = NOTHING | {
+        "timing": (TimingCase(16, "shared", 0.1, 0), TimingCase(16, "unix", 0.1, 0)),
+        "scaling": (ScalingCase(16, "shared", 2, 2, False, 1.0, 0), ScalingCase(16, "tcp", 1, 1, True, 1.0, 0)),
+    }
+    page = run_plan(STUDY, "small", plan, tmp_path, quietly, origin)
     shared, unix = rows_of(tmp_path / "timing.csv")
     assert shared.keys() >= ORIGIN | {"case"}
     for row in (shared, unix):
@@ -62,7 +62,7 @@ def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, o
 
     files = {path: path.read_text() for path in (tmp_path / "timing.csv", tmp_path / "scaling.csv")}
     said: list[str] = []
-    study.run_plan(plan, PARTS, tmp_path, said.append, replace(origin, commit="another"))
+    run_plan(STUDY, "small", plan, tmp_path, said.append, replace(origin, commit="another"))
     assert {path: path.read_text() for path in files} == files
     assert said == [
         "timing: 2 of 2 cases are measured already, and kept",
@@ -73,8 +73,8 @@ def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, o
 def test_training_from_workers_to_page(tmp_path, origin) -> None:
     served = ParameterServer(workers=2, envs_per_worker=2, fetch_period=4, staleness="drop", staleness_limit=0)
     reward = (toy(Serial(envs_per_actor=4)), toy(ParameterServer(workers=2, envs_per_worker=2)))
-    plan = replace(EMPTY, reward=reward, staleness=(toy(served),))
-    page = study.run_plan(plan, PARTS, tmp_path, quietly, origin)
+    plan = NOTHING | {"reward": reward, "staleness": (toy(served),)}
+    page = run_plan(STUDY, "small", plan, tmp_path, quietly, origin)
     alone, together = rows_of(tmp_path / "reward.csv")
     assert (alone["topology"], alone["workers"], alone["accepted"]) == ("serial", "1", "")
     assert (together["topology"], together["workers"]) == ("parameter-server", "2")
@@ -95,63 +95,63 @@ def test_training_from_workers_to_page(tmp_path, origin) -> None:
     assert "final score, less that of serial" in (tmp_path / "comparisons.csv").read_text()
 
 
-def test_other_parts_stay_on_the_page(monkeypatch, tmp_path, origin, downpour_run) -> None:
+def test_other_parts_stay_on_the_page(stand_in, tmp_path, origin, downpour_run) -> None:
     trained: list[int] = []
 
-    def train_case(case: TrainingCase, folder: Path) -> Trained:
+    def measure_training(case: TrainingCase) -> Measured:
         trained.append(case.seed)
         return downpour_run(case, 5.0)
 
-    monkeypatch.setattr(study, "train_case", train_case)
-    plan = replace(EMPTY, reward=(toy(Serial()), toy(ParameterServer(workers=2))), staleness=(toy(Serial(), seed=3),))
-    study.run_plan(plan, ("reward",), tmp_path, quietly, origin)
+    stand_in(Downpour, reward=measure_training, staleness=measure_training)
+    plan = NOTHING | {"reward": (toy(Serial()), toy(ParameterServer(workers=2))), "staleness": (toy(Serial(), seed=3),)}
+    run_plan(STUDY, "small", plan, tmp_path, quietly, origin, ["reward"])
     assert trained == [0, 0]
-    text = study.run_plan(plan, ("staleness",), tmp_path, quietly, origin).read_text()
+    text = run_plan(STUDY, "small", plan, tmp_path, quietly, origin, ["staleness"]).read_text()
     assert trained == [0, 0, 3]
     assert "<th>CartPole-v1, ours settings, parameter-server, 2 workers</th>" in text
     assert "final score, less that of serial" in (tmp_path / "comparisons.csv").read_text()
 
 
-def test_an_interruption_costs_one_case(monkeypatch, tmp_path, origin, downpour_run) -> None:
+def test_an_interruption_costs_one_case(stand_in, tmp_path, origin, downpour_run) -> None:
     cases = (toy(Serial()), toy(ParameterServer(workers=2)))
     done: list[TrainingCase] = []
 
-    def train_case(case: TrainingCase, folder: Path) -> Trained:
+    def measure_training(case: TrainingCase) -> Measured:
         if type(case.topology) is interrupted:
             raise KeyboardInterrupt
         done.append(case)
         return downpour_run(case, 5.0)
 
-    monkeypatch.setattr(study, "train_case", train_case)
+    stand_in(Downpour, reward=measure_training, staleness=measure_training)
     interrupted: type | None = ParameterServer
-    plan = replace(EMPTY, reward=cases)
+    plan = NOTHING | {"reward": cases}
     with pytest.raises(KeyboardInterrupt):
-        study.run_plan(plan, PARTS, tmp_path, quietly, origin)
+        run_plan(STUDY, "small", plan, tmp_path, quietly, origin)
     assert "<th>CartPole-v1, ours settings, serial</th>" in (tmp_path / "downpour.html").read_text()
     interrupted = None
-    study.run_plan(plan, PARTS, tmp_path, quietly, origin)
+    run_plan(STUDY, "small", plan, tmp_path, quietly, origin)
     assert done == list(cases)
 
 
-def test_a_case_that_fails_is_said_and_measured_again(monkeypatch, tmp_path, origin) -> None:
+def test_a_case_that_fails_is_said_and_measured_again(stand_in, tmp_path, origin) -> None:
     def measure(case: ScalingCase) -> dict[str, Any]:
         if case.pushers == broken:
             raise LaunchError("it broke")
         return dict.fromkeys(scaling.COLUMNS, 1.0) | {"transport": "tcp", "pushers": case.pushers, "shards": 1}
 
-    monkeypatch.setattr(study, "measure_scaling", measure)
+    stand_in(Downpour, scaling=measure)
     cases = tuple(ScalingCase(16, "tcp", count, 1, False, 1.0, 0) for count in (1, 2))
-    plan = replace(EMPTY, scaling=cases)
+    plan = NOTHING | {"scaling": cases}
     broken = 1
     with pytest.raises(LaunchError, match="1 case failed"):
-        study.run_plan(plan, PARTS, tmp_path, quietly, origin)
+        run_plan(STUDY, "small", plan, tmp_path, quietly, origin)
     assert "scaling, tcp, 1 pusher, 1 shard: failed: it broke" in (tmp_path / "downpour.html").read_text()
     broken = 0
-    study.run_plan(plan, PARTS, tmp_path, quietly, origin)
+    run_plan(STUDY, "small", plan, tmp_path, quietly, origin)
     assert [row["pushers"] for row in rows_of(tmp_path / "scaling.csv")] == ["2", "1"]
 
 
-def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, downpour_run) -> None:
+def test_page_shows_published_beside_ours(stand_in, tmp_path, origin, downpour_run) -> None:
     def timed(case: TimingCase) -> dict[str, Any]:
         figures = {"pixels": case.pixels, "transport": case.transport, "share": 0.05, "apply_passes": 1.2}
         return dict.fromkeys(timing.COLUMNS, 1.0) | figures | {"updates_per_second": 1500.0}
@@ -160,14 +160,12 @@ def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, downpou
         figures = {"transport": case.transport, "pushers": case.pushers, "shards": case.shards}
         return dict.fromkeys(scaling.COLUMNS, 100.0) | figures | {"fetches": int(case.fetches), "bound_share": 0.5}
 
-    def ran(case: TrainingCase, folder: Path) -> Trained:
+    def ran(case: TrainingCase) -> Measured:
         return downpour_run(case, 4.0 if isinstance(case.topology, Serial) else 3.0)
 
-    monkeypatch.setattr(study, "measure_timing", timed)
-    monkeypatch.setattr(study, "measure_scaling", scaled)
-    monkeypatch.setattr(study, "train_case", ran)
-    plan = make_plan("full", DownpourOptions(seeds=2))
-    text = study.run_plan(plan, PARTS, tmp_path, quietly, origin).read_text()
+    stand_in(Downpour, timing=timed, scaling=scaled, reward=ran, staleness=ran)
+    plan = STUDY.plan("full", DownpourOptions(seeds=2))
+    text = run_plan(STUDY, "small", plan, tmp_path, quietly, origin).read_text()
     assert "final score on Snake, serial, the preset&#x27;s settings" not in text  # 1,000 steps are not the preset's
     assert "at the first update it is 0.64" in text
     assert "<b>5.0%</b><span>of a gradient&#x27;s time" in text
@@ -182,13 +180,13 @@ def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, downpou
     assert text.count("<svg") == 1 + transports + 2 * labels + workers
 
 
-def test_lander_is_left_out_where_it_can_not_be_had(monkeypatch) -> None:
-    plan = make_plan("small", DownpourOptions())
-    assert study.possible(plan, PARTS) == (PARTS, [])
+def test_lander_is_left_out_where_it_can_not_be_had(monkeypatch, tmp_path) -> None:
+    plan = STUDY.plan("small", DownpourOptions())
+    assert STUDY.prepare(plan, {}, tmp_path, quietly) == (plan, [])
     monkeypatch.setattr(study.importlib.util, "find_spec", lambda name: None)
-    assert study.possible(plan, ("timing",)) == (("timing",), [])
-    kept, notes = study.possible(plan, PARTS)
-    assert kept == ("timing", "scaling", "reward")
+    assert STUDY.prepare({"timing": plan["timing"]}, {}, tmp_path, quietly) == ({"timing": plan["timing"]}, [])
+    kept, notes = STUDY.prepare(plan, {}, tmp_path, quietly)
+    assert kept == plan | {"staleness": ()}
     assert notes == ['9 runs of LunarLander-v3 are left out: pip install "headrace[box2d]"']
 
 

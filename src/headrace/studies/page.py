@@ -1,12 +1,40 @@
-"""What the pages of all studies have: tables, and where their numbers come from."""
+"""The page of every study: its frame, tables, tiles, and where its numbers come from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from math import isnan
+from pathlib import Path
 
-from headrace.studies.results import Origin
+from headrace.report.document import document, tile_row
+from headrace.studies.base import Page
+from headrace.studies.comparisons import Comparison, asked
+from headrace.studies.results import Origin, write_text
+from headrace.studies.sheet import Rows
+from headrace.studies.statistics import median, middle
 
-__all__ = ["figure_text", "lead_of", "note_list", "table"]
+__all__ = [
+    "cells",
+    "figure_text",
+    "lead_of",
+    "misses",
+    "note",
+    "note_list",
+    "paragraphs",
+    "range_text",
+    "table",
+    "worst_tiles",
+    "write_page",
+]
+
+
+def write_page(path: Path, page: Page, rows: Rows, notes: Iterable[str], origin: Origin) -> None:
+    """Writes a study's page between what is left out and how it was measured; raises StorageError."""
+    method = list(page.method)
+    commits = list(dict.fromkeys(row["commit"] for row in rows))
+    if len(commits) > 1:
+        method.append(f"Measured with several commits, each row has its own: {', '.join(commits)}.")
+    sections = (("Left out", note_list(notes)), *page.sections, ("How it was measured", paragraphs(method)))
+    write_text(path, document(page.title, lead_of(origin), page.tiles, sections))
 
 
 def lead_of(origin: Origin) -> str:
@@ -26,15 +54,68 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
     return f'<table>{title}<thead class="soft"><tr>{head}</tr></thead>{body}</table>' if body else ""
 
 
-def figure_text(value: float, digits: int = 3) -> str:
+def worst_tiles(comparisons: Sequence[Comparison], wanted: Iterable[tuple[str, str, Callable[[float], str]]]) -> str:
+    """What is required, each figure where it is met worst; good where it is met everywhere.
+
+    `wanted` has each figure, what it is in words, and how its value is written.
+    """
+    shown = []
+    for figure, words, form in wanted:
+        judged = [each for each in comparisons if each.figure == figure and each.verdict]
+        there = [each for each in judged if each.ours is not None]
+        if not judged:
+            continue
+        value, text = "–", words
+        if there:
+            worst = max(there, key=lambda each: (each.verdict != "holds", each.shortfall))
+            value = form(worst.ours or 0.0)
+            text += f": {worst.where}, where it is worst ({asked(worst)})"
+        absent = sum(each.ours is None and each.verdict == "MISSED" for each in judged)
+        text += f"; {absent} of {len(judged)} not reached" if absent else ""
+        shown.append((value, text, all(each.verdict == "holds" for each in judged)))
+    return tile_row(shown)
+
+
+def misses(comparisons: Iterable[Comparison]) -> str:
+    """A list of where ours is short of what is required or was published."""
+    return note_list(
+        f"{each.figure}, {each.where}: {'not to be had' if each.ours is None else figure_text(each.ours)}, "
+        f"{asked(each)}" + (f": {each.note}" if each.note else "")
+        for each in comparisons
+        if each.verdict == "MISSED"
+    )
+
+
+def figure_text(value: float | None, digits: int = 3) -> str:
     """Three digits that count: 12345.6 -> "12,300", 0.01234 -> "0.0123"; an en dash where there is none."""
-    if isnan(value):
+    if value is None or isnan(value):
         return "–"
     rounded = float(f"{value:.{digits}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
 
 
+def cells(rows: Rows, *columns: str) -> list[str]:
+    """The columns' medians."""
+    return [figure_text(middle(rows, column)) for column in columns]
+
+
+def range_text(values: Sequence[float], centre: Callable[[Sequence[float]], float] = median) -> str:
+    """The middle of some values, and the least and the most where there are several."""
+    text = figure_text(centre(values))
+    return f"{text} ({figure_text(min(values))} to {figure_text(max(values))})" if len(values) > 1 else text
+
+
+def note(text: str) -> str:
+    """A paragraph that explains what is below it."""
+    return f'<p class="soft">{escape(text, quote=False)}</p>'
+
+
 def note_list(notes: Iterable[str]) -> str:
     """Notes, one below the other; empty where there are none."""
-    lines = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    lines = "".join(f"<li>{escape(each)}</li>" for each in notes)
     return f"<ul>{lines}</ul>" if lines else ""
+
+
+def paragraphs(texts: Iterable[str]) -> str:
+    """Paragraphs of text."""
+    return "".join(f"<p>{escape(text)}</p>" for text in texts)

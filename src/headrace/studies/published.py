@@ -4,7 +4,16 @@ import csv
 from dataclasses import dataclass
 from importlib.resources import files
 
-__all__ = ["Published", "load_published"]
+__all__ = ["Published", "load_published", "read_published"]
+
+
+def read_published(study: str, name: str) -> list[dict[str, str]]:
+    """The rows of a file with published figures in a study's folder, as text: not every cell is a number.
+
+    The column `read` says how a figure was had: from a table, the text, a bar of a figure, the code, or derived.
+    """
+    text = (files("headrace.studies") / study / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 @dataclass(frozen=True)
@@ -27,10 +36,9 @@ class Published:
 
 def load_published(package: str) -> dict[str, Published]:
     """The figures in the package's published.csv, by quantity."""
-    text = (files(package) / "published.csv").read_text(encoding="utf-8")
     return {
         row["quantity"]: Published(
             row["quantity"], float(row["low_percent"]), float(row["high_percent"]), row["direction"], row["read"]
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_published(package.rpartition(".")[2], "published.csv")
     }

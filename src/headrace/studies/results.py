@@ -4,7 +4,7 @@ import csv
 import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -29,6 +29,11 @@ class Origin:
     date: str
     machine: str
     cores: int
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> "Origin":
+        """That of a row."""
+        return Origin(**{field.name: row[field.name] for field in fields(Origin)})
 
     @staticmethod
     def here(command: str, folder: Path = _FOLDER) -> "Origin":

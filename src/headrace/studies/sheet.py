@@ -4,16 +4,21 @@ import csv
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import ConfigError, StorageError
 from headrace.studies.results import Origin, write_rows
 
-__all__ = ["Sheet", "fingerprint"]
+__all__ = ["CASE", "Row", "Rows", "Sheet", "fingerprint", "in_order", "read_rows"]
 
-_CASE = "case"
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+CASE = "case"
+"""The column with the name of a row's case."""
+_ORIGIN = tuple(field.name for field in fields(Origin))
+_TEXT = {CASE, *_ORIGIN} - {"cores"}
 
 
 def fingerprint(kind: str, settings: object) -> str:
@@ -22,38 +27,72 @@ def fingerprint(kind: str, settings: object) -> str:
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The rows of a CSV file that a study wrote; numbers are numbers, and what is empty is None.
+
+    With `columns`, those between the case and the origin: ConfigError where the file has others. Those among `later`
+    may be missing, and are then empty. Raises StorageError where the file can't be read.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as error:
+        raise StorageError(f"can't read {path}: {error.strerror}") from error
+    if not rows:
+        return []
+    wanted = list(rows[0]) if columns is None else [CASE, *columns, *_ORIGIN]
+    missing = sorted({*_ORIGIN, *({CASE} - set(later) if columns is not None else ())} - set(rows[0]))
+    if missing or any(None in row or None in row.values() for row in rows):
+        raise ConfigError(f"{path} is no file of this study ({', '.join(missing) or 'cells'} missing)")
+    if list(rows[0]) != [column for column in wanted if column not in later or column in rows[0]]:
+        raise ConfigError(
+            f"{path} has the columns {', '.join(rows[0])}, and those of this version are {', '.join(wanted)}; give "
+            "another --output, or move the file away"
+        )
+    return [{key: row.get(key, "") if key in _TEXT else _value(row.get(key, "")) for key in wanted} for row in rows]
+
+
+def in_order(rows: Iterable[dict[str, Any]], cases: Iterable[str]) -> list[dict[str, Any]]:
+    """Rows in the order of their cases; those of other cases last."""
+    places = {case: place for place, case in enumerate(cases)}
+    return sorted(rows, key=lambda row: places.get(row[CASE], len(places)))
+
+
 class Sheet:
     """The rows of one CSV file, in memory and on disk, each with its case, these columns and its origin.
 
     Rows that the file holds from before keep the origin that they have. Raises ConfigError where they were measured on
     another machine or have other columns, before anything is measured; StorageError where the file can't be read or
-    written. Columns that are among `later` may be missing from the file, and are then empty.
+    written.
     """
 
     def __init__(self, path: Path, origin: Origin, columns: Sequence[str], later: Collection[str] = ()) -> None:
         self._path = path
-        self._later = later
         self._origin = asdict(origin)
-        self._columns = [_CASE, *columns, *self._origin]
-        self.rows: list[dict[str, Any]] = []
-        """All rows, in the order in which they came; numbers are numbers, and what is empty is None."""
-        if path.exists():
-            self._read()
+        self._columns = [CASE, *columns, *_ORIGIN]
+        self.rows = read_rows(path, columns, later) if path.exists() else []
+        """All rows, in the order in which they came; see read_rows()."""
+        for row in self.rows:
+            if (row["machine"], row["cores"]) != (origin.machine, origin.cores):
+                raise ConfigError(
+                    f"{path} holds measurements of another machine ({row['machine']}, {row['cores']} cores), "
+                    "and those of two can't stand beside each other; give another --output"
+                )
 
     def has(self, case: str) -> bool:
         """Whether the case is measured already."""
-        return any(row[_CASE] == case for row in self.rows)
+        return any(row[CASE] == case for row in self.rows)
 
     def of(self, cases: Iterable[str]) -> list[dict[str, Any]]:
         """The rows of these cases, in their order."""
-        places = {case: place for place, case in enumerate(cases)}
-        return sorted((row for row in self.rows if row[_CASE] in places), key=lambda row: places[row[_CASE]])
+        names = list(cases)
+        return in_order((row for row in self.rows if row[CASE] in names), names)
 
     def put(self, case: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Writes a case's rows, in place of any that it has; their keys are the sheet's columns."""
-        added = [{_CASE: case, **row, **self._origin} for row in rows]
+        added = [{CASE: case, **row, **self._origin} for row in rows]
         assert all(row.keys() == set(self._columns) for row in added)
-        self.rows = [row for row in self.rows if row[_CASE] != case]
+        self.rows = [row for row in self.rows if row[CASE] != case]
         self.rows += [{column: row[column] for column in self._columns} for row in added]
         write_rows(self._path, self.rows)
 
@@ -61,36 +100,9 @@ class Sheet:
         """Writes other values into a case's rows, which keep their origin: figures made anew of the same run."""
         assert values.keys() <= set(self._columns)
         for row in self.rows:
-            if row[_CASE] == case:
+            if row[CASE] == case:
                 row.update(values)
         write_rows(self._path, self.rows)
-
-    def _read(self) -> None:
-        try:
-            with self._path.open(newline="", encoding="utf-8") as file:
-                rows = list(csv.DictReader(file))
-        except OSError as error:
-            raise StorageError(f"can't read {self._path}: {error.strerror}") from error
-        needed = {_CASE, *self._origin}
-        missing = sorted(needed - set(rows[0])) if rows else []
-        if missing or any(None in row or None in row.values() for row in rows):
-            raise ConfigError(f"{self._path} is no file of this study ({', '.join(missing) or 'cells'} missing)")
-        kept = [column for column in self._columns if column not in self._later or (rows and column in rows[0])]
-        if rows and list(rows[0]) != kept:
-            raise ConfigError(
-                f"{self._path} has the columns {', '.join(rows[0])}, and those of this version are "
-                f"{', '.join(self._columns)}; give another --output, or move the file away"
-            )
-        text = {_CASE, *self._origin} - {"cores"}
-        self.rows = [
-            {key: row[key] if key in text else _value(row.get(key, "")) for key in self._columns} for row in rows
-        ]
-        for row in self.rows:
-            if (row["machine"], row["cores"]) != (self._origin["machine"], self._origin["cores"]):
-                raise ConfigError(
-                    f"{self._path} holds measurements of another machine ({row['machine']}, {row['cores']} cores), "
-                    "and those of two can't stand beside each other; give another --output"
-                )
 
 
 def _value(cell: str) -> Any:

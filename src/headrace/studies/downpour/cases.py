@@ -9,10 +9,13 @@ from headrace.settings import TOPOLOGIES
 from headrace.studies.sheet import fingerprint
 from headrace.topologies.config import ParameterServer, Serial
 
-__all__ = ["ONG", "ScalingCase", "TimingCase", "TrainingCase", "Transport"]
+__all__ = ["ONG", "STALENESS_LIMIT", "ScalingCase", "TimingCase", "TrainingCase", "Transport"]
 
 Transport = Literal["shared", "unix", "tcp"]
 """Gradients in memory shared with the server, in frames over a Unix socket, or over TCP on this machine's loopback."""
+
+STALENESS_LIMIT = 8
+"""Low enough for the policy "drop" to drop something at the longer fetch periods."""
 
 ONG = DQN(
     network="ong",

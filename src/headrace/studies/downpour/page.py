@@ -1,75 +1,64 @@
 """The page of the study: what was published beside what was measured here."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from math import nan
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace.report.document import document, plot_row
+import numpy as np
+
+from headrace.gradients.measured import STALENESS
+from headrace.report.document import plot_row
+from headrace.studies.base import Page, Results
+from headrace.studies.comparisons import Comparison
 from headrace.studies.curves import WINDOW, Curve, bands, curve_of
-from headrace.studies.downpour.comparisons import (
-    TRANSPORTS,
-    Comparison,
-    Rows,
-    final_scores,
-    medians,
-    of_system,
-    systems,
-)
-from headrace.studies.downpour.plan import STALENESS_LIMIT, Plan
-from headrace.studies.downpour.side_by_side import (
-    misses,
-    reward_table,
-    scaling_table,
-    settings_table,
-    staleness_table,
-    tiles,
-    timing_tables,
-)
-from headrace.studies.downpour.sources import PIXELS, published_times
-from headrace.studies.downpour.training import FINAL_EPISODES
-from headrace.studies.page import lead_of, note_list
+from headrace.studies.downpour.cases import STALENESS_LIMIT, TrainingCase
+from headrace.studies.downpour.comparisons import TRANSPORTS, medians, of_system, systems
+from headrace.studies.downpour.sources import PIXELS, published_settings, published_times
+from headrace.studies.page import cells, figure_text, misses, note, note_list, table, worst_tiles
 from headrace.studies.plots import Line, Strip, draw_lines, draw_strips
-from headrace.studies.results import Origin, write_text
-from headrace.studies.statistics import mean
+from headrace.studies.sheet import Rows
+from headrace.studies.statistics import chosen, distinct, known, mean
+from headrace.studies.training import FINAL_EPISODES
+from headrace.topologies.config import ParameterServer
 
-if TYPE_CHECKING:
-    from headrace.studies.downpour.study import Sheets
-
-__all__ = ["write_page"]
+__all__ = ["present", "tiles"]
 
 _COLOURS = ("c1", "c7", "c3", "c2", "c5", "c4")
 _POLICY_COLOURS = {"accept": "c7", "drop": "c2", "scale": "c1", "compensate": "c3"}
 _SHARD_COLOURS = {1: "c1", 2: "c3", 4: "c5"}
 
 
-def write_page(
-    path: Path,
-    plan: Plan,
-    sheets: "Sheets",
-    comparisons: Sequence[Comparison],
-    notes: Sequence[str],
-    origin: Origin,
-) -> None:
-    """Writes the page of a plan's rows; raises StorageError where `path` can't be written."""
-    timing, scaling, reward, staleness = (
-        getattr(sheets, part).of(case.name for case in getattr(plan, part))
-        for part in ("timing", "scaling", "reward", "staleness")
-    )
-    curves = sheets.curves.of(case.name for case in plan.reward)
+def present(results: Results) -> Page:
+    """The page of these rows."""
+    timing, scaling, reward, staleness = (results.rows[part] for part in ("timing", "scaling", "reward", "staleness"))
+    trained = {row["case"] for row in reward}
+    curves = [row for row in results.rows["curves"] if row["case"] in trained]
     sections = (
-        ("Left out", note_list(notes)),
         ("What can't be compared", note_list(_limits(timing, reward))),
-        ("Short of what was asked", note_list(misses(comparisons))),
-        ("A gradient and its way, published and here", _shares(timing) + timing_tables(timing)),
+        ("Short of what was asked", misses(results.comparisons)),
+        ("A gradient and its way, published and here", _shares(timing) + _timing_tables(timing)),
         ("More workers than one", _scaling(scaling)),
-        ("Serial and distributed, on Snake", _curves(curves) + (reward_table(reward) if reward else "")),
+        ("Serial and distributed, on Snake", _curves(curves) + _reward_table(reward)),
         ("Gradients that come late", _staleness(staleness)),
-        ("Settings, published and here", settings_table(plan.reward) if reward else ""),
-        ("How it was measured", _method(plan, [*timing, *scaling, *reward, *staleness])),
+        ("Settings, published and here", _settings_table(results.plan["reward"]) if reward else ""),
     )
-    write_text(path, document("Downpour SGD", lead_of(origin), tiles(comparisons), sections))
+    method = (
+        f"Scale {results.scale}. Servers are headrace serve, and workers and pushers processes of their own with one "
+        "thread each. Training runs are headrace.train, with as many environment steps, and as many samples for each, "
+        f"in every topology; evaluations are off the clock, and the final score is the mean of {FINAL_EPISODES} greedy "
+        "episodes. Each figure is defined in README.md of headrace/studies/downpour."
+    )
+    return Page("Downpour SGD", tiles(results.comparisons), sections, [method])
+
+
+def tiles(comparisons: Sequence[Comparison]) -> str:
+    """What is required, each where it is met worst."""
+    way = "of a gradient's time for its way to the parameters and theirs back"
+    return worst_tiles(comparisons, (
+        ("push and fetch / gradient", way, "{:.1%}".format),
+        ("updates/s of one pusher", "updates a second of one pusher at 228 k parameters", figure_text),
+        ("final score on Snake", "apples less deaths in an episode of Snake", figure_text),
+    ))  # fmt: skip
 
 
 def _shares(rows: Rows) -> str:
@@ -79,62 +68,108 @@ def _shares(rows: Rows) -> str:
     said = published_times()
     lines = {"published": Line([100 * said[pixels].share for pixels in PIXELS], "ink", dashed=True)}
     for (transport, title), colour in zip(TRANSPORTS.items(), _COLOURS, strict=False):
-        found = [medians(rows, pixels=pixels, transport=transport) for pixels in PIXELS]
-        if any(found):
-            lines[title] = Line([100 * each["share"] if each else nan for each in found], colour)
+        found = [100 * medians(rows, pixels=pixels, transport=transport).get("share", nan) for pixels in PIXELS]
+        if not np.isnan(found).all():
+            lines[title] = Line(found, colour)
     label = "% of the gradient's time"
     return plot_row([draw_lines("shares", "pixels to a side", label, PIXELS, lines, logarithmic=True)])
+
+
+def _timing_tables(rows: Rows) -> str:
+    """A gradient and its way, theirs above ours; then the server alone, beside the memory."""
+    if not rows:
+        return ""
+    turns: list[Sequence[str]] = []
+    alone: list[Sequence[str]] = []
+    for pixels, said in published_times().items():
+        size = f"{pixels} × {pixels}"
+        name = f"{size}, published"
+        pack, load, gradient, update = map(
+            figure_text, (said.pack_ms, said.load_ms, said.gradient_ms, said.server_update_ms)
+        )
+        turns.append((name, f"{said.parameters:,}", gradient, pack, "–", update, load, f"{said.share:.1%}"))
+        alone.append((name, "–", update, figure_text(said.updates_per_second), "–", "–", "–", "–"))
+        for transport, title in TRANSPORTS.items():
+            these = chosen(rows, pixels=pixels, transport=transport)
+            if not these:
+                continue
+            name, ours = f"{size}, {title}", medians(these)
+            gradient, *rest = cells(these, "gradient_ms", "move_ms", "apply_ms", "fetch_ms")
+            turns.append((name, f"{ours['parameters']:,.0f}", gradient, "–", *rest, f"{ours['share']:.1%}"))
+            server = ("busy_push_ms", "busy_apply_ms", "updates_per_second", "pass_ms", "apply_passes")
+            alone.append((name, *cells(these, *server, "apply_alone_ms", "copy_ms")))
+    about = note(
+        "Ours has nothing to pack: the network’s gradients are views of one vector. Apply is by the server’s own "
+        "clock, its look for numbers that are not finite included; move is the rest of the push, of means as apply is. "
+        "A pass is NumPy’s, two loops; benchmarks.shards holds apply against one loop in C. Theirs has no time of the "
+        "way itself. The share is of all but the gradient."
+    )
+    header = ("", "parameters", "gradient (ms)", "pack", "move", "apply", "fetch (theirs: load)", "share")
+    caption = "A worker’s turn, batch 32, one thread: a gradient, its way to the parameters, and theirs back"
+    below = ("", "push (ms)", "apply", "updates/s", "a pass (ms)", "apply / pass", "optimizer alone (ms)", "a copy")
+    return about + table(header, turns, caption) + table(below, alone, "One pusher that does nothing else")
 
 
 def _scaling(rows: Rows) -> str:
     """Updates a second over pushers: without fetches by shards, and with them; bounds dashed."""
     plots: list[str] = []
-    for transport in dict.fromkeys(row["transport"] for row in rows):
-        mine = [row for row in rows if row["transport"] == transport]
-        pushers = sorted({row["pushers"] for row in mine})
-        lines = {}
-        for shards in sorted({row["shards"] for row in mine}):
-            name = f"{shards} shard{'s' * (shards > 1)}"
-            lines[name] = _over_pushers(mine, pushers, "updates_per_second", shards, _SHARD_COLOURS[shards])
-        lines["1, fetching"] = _over_pushers(mine, pushers, "updates_per_second", 1, "c2", fetches=1)
-        lines["memory"] = _over_pushers(mine, pushers, "memory_bound_per_second", 1, "ink", dashed=True)
-        lines["socket"] = _over_pushers(mine, pushers, "socket_bound_per_second", 1, "c6", dashed=True)
+    for transport in distinct(rows, "transport"):
+        mine = chosen(rows, transport=transport)
+        pushers = sorted(distinct(mine, "pushers"))
+
+        def over(column: str, shards: int, colour: str, *, fetches: int = 0, dashed: bool = False) -> Line:
+            found = [medians(mine, pushers=count, shards=shards, fetches=fetches) for count in pushers]  # noqa: B023
+            return Line([each.get(column, nan) for each in found], colour, dashed)
+
+        lines = {
+            f"{shards} shard{'s' * (shards > 1)}": over("updates_per_second", shards, _SHARD_COLOURS[shards])
+            for shards in sorted(distinct(mine, "shards"))
+        }
+        lines["1, fetching"] = over("updates_per_second", 1, "c2", fetches=1)
+        lines["memory"] = over("memory_bound_per_second", 1, "ink", dashed=True)
+        lines["socket"] = over("socket_bound_per_second", 1, "c6", dashed=True)
         label = f"{TRANSPORTS[transport]}: pushers"
         plots.append(draw_lines(f"scaling-{transport}", label, "updates/s", pushers, lines, logarithmic=True))
-    note = (
-        '<p class="soft">Pushers compute nothing: these are the most that workers could get. The memory’s bound is '
-        "passes of one core over the memory of an update (in the plot for 1 shard; in the table one core for each, as "
-        "far as there are cores); the socket’s is gradients over as many bare connections (in shared memory: small "
-        "frames), each answered before the next, as the pushers’ are. Parameters that are never fetched again grow "
-        "stale without end.</p>"
+    about = note(
+        "Pushers compute nothing: these are the most that workers could get. The memory’s bound is passes of one core "
+        "over the memory of an update (in the plot for 1 shard; in the table one core for each, as far as there are "
+        "cores); the socket’s is gradients over as many bare connections (in shared memory: small frames), each "
+        "answered before the next, as the pushers’ are. Parameters that are never fetched again grow stale without "
+        "end."
     )
-    return note + plot_row(plots) + scaling_table(rows) if rows else ""
+    return about + plot_row(plots) + _scaling_table(rows) if rows else ""
 
 
-def _over_pushers(
-    rows: Rows, pushers: Sequence[int], column: str, shards: int, colour: str, *, fetches: int = 0, dashed: bool = False
-) -> Line:
-    values = [medians(rows, pushers=count, shards=shards, fetches=fetches).get(column, nan) for count in pushers]
-    return Line(values, colour, dashed)
+def _scaling_table(rows: Rows) -> str:
+    """Updates a second over pushers, beside their bounds."""
+    lines = []
+    for transport, shards, fetches, pushers in distinct(rows, "transport", "shards", "fetches", "pushers"):
+        these = chosen(rows, transport=transport, shards=shards, fetches=fetches, pushers=pushers)
+        name = (
+            f"{TRANSPORTS[transport]}, {shards} shard{'s' * (shards > 1)}{', with fetches' * bool(fetches)}, "
+            f"{pushers} pusher{'s' * (pushers > 1)}"
+        )
+        rates = cells(these, "updates_per_second", "memory_bound_per_second", "socket_bound_per_second")
+        share = f"{medians(these)['bound_share']:.0%}"
+        lines.append((name, *rates, share, *cells(these, "push_ms", "apply_ms", "staleness")))
+    header = ("", "updates/s", "memory’s bound", "socket’s bound", "share", "push (ms)", "apply (ms)", "staleness")
+    return table(header, lines, "All pushers together; published: 200 updates/s, whatever pushes")
 
 
 def _curves(rows: Rows) -> str:
     """Two plots for each settings: over environment steps, and over training time."""
     plots: list[str] = []
-    for label in dict.fromkeys(row["label"] for row in rows):
-        mine = [row for row in rows if row["label"] == label]
+    for label in distinct(rows, "label"):
+        mine = chosen(rows, label=label)
         groups = {}
         for system in systems(mine):
             these = of_system(mine, system)
-            by_seed: dict[int, list[Mapping[str, Any]]] = {}
-            for row in these:
-                by_seed.setdefault(row["seed"], []).append(row)
             name = "serial" if system[2] == "serial" else f"{system[3]} workers"
-            groups[name] = [curve_of(seed) for seed in by_seed.values()]
+            groups[name] = [curve_of(chosen(these, seed=seed)) for seed in distinct(these, "seed")]
         plots += _band_plots(label, groups)
-    intro = (
-        f'<p class="soft">Running mean over {WINDOW} places of a grid that all runs of a plot have in common; mean and '
-        "standard deviation over seeds. The score is the return: an apple is worth 1, and a death −1.</p>"
+    intro = note(
+        f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common; mean and standard "
+        "deviation over seeds. The score is the return: an apple is worth 1, and a death −1."
     )
     return intro + plot_row(plots) if plots else ""
 
@@ -142,39 +177,108 @@ def _curves(rows: Rows) -> str:
 def _band_plots(label: str, groups: Mapping[str, Sequence[Curve]]) -> Iterable[str]:
     for axis, words in (("steps", "environment steps"), ("seconds", "training time (s)")):
         found = bands(groups, axis)
-        strips = {
-            name: Strip(*found[name], colour)
-            for name, colour in zip(groups, _COLOURS, strict=False)
-            if name in found
-        }  # fmt: skip
+        colours = zip(groups, _COLOURS, strict=False)
+        strips = {name: Strip(*found[name], colour) for name, colour in colours if name in found}
         if strips:
             yield draw_strips(f"{label}-{axis}", f"{label} settings: {words}", "score", strips, levels={})
 
 
+def _reward_table(rows: Rows) -> str:
+    """Final scores and rates, serial beside distributed."""
+    lines = []
+    for system in systems(rows):
+        label, environment, topology, workers, *_ = system
+        these = of_system(rows, system)
+        name = f"{environment}, {label} settings, {topology}" + (f", {workers} workers" if workers > 1 else "")
+        figures = ("environment_steps", "updates", "samples_per_insert", "wall_seconds")
+        rates = ("steps_per_second", "updates_per_second", "staleness")
+        lines.append((name, _spread(these), *cells(these, *figures, *rates), str(len(these))))
+    header = ("", "final score", "steps", "updates", "samples/step", "seconds", "steps/s", "updates/s", "staleness",
+              "seeds")  # fmt: skip
+    return table(header, lines, "Mean of 100 greedy episodes, and its spread over seeds; medians of the rest")
+
+
 def _staleness(rows: Rows) -> str:
-    """Final scores of the policies over the fetch period, a plot for each number of workers."""
+    """Final scores of the policies over the fetch period, a plot for each number of workers; then a table."""
     plots: list[str] = []
-    serial = mean(final_scores(row for row in rows if row["topology"] == "serial"))
-    served = [row for row in rows if row["topology"] != "serial"]
-    for workers in dict.fromkeys(row["workers"] for row in served):
-        mine = [row for row in served if row["workers"] == workers]
-        periods = sorted({row["fetch_period"] for row in mine})
+    serial = mean(known(chosen(rows, topology="serial"), "final_return"))
+    served = chosen(rows, topology="parameter-server")
+    for workers in distinct(served, "workers"):
+        mine = chosen(served, workers=workers)
+        periods = sorted(distinct(mine, "fetch_period"))
         lines = {
             policy: Line(
-                [mean(final_scores(row for row in mine if (row["policy"], row["fetch_period"]) == (policy, period)))
-                 for period in periods],
+                [mean(known(chosen(mine, policy=policy, fetch_period=period), "final_return")) for period in periods],
                 colour,
             )
             for policy, colour in _POLICY_COLOURS.items()
-        }  # fmt: skip
+        }
         lines["serial"] = Line([serial] * len(periods), "ink", dashed=True)
         name = f"{workers} workers: fetch period (updates)"
         plots.append(draw_lines(f"staleness-{workers}", name, "final score", periods, lines))
-    note = (
-        f'<p class="soft">A worker that fetches seldom computes at parameters that others have moved on. “drop” drops '
-        f"what is more than {STALENESS_LIMIT} updates late.</p>"
+    about = note(
+        "A worker that fetches seldom computes at parameters that others have moved on. “drop” drops what is more "
+        f"than {STALENESS_LIMIT} updates late."
     )
-    return note + plot_row(plots) + staleness_table(rows) if rows else ""
+    return about + plot_row(plots) + _staleness_table(rows) if rows else ""
+
+
+def _staleness_table(rows: Rows) -> str:
+    """Scores of the policies over workers and fetch period, and what became of the gradients."""
+    lines = []
+    for system in systems(rows):
+        _, _, topology, workers, period, policy = system
+        these = of_system(rows, system)
+        if topology == "serial":
+            lines.append(("serial", _spread(these), *["–"] * (3 + len(STALENESS)), str(len(these))))
+            continue
+        totals = {column: sum(row[column] for row in these) for column in ("accepted", "dropped", "refused")}
+        counts = [sum(row[f"staleness_{bucket}"] for row in these) for bucket in STALENESS]
+        lines.append((
+            f"{workers} workers, fetch period {period}, {policy}", _spread(these), *cells(these, "staleness"),
+            f"{totals['dropped'] / (sum(totals.values()) or 1):.1%}", f"{totals['refused']:,}",
+            *(f"{count / (sum(counts) or 1):.0%}" for count in counts), str(len(these)),
+        ))  # fmt: skip
+    header = ("", "final score", "staleness", "dropped", "refused", *(f"{bucket} behind" for bucket in STALENESS),
+              "seeds")  # fmt: skip
+    return table(header, lines, "Gradients by how many updates of others they came late")
+
+
+def _settings_table(cases: Sequence[TrainingCase]) -> str:
+    """The published settings beside those of the runs on Snake."""
+    ours = {case.label: case for case in cases if isinstance(case.topology, ParameterServer)}
+    if not ours:
+        return ""
+    names = published_settings() | {"loss": "–", "samples_per_step": "–"}
+    lines = [
+        (name.replace("_", " "), said, *(_setting(name, case) for case in ours.values()))
+        for name, said in names.items()
+    ]
+    return table(("", "published", *(f"ours, {label} settings" for label in ours)), lines)
+
+
+def _setting(name: str, case: TrainingCase) -> str:
+    """A published setting's counterpart in a run; an en dash where it has none."""
+    algorithm, topology = case.algorithm, case.topology
+    assert isinstance(topology, ParameterServer)
+    words = [word for word, on in (("double", algorithm.double), ("prioritized", algorithm.prioritized)) if on]
+    decay = f" decay {algorithm.optimizer_decay:g}" if algorithm.optimizer == "rmsprop" else ""
+    counterparts: dict[str, Any] = {
+        "board": "the same",
+        "actions": "the same",
+        "observation": f"of {case.environment}",
+        "network": f"{algorithm.network}; {'x'.join(map(str, algorithm.hidden))} hidden",
+        "batch_size": algorithm.batch_size,
+        "discount": f"{algorithm.discount:g}, {algorithm.n_step} step{'s' * (algorithm.n_step > 1)}",
+        "server_optimizer": f"{algorithm.optimizer} lr {algorithm.learning_rate:g}{decay}",
+        "target_copy_period_updates": algorithm.target_update_period,
+        "epsilon": f"1 to {algorithm.epsilon_final:g} over {algorithm.epsilon_decay_steps:,} environment steps",
+        "worker_replay": f"{algorithm.replay_capacity:,}, {algorithm.learning_starts:,} first, epsilon falling",
+        "fetch_and_push_period_steps": f"{topology.fetch_period} and {topology.push_period} updates",
+        "loss": ", ".join([algorithm.loss, *words]),
+        "samples_per_step": f"{algorithm.samples_per_step:g}",
+    }
+    return str(counterparts.get(name, "–"))
 
 
 def _limits(timing: Rows, reward: Rows) -> list[str]:
@@ -185,7 +289,7 @@ def _limits(timing: Rows, reward: Rows) -> list[str]:
             "Published milliseconds are of a dual-core i7 at 2.2 GHz, Caffe on the processor, and HTTP: what can be "
             "compared are shares. Ours are of one thread, and of a server that shares the machine with it."
         )
-    if reward and all(row["label"] == "ours" for row in reward):
+    if reward and distinct(reward, "label") == ["ours"]:
         found.append(
             "Their network, frames and settings are trained at full scale only; at small scale Snake is trained with "
             "the preset’s, and for too few steps to say which of both is better."
@@ -203,14 +307,8 @@ def _limits(timing: Rows, reward: Rows) -> list[str]:
     return found
 
 
-def _method(plan: Plan, rows: Rows) -> str:
-    parts = [
-        f"Scale {plan.scale}. Servers are headrace serve, and workers and pushers processes of their own with one "
-        "thread each. Training runs are headrace.train, with as many environment steps, and as many samples for each, "
-        f"in every topology; evaluations are off the clock, and the final score is the mean of {FINAL_EPISODES} greedy "
-        "episodes. Each figure is defined in README.md of headrace/studies/downpour."
-    ]
-    commits = list(dict.fromkeys(row["commit"] for row in rows))
-    if len(commits) > 1:
-        parts.append(f"Measured with several commits, each row has its own: {', '.join(commits)}.")
-    return "".join(f"<p>{escape(part)}</p>" for part in parts)
+def _spread(rows: Rows) -> str:
+    """The mean of the final scores with its standard deviation over seeds; an en dash where there is none."""
+    scores = known(rows, "final_return")
+    text = figure_text(mean(scores))
+    return f"{text} ± {figure_text(float(np.std(scores, ddof=1)))}" if len(scores) > 1 else text

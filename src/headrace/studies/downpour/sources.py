@@ -1,12 +1,10 @@
 """What Ong et al. published: times of a gradient and of its way, and the settings of their runs."""
 
-import csv
-from importlib.resources import files
 from typing import NamedTuple
 
-__all__ = ["PIXELS", "PublishedTime", "published_settings", "published_times"]
+from headrace.studies.published import read_published
 
-_PACKAGE = "headrace.studies.downpour"
+__all__ = ["PIXELS", "PublishedTime", "published_settings", "published_times"]
 
 
 class PublishedTime(NamedTuple):
@@ -33,25 +31,16 @@ class PublishedTime(NamedTuple):
 
 def published_times() -> dict[int, PublishedTime]:
     """Their times, by the frame's pixels to a side."""
-    times = (
-        PublishedTime(
-            int(row["image_pixels"]),
-            int(row["parameters"]),
-            *(float(row[field]) for field in PublishedTime._fields[2:]),
-        )
-        for row in _read("timing.csv")
-    )
-    return {time.pixels: time for time in times}
+    found = {}
+    for row in read_published("downpour", "published/timing.csv"):
+        pixels, parameters, *times = (row[column] for column in ("image_pixels", *PublishedTime._fields[1:]))
+        found[int(pixels)] = PublishedTime(int(pixels), int(parameters), *map(float, times))
+    return found
 
 
 def published_settings() -> dict[str, str]:
     """Their settings, in their words."""
-    return {row["setting"]: row["value"] for row in _read("settings.csv")}
-
-
-def _read(name: str) -> list[dict[str, str]]:
-    text = (files(_PACKAGE) / "published" / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return {row["setting"]: row["value"] for row in read_published("downpour", "published/settings.csv")}
 
 
 PIXELS = tuple(published_times())

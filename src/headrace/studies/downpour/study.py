@@ -1,129 +1,166 @@
 """`headrace study downpour`."""
 
+import dataclasses
 import importlib.util
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, ClassVar
 
-from headrace.errors import LaunchError
-from headrace.studies.base import Scale
+import tyro
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.machine import available_cores
+from headrace.settings import preset
+from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study, leave_out
+from headrace.studies.comparisons import Comparison
 from headrace.studies.downpour import scaling, timing
-from headrace.studies.downpour.cases import TrainingCase
+from headrace.studies.downpour.cases import ONG, STALENESS_LIMIT, ScalingCase, TimingCase, TrainingCase, Transport
 from headrace.studies.downpour.comparisons import compare
-from headrace.studies.downpour.options import DownpourOptions, Part
-from headrace.studies.downpour.plan import LANDER, Plan, make_plan
 from headrace.studies.downpour.scaling import measure_scaling
+from headrace.studies.downpour.sources import PIXELS
 from headrace.studies.downpour.timing import measure_timing
-from headrace.studies.downpour.training import CURVE_COLUMNS, RUN_COLUMNS, train_case
-from headrace.studies.filling import Case, Rows, Say, fill
-from headrace.studies.results import Origin, make_folder, write_csv
-from headrace.studies.sheet import Sheet
+from headrace.studies.downpour.training import CURVE_COLUMNS, RUN_COLUMNS, measure_training
+from headrace.studies.sheet import Rows, Sheet
+from headrace.topologies.config import ParameterServer, Serial
 
-__all__ = ["Downpour", "Sheets", "possible", "run_plan"]
+__all__ = ["Downpour", "DownpourOptions"]
 
-_COLUMNS: dict[str, tuple[str, ...]] = {
-    "timing": timing.COLUMNS,
-    "scaling": scaling.COLUMNS,
-    "reward": RUN_COLUMNS,
-    "staleness": RUN_COLUMNS,
-    "curves": CURVE_COLUMNS,
-}
-C = TypeVar("C", bound=Case)
+_PARTS = ("timing", "scaling", "reward", "staleness")
+_LANDER = "LunarLander-v3"
+_SNAKE, _SNAKE_FRAMES = "headrace/Snake-v0", "headrace/SnakeFrames-v0"
+_TRANSPORTS: tuple[Transport, ...] = ("shared", "unix", "tcp")
+_EVALUATIONS = 20
+_BEYOND = 2
+"""Pushers for each core, at most: one that waits for the server leaves its core to another."""
 
 
-class Sheets(NamedTuple):
-    """The CSV files of the study."""
+@dataclass(frozen=True)
+class DownpourOptions(Options):
+    """What is measured, and how often it is trained."""
 
-    timing: Sheet
-    scaling: Sheet
-    reward: Sheet
-    staleness: Sheet
-    curves: Sheet
-
-    @staticmethod
-    def open(output: Path, origin: Origin) -> "Sheets":
-        """Those of a folder, with what they hold already."""
-        return Sheets(**{name: Sheet(output / f"{name}.csv", origin, columns) for name, columns in _COLUMNS.items()})
+    parts: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PART ...")] = ()
+    """Parts of the study to measure; all if none is given."""
+    seeds: int | None = None
+    """Runs of each training case; if not given, 1 at small scale, 3 at full."""
+    known: ClassVar = {"parts": _PARTS}
+    defaults: ClassVar = {"small": {"seeds": 1}, "full": {"seeds": 3}}
 
 
-class Downpour:
-    """Workers that send gradients to a parameter server; implements `Study`."""
+class Downpour(Study):
+    """Workers that send gradients to a parameter server."""
 
     name = "downpour"
     summary = "workers that send gradients to a parameter server, and play Snake (Ong et al., Downpour SGD)"
     options = DownpourOptions
+    parts = (
+        Part("timing", timing.COLUMNS, lambda case, _: Measured(measure_timing(case))),
+        Part("scaling", scaling.COLUMNS, lambda case, _: Measured(measure_scaling(case))),
+        Part("reward", RUN_COLUMNS, measure_training, "curves"),
+        Part("staleness", RUN_COLUMNS, measure_training, "curves"),
+        Part("curves", CURVE_COLUMNS),
+    )
+    told: ClassVar = {
+        "gradient_ms": "gradient {:,.3g} ms",
+        "share": "{:.1%} of it for push and fetch",
+        "updates_per_second": "{:,.0f} updates/s",
+        "final_return": "final score {:,.1f}",
+        "wall_seconds": "{:,.0f} s",
+        "staleness": "staleness {:,.3g}",
+    }
 
-    def run(self, scale: Scale, output: Path, options: DownpourOptions, say: Say) -> Path:
-        """Measures what `output` does not hold yet, and writes; see `Study`. LaunchError where a case failed."""
-        words = ["headrace", "study", self.name, *options.words(), "--scale", scale, "--output", str(output)]
-        return run_plan(make_plan(scale, options), options.chosen_parts(), output, say, Origin.here(shlex.join(words)))
+    def plan(self, scale: Scale, options: DownpourOptions) -> Plan:
+        """Rounds and seeds interleave what is compared."""
+        small, seeds = scale == "small", range(options.chosen("seeds", scale))
+        return {
+            "timing": tuple(_timing(small)),
+            "scaling": tuple(_scaling(small)),
+            "reward": tuple(_reward(small, seeds)),
+            "staleness": tuple(_staleness(small, seeds)),
+        }
 
+    def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
+        """LunarLander needs Box2D."""
+        del sheets, output, say
+        why = "" if importlib.util.find_spec("Box2D") is not None else 'pip install "headrace[box2d]"'
+        return leave_out(plan, f"runs of {_LANDER}", why, lambda case: getattr(case, "environment", "") == _LANDER)
 
-def run_plan(plan: Plan, parts: tuple[Part, ...], output: Path, say: Say, origin: Origin) -> Path:
-    """Measures what this machine allows of these parts, case by case into CSV files; returns the page of all parts.
+    def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
+        """Times and scores; other parts have nothing to be held against."""
+        return compare(rows["timing"], rows["reward"])
 
-    Raises LaunchError at the end where a case failed; starting again with the same folder measures those alone.
-    """
-    from headrace.studies.downpour.page import write_page
+    def present(self, results: Results) -> Page:
+        """The page."""
+        from headrace.studies.downpour.page import present
 
-    make_folder(output)
-    sheets = Sheets.open(output, origin)
-    parts, notes = possible(plan, parts)
-    for note in notes:
-        say(note)
-    failures: list[str] = []
-    page = output / "downpour.html"
-    try:
-        _measure(plan, parts, output, sheets, failures, say)
-    finally:  # interrupted, too: the page shows how far it came
-        comparisons = compare(
-            sheets.timing.of(case.name for case in plan.timing), sheets.reward.of(case.name for case in plan.reward)
-        )
-        write_csv(output / "comparisons.csv", [each._asdict() for each in comparisons], origin)
-        write_page(page, plan, sheets, comparisons, [*notes, *failures], origin)
-    if failures:
-        raise LaunchError(f"{len(failures)} case{'s' if len(failures) > 1 else ''} failed; {page} has the rest")
-    return page
-
-
-def possible(plan: Plan, parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], list[str]]:
-    """Those of the parts that can run here, and a note for what can't."""
-    if importlib.util.find_spec("Box2D") is not None or not plan.staleness or "staleness" not in parts:
-        return parts, []
-    note = f'{len(plan.staleness)} runs of {LANDER} are left out: pip install "headrace[box2d]"'
-    return tuple(part for part in parts if part != "staleness"), [note]
-
-
-def _measure(plan: Plan, parts: tuple[Part, ...], output: Path, sheets: Sheets, failures: list[str], say: Say) -> None:
-    """Measures all of these parts that the sheets have not; what goes wrong is added to `failures`."""
-
-    def measure(part: Part, cases: tuple[C, ...], sheet: Sheet, rows_of: Callable[[C], Rows]) -> None:
-        if part in parts:
-            fill(part, cases, sheet, rows_of, _told, failures, say)
-
-    def train(case: TrainingCase) -> Rows:
-        """The run's row; its curve is written before, so that a run that is in the one file is whole."""
-        run, curve = train_case(case, output / "runs" / case.name)
-        sheets.curves.put(case.name, curve)
-        return [run]
-
-    measure("timing", plan.timing, sheets.timing, lambda case: [measure_timing(case)])
-    measure("scaling", plan.scaling, sheets.scaling, lambda case: [measure_scaling(case)])
-    measure("reward", plan.reward, sheets.reward, train)
-    measure("staleness", plan.staleness, sheets.staleness, train)
+        return present(results)
 
 
-_TOLD = {
-    "gradient_ms": "gradient {:,.3g} ms",
-    "share": "{:.1%} of it for push and fetch",
-    "updates_per_second": "{:,.0f} updates/s",
-    "final_return": "final score {:,.1f}",
-    "wall_seconds": "{:,.0f} s",
-    "staleness": "staleness {:,.3g}",
-}
+def _timing(small: bool) -> Iterator[TimingCase]:
+    rounds, seconds = (1, 2.0) if small else (5, 5.0)
+    for number, pixels, transport in product(range(rounds), PIXELS, _TRANSPORTS):
+        yield TimingCase(pixels, transport, seconds, number)
 
 
-def _told(row: Mapping[str, Any]) -> str:
-    """The figures of a row that one looks for first."""
-    return ", ".join(form.format(row[field]) for field, form in _TOLD.items() if row.get(field) is not None)
+def _scaling(small: bool) -> Iterator[ScalingCase]:
+    """One, two, four ... pushers, up to twice the cores and four at least; more shards where there are no fetches."""
+    rounds, seconds = (1, 1.0) if small else (3, 5.0)
+    most = max(4, _BEYOND * available_cores())
+    pushers = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    transports: tuple[Transport, ...] = ("shared", "tcp") if small else _TRANSPORTS
+    for number, transport, shards, fetches, count in product(
+        range(rounds), transports, (1, 2, 4), (False, True), pushers
+    ):
+        if shards == 1 or not fetches:
+            yield ScalingCase(PIXELS[0], transport, count, shards, fetches, seconds, number)
+
+
+def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
+    """Serial against parameter-server: as many environment steps of all, and as many samples for each of them."""
+    known = preset(_SNAKE)
+    assert isinstance(known.algorithm, DQN)
+    tasks = [("ours", _SNAKE, known.algorithm, known.serial.envs_per_actor, 300_000 if small else known.steps)]
+    if not small:
+        tasks.append(("published", _SNAKE_FRAMES, ONG, 1, 200_000))
+    counts = [2, *(count for count in (4, 8, 16) if not small and count <= available_cores())]
+    for (label, environment, algorithm, environments, steps), seed in product(tasks, seeds):
+        systems: list[Serial | ParameterServer] = [
+            Serial(envs_per_actor=environments),
+            *(ParameterServer(workers=count, envs_per_worker=max(1, environments // count)) for count in counts),
+        ]
+        for topology in systems:
+            yield _training(label, environment, algorithm, topology, seed, steps, 3.0 if small else 30.0)
+
+
+def _staleness(small: bool, seeds: range) -> Iterator[TrainingCase]:
+    """Policies over the fetch period, for what a worker reads seldom is stale; serial is what all lose against."""
+    known = preset(_LANDER)
+    assert isinstance(known.algorithm, DQN)
+    steps, seconds = (100_000, 3.0) if small else (150_000, 20.0)
+    base = _training("ours", _LANDER, known.algorithm, known.serial, 0, steps, seconds)
+    for seed in seeds:
+        yield dataclasses.replace(base, seed=seed)
+        for workers, period, policy in product(
+            (2,) if small else (2, 4), (1, 32) if small else (1, 8, 32), ("accept", "drop", "scale", "compensate")
+        ):
+            topology = ParameterServer(
+                workers=workers,
+                envs_per_worker=max(1, known.serial.envs_per_actor // workers),
+                fetch_period=period,
+                staleness=policy,  # type: ignore[arg-type]  # product() forgets that these are literals
+                staleness_limit=STALENESS_LIMIT,
+            )
+            yield dataclasses.replace(base, topology=topology, seed=seed)
+
+
+def _training(
+    label: str,
+    environment: str,
+    algorithm: DQN,
+    topology: Serial | ParameterServer,
+    seed: int,
+    steps: int,
+    period_seconds: float,
+) -> TrainingCase:
+    return TrainingCase(label, environment, algorithm, topology, seed, steps, period_seconds, steps // _EVALUATIONS, 10)

@@ -1,68 +1,38 @@
-"""Runs through `headrace.train`, and what came of them."""
+"""What came of a run of the study."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from headrace.gradients.measured import STALENESS
+from headrace.studies.base import Measured
 from headrace.studies.downpour.cases import TrainingCase
+from headrace.studies.training import EVALUATION_COLUMNS, curve_rows, train_case
 from headrace.topologies.config import ParameterServer
 
-__all__ = ["CURVE_COLUMNS", "FINAL_EPISODES", "RUN_COLUMNS", "Trained", "figures_of", "train_case"]
+__all__ = ["CURVE_COLUMNS", "RUN_COLUMNS", "figures_of", "measure_training"]
 
-FINAL_EPISODES = 100
-_NEVER_SECONDS = 1e9
 _CASE = ("label", "environment", "topology", "workers", "fetch_period", "policy", "seed")
+_COUNTS = ("accepted", "dropped", "refused")
 RUN_COLUMNS = (
     *_CASE,
     *("envs_per_worker", "push_period", "staleness_limit", "batch_size", "samples_per_step", "samples_per_insert"),
     *("environment_steps", "updates", "wall_seconds", "steps_per_second", "updates_per_second"),
     *("final_return", "final_std", "final_episodes"),
-    *("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), "accepted", "dropped", "refused"),
+    *("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_COUNTS),
     "stopped_by",
 )
-CURVE_COLUMNS = (*_CASE, "environment_steps", "seconds", "mean_return", "std_return", "episodes")
+CURVE_COLUMNS = (*_CASE, *EVALUATION_COLUMNS)
 """What the rows of figures_of() have."""
 
 
-class Trained(NamedTuple):
-    """A run's row, and a row for each of its evaluations."""
-
-    run: dict[str, Any]
-    curve: list[dict[str, Any]]
-
-
-def train_case(case: TrainingCase, folder: Path) -> Trained:
-    """Trains into a folder, which is made anew: a run that was interrupted begins again, for its clock to be one.
-
-    Evaluations are off the training clock. Raises HeadraceError; KeyboardInterrupt where the run was interrupted.
-    """
-    from headrace.api import train
-
-    shutil.rmtree(folder, ignore_errors=True)
-    result = train(
-        case.environment,
-        algorithm=case.algorithm,
-        topology=case.topology,
-        steps=case.steps,
-        seed=case.seed,
-        run_dir=folder,
-        quiet=True,
-        evaluation_period_seconds=case.evaluation_period_seconds,
-        evaluation_period_steps=case.evaluation_period_steps,
-        evaluation_episodes=case.evaluation_episodes,
-        final_evaluation_episodes=FINAL_EPISODES,
-        checkpoint_period_seconds=_NEVER_SECONDS,
-        device="cpu",
-    )
-    if result.summary["stopped_by"] == "interrupt":
-        raise KeyboardInterrupt
-    shutil.rmtree(result.run.checkpoints_path, ignore_errors=True)
-    return figures_of(case, result.summary, list(result.run.read_metrics()))
+def measure_training(case: TrainingCase, folder: Path) -> Measured:
+    """A run; see train_case()."""
+    settings = {"evaluation_period_steps": case.evaluation_period_steps, "device": "cpu"}
+    return figures_of(case, *train_case(case, folder, **settings))
 
 
-def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Trained:
+def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Measured:
     """What a run's summary and metrics say."""
     served = case.topology if isinstance(case.topology, ParameterServer) else None
     settings = {
@@ -74,12 +44,6 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
         "policy": served.staleness if served else None,
         "seed": case.seed,
     }
-    curve = [
-        {**settings, **{field: record[field] for field in CURVE_COLUMNS[len(_CASE) :]}}
-        for record in records
-        if record["kind"] == "evaluation"
-    ]
-    seconds = summary["wall_seconds"]
     run = {
         **settings,
         "envs_per_worker": case.environments,
@@ -90,8 +54,8 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
         "samples_per_insert": summary["samples_per_insert"],
         "environment_steps": summary["environment_steps"],
         "updates": summary["learner_steps"],
-        "wall_seconds": seconds,
-        "steps_per_second": summary["environment_steps"] / seconds,
+        "wall_seconds": summary["wall_seconds"],
+        "steps_per_second": summary["environment_steps"] / summary["wall_seconds"],
         "updates_per_second": _updates_per_second(records),
         "final_return": summary["mean_return"],
         "final_std": summary["std_return"],
@@ -99,7 +63,7 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
         **_gradients(summary),
         "stopped_by": summary["stopped_by"],
     }
-    return Trained(run, curve)
+    return Measured(run, curve_rows(settings, records))
 
 
 def _updates_per_second(records: Sequence[Mapping[str, Any]]) -> float | None:
@@ -114,11 +78,10 @@ def _updates_per_second(records: Sequence[Mapping[str, Any]]) -> float | None:
 def _gradients(summary: Mapping[str, Any]) -> dict[str, Any]:
     """What became of the workers' gradients; nothing of a topology that has no workers."""
     workers = summary["workers"]
-    counts = ("accepted", "dropped", "refused")
     if workers is None:
-        return dict.fromkeys(("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *counts))
+        return dict.fromkeys(("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_COUNTS))
     return {
         "staleness": summary["staleness"],
         **{f"staleness_{bucket}": workers["staleness"][bucket] for bucket in STALENESS},
-        **{count: workers[count] for count in counts},
+        **{count: workers[count] for count in _COUNTS},
     }

@@ -1,0 +1,126 @@
+"""Runs any study: measures what its files do not hold yet, case by case, and writes its page."""
+
+import shlex
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import ConfigError, HeadraceError, LaunchError
+from headrace.studies.base import Case, Part, Plan, Results, Say, Scale, Study
+from headrace.studies.results import Origin, make_folder, write_csv
+from headrace.studies.sheet import Row, Rows, Sheet, in_order, read_rows
+
+__all__ = ["read_origin", "render_study", "run_plan", "run_study"]
+
+
+def run_study(study: Study, scale: Scale, output: Path, options: Any, say: Say) -> Path:
+    """Measures what `output` does not hold yet, and returns the page; `say` takes lines of progress.
+
+    Raises LaunchError at the end where a case failed; starting again with the same folder measures those alone.
+    """
+    words = ["headrace", "study", study.name, *options.words(), "--scale", scale, "--output", str(output)]
+    plan, parts = study.plan(scale, options), options.chosen("parts", scale) or ()
+    return run_plan(study, scale, plan, output, say, Origin.here(shlex.join(words)), parts)
+
+
+def run_plan(
+    study: Study, scale: Scale, plan: Plan, output: Path, say: Say, origin: Origin, parts: Collection[str] = ()
+) -> Path:
+    """Measures these parts of a plan, all if none is named, into CSV files; the page is of all parts."""
+    make_folder(output)
+    sheets = {part.name: Sheet(_file(output, part), origin, part.columns, part.later) for part in study.parts}
+    wanted = {part: cases for part, cases in plan.items() if not parts or part in parts}
+    possible, notes = study.prepare(wanted, sheets, output, say)
+    for note in notes:
+        say(note)
+    failures: list[str] = []
+    try:
+        for part in study.parts:
+            _fill(study, part, possible.get(part.name, ()), sheets, output, failures, say)
+    finally:  # interrupted, too: the page shows how far it came
+        rows = {name: sheet.of(_names(study, plan, name)) for name, sheet in sheets.items()}
+        results = Results(scale, plan, rows, study.compare(rows))
+        write_csv(output / "comparisons.csv", [each._asdict() for each in results.comparisons], origin)
+        notes += failures
+        write_csv(output / "left_out.csv", [{"note": note} for note in notes], origin)
+        page = _write_page(study, results, notes, output, origin)
+    if failures:
+        raise LaunchError(f"{len(failures)} case{'s' if len(failures) > 1 else ''} failed; {page} has the rest")
+    return page
+
+
+def read_origin(study: Study, folder: Path) -> Origin:
+    """What made the files of a folder, the last time that any was written; ConfigError where it holds none."""
+    rows: list[Mapping[str, str]] = []
+    for name in ("comparisons", *(part.name for part in study.parts)):
+        path = folder / f"{name}.csv"
+        if path.exists() and not rows:
+            rows = [row for row in read_rows(path) if str(row["command"]).startswith(f"headrace study {study.name} ")]
+    if not rows:
+        raise ConfigError(f"{folder} holds no CSV file of study {study.name}; --render needs a folder that it wrote")
+    return Origin.of(max(rows, key=lambda row: row["date"]))
+
+
+def render_study(study: Study, scale: Scale, options: Any, folder: Path, origin: Origin) -> Path:
+    """The page of all rows that a folder's files hold, whatever cases they are of; measures nothing."""
+    plan = study.plan(scale, options)
+    rows: dict[str, Rows] = {}
+    for part in study.parts:
+        path = _file(folder, part)
+        found = read_rows(path, part.columns, part.later) if path.exists() else []
+        rows[part.name] = in_order(found, _names(study, plan, part.name))
+    left_out = folder / "left_out.csv"
+    notes = [str(row["note"]) for row in read_rows(left_out)] if left_out.exists() else []
+    return _write_page(study, Results(scale, plan, rows, study.compare(rows)), notes, folder, origin)
+
+
+def _fill(
+    study: Study,
+    part: Part,
+    cases: tuple[Case, ...],
+    sheets: Mapping[str, Sheet],
+    output: Path,
+    failures: list[str],
+    say: Say,
+) -> None:
+    """Measures what a part's sheet lacks; what goes wrong is added to `failures`."""
+    if part.measure is None:
+        return
+    sheet = sheets[part.name]
+    missing = [case for case in cases if not sheet.has(case.name)]
+    if len(missing) < len(cases):
+        say(f"{part.name}: {len(cases) - len(missing)} of {len(cases)} cases are measured already, and kept")
+    for number, case in enumerate(missing, 1):
+        head = f"{part.name} {number}/{len(missing)} {case}"
+        try:
+            row, details = part.measure(case, output / "runs" / case.name)
+        except HeadraceError as error:
+            failures.append(f"{part.name}, {case}: failed: {error}")
+            say(f"{head}: failed: {error}")
+            continue
+        if details:  # before the row, so that a case with a row is whole
+            sheets[part.details].put(case.name, details)
+        sheet.put(case.name, [row])  # at once, for what is measured to outlive an interruption
+        say(f"{head}: {_told(study.told, row)}")
+
+
+def _told(forms: Mapping[str, str], row: Row) -> str:
+    return ", ".join(form.format(row[field]) for field, form in forms.items() if row.get(field) is not None)
+
+
+def _names(study: Study, plan: Plan, name: str) -> list[str]:
+    """The names of a part's cases, or of those that it has the details of."""
+    parts = [part.name for part in study.parts if name in (part.name, part.details)]
+    return [case.name for part in parts for case in plan.get(part, ())]
+
+
+def _file(folder: Path, part: Part) -> Path:
+    return folder / f"{part.name}.csv"
+
+
+def _write_page(study: Study, results: Results, notes: list[str], output: Path, origin: Origin) -> Path:
+    from headrace.studies.page import write_page
+
+    path = output / f"{study.name}.html"
+    write_page(path, study.present(results), [row for rows in results.rows.values() for row in rows], notes, origin)
+    return path

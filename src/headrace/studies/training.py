@@ -1,0 +1,50 @@
+"""Training runs of a study: from a case to its row and its curve."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["EVALUATION_COLUMNS", "FINAL_EPISODES", "curve_rows", "train_case"]
+
+FINAL_EPISODES = 100
+EVALUATION_COLUMNS = ("environment_steps", "seconds", "mean_return", "std_return", "episodes")
+_NEVER_SECONDS = 1e9
+
+
+def train_case(case: Any, folder: Path, **settings: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
+    """The summary and the records of a run of headrace.train; `settings` are those beyond what every case has.
+
+    The folder is made anew: a run that was interrupted begins again, for its clock to be one. Evaluations are off that
+    clock, or on a core of their own. Raises HeadraceError; KeyboardInterrupt where the run was interrupted.
+    """
+    from headrace.api import train
+
+    shutil.rmtree(folder, ignore_errors=True)
+    result = train(
+        case.environment,
+        algorithm=case.algorithm,
+        topology=case.topology,
+        steps=case.steps,
+        seed=case.seed,
+        run_dir=folder,
+        quiet=True,
+        evaluation_period_seconds=case.evaluation_period_seconds,
+        evaluation_episodes=case.evaluation_episodes,
+        final_evaluation_episodes=FINAL_EPISODES,
+        checkpoint_period_seconds=_NEVER_SECONDS,
+        **settings,
+    )
+    if result.summary["stopped_by"] == "interrupt":
+        raise KeyboardInterrupt
+    shutil.rmtree(result.run.checkpoints_path, ignore_errors=True)  # as large as the replay
+    return result.summary, list(result.run.read_metrics())
+
+
+def curve_rows(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each evaluation: a run's settings, then EVALUATION_COLUMNS."""
+    return [
+        {**settings, **{column: record[column] for column in EVALUATION_COLUMNS}}
+        for record in records
+        if record["kind"] == "evaluation"
+    ]
