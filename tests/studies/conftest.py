@@ -90,9 +90,10 @@ def training_rows():
             "stopped_by": "steps",
         }
         records = [
-            {"environment_steps": steps, "seconds": seconds, "mean_return": score, "std_return": 1.0, "episodes": 10}
+            {"kind": "evaluation", "environment_steps": steps, "seconds": seconds, "mean_return": score,
+             "std_return": 1.0, "episodes": 10}
             for steps, seconds, score in evaluations
-        ]
+        ]  # fmt: skip
         return figures_of(case, summary, records)
 
     return make

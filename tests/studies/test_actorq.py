@@ -19,20 +19,21 @@ from headrace.servers import Endpoint, connect_role
 from headrace.studies.actorq import acting, study
 from headrace.studies.actorq.acting import ActingCase, measure_acting
 from headrace.studies.actorq.cases import TRAINING, TrainingCase, training_case
-from headrace.studies.actorq.comparisons import Comparison
 from headrace.studies.actorq.crossover import CrossoverCase
-from headrace.studies.actorq.limits import limits
-from headrace.studies.actorq.options import ActorQOptions
-from headrace.studies.actorq.plan import Plan, make_plan
-from headrace.studies.actorq.side_by_side import settings_table, tiles
-from headrace.studies.actorq.training import Trained
+from headrace.studies.actorq.page import tiles
+from headrace.studies.actorq.settings import limits, settings_table
+from headrace.studies.actorq.study import ActorQ, ActorQOptions
+from headrace.studies.base import Measured
+from headrace.studies.comparisons import Comparison
+from headrace.studies.run import run_plan
 from headrace.topologies.config import Apex
 
 ORIGIN = {"command", "commit", "date", "machine", "cores"}
 TARGET = "headrace.environments.toy:Target"
 ACTING = ActingCase("cartpole-balance", TARGET, (16, 16), "fp32", 1, 30, 0.0, 0.3, 0)
 SIZE = "x".join(map(str, TRAINING["cartpole-balance"].algorithm.hidden))
-EMPTY = Plan("small", (), (), (), (), ())
+STUDY = ActorQ()
+NOTHING = {"throughput": (), "breakdown": (), "crossover": (), "pull_periods": (), "training": ()}
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -52,9 +53,14 @@ def toy(precision: str) -> TrainingCase:
 def test_from_processes_to_page_and_nothing_twice(tmp_path, origin) -> None:
     acting = tuple(replace(ACTING, precision=precision) for precision in ("fp32", "int8"))
     pulls = (replace(ACTING, precision="int8", publications_per_second=20.0, seconds=1.0),)
-    plan = Plan("small", acting, pulls, (CrossoverCase(16, 2),), (), (toy("int8"),))
+    plan = NOTHING | {
+        "throughput": acting,
+        "breakdown": pulls,
+        "crossover": (CrossoverCase(16, 2),),
+        "training": (toy("int8"),),
+    }
     said: list[str] = []
-    page = study.run_plan(plan, tmp_path, said.append, origin)
+    page = run_plan(STUDY, "small", plan, tmp_path, said.append, origin)
     for name, count in (("throughput", 2), ("breakdown", 1), ("crossover", 1), ("training", 1)):
         rows = rows_of(tmp_path / f"{name}.csv")
         assert len(rows) == count
@@ -71,56 +77,57 @@ def test_from_processes_to_page_and_nothing_twice(tmp_path, origin) -> None:
     assert not list(tmp_path.glob("runs/*/checkpoints"))
     assert "Quantized actors" in page.read_text()
 
-    files = {path: path.read_text() for path in tmp_path.glob("*.csv") if path.name != "comparisons.csv"}
+    made_each_time = ("comparisons.csv", "left_out.csv")
+    files = {path: path.read_text() for path in tmp_path.glob("*.csv") if path.name not in made_each_time}
     said.clear()
-    study.run_plan(plan, tmp_path, said.append, replace(origin, commit="another"))
+    run_plan(STUDY, "small", plan, tmp_path, said.append, replace(origin, commit="another"))
     assert {path: path.read_text() for path in files} == files
     kept = [line for line in said if line.endswith("cases are measured already, and kept")]
     assert [line.partition(":")[0] for line in kept] == ["throughput", "breakdown", "crossover", "training"]
 
 
-def test_an_interruption_costs_one_case(monkeypatch, tmp_path, origin, training_rows) -> None:
+def test_an_interruption_costs_one_case(stand_in, tmp_path, origin, training_rows) -> None:
     cases = [training_case("cartpole-balance", precision, 0, "cpu") for precision in ("fp32", "int8")]
-    plan = replace(EMPTY, training=tuple(cases))
+    plan = NOTHING | {"training": tuple(cases)}
     done: list[TrainingCase] = []
 
-    def train_case(case: TrainingCase, folder: Path) -> Trained:
+    def measure_training(case: TrainingCase) -> Measured:
         if case.topology.precision == interrupted:
             raise KeyboardInterrupt
         done.append(case)
         return training_rows(case.topology.precision, case.seed, [(1000, 1.0, 950.0), (2000, 2.0, 960.0)])
 
-    monkeypatch.setattr(study, "train_case", train_case)
+    stand_in(ActorQ, training=measure_training)
     interrupted = "int8"
     with pytest.raises(KeyboardInterrupt):
-        study.run_plan(plan, tmp_path, lambda line: None, origin)
+        run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin)
     assert f"cartpole-balance, fp32, {SIZE}" in (tmp_path / "actorq.html").read_text()
     interrupted = "none"
-    page = study.run_plan(plan, tmp_path, lambda line: None, origin)
+    page = run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin)
     assert done == cases
     assert "time to reward, fp32 over int8" in page.read_text()
 
 
-def test_a_case_that_fails_is_said_and_measured_again(monkeypatch, tmp_path, origin) -> None:
+def test_a_case_that_fails_is_said_and_measured_again(stand_in, tmp_path, origin) -> None:
     def measure(case: CrossoverCase) -> dict[str, object]:
         if case.width == broken:
             raise LaunchError("it broke")
         times = {"fp32_us": 2.0, "fp16_us": 4.0, "int8_us": 1.0, "int8_speedup": 2.0, "fp16_speedup": 0.5}
         return {"width": case.width, "batch": case.batch, **times}
 
-    monkeypatch.setattr(study, "measure_crossover", measure)
-    plan = replace(EMPTY, crossover=(CrossoverCase(64, 1), CrossoverCase(128, 1)))
+    stand_in(ActorQ, crossover=measure)
+    plan = NOTHING | {"crossover": (CrossoverCase(64, 1), CrossoverCase(128, 1))}
     broken = 64
     with pytest.raises(LaunchError, match="1 case failed"):
-        study.run_plan(plan, tmp_path, lambda line: None, origin)
+        run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin)
     assert "crossover, width 64, batch 1: failed: it broke" in (tmp_path / "actorq.html").read_text()
     broken = 0
-    study.run_plan(plan, tmp_path, lambda line: None, origin)
+    run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin)
     assert [row["width"] for row in rows_of(tmp_path / "crossover.csv")] == ["128", "64"]
     assert "width 64: int8 wins at batch 1" in (tmp_path / "actorq.html").read_text()
 
 
-def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, training_rows) -> None:
+def test_page_shows_published_beside_ours(stand_in, tmp_path, origin, training_rows) -> None:
     rates = {"fp32": 100.0, "fp16": 50.0, "int8": 300.0}
 
     def acted(case: ActingCase) -> dict[str, object]:
@@ -137,16 +144,15 @@ def test_page_shows_published_beside_ours(monkeypatch, tmp_path, origin, trainin
         times = {"fp32_us": 2.0, "fp16_us": 4.0, "int8_us": 1.0, "int8_speedup": case.width / 100, "fp16_speedup": 0.5}
         return {"width": case.width, "batch": case.batch, **times}
 
-    def trained(case: TrainingCase, folder: Path) -> Trained:
+    def trained(case: TrainingCase) -> Measured:
         at = 40.0 if case.topology.precision == "fp32" else 10.0
         run, curve = training_rows(case.topology.precision, case.seed, [(1000, at, 950.0), (2000, 50.0, 960.0)])
         held = {"actor_push": 0.6} if case.topology.precision == "int8" else {}
-        return Trained(run | {"pull_period": case.topology.pull_period} | held, curve)
+        return Measured(run | {"pull_period": case.topology.pull_period} | held, curve)
 
-    monkeypatch.setattr(study, "measure_acting", acted)
-    monkeypatch.setattr(study, "measure_crossover", crossed)
-    monkeypatch.setattr(study, "train_case", trained)
-    page = study.run_plan(make_plan("small", ActorQOptions(), "cpu"), tmp_path, lambda line: None, origin)
+    stand_in(ActorQ, throughput=acted, breakdown=acted, crossover=crossed, training=trained,
+             pull_periods=lambda case: trained(case).row)  # fmt: skip
+    page = run_plan(STUDY, "small", STUDY.plan("small", ActorQOptions()), tmp_path, lambda line: None, origin)
     text = page.read_text()
     row = text[text.index("<th>Cartpole Balance</th>") :].partition("</tr>")[0]
     assert row.startswith("<th>Cartpole Balance</th><td>941.22</td><td>870.91, 279</td><td>3.12</td><td>941</td>")
@@ -174,7 +180,7 @@ def test_a_target_that_was_not_reached_is_not_green() -> None:
     assert '<div class="tile good"><b>2</b>' in tiles([reached])
     short = tiles([reached, never])
     assert '<div class="tile"><b>2</b>' in short
-    assert "where it is worst (required &gt;= 1.63, published 1.63); 1 of 2 tasks not reached" in short
+    assert "where it is worst (required &gt;= 1.63, published 1.63); 1 of 2 not reached" in short
     assert '<div class="tile"><b>–</b>' in tiles([never])
 
 
@@ -254,26 +260,26 @@ def test_policies_are_installed_while_an_actor_acts() -> None:
 
 
 def test_small_is_small_and_full_is_all() -> None:
-    small = make_plan("small", ActorQOptions(), "cpu")
-    assert [str(case) for case in small.training] == [
+    small = STUDY.plan("small", ActorQOptions())
+    assert [str(case) for case in small["training"]] == [
         "cartpole-balance, fp32, seed 0",
         "cartpole-balance, int8, seed 0",
     ]
-    assert [case.topology.pull_period for case in small.pull_periods] == [1, 100, 10_000]
-    full = make_plan("full", ActorQOptions(), "cpu")
-    assert len(full.training) == 11 * 3 * 3
-    assert {case.pull_period for case in full.breakdown} == {30, 300}
-    chosen = make_plan("full", ActorQOptions(("CartPole-v1", "CartPole-v1"), 1), "cpu")
-    assert [case.task for case in chosen.training] == ["CartPole-v1"] * 3
-    rounds = [case.precision for case in small.throughput]
+    assert [case.topology.pull_period for case in small["pull_periods"]] == [1, 100, 10_000]
+    full = STUDY.plan("full", ActorQOptions())
+    assert len(full["training"]) == 11 * 3 * 3
+    assert {case.pull_period for case in full["breakdown"]} == {30, 300}
+    chosen = STUDY.plan("full", ActorQOptions(("CartPole-v1", "CartPole-v1"), 1))
+    assert [case.task for case in chosen["training"]] == ["CartPole-v1"] * 3
+    rounds = [case.precision for case in small["throughput"]]
     assert rounds == ["fp32", "int8"] * 4  # interleaved
 
 
-def test_without_the_suite_its_cases_are_left_out(monkeypatch) -> None:
+def test_without_the_suite_its_cases_are_left_out(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(study.importlib.util, "find_spec", lambda name: None)
-    plan, notes = study.possible(make_plan("full", ActorQOptions(), "cpu"))
-    assert {case.task for case in plan.training} == {"CartPole-v1", "MountainCar-v0", "Acrobot-v1"}
-    assert not plan.throughput
+    plan, notes = STUDY.prepare(STUDY.plan("full", ActorQOptions()), {}, tmp_path, lambda line: None)
+    assert {case.task for case in plan["training"]} == {"CartPole-v1", "MountainCar-v0", "Acrobot-v1"}
+    assert not plan["throughput"]
     assert re.fullmatch(r'\d+ cases of the control suite are left out: pip install "headrace\[dm_control\]"', notes[0])
 
 

@@ -18,14 +18,15 @@ from headrace.cli.main import main
 from headrace.errors import ConfigError, LaunchError
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
-from headrace.studies.concurrency import options, study
+from headrace.studies.concurrency import study
 from headrace.studies.concurrency.cases import Case, ablation_cases, dyna_q_case, fault_case, run_case
 from headrace.studies.concurrency.child import kill_workers, worker_processes
 from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, measure
-from headrace.studies.concurrency.options import ConcurrencyOptions
-from headrace.studies.concurrency.plan import make_plan
+from headrace.studies.concurrency.study import Concurrency, ConcurrencyOptions
+from headrace.studies.run import run_plan
 from headrace.topologies.config import Apex, Serial
 
+STUDY = Concurrency()
 NOTHING = {"runs": (), "throughput": (), "ablation": (), "faults": ()}
 TINY = Case(
     "runs",
@@ -50,7 +51,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_a_run_from_its_process_to_the_page_and_nothing_twice(monkeypatch, tmp_path, origin) -> None:
     said: list[str] = []
-    page = study.run_plan(NOTHING | {"runs": (TINY,)}, ("runs",), tmp_path, said.append, origin)
+    page = run_plan(STUDY, "small", NOTHING | {"runs": (TINY,)}, tmp_path, said.append, origin, ["runs"])
     (row,) = rows_of(tmp_path / "runs.csv")
     assert row.keys() == {"case", *COLUMNS, "command", "commit", "date", "machine", "cores"}
     assert (row["variant"], row["topology"], row["workers"], row["environments"]) == ("dqn", "serial", "1", "2")
@@ -64,14 +65,14 @@ def test_a_run_from_its_process_to_the_page_and_nothing_twice(monkeypatch, tmp_p
 
     monkeypatch.setattr(study, "measure", lambda case, folder: pytest.fail("measured twice"))
     said.clear()
-    study.run_plan(NOTHING | {"runs": (TINY,)}, ("runs",), tmp_path, said.append, origin)
+    run_plan(STUDY, "small", NOTHING | {"runs": (TINY,)}, tmp_path, said.append, origin, ["runs"])
     assert said == ["runs: 1 of 1 cases are measured already, and kept"]
 
     with (tmp_path / "runs.csv").open("w", newline="") as file:  # as it was before there were these columns
         writer = csv.DictWriter(file, [key for key in row if key not in LATER_COLUMNS], extrasaction="ignore")
         writer.writeheader()
         writer.writerow(row)
-    study.run_plan(NOTHING | {"runs": (TINY,)}, ("runs",), tmp_path, said.append, origin)
+    run_plan(STUDY, "small", NOTHING | {"runs": (TINY,)}, tmp_path, said.append, origin, ["runs"])
     assert rows_of(tmp_path / "runs.csv") == [row]  # made anew of the run's records
 
 
@@ -94,11 +95,11 @@ def test_a_case_that_failed_is_said_and_measured_again(monkeypatch, tmp_path, or
     plan = NOTHING | {"runs": (TINY,)}
     monkeypatch.setattr(study, "measure", fail)
     with pytest.raises(LaunchError, match="1 case failed"):
-        study.run_plan(plan, ("runs",), tmp_path, lambda line: None, origin)
+        run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin, ["runs"])
     assert "runs, dqn, serial, seed 0: failed: it broke" in (tmp_path / "concurrency.html").read_text()
     monkeypatch.setattr(study, "measure", lambda case, folder: dict.fromkeys(COLUMNS) | {"variant": "dqn",
                         "topology": "serial", "workers": 1, "solved": "yes", "seconds_to_score": 7.0})  # fmt: skip
-    page = study.run_plan(plan, ("runs",), tmp_path, lambda line: None, origin)
+    page = run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin, ["runs"])
     assert "dqn, serial</th><td>1 of 1</td><td>7</td><td>1</td>" in page.read_text()
 
 
@@ -107,7 +108,7 @@ def test_only_the_parts_that_were_asked_for_are_measured(monkeypatch, tmp_path, 
     monkeypatch.setattr(study, "measure", lambda case, folder: measured.append(case.part) or dict.fromkeys(COLUMNS))
     plan = NOTHING | {"runs": (TINY,), "faults": (replace(TINY, part="faults"),)}
     monkeypatch.setattr(study, "compare", lambda *parts: [])
-    study.run_plan(plan, ("faults",), tmp_path, lambda line: None, origin)
+    run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin, ["faults"])
     assert measured == ["faults"]
 
 
@@ -144,16 +145,16 @@ def test_the_last_workers_are_killed_once_it_is_time(tmp_path, workers) -> None:
 
 
 def test_small_is_small_and_full_is_all(monkeypatch) -> None:
-    small = make_plan("small", ConcurrencyOptions())
+    small = STUDY.plan("small", ConcurrencyOptions())
     assert [str(case) for case in small["runs"]] == [
         "dqn, serial, seed 0",
         "dqn, hogwild × 1, seed 0",
         "dqn, hogwild × 2, seed 0",
         "dqn, hogwild × 4, seed 0",
     ]
-    assert ConcurrencyOptions().chosen_parts("small") == ("runs", "throughput")
-    monkeypatch.setattr(options, "available_cores", lambda: 16)
-    full = make_plan("full", ConcurrencyOptions())
+    assert ConcurrencyOptions().chosen("parts", "small") == ("runs", "throughput")
+    monkeypatch.setattr(study, "available_cores", lambda: 16)
+    full = STUDY.plan("full", ConcurrencyOptions())
     counts = 5  # 1, 2, 4, 8 and 16
     assert len(full["runs"]) == 3 * (3 + 2 * 4 * counts + counts - 1)  # Dyna-Q has no run of one process that plans
     assert len(full["throughput"]) == 3 * 2 * (1 + 4 * counts)
@@ -161,8 +162,8 @@ def test_small_is_small_and_full_is_all(monkeypatch) -> None:
     names = [case.name for cases in full.values() for case in cases]
     assert len(set(names)) == len(names)
     chosen = ConcurrencyOptions(("faults", "runs"), ("a3c",), ("lock",), (4, 2, 4), 1)
-    assert chosen.chosen_parts("full") == ("runs", "faults")
-    assert [str(case) for case in make_plan("full", chosen)["runs"]] == [
+    assert chosen.chosen("parts", "full") == ("faults", "runs")
+    assert [str(case) for case in STUDY.plan("full", chosen)["runs"]] == [
         "a3c, serial, seed 0",
         "a3c, lock × 2, seed 0",
         "a3c, lock × 4, seed 0",

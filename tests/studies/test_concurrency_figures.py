@@ -7,6 +7,7 @@ import pytest
 from headrace.gradients.measured import STALENESS
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
+from headrace.studies.base import Results
 from headrace.studies.concurrency.cases import ablation_cases, fault_case, run_case
 from headrace.studies.concurrency.comparisons import (
     PLANNING,
@@ -20,9 +21,10 @@ from headrace.studies.concurrency.comparisons import (
     to_target,
 )
 from headrace.studies.concurrency.measure import COLUMNS, row_of
-from headrace.studies.concurrency.page import write_page
+from headrace.studies.concurrency.page import present
 from headrace.studies.concurrency.published import COUNTERPARTS, atari, lunar_lander
-from headrace.studies.concurrency.side_by_side import ablation_text, published_table, runs_table, speedup, verdict
+from headrace.studies.concurrency.tables import ablation_text, published_table, runs_table, speedup, verdict
+from headrace.studies.page import write_page
 
 SUMMARY = {
     "algorithm": "dqn", "topology": "lock", "seed": 3, "solved": True, "seconds_to_score": 40.0,
@@ -319,7 +321,7 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     parts = {"runs": runs, "throughput": throughput, "ablation": ablation, "faults": faults}
     comparisons = compare(runs, throughput, ablation, faults)
     page = tmp_path / "page.html"
-    write_page(page, parts, comparisons, ["something failed"], origin)
+    write_page(page, present(Results("small", {}, parts, comparisons)), runs, ["something failed"], origin)
     text = page.read_text()
     for heading in ("Left out", "What is required", "Published and here", "LunarLander to 200", "Throughput",
                     "Staleness", "Dyna-Q: is it planning?", "A quarter of the workers killed",
@@ -329,14 +331,13 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     assert "<th>dqn</th><td>2 of 2</td><td>90,000</td><td>1.5</td><td>90</td>" in text
     assert "<th>lock × 4, 1 killed</th><td>210</td>" in text
     assert "12.5%" in text
-    assert (
-        '<div class="tile"><b>0</b><span>% of the runs reach the target: dqn, lock (required &gt;= 100)</span>' in text
-    )
+    worst = "% of the runs reach the target: dqn, lock, where it is worst (required &gt;= 100)"
+    assert f'<div class="tile"><b>0</b><span>{worst}</span>' in text
     assert '<div class="tile good"><b>1.5</b><span>real steps without planning over Dyna-Q' in text
     missed = "<td>dqn, lock</td><td>0</td><td>&gt;= 100</td><td>not met</td><td>not by 2 workers, seed 0</td>"
     assert f"<th>runs that reach the target (%)</th>{missed}" in text
     assert "counts the episodes of one of N" in text
     empty = {part: [] for part in parts}
-    write_page(page, empty, [], [], origin)
+    write_page(page, present(Results("small", {}, empty, [])), [], [], origin)
     assert "<h2>How it was measured</h2>" in page.read_text()
     assert "nan" not in text

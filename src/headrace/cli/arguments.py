@@ -118,7 +118,9 @@ def flag_types(kind: type) -> dict[str, Any]:
     """The flags of a dataclass and their types, "--n-step": int; fields that are dataclasses add theirs."""
     flags: dict[str, Any] = {}
     hints = get_type_hints(kind, include_extras=True)
-    for name, plain in get_type_hints(kind).items():
+    types = get_type_hints(kind)
+    for name in (field.name for field in dataclasses.fields(kind)):
+        plain = types[name]
         if isinstance(plain, type) and dataclasses.is_dataclass(plain):
             flags |= flag_types(plain)
         elif hints[name] not in _WORDS:

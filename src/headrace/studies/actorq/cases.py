@@ -18,9 +18,11 @@ from headrace.studies.actorq.tasks import TASKS, published_time
 from headrace.studies.sheet import fingerprint
 from headrace.topologies.config import Apex
 
-__all__ = ["PUBLISHED_HIDDEN", "TRAINING", "Training", "TrainingCase", "training_case"]
+__all__ = ["PUBLICATIONS_PER_SECOND", "PUBLISHED_HIDDEN", "TRAINING", "Training", "TrainingCase", "training_case"]
 
 PUBLISHED_HIDDEN = (2048, 2048, 2048)
+PUBLICATIONS_PER_SECOND = 4.0
+"""About one for every 30 steps of the published fp32 actor, 10 ms each: so often did the published learner publish."""
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,22 @@
 """What the rows say beside what was published and beside what is required."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from math import isnan, nan
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.actorq.acting import LOADER_PHASES
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time
+from headrace.studies.comparisons import Comparison, at_least, at_most
 from headrace.studies.curves import Curve, curve_of, places, smooth
-from headrace.studies.statistics import mean, median
+from headrace.studies.sheet import Row, Rows
+from headrace.studies.statistics import chosen, distinct, known, mean, median, middle
 
 __all__ = [
     "PRECISIONS",
-    "Comparison",
     "Reached",
-    "Rows",
     "all_parameters_share",
     "coarseness",
     "compare",
@@ -29,10 +29,6 @@ __all__ = [
 ]
 
 PRECISIONS = ("fp32", "fp16", "int8")
-
-Rows = Sequence[Mapping[str, Any]]
-"""Rows of a sheet."""
-
 _THROUGHPUT_RATIO = 2.5
 _PARAMETER_PERCENT = 5.0
 _REFRESH_MS = 150.0
@@ -40,18 +36,7 @@ _WITHIN_PERCENT = 5.0
 _OFTEN = 30
 _COARSE_PERIODS = 10
 """Below so many evaluations, a time to reward says little but which evaluation it was."""
-
-
-class Comparison(NamedTuple):
-    """One figure of ours; `published` and `required` are empty where there is none."""
-
-    figure: str
-    where: str
-    ours: float | None
-    published: str
-    required: str
-    verdict: str
-    note: str = ""
+_IN_THREAD = "the published actor fetches, deserializes and loads in the acting thread itself"
 
 
 class Reached(NamedTuple):
@@ -84,18 +69,16 @@ def tasks_of(training: Rows) -> list[str]:
 
 def reached(training: Rows, task: str, precision: str) -> Reached:
     """Seconds and steps to the target."""
-    runs = [row for row in training if (row["task"], row["precision"]) == (task, precision)]
-    times = [row["seconds_to_reward"] for row in runs if row["seconds_to_reward"] is not None]
-    steps = [row["steps_to_reward"] for row in runs if row["steps_to_reward"] is not None]
+    runs = chosen(training, task=task, precision=precision)
+    times, steps = known(runs, "seconds_to_reward"), known(runs, "steps_to_reward")
     all_did = bool(runs) and len(times) == len(runs)
     return Reached(len(runs), times, median(times) if all_did else nan, median(steps) if all_did else nan)
 
 
 def curves_of(curves: Rows, task: str, precision: str) -> list[Curve]:
     """The curves of a task and precision, one for each seed."""
-    rows = [row for row in curves if (row["task"], row["precision"]) == (task, precision)]
-    seeds = sorted({row["seed"] for row in rows})
-    return [curve_of([row for row in rows if row["seed"] == seed]) for seed in seeds]
+    rows = chosen(curves, task=task, precision=precision)
+    return [curve_of(chosen(rows, seed=seed)) for seed in sorted(distinct(rows, "seed"))]
 
 
 def matched(curves: Rows, task: str) -> tuple[float, dict[str, float]]:
@@ -116,8 +99,7 @@ def matched(curves: Rows, task: str) -> tuple[float, dict[str, float]]:
 
 def final_scores(training: Rows, task: str, precision: str) -> list[float]:
     """The final score of each seed that has one."""
-    runs = (row for row in training if (row["task"], row["precision"]) == (task, precision))
-    return [row["final_return"] for row in runs if row["final_return"] is not None]
+    return known(chosen(training, task=task, precision=precision), "final_return")
 
 
 def evaluation_period(curves: Rows, task: str) -> float:
@@ -134,62 +116,43 @@ def coarseness(curves: Rows, task: str, *seconds: float) -> str:
     return f"coarse: a time is less than {_COARSE_PERIODS} evaluations long, which are {period:.3g} s apart"
 
 
-def all_parameters_share(row: Mapping[str, Any]) -> float:
+def all_parameters_share(row: Row) -> float:
     """Seconds spent on parameters by the acting thread and the one beside it, by the acting thread's seconds."""
     acted = sum(row[f"{phase}_s_per_1000"] for phase in ACTOR_PHASES)
     beside = sum(row[f"beside_{phase}_s_per_1000"] for phase in LOADER_PHASES)
     return float((row["pull_s_per_1000"] + row["load_s_per_1000"] + beside) / acted)
 
 
-def _throughput(rows: Rows) -> list[Comparison]:
-    comparisons = []
-    for task, actors in dict.fromkeys((row["task"], row["actors"]) for row in rows):
-        rates = {
-            precision: median([
-                row["steps_per_second"]
-                for row in rows
-                if (row["task"], row["actors"], row["precision"]) == (task, actors, precision)
-            ])
-            for precision in PRECISIONS
-        }  # fmt: skip
+def _throughput(rows: Rows) -> Iterator[Comparison]:
+    for task, actors in distinct(rows, "task", "actors"):
+        these = chosen(rows, task=task, actors=actors)
+        rates = {each: middle(chosen(these, precision=each), "steps_per_second") for each in PRECISIONS}
         where = f"{task}, {actors} actor{'s' if actors > 1 else ''}"
-        for precision in ("int8", "fp16"):
+        for precision, least in (("int8", _THROUGHPUT_RATIO), ("fp16", None)):
             ratio = rates[precision] / rates["fp32"]
-            if isnan(ratio):
-                continue
-            least = _THROUGHPUT_RATIO if precision == "int8" else None
-            comparisons.append(_at_least(f"environment steps/s, {precision} / fp32", where, ratio, "", least))
-    return comparisons
+            if not isnan(ratio):
+                yield at_least(f"environment steps/s, {precision} / fp32", where, ratio, least)
 
 
-def _parameters(rows: Rows) -> list[Comparison]:
-    comparisons = []
+def _parameters(rows: Rows) -> Iterator[Comparison]:
     published = breakdown()
-    for period, precision in dict.fromkeys((row["pull_period"], row["precision"]) for row in rows):
-        these = [row for row in rows if (row["pull_period"], row["precision"]) == (period, precision)]
+    for period, precision in distinct(rows, "pull_period", "precision"):
+        these = chosen(rows, pull_period=period, precision=precision)
         where = f"{precision}, pull period {period}"
         required = precision == "int8" and period == _OFTEN
         said = published.get((period, precision))
         theirs = f"{100 * said.parameter_share:.0f}" if said else ""
-        acting = 100 * median([row["parameter_share"] for row in these])
-        both = 100 * median([all_parameters_share(row) for row in these])
-        shares = _at_most(
-            "acting thread's time on parameters (%)", where, acting, theirs, _PARAMETER_PERCENT if required else None
-        )
-        comparisons += [
-            shares._replace(note="the published actor fetches, deserializes and loads in the acting thread itself"),
-            Comparison("time on parameters with the thread beside it (%)", where, both, theirs, "", ""),
-        ]
-        refresh = median([row["refresh_ms"] for row in these])
+        acting, most = 100 * middle(these, "parameter_share"), _PARAMETER_PERCENT if required else None
+        yield at_most("acting thread's time on parameters (%)", where, acting, most, theirs, note=_IN_THREAD)
+        both = 100 * median(all_parameters_share(row) for row in these)
+        yield Comparison("time on parameters with the thread beside it (%)", where, both, theirs)
+        refresh = middle(these, "refresh_ms")
         if not isnan(refresh):
-            most = _REFRESH_MS if required else None
-            comparisons.append(_at_most("publish to installed (ms)", where, refresh, "", most))
-    return comparisons
+            yield at_most("publish to installed (ms)", where, refresh, _REFRESH_MS if required else None)
 
 
-def _time_to_reward(rows: Rows, curves: Rows) -> list[Comparison]:
+def _time_to_reward(rows: Rows, curves: Rows) -> Iterator[Comparison]:
     """int8's is held against the published ratio; of fp16 none was published."""
-    comparisons = []
     for task in tasks_of(rows):
         full = reached(rows, task, "fp32")
         for precision in ("int8", "fp16"):
@@ -202,43 +165,29 @@ def _time_to_reward(rows: Rows, curves: Rows) -> list[Comparison]:
             if isnan(ratio):
                 note = f"the target was reached by fp32 in {full}, by {precision} in {quantized}"
                 asked, verdict = ("", "") if said is None else (f">= {said:g}", "MISSED")
-                comparisons.append(Comparison(figure, task, None, theirs, asked, verdict, note))
+                yield Comparison(figure, task, None, theirs, asked, verdict, note)
             else:
                 note = coarseness(curves, task, full.seconds, quantized.seconds)
-                comparisons.append(_at_least(figure, task, ratio, theirs, said)._replace(note=note))
-    return comparisons
+                yield at_least(figure, task, ratio, said, theirs, note=note)
 
 
-def _scores(training: Rows, curves: Rows) -> list[Comparison]:
+def _scores(training: Rows, curves: Rows) -> Iterator[Comparison]:
     """int8 against fp32 by how many per cent of |fp32| it is above: the final scores, and at matched steps."""
-    comparisons = []
     for task in tasks_of(training):
         full, quantized = (final_scores(training, task, precision) for precision in ("fp32", "int8"))
         if full and quantized:
             where = f"{task}, final episodes of {len(full)} and {len(quantized)} seeds"
-            comparisons.append(_change("score, int8 against fp32 (%)", where, mean(full), mean(quantized), asked=True))
+            yield _change("score, int8 against fp32 (%)", where, mean(full), mean(quantized), asked=True)
         steps, score = matched(curves, task)
         if not isnan(score["fp32"]) and not isnan(score["int8"]):
             where = f"{task}, after {steps:,.0f} steps"
             figure = "score at matched steps, int8 against fp32 (%)"
-            comparisons.append(_change(figure, where, score["fp32"], score["int8"], asked=False))
-    return comparisons
+            yield _change(figure, where, score["fp32"], score["int8"], asked=False)
 
 
 def _change(figure: str, where: str, full: float, quantized: float, *, asked: bool) -> Comparison:
     """Per cent of |full|; of 0 there are none, and to be within them is to be no lower."""
-    least = -_WITHIN_PERCENT if asked else None
     if full:
-        return _at_least(figure, where, 100 * (quantized - full) / abs(full), "", least)
+        return at_least(figure, where, 100 * (quantized - full) / abs(full), -_WITHIN_PERCENT if asked else None)
     note = f"fp32's score is 0, of which there are no per cent; int8's is {quantized:.3g}"
-    return _at_least(figure, where, quantized, "", 0.0 if asked else None)._replace(ours=None, note=note)
-
-
-def _at_least(figure: str, where: str, ours: float, published: str, least: float | None) -> Comparison:
-    verdict = "" if least is None else "holds" if ours >= least else "MISSED"
-    return Comparison(figure, where, ours, published, "" if least is None else f">= {least:g}", verdict)
-
-
-def _at_most(figure: str, where: str, ours: float, published: str, most: float | None) -> Comparison:
-    verdict = "" if most is None else "holds" if ours <= most else "MISSED"
-    return Comparison(figure, where, ours, published, "" if most is None else f"<= {most:g}", verdict)
+    return at_least(figure, where, quantized, 0.0 if asked else None, note=note)._replace(ours=None)

@@ -1,36 +1,33 @@
 """The page of the study: what was published beside what was measured here."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from headrace.report.document import document, plot_row, share_bar
-from headrace.studies.actorq.comparisons import Comparison, Rows, curves_of, tasks_of
-from headrace.studies.actorq.limits import limits
-from headrace.studies.actorq.plan import Plan
-from headrace.studies.actorq.side_by_side import (
-    breakdown_tables,
-    misses,
-    settings_table,
-    throughput_table,
-    tiles,
-    time_table,
+from headrace.report.document import plot_row, share_bar
+from headrace.studies.actorq.comparisons import (
+    PRECISIONS,
+    all_parameters_share,
+    coarseness,
+    curves_of,
+    evaluation_period,
+    final_scores,
+    matched,
+    reached,
+    tasks_of,
 )
-from headrace.studies.actorq.tasks import TASKS, published_time
-from headrace.studies.actorq.training import FINAL_EPISODES
+from headrace.studies.actorq.settings import limits, settings_table
+from headrace.studies.actorq.tasks import TASKS, breakdown, published_time, reference
+from headrace.studies.base import Page, Results
+from headrace.studies.comparisons import Comparison
 from headrace.studies.curves import WINDOW, bands
-from headrace.studies.page import figure_text, lead_of, note_list, table
+from headrace.studies.page import cells, figure_text, misses, note, note_list, range_text, table, worst_tiles
 from headrace.studies.plots import Line, Strip, draw_heat, draw_lines, draw_strips
-from headrace.studies.results import Origin, write_text
-from headrace.studies.statistics import mean, median
+from headrace.studies.sheet import Rows
+from headrace.studies.statistics import chosen, distinct, known, mean, median, middle
+from headrace.studies.training import FINAL_EPISODES
 
-if TYPE_CHECKING:
-    from headrace.studies.actorq.study import Sheets
-
-__all__ = ["INTEGER_WIDTH", "write_page"]
+__all__ = ["INTEGER_WIDTH", "present", "tiles"]
 
 _COLOURS = {"fp32": "c7", "fp16": "c2", "int8": "c1"}
 INTEGER_WIDTH = 64
@@ -40,90 +37,216 @@ _PARTS = (
 )  # fmt: skip
 
 
-def write_page(
-    path: Path,
-    plan: Plan,
-    sheets: "Sheets",
-    comparisons: Sequence[Comparison],
-    notes: Sequence[str],
-    origin: Origin,
-) -> None:
-    """Writes the page of a plan's rows; raises StorageError where `path` can't be written."""
-    throughput, breakdowns, crossover, pull_periods, training = (
-        getattr(sheets, part).of(case.name for case in getattr(plan, part))
-        for part in ("throughput", "breakdown", "crossover", "pull_periods", "training")
+def present(results: Results) -> Page:
+    """The page of these rows."""
+    throughput, breakdowns, crossover, pull_periods, training, curves = (
+        results.rows[part] for part in ("throughput", "breakdown", "crossover", "pull_periods", "training", "curves")
     )
-    curves = sheets.curves.of(case.name for case in plan.training)
+    cases = results.plan["training"]
+    times = _time_table(training, curves) + _scores_table(training, curves) + _rates_table(training)
     sections = (
-        ("Left out", note_list(notes)),
-        ("What this machine can't show", note_list(limits(plan.training, training))),
-        ("Short of what was asked or published", note_list(misses(comparisons))),
-        ("Time to reward, published and here", time_table(training, curves)),
+        ("What this machine can't show", note_list(limits(cases, training))),
+        ("Short of what was asked or published", misses(results.comparisons)),
+        ("Time to reward, published and here", times),
         ("Learning curves", _curves(training, curves)),
-        ("Actors' throughput at the published size", throughput_table(throughput)),
+        ("Actors' throughput at the published size", _throughput_table(throughput)),
         ("Where an actor's time goes", _breakdown(breakdowns)),
         ("Pull period", _pull_periods(pull_periods)),
         ("Where int8 begins to win", _crossover(crossover)),
         ("Energy", _energy(throughput)),
-        ("Settings, published and here", settings_table(plan.training)),
-        ("How it was measured", _method(plan, _commits([*throughput, *breakdowns, *crossover, *training]))),
+        ("Settings, published and here", settings_table(cases)),
     )
-    write_text(path, document("Quantized actors", lead_of(origin), tiles(comparisons), sections))
+    method = (
+        f"Scale {results.scale}. Every run is one of headrace.train: learner, actors, quantizer and evaluator are "
+        "processes of their own; the actors of a run in fp32 take the learner's policy as it is. Time to reward is the "
+        "training time of the first evaluation at or above the target whose successor is, too. Evaluations are of the "
+        "learner's policy in full precision, and off the clock: training stands still meanwhile, or the evaluator has "
+        f"a core of its own. The final score is the mean of {FINAL_EPISODES} greedy episodes. Each figure is defined "
+        "in README.md of headrace/studies/actorq."
+    )
+    return Page("Quantized actors", tiles(results.comparisons), sections, [method])
+
+
+def tiles(comparisons: Sequence[Comparison]) -> str:
+    """What is required or was published, each where it is met worst."""
+    return worst_tiles(comparisons, (
+        ("time to reward, fp32 / int8", "time to reward, fp32 over int8", figure_text),
+        ("environment steps/s, int8 / fp32", "environment steps/s at 3 × 2048, int8 over fp32", figure_text),
+        ("acting thread's time on parameters (%)", "% of an int8 acting thread's time on parameters at 3 × 2048",
+         figure_text),
+        ("publish to installed (ms)", "ms from publish to installed, int8, 8.4 M parameters", figure_text),
+        ("score, int8 against fp32 (%)", "% by which int8's final score is above fp32's", figure_text),
+    ))  # fmt: skip
+
+
+def _time_table(training: Rows, curves: Rows) -> str:
+    """The published table, and the same of ours; medians over seeds."""
+    header = (
+        "", "published reward", "published fp32, int8 (s)", "published speed-up", "our target", "ours, fp32 (s)",
+        "fp16 (s)", "int8 (s)", "our speed-up, int8", "fp16", "evaluated every (s)", "steps to it: fp32, fp16, int8",
+        "others",
+    )  # fmt: skip
+    lines = []
+    for name in tasks_of(training):
+        task, said = TASKS[name], published_time(TASKS[name])
+        ours = {precision: reached(training, name, precision) for precision in PRECISIONS}
+        full, half, quantized = (ours[precision].seconds for precision in PRECISIONS)
+        lines.append((
+            task.published,
+            f"{said.reward:g}",
+            f"{said.fp32_seconds:g}, {said.int8_seconds:g}",
+            f"{said.speedup:g}",
+            figure_text(chosen(training, task=name)[0]["target"]),
+            *(
+                figure_text(each.seconds) + (f" (reached by {each})" if len(each.seconds_each) < each.seeds else "")
+                for each in ours.values()
+            ),
+            _speedup(curves, name, full, quantized),
+            _speedup(curves, name, full, half),
+            figure_text(evaluation_period(curves, name)),
+            ", ".join(figure_text(each.steps) for each in ours.values()),
+            reference(task),
+        ))  # fmt: skip
+    return table(header, lines)
+
+
+def _speedup(curves: Rows, task: str, full: float, other: float) -> str:
+    """A ratio of times to reward, marked where the times are a few evaluations long."""
+    return figure_text(full / other) + (" (coarse)" if coarseness(curves, task, full, other) else "")
+
+
+def _scores_table(training: Rows, curves: Rows) -> str:
+    lines = []
+    for task in tasks_of(training):
+        steps, score = matched(curves, task)
+        final = (range_text(final_scores(training, task, precision), mean) for precision in PRECISIONS)
+        lines.append((task, *final, figure_text(steps), *(figure_text(score[precision]) for precision in PRECISIONS)))
+    header = ("", *(f"final, {precision}" for precision in PRECISIONS), "matched steps", *PRECISIONS)
+    caption = (
+        f"Scores: mean of {FINAL_EPISODES} greedy episodes after the same steps for all, its mean over seeds (least to "
+        f"most); then the running mean over {WINDOW} places of one grid of steps, at the most steps that all have "
+        "made, its mean over seeds"
+    )
+    return table(header, lines, caption)
+
+
+def _rates_table(training: Rows) -> str:
+    """Who was the bottleneck: what each side's time went into."""
+    lines = []
+    for task in tasks_of(training):
+        for precision in PRECISIONS:
+            these = chosen(training, task=task, precision=precision)
+            if these:
+                columns = ("actor_inference", "actor_environment", "actor_push", "learner_train", "learner_wait")
+                shares = [f"{middle(these, column):.0%}" for column in columns]
+                lines.append((f"{task}, {precision}, {these[0]['hidden']}", *cells(these, "steps_per_second"), *shares))
+    header = ("", "steps/s", "actors: inference", "environment", "push (held by the learner)", "learner: train", "wait")
+    return table(header, lines, "Who waits for whom")
 
 
 def _curves(training: Rows, curves: Rows) -> str:
     """Two plots for each task: over environment steps, and over training time."""
     plots = []
     for task in tasks_of(training):
-        target = next(row["target"] for row in training if row["task"] == task)
-        said = published_time(TASKS[task]).reward
+        target, said = chosen(training, task=task)[0]["target"], published_time(TASKS[task]).reward
         levels = {"published": said} if said == target else {"published": said, "target": target}
         for axis, label in (("steps", "environment steps"), ("seconds", "training time (s)")):
             found = bands({precision: curves_of(curves, task, precision) for precision in _COLOURS}, axis)
             strips = {precision: Strip(*each, _COLOURS[precision]) for precision, each in found.items()}
             if strips:
                 plots.append(draw_strips(f"{task}-{axis}", f"{task}: {label}", "score", strips, levels=levels))
-    intro = (
-        f'<p class="soft">Running mean over {WINDOW} places of a grid that all runs of a plot have in common, as far '
-        "apart as the evaluations of the run that has them farthest apart; mean and standard deviation over seeds.</p>"
+    intro = note(
+        f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common, as far apart as the "
+        "evaluations of the run that has them farthest apart; mean and standard deviation over seeds."
     )
     return intro + plot_row(plots) if plots else ""
+
+
+def _throughput_table(rows: Rows) -> str:
+    """Environment steps per second at the published size."""
+    lines = []
+    for task, actors in distinct(rows, "task", "actors"):
+        groups = [chosen(rows, task=task, actors=actors, precision=precision) for precision in PRECISIONS]
+        full, half, quantized = (middle(group, "steps_per_second") for group in groups)
+        lines.append((
+            f"{task}, {actors} actor{'s' if actors > 1 else ''}",
+            *(range_text(known(group, "steps_per_second")) for group in groups),
+            figure_text(quantized / full),
+            figure_text(half / full),
+            ", ".join(figure_text(middle(group, "inference_s_per_1000")) for group in groups),
+        ))  # fmt: skip
+    header = ("", "fp32", "fp16", "int8", "int8 / fp32", "fp16 / fp32", "inference alone: fp32, fp16, int8 (ms)")
+    return table(header, lines, "Environment steps per second of all actors, median (least to most)")
 
 
 def _breakdown(rows: Rows) -> str:
     """The acting thread's bars, then the tables."""
     bars = []
-    for period, precision in dict.fromkeys((row["pull_period"], row["precision"]) for row in rows):
-        these = [row for row in rows if (row["pull_period"], row["precision"]) == (period, precision)]
-        seconds = {part: median([row[f"{part}_s_per_1000"] for row in these]) for part, _ in _PARTS}
+    for period, precision in distinct(rows, "pull_period", "precision"):
+        these = chosen(rows, pull_period=period, precision=precision)
+        seconds = {part: middle(these, f"{part}_s_per_1000") for part, _ in _PARTS}
         shares = [(part, colour, seconds[part] / sum(seconds.values())) for part, colour in _PARTS]
         bars.append(f"<figure><h3>{precision}, pull period {period}</h3>{share_bar(shares)}</figure>")
-    note = (
-        '<p class="soft">Ours deserializes and loads in a thread beside the one that acts; what that thread takes from '
-        "the actor shows in its steps. Load, here, is the exchange of one session for the other. The published actor "
-        "does all of it in its one thread: its share stands beside ours of the acting thread, and of both threads.</p>"
+    about = note(
+        "Ours deserializes and loads in a thread beside the one that acts; what that thread takes from the actor shows "
+        "in its steps. Load, here, is the exchange of one session for the other. The published actor does all of it in "
+        "its one thread: its share stands beside ours of the acting thread, and of both threads."
     )
-    return f'{note}<div class="plots">{"".join(bars)}</div>{breakdown_tables(rows)}' if rows else ""
+    return f'{about}<div class="plots">{"".join(bars)}</div>{_breakdown_tables(rows)}' if rows else ""
+
+
+def _breakdown_tables(rows: Rows) -> str:
+    """Where an actor's time goes, published above ours, for each pull period."""
+    published = breakdown()
+    tables = []
+    header = ("", "step", "pull", "deserialize", "load", "total", "on parameters", "with the thread beside it",
+              "beside it: fetch, deserialize, load")  # fmt: skip
+    for period in sorted(distinct(rows, "pull_period")):
+        lines = []
+        for precision in PRECISIONS:
+            these = chosen(rows, pull_period=period, precision=precision)
+            said = published.get((period, precision))
+            if said:
+                seconds = [f"{value:g} s" for value in said]
+                lines.append((f"published {precision}", *seconds, f"{said.parameter_share:.0%}", "–", "–"))
+            if these:
+                lines.append((f"ours {precision}", *_parts(these)))
+        caption = f"Pull period {period} steps; published in seconds of a whole measurement, ours of 1,000 steps"
+        tables.append(table(header, lines, caption))
+    return "".join(tables)
+
+
+def _parts(rows: Rows) -> tuple[str, ...]:
+    """The cells of one of our breakdowns: the acting thread's, then what the thread beside it spends."""
+    part = {name: middle(rows, f"{name}_s_per_1000") for name, _ in _PARTS}
+    beside = cells(rows, *(f"beside_{name}_s_per_1000" for name in ("fetch", "deserialize", "load")))
+    return (
+        figure_text(sum(part.values()) - part["pull"] - part["load"]),
+        figure_text(part["pull"]),
+        "–",  # beside it
+        figure_text(part["load"]),
+        figure_text(sum(part.values())),
+        f"{middle(rows, 'parameter_share'):.1%}",
+        f"{median(all_parameters_share(row) for row in rows):.1%}",
+        ", ".join(beside),
+    )
 
 
 def _pull_periods(rows: Rows) -> str:
     """Final score over the pull period."""
-    periods = sorted({row["pull_period"] for row in rows})
-    of = {period: [row for row in rows if row["pull_period"] == period] for period in periods}
-    scores = [
-        mean([row["final_return"] for row in of[period] if row["final_return"] is not None]) for period in periods
-    ]
-    lines = [
-        (f"{period:g}", figure_text(score), figure_text(median([row["staleness"] for row in of[period]])),
-         figure_text(median([row["environment_steps"] for row in of[period]])), str(len(of[period])))
-        for period, score in zip(periods, scores, strict=True)
-    ]  # fmt: skip
-    header = ("pull period (steps)", "final score", "staleness (versions)", "environment steps", "seeds")
-    if not lines:
+    if not rows:
         return ""
+    periods = sorted(distinct(rows, "pull_period"))
+    groups = [chosen(rows, pull_period=period) for period in periods]
+    scores = [mean(known(group, "final_return")) for group in groups]
+    lines = [
+        (f"{period:g}", figure_text(score), *cells(group, "staleness", "environment_steps"), str(len(group)))
+        for period, score, group in zip(periods, scores, groups, strict=True)
+    ]
+    header = ("pull period (steps)", "final score", "staleness (versions)", "environment steps", "seeds")
     task = rows[0]["task"]
     label = f"{task}, int8: pull period (environment steps)"
-    staleness = [median([row["staleness"] for row in of[period]]) for period in periods]
+    staleness = [middle(group, "staleness") for group in groups]
     plots = (
         draw_lines("pull-periods", label, "final score", periods, {"int8": Line(scores, "c1")}),
         draw_lines("pull-staleness", label, "staleness (versions)", periods, {"int8": Line(staleness, "c1")}),
@@ -135,61 +258,40 @@ def _crossover(rows: Rows) -> str:
     """The heat map, from which batch on int8 loses at each width, and all times."""
     if not rows:
         return ""
-    widths, batches = sorted({row["width"] for row in rows}), sorted({row["batch"] for row in rows})
+    widths, batches = sorted(distinct(rows, "width")), sorted(distinct(rows, "batch"))
     ratios = {precision: np.full((len(batches), len(widths)), np.nan) for precision in ("int8", "fp16")}
     for row in rows:
-        for precision, cells in ratios.items():
-            cells[batches.index(row["batch"]), widths.index(row["width"])] = row[f"{precision}_speedup"]
+        for precision, values in ratios.items():
+            values[batches.index(row["batch"]), widths.index(row["width"])] = row[f"{precision}_speedup"]
+    columns = (*(f"{precision}_us" for precision in _COLOURS), "int8_speedup", "fp16_speedup")
     lines = [
-        (f"{row['width']}, batch {row['batch']}", *(figure_text(row[f"{precision}_us"]) for precision in _COLOURS),
-         figure_text(row["int8_speedup"]), figure_text(row["fp16_speedup"]))
-        for row in rows
-    ]  # fmt: skip
+        (f"{row['width']}, batch {row['batch']}", *(figure_text(row[column]) for column in columns)) for row in rows
+    ]
     begins = []
     for column, width in enumerate(widths):
         wins = [f"{batch}" for batch, ratio in zip(batches, ratios["int8"][:, column], strict=True) if ratio > 1]
         begins.append(f"width {width}: " + (f"int8 wins at batch {', '.join(wins)}" if wins else "int8 never wins"))
     heats = [
-        draw_heat(f"crossover-{precision}", f"{precision}: width of 3 layers", "batch", widths, batches, cells)
-        for precision, cells in ratios.items()
+        draw_heat(f"crossover-{precision}", f"{precision}: width of 3 layers", "batch", widths, batches, values)
+        for precision, values in ratios.items()
     ]
     header = ("", "fp32 (µs)", "fp16 (µs)", "int8 (µs)", "fp32 / int8", "fp32 / fp16")
-    caption = "Inference on one core"
-    note = (
-        '<p class="soft">Time of fp32 over that of int8, and of fp16: above 1 fp32 loses. In an int8 policy, layers of '
-        f"fewer than {INTEGER_WIDTH} inputs or outputs stay in fp32, such as the head here, and so does the first "
-        "where it reads observations other than images, as here: 2 of the 3 layers are in int8.</p>"
+    about = note(
+        "Time of fp32 over that of int8, and of fp16: above 1 fp32 loses. In an int8 policy, layers of fewer than "
+        f"{INTEGER_WIDTH} inputs or outputs stay in fp32, such as the head here, and so does the first where it reads "
+        "observations other than images, as here: 2 of the 3 layers are in int8."
     )
-    return note + plot_row(heats) + note_list(begins) + table(header, lines, caption)
+    return about + plot_row(heats) + note_list(begins) + table(header, lines, "Inference on one core")
 
 
 def _energy(rows: Rows) -> str:
-    known = [row for row in rows if row["joules_per_1000"] is not None]
-    if not known:
+    there = [row for row in rows if row["joules_per_1000"] is not None]
+    if not there:
         return "<p>Not available on this machine; why stands under “Left out”.</p>"
     lines = [
         (f"{task}, {actors} actors, {precision}",
-         figure_text(median([row["joules_per_1000"] for row in known
-                             if (row["task"], row["actors"], row["precision"]) == (task, actors, precision)])))
-        for task, actors, precision in dict.fromkeys((row["task"], row["actors"], row["precision"]) for row in known)
+         *cells(chosen(there, task=task, actors=actors, precision=precision), "joules_per_1000"))
+        for task, actors, precision in distinct(there, "task", "actors", "precision")
     ]  # fmt: skip
     caption = "Of the processor's packages as a whole, whatever else ran on them"
     return table(("", "joules per 1,000 environment steps"), lines, caption)
-
-
-def _method(plan: Plan, commits: Sequence[str]) -> str:
-    parts = [
-        f"Scale {plan.scale}. Every run is one of headrace.train: learner, "
-        "actors, quantizer and evaluator are processes of their own; the actors of a run in fp32 take the learner's "
-        "policy as it is. Time to reward is the training time of the first evaluation at or above the target whose "
-        "successor is, too. Evaluations are of the learner's policy in full precision, and off the clock: training "
-        "stands still meanwhile, or the evaluator has a core of its own. The final score is the mean of "
-        f"{FINAL_EPISODES} greedy episodes. Each figure is defined in README.md of headrace/studies/actorq."
-    ]
-    if len(commits) > 1:
-        parts.append(f"Measured with several commits, each row has its own: {', '.join(commits)}.")
-    return "".join(f"<p>{escape(part)}</p>" for part in parts)
-
-
-def _commits(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(row["commit"] for row in rows))

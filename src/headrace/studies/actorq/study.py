@@ -2,154 +2,151 @@
 
 import dataclasses
 import importlib.util
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar
+
+import tyro
 
 from headrace.environments.dm_control import is_dm_control
-from headrace.errors import LaunchError
+from headrace.machine import available_cores
+from headrace.networks.precision import Precision
 from headrace.studies.actorq import acting, crossover
-from headrace.studies.actorq.acting import measure_acting
-from headrace.studies.actorq.cases import TrainingCase
+from headrace.studies.actorq.acting import ActingCase, measure_acting
+from headrace.studies.actorq.cases import PUBLICATIONS_PER_SECOND, PUBLISHED_HIDDEN, TrainingCase, training_case
 from headrace.studies.actorq.comparisons import compare
-from headrace.studies.actorq.crossover import measure_crossover
+from headrace.studies.actorq.crossover import CrossoverCase, measure_crossover
 from headrace.studies.actorq.energy import Energy
-from headrace.studies.actorq.options import ActorQOptions
-from headrace.studies.actorq.plan import Plan, make_plan
-from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, Trained, train_case
-from headrace.studies.base import Scale
-from headrace.studies.filling import Case, Rows, Say, fill
-from headrace.studies.results import Origin, make_folder, write_csv
-from headrace.studies.sheet import Sheet
+from headrace.studies.actorq.tasks import TASKS
+from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, measure_training
+from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study, leave_out
+from headrace.studies.comparisons import Comparison
+from headrace.studies.sheet import Rows, Sheet
 
-__all__ = ["ActorQ", "Sheets", "run_plan"]
+__all__ = ["ActorQ", "ActorQOptions"]
 
-_COLUMNS: dict[str, tuple[str, ...]] = {
-    "throughput": acting.COLUMNS,
-    "breakdown": acting.COLUMNS,
-    "crossover": crossover.COLUMNS,
-    "pull_periods": RUN_COLUMNS,
-    "training": RUN_COLUMNS,
-    "curves": CURVE_COLUMNS,
-}
-C = TypeVar("C", bound=Case)
+_PULL_PERIODS = (30, 300)
+_PULL_TASK = "cartpole-balance"
+_THROUGHPUT_TASKS = ("cartpole-balance", "cheetah-run")
+_ALL: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+_TWO: tuple[Precision, ...] = ("fp32", "int8")
 
 
-class Sheets(NamedTuple):
-    """The CSV files of the study."""
+@dataclass(frozen=True)
+class ActorQOptions(Options):
+    """Which tasks are trained, and how often."""
 
-    throughput: Sheet
-    breakdown: Sheet
-    crossover: Sheet
-    pull_periods: Sheet
-    training: Sheet
-    curves: Sheet
-
-    @staticmethod
-    def open(output: Path, origin: Origin) -> "Sheets":
-        """Those of a folder, with what they hold already."""
-        return Sheets(**{name: Sheet(output / f"{name}.csv", origin, columns) for name, columns in _COLUMNS.items()})
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TASK ...")] = ()
+    """Tasks to train, CartPole-v1 perhaps; if none is given, cartpole-balance at small scale, all eleven at full."""
+    seeds: int | None = None
+    """Runs of each task and precision; if not given, 1 at small scale, 3 at full."""
+    known: ClassVar = {"tasks": TASKS}
+    defaults: ClassVar = {
+        "small": {"tasks": ("cartpole-balance",), "seeds": 1},
+        "full": {"tasks": tuple(TASKS), "seeds": 3},
+    }
 
 
-class ActorQ:
-    """Quantized actors against actors in full precision; implements `Study`."""
+class ActorQ(Study):
+    """Quantized actors against actors in full precision."""
 
     name = "actorq"
     summary = "actors in int8 and fp16 against fp32 around a full-precision learner (Krishnan et al., ActorQ)"
     options = ActorQOptions
+    parts = (
+        Part("throughput", acting.COLUMNS, lambda case, _: Measured(measure_acting(case))),
+        Part("breakdown", acting.COLUMNS, lambda case, _: Measured(measure_acting(case))),
+        Part("crossover", crossover.COLUMNS, lambda case, _: Measured(measure_crossover(case))),
+        Part("pull_periods", RUN_COLUMNS, lambda case, folder: Measured(measure_training(case, folder).row)),
+        Part("training", RUN_COLUMNS, measure_training, "curves"),
+        Part("curves", CURVE_COLUMNS),
+    )
+    told: ClassVar = {
+        "steps_per_second": "{:,.0f} steps/s",
+        "parameter_share": "{:.1%} on parameters",
+        "refresh_ms": "installed {:.0f} ms after the publication",
+        "fp32_us": "fp32 {:,.0f} µs",
+        "int8_us": "int8 {:,.0f} µs",
+        "seconds_to_reward": "target after {:,.0f} s",
+        "final_return": "final score {:,.1f}",
+    }
 
-    def run(self, scale: Scale, output: Path, options: ActorQOptions, say: Say) -> Path:
-        """Measures what `output` does not hold yet, and writes; see `Study`. LaunchError where a case failed."""
+    def plan(self, scale: Scale, options: ActorQOptions) -> Plan:
+        """Rounds interleave what is compared; learners are on a GPU where there is one."""
         import torch
 
-        words = ["headrace", "study", self.name, *options.words(), "--scale", scale, "--output", str(output)]
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return run_plan(make_plan(scale, options, device), output, say, Origin.here(shlex.join(words)))
+        small, device = scale == "small", "cuda" if torch.cuda.is_available() else "cpu"
+        tasks, count = options.chosen("tasks", scale), options.chosen("seeds", scale)
+        widths = (64, 256, 1024, 2048) if small else (64, 128, 256, 512, 1024, 2048)
+        batches = (1, 8, 64) if small else (1, 2, 4, 8, 16, 32, 64)
+        return {
+            "throughput": tuple(_throughput(small)),
+            "breakdown": tuple(_breakdown(small)),
+            "crossover": tuple(CrossoverCase(width, batch) for width, batch in product(widths, batches)),
+            "pull_periods": tuple(_pull_periods(small, device, count)),
+            "training": tuple(
+                training_case(task, precision, seed, device)
+                for task, seed, precision in product(tasks, range(count), _TWO if small else _ALL)
+            ),
+        }
+
+    def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
+        """The control suite may be missing, and so may counters of energy."""
+        del sheets, output, say
+        why = "" if importlib.util.find_spec("dm_control") is not None else 'pip install "headrace[dm_control]"'
+        plan, notes = leave_out(plan, "cases of the control suite", why, _of_the_suite)
+        no_energy = Energy().why_not
+        return plan, notes + ([f"energy is not available on this machine: {no_energy}"] if no_energy else [])
+
+    def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
+        """Rates, times, shares and scores; the crossover and the pull periods have nothing to be held against."""
+        return compare(rows["throughput"], rows["breakdown"], rows["training"], rows["curves"])
+
+    def present(self, results: Results) -> Page:
+        """The page."""
+        from headrace.studies.actorq.page import present
+
+        return present(results)
 
 
-def run_plan(plan: Plan, output: Path, say: Say, origin: Origin) -> Path:
-    """Measures what this machine allows of a plan, case by case into CSV files, and returns the page.
-
-    Raises LaunchError at the end where a case failed; starting again with the same folder measures those alone.
-    """
-    from headrace.studies.actorq.page import write_page
-
-    make_folder(output)
-    sheets = Sheets.open(output, origin)
-    plan, notes = possible(plan)
-    energy = Energy()
-    if energy.why_not:
-        notes.append(f"energy is not available on this machine: {energy.why_not}")
-    for note in notes:
-        say(note)
-    failures: list[str] = []
-    page = output / "actorq.html"
-    try:
-        _measure(plan, output, sheets, failures, say)
-    finally:  # interrupted, too: the page shows how far it came
-        comparisons = compare(
-            sheets.throughput.of(case.name for case in plan.throughput),
-            sheets.breakdown.of(case.name for case in plan.breakdown),
-            sheets.training.of(case.name for case in plan.training),
-            sheets.curves.of(case.name for case in plan.training),
-        )
-        write_csv(output / "comparisons.csv", [each._asdict() for each in comparisons], origin)
-        write_page(page, plan, sheets, comparisons, [*notes, *failures], origin)
-    if failures:
-        raise LaunchError(f"{len(failures)} case{'s' if len(failures) > 1 else ''} failed; {page} has the rest")
-    return page
+def _of_the_suite(case: Any) -> bool:
+    return is_dm_control(getattr(case, "environment", ""))
 
 
-def possible(plan: Plan) -> tuple[Plan, list[str]]:
-    """The cases that can run here, and a note for those that can't."""
-    if importlib.util.find_spec("dm_control") is not None:
-        return plan, []
-    kept: dict[str, Any] = {}
-    left_out = 0
-    for part in ("throughput", "breakdown", "pull_periods", "training"):
-        cases = getattr(plan, part)
-        kept[part] = tuple(case for case in cases if not is_dm_control(case.environment))
-        left_out += len(cases) - len(kept[part])
-    note = f'{left_out} cases of the control suite are left out: pip install "headrace[dm_control]"'
-    return dataclasses.replace(plan, **kept), [note] if left_out else []
+def _acting(task: str, precision: Precision, actors: int, seconds: float, number: int) -> ActingCase:
+    return ActingCase(
+        task=task,
+        environment=TASKS[task].environment,
+        hidden=PUBLISHED_HIDDEN,
+        precision=precision,
+        actors=actors,
+        pull_period=100,
+        publications_per_second=0.0,
+        seconds=seconds,
+        round=number,
+    )
 
 
-def _measure(plan: Plan, output: Path, sheets: Sheets, failures: list[str], say: Say) -> None:
-    """Measures all that the sheets have not; what goes wrong is added to `failures`."""
-
-    def measure(part: str, cases: tuple[C, ...], sheet: Sheet, rows_of: Callable[[C], Rows]) -> None:
-        fill(part, cases, sheet, rows_of, _told, failures, say)
-
-    measure("throughput", plan.throughput, sheets.throughput, lambda case: [measure_acting(case)])
-    measure("breakdown", plan.breakdown, sheets.breakdown, lambda case: [measure_acting(case)])
-    measure("crossover", plan.crossover, sheets.crossover, lambda case: [measure_crossover(case)])
-    measure("pull period", plan.pull_periods, sheets.pull_periods, lambda case: [_train(case, output).run])
-    measure("training", plan.training, sheets.training, lambda case: _train_and_keep(case, output, sheets))
+def _throughput(small: bool) -> Iterator[ActingCase]:
+    """Rounds outermost: a slow minute hits all precisions alike."""
+    actors = (1, 4) if available_cores() > 4 and not small else (1,)
+    rounds, seconds = (2, 3.0) if small else (5, 10.0)
+    for number, task, count, precision in product(range(rounds), _THROUGHPUT_TASKS, actors, _TWO if small else _ALL):
+        yield _acting(task, precision, count, seconds, number)
 
 
-def _train(case: TrainingCase, output: Path) -> Trained:
-    return train_case(case, output / "runs" / case.name)
+def _breakdown(small: bool) -> Iterator[ActingCase]:
+    rounds, seconds = (1, 4.0) if small else (3, 15.0)
+    for number, period, precision in product(range(rounds), _PULL_PERIODS, _ALL):
+        case = _acting(_PULL_TASK, precision, 1, seconds, number)
+        yield dataclasses.replace(case, pull_period=period, publications_per_second=PUBLICATIONS_PER_SECOND)
 
 
-def _train_and_keep(case: TrainingCase, output: Path, sheets: Sheets) -> Rows:
-    """The run's row; its curve is written before, so that a run that is in the one file is whole."""
-    run, curve = _train(case, output)
-    sheets.curves.put(case.name, curve)
-    return [run]
-
-
-_TOLD = {
-    "steps_per_second": "{:,.0f} steps/s",
-    "parameter_share": "{:.1%} on parameters",
-    "refresh_ms": "installed {:.0f} ms after the publication",
-    "fp32_us": "fp32 {:,.0f} µs",
-    "int8_us": "int8 {:,.0f} µs",
-    "seconds_to_reward": "target after {:,.0f} s",
-    "final_return": "final score {:,.1f}",
-}
-
-
-def _told(row: Mapping[str, Any]) -> str:
-    """The figures of a row that one looks for first."""
-    return ", ".join(form.format(row[field]) for field, form in _TOLD.items() if row.get(field) is not None)
+def _pull_periods(small: bool, device: str, seeds: int) -> Iterator[TrainingCase]:
+    """int8 actors that look for newer policies seldom or often."""
+    periods = (1, 100, 10_000) if small else (1, 10, 30, 100, 300, 1_000, 3_000, 10_000)
+    for seed, period in product(range(1 if small else seeds), periods):
+        case = training_case(_PULL_TASK, "int8", seed, device)
+        yield dataclasses.replace(case, topology=dataclasses.replace(case.topology, pull_period=period))

@@ -1,13 +1,11 @@
 """The tasks that were published, and what was published of them."""
 
-import csv
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Literal, NamedTuple
 
-__all__ = ["TASKS", "BreakdownRow", "PublishedTime", "Task", "breakdown", "published_time", "reference", "settings"]
+from headrace.studies.published import read_published
 
-_PACKAGE = "headrace.studies.actorq"
+__all__ = ["TASKS", "BreakdownRow", "PublishedTime", "Task", "breakdown", "published_time", "reference", "settings"]
 
 
 @dataclass(frozen=True)
@@ -20,24 +18,12 @@ class Task:
     algorithm: Literal["d4pg", "dqn"]
 
 
-def _suite(name: str) -> Task:
-    return Task(name, name.replace("-", " ").title(), f"dm_control/{name}", "d4pg")
-
-
+_SUITE = (
+    *("cartpole-balance", "walker-stand", "hopper-stand", "reacher-hard", "cheetah-run", "finger-spin"),
+    *("humanoid-stand", "humanoid-walk"),
+)
 _ALL = (
-    *map(
-        _suite,
-        (
-            "cartpole-balance",
-            "walker-stand",
-            "hopper-stand",
-            "reacher-hard",
-            "cheetah-run",
-            "finger-spin",
-            "humanoid-stand",
-            "humanoid-walk",
-        ),
-    ),
+    *(Task(name, name.replace("-", " ").title(), f"dm_control/{name}", "d4pg") for name in _SUITE),
     Task("CartPole-v1", "Cartpole (Gym)", "CartPole-v1", "dqn"),
     Task("MountainCar-v0", "Mountain Car (Gym)", "MountainCar-v0", "dqn"),
     Task("Acrobot-v1", "Acrobot (Gym)", "Acrobot-v1", "dqn"),
@@ -71,31 +57,30 @@ class BreakdownRow(NamedTuple):
 
 def published_time(task: Task) -> PublishedTime:
     """What was published of a task."""
-    row = next(row for row in _read("time_to_reward.csv") if row["task"] == task.published)
+    row = next(row for row in _read("time_to_reward") if row["task"] == task.published)
     fields = ("reward_achieved", "fp32_seconds", "int8_seconds", "int8_speedup")
     return PublishedTime(*(float(row[field]) for field in fields))
 
 
 def breakdown() -> dict[tuple[int, str], BreakdownRow]:
     """The published breakdowns by pull period (steps) and precision."""
-    parts = ("step", "pull", "deserialize", "load", "total")
     return {
         (int(row["pull_period_steps"]), row["precision"]): BreakdownRow(
-            *(float(row[f"{part}_seconds"]) for part in parts)
+            *(float(row[f"{part}_seconds"]) for part in BreakdownRow._fields)
         )
-        for row in _read("breakdown.csv")
+        for row in _read("breakdown")
     }
 
 
 def settings() -> list[dict[str, str]]:
     """The published settings: setting, d4pg, dqn."""
-    return _read("settings.csv")
+    return _read("settings")
 
 
 def reference(task: Task) -> str:
     """What others reached there: "994 in 100,000 steps (Acme-style D4PG)"; empty where we know of none."""
     found = []
-    for row in _read("reference_scores.csv"):
+    for row in _read("reference_scores"):
         if row["environment"] == task.name:
             steps = f" in {int(row['environment_steps']):,} steps" if row["environment_steps"] else ""
             found.append(f"{row['score']}{steps} ({row['system']})")
@@ -103,5 +88,4 @@ def reference(task: Task) -> str:
 
 
 def _read(name: str) -> list[dict[str, str]]:
-    text = (files(_PACKAGE) / "published" / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
+    return read_published("actorq", f"published/{name}.csv")

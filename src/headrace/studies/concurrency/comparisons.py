@@ -1,22 +1,21 @@
 """What the rows say beside what was published and beside what is required."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator
 from math import inf, isfinite, nan
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from headrace.studies.comparisons import Comparison, at_least, at_most
 from headrace.studies.page import figure_text
-from headrace.studies.statistics import mean, median
+from headrace.studies.sheet import Row, Rows
+from headrace.studies.statistics import chosen, distinct, known, mean, middle
 
 __all__ = [
     "PLANNING",
-    "Comparison",
     "Group",
-    "Rows",
     "Spread",
     "best_sequential",
     "compare",
     "groups_of",
-    "middle",
     "of",
     "reached",
     "sequential",
@@ -25,33 +24,14 @@ __all__ = [
     "to_target",
 ]
 
-Rows = Sequence[Mapping[str, Any]]
-"""Rows of a sheet."""
 Group = tuple[str, str, int]
 """Variant, topology, workers."""
+PLANNING = "real steps to the target, without planning / dyna-q"
 
 _TWO_WORKERS = {"hogwild": 1.6, "parameter-server": 1.4}
 """Updates per second of two workers over one, on two cores, as required."""
 _RATIO_PERCENT = 5.0
 _UPDATES_AFTER = 0.5
-
-
-PLANNING = "real steps to the target, without planning / dyna-q"
-
-
-class Comparison(NamedTuple):
-    """One figure of ours; `published` and `required` are empty where there is none.
-
-    The verdict is holds, MISSED, undecided, or empty where nothing is required.
-    """
-
-    figure: str
-    where: str
-    ours: float | None
-    published: str
-    required: str
-    verdict: str
-    note: str = ""
 
 
 class Spread(NamedTuple):
@@ -72,21 +52,14 @@ class Spread(NamedTuple):
 
 def groups_of(rows: Rows) -> list[Group]:
     """What there is, by variant, topology and number of workers, in the order in which each came first."""
-    found = dict.fromkeys((row["variant"], row["topology"], row["workers"]) for row in rows)
-    places: dict[tuple[str, str], int] = {}
-    for variant, topology, _ in found:
-        places.setdefault((variant, topology), len(places))
-    return sorted(found, key=lambda group: (places[group[:2]], group[2]))
+    kinds = distinct(rows, "variant", "topology")
+    found = distinct(rows, "variant", "topology", "workers")
+    return sorted(found, key=lambda group: (kinds.index(group[:2]), group[2]))
 
 
 def of(rows: Rows, group: Group) -> Rows:
     """The rows of a group, one for each seed."""
-    return [row for row in rows if (row["variant"], row["topology"], row["workers"]) == group]
-
-
-def middle(rows: Rows, field: str) -> float:
-    """A field's median over those rows that have it; nan where none does."""
-    return median([row[field] for row in rows])
+    return chosen(rows, variant=group[0], topology=group[1], workers=group[2])
 
 
 def spread_of(rows: Rows, field: str) -> Spread:
@@ -146,54 +119,48 @@ def compare(runs: Rows, throughput: Rows, ablation: Rows, faults: Rows) -> list[
     ]
 
 
-def _updates(rows: Rows) -> Iterable[Comparison]:
-    for variant, topology in dict.fromkeys((row["variant"], row["topology"]) for row in rows):
+def _updates(rows: Rows) -> Iterator[Comparison]:
+    for variant, topology in distinct(rows, "variant", "topology"):
         one, two = (middle(of(rows, (variant, topology, count)), "updates_per_second") for count in (1, 2))
-        if not (one > 0 and isfinite(two)):  # nan, of runs that were over before they were warm
-            continue
-        least = _TWO_WORKERS.get(topology)
-        yield _at_least("updates/s, 2 workers / 1", f"{variant}, {topology}", two / one, least)
+        if one > 0 and isfinite(two):  # not nan, of runs that were over before they were warm
+            least = _TWO_WORKERS.get(topology)
+            yield at_least("updates/s, 2 workers / 1", f"{variant}, {topology}", two / one, least)
 
 
-def _solved(rows: Rows) -> Iterable[Comparison]:
+def _solved(rows: Rows) -> Iterator[Comparison]:
     """Whether every run of an algorithm and topology came to the target, whatever the number of workers."""
-    for variant, topology in dict.fromkeys((row["variant"], row["topology"]) for row in rows):
-        these = [row for row in rows if (row["variant"], row["topology"]) == (variant, topology)]
-        solved = sum(row["solved"] == "yes" for row in these)
+    for variant, topology in distinct(rows, "variant", "topology"):
+        these = chosen(rows, variant=variant, topology=topology)
         missing = [f"{row['workers']} workers, seed {row['seed']}" for row in these if row["solved"] != "yes"]
-        yield _at_least(
-            "runs that reach the target (%)", f"{variant}, {topology}", 100 * solved / len(these), 100.0
-        )._replace(note=f"not by {'; '.join(missing)}" if missing else "")
+        percent = 100 * (len(these) - len(missing)) / len(these)
+        note = f"not by {'; '.join(missing)}" if missing else ""
+        yield at_least("runs that reach the target (%)", f"{variant}, {topology}", percent, 100.0, note=note)
 
 
-def _replay_ratios(rows: Rows) -> Iterable[Comparison]:
-    known = [row for row in rows if row["samples_per_step"] is not None and row["samples_per_step_set"]]
-    if known:
-        worst = max(known, key=_ratio_error)
+def _replay_ratios(rows: Rows) -> Iterator[Comparison]:
+    there = [row for row in rows if row["samples_per_step"] is not None and row["samples_per_step_set"]]
+    if there:
+        worst = max(there, key=_ratio_error)
         where = f"{worst['variant']}, {worst['topology']} × {worst['workers']}, seed {worst['seed']}, where it is worst"
-        error = _ratio_error(worst)
-        yield Comparison(
-            "samples per step, off what is set (%)", where, error, "", f"<= {_RATIO_PERCENT:g}",
-            "holds" if error <= _RATIO_PERCENT else "MISSED",
-        )  # fmt: skip
+        yield at_most("samples per step, off what is set (%)", where, _ratio_error(worst), _RATIO_PERCENT)
 
 
-def _ratio_error(row: Mapping[str, Any]) -> float:
+def _ratio_error(row: Row) -> float:
     return float(100 * abs(row["samples_per_step"] / row["samples_per_step_set"] - 1))
 
 
-def _planning(rows: Rows) -> Iterable[Comparison]:
+def _planning(rows: Rows) -> Iterator[Comparison]:
     """Steps to the target of what does not plan, over those of Dyna-Q: above 1 planning saves real steps.
 
     It is decided where the one's runs are all sooner than the other's; a single run of either has no spread, and
     decides nothing.
     """
-    own_rows = [row for row in rows if row["variant"] == "dyna-q"]
+    own_rows = chosen(rows, variant="dyna-q")
     own = spread_of(own_rows, "steps_to_score")
-    for variant in dict.fromkeys(row["variant"] for row in rows if row["variant"] != "dyna-q"):
-        others = [row for row in rows if row["variant"] == variant]
+    for variant in distinct(rows, "variant"):
+        others = chosen(rows, variant=variant)
         other = spread_of(others, "steps_to_score")
-        if not own_rows:
+        if variant == "dyna-q" or not own_rows:
             continue
         verdict, notes = "undecided", [f"{variant}: {other}; dyna-q: {own}"]
         if min(len(own_rows), len(others)) < 2:
@@ -213,29 +180,21 @@ def _planning(rows: Rows) -> Iterable[Comparison]:
         yield Comparison(PLANNING, variant, ratio, "", "> 1, spreads apart", verdict, "; ".join(notes))
 
 
-def _disturbed(rows: Rows) -> Iterable[Comparison]:
+def _disturbed(rows: Rows) -> Iterator[Comparison]:
     """Whether runs that lost workers went on, with all of them; and their mean score against the calm ones' lowest."""
-    for topology in dict.fromkeys(row["topology"] for row in rows):
-        these = [row for row in rows if row["topology"] == topology]
-        calm = [row["score"] for row in these if not row["killed"] and row["score"] is not None]
-        hit = [row for row in these if row["killed"]]
-        shares = [row["updates_after_death_share"] for row in hit if row["updates_after_death_share"] is not None]
+    for topology in distinct(rows, "topology"):
+        these = chosen(rows, topology=topology)
+        calm, hit = known(chosen(these, killed=0), "score"), [row for row in these if row["killed"]]
+        shares = known(hit, "updates_after_death_share")
         if shares:
             figure = "updates after a worker was killed / those due, least of a run"
-            yield _at_least(figure, topology, min(shares), _UPDATES_AFTER)
+            yield at_least(figure, topology, min(shares), _UPDATES_AFTER)
         ends = [row["alive_at_end"] >= row["workers"] for row in hit if row["alive_at_end"] is not None]
         if ends:
-            yield _at_least("runs whose killed worker came back (%)", topology, 100 * sum(ends) / len(ends), 100.0)
-        scores = [row["score"] for row in hit if row["score"] is not None]
+            yield at_least("runs whose killed worker came back (%)", topology, 100 * sum(ends) / len(ends), 100.0)
+        scores = known(hit, "score")
         if calm and scores:
             low, centre, high = (figure_text(value) for value in (min(calm), mean(calm), max(calm)))
             note = f"lowest {figure_text(min(scores))}; undisturbed: mean {centre}, {low} to {high}, {len(calm)} seeds"
             figure = "mean score, a quarter of the workers killed on the way"
-            yield _at_least(figure, topology, mean(scores), min(calm))._replace(note=note)
-
-
-def _at_least(figure: str, where: str, ours: float, least: float | None) -> Comparison:
-    if least is None:
-        return Comparison(figure, where, ours, "", "", "")
-    required = f">= {figure_text(least)}"
-    return Comparison(figure, where, ours, "", required, "holds" if ours >= least else "MISSED")
+            yield at_least(figure, topology, mean(scores), min(calm), text=low, note=note)

@@ -1,15 +1,15 @@
 """The page of the study: what was published beside what was measured here."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from math import nan
-from pathlib import Path
 
-from headrace.report.document import document, plot_row
-from headrace.studies.concurrency.cases import PARTS, Part
-from headrace.studies.concurrency.comparisons import Comparison, Group, Rows, groups_of, middle, of, reached, sequential
+from headrace.report.document import plot_row
+from headrace.studies.base import Page, Results
+from headrace.studies.comparisons import Comparison
+from headrace.studies.concurrency.comparisons import PLANNING, Group, groups_of, of, reached, sequential
 from headrace.studies.concurrency.published import COUNTERPARTS, NOTES, lunar_lander
-from headrace.studies.concurrency.side_by_side import (
+from headrace.studies.concurrency.tables import (
     ablation_table,
     ablation_text,
     atari_table,
@@ -21,30 +21,38 @@ from headrace.studies.concurrency.side_by_side import (
     sharing_table,
     speedup,
     throughput_table,
-    tiles,
     verdict,
 )
-from headrace.studies.page import lead_of, note_list
+from headrace.studies.page import figure_text, note, note_list, worst_tiles
 from headrace.studies.plots import Line, draw_lines
-from headrace.studies.results import Origin, write_text
+from headrace.studies.sheet import Rows
+from headrace.studies.statistics import distinct, middle
 
-__all__ = ["write_page"]
+__all__ = ["present"]
 
 _COLOURS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
+_METHOD = (
+    "Every run is one of headrace train with the environment's preset, in a process of its own. Each worker is a "
+    "process with one thread; the learner of Dyna-Q, beside an actor and planners, has as many threads as there "
+    "are cores but one. Seconds are those of the training clock. It stands still in evaluations, except in runs "
+    "of several processes that leave a core to spare: there they go on beside it. It runs from before the first "
+    "worker is started, while a serial run has torch, environments and network made before: that part of the start "
+    "is on the workers' clock alone. The column start says when all were at work and updates had begun, by records "
+    "a second apart; of both kinds of run that includes what fills the replay before the first update. The "
+    "speed-up is shown with it and without.",
+    "The target is 200 in the mean of 100 greedy episodes, asked for when 10 reach it; that evaluation is as the "
+    "others are. The policy is looked at every second of workers' training and every 10,000 steps of serial runs, "
+    "which are about a second; in the ablation every 5,000 steps. A run that is not there within its time limit "
+    "is a row with solved = no, and counts as one without end. Environment steps and episodes are of all workers. "
+    "Each figure is defined in README.md of headrace/studies/concurrency.",
+)
 
 
-def write_page(
-    path: Path,
-    parts: Mapping[Part, Rows],
-    comparisons: Sequence[Comparison],
-    notes: Sequence[str],
-    origin: Origin,
-) -> None:
-    """Writes the page of each part's rows; raises StorageError where `path` can't be written."""
-    runs, throughput, ablation, faults = (parts[part] for part in PARTS)
-    every = [row for rows in parts.values() for row in rows]
+def present(results: Results) -> Page:
+    """The page of these rows."""
+    comparisons = results.comparisons
+    runs, throughput, ablation, faults = (results.rows[part] for part in ("runs", "throughput", "ablation", "faults"))
     sections = (
-        ("Left out", note_list(notes)),
         ("What is required", _required(comparisons)),
         ("Published and here", _published(runs)),
         ("LunarLander to 200", _plots(runs) + runs_table(runs) if runs else ""),
@@ -52,9 +60,20 @@ def write_page(
         ("Staleness", sharing_table(runs or throughput)),
         ("Dyna-Q: is it planning?", ablation_table(ablation) + note_list(ablation_text(ablation, comparisons))),
         ("A quarter of the workers killed", faults_table(faults)),
-        ("How it was measured", _method(list(dict.fromkeys(row["commit"] for row in every)))),
     )
-    write_text(path, document("Workers that act and learn", lead_of(origin), tiles(comparisons), sections))
+    return Page("Workers that act and learn", _tiles(comparisons), sections, _METHOD)
+
+
+def _tiles(comparisons: Sequence[Comparison]) -> str:
+    """What is required, each where it is met worst."""
+    return worst_tiles(comparisons, (
+        ("updates/s, 2 workers / 1", "updates per second of 2 workers over 1", figure_text),
+        ("runs that reach the target (%)", "% of the runs reach the target", figure_text),
+        ("samples per step, off what is set (%)", "% is the replay ratio off what is set, at most", figure_text),
+        (PLANNING, "real steps without planning over Dyna-Q's", figure_text),
+        ("mean score, a quarter of the workers killed on the way", "mean score, a quarter of workers killed",
+         figure_text),
+    ))  # fmt: skip
 
 
 def _required(comparisons: Sequence[Comparison]) -> str:
@@ -91,7 +110,7 @@ def _published(runs: Rows) -> str:
 def _plots(runs: Rows) -> str:
     """Speed-up, environment steps and time of an episode over the number of workers, a plot of each algorithm."""
     plots = []
-    for variant in dict.fromkeys(row["variant"] for row in runs):
+    for variant in distinct(runs, "variant"):
         figures: dict[str, Callable[[Group], float]] = {
             "speed-up against serial": lambda group: speedup(runs, group, sequential(runs, group[0])),
             "environment steps to 200": lambda group: reached(of(runs, group), "steps_to_score"),
@@ -105,16 +124,16 @@ def _plots(runs: Rows) -> str:
 def _throughput(rows: Rows) -> str:
     plots = [
         plot
-        for variant in dict.fromkeys(row["variant"] for row in rows)
+        for variant in distinct(rows, "variant")
         for plot in _over_workers(
             rows, variant, "updates/s", lambda group: middle(of(rows, group), "updates_per_second")
         )
     ]
-    note = (
-        '<p class="soft">Rates count from 3 s after the start. Where many workers have few cores, the start takes most '
-        "of the 20 s; a dash says that fewer than two records were left.</p>"
+    about = note(
+        "Rates count from 3 s after the start. Where many workers have few cores, the start takes most of the 20 s; a "
+        "dash says that fewer than two records were left."
     )
-    return plot_row(plots) + throughput_table(rows) + note if rows else ""
+    return plot_row(plots) + throughput_table(rows) + about if rows else ""
 
 
 def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group], float]) -> list[str]:
@@ -131,25 +150,3 @@ def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group],
         for topology in dict.fromkeys(topology for _, topology, _ in groups)
     }  # fmt: skip
     return [draw_lines(f"{variant}-{label}", "workers", f"{variant}: {label}", counts, lines)]
-
-
-def _method(commits: Iterable[str]) -> str:
-    parts = [
-        "Every run is one of headrace train with the environment's preset, in a process of its own. Each worker is a "
-        "process with one thread; the learner of Dyna-Q, beside an actor and planners, has as many threads as there "
-        "are cores but one. Seconds are those of the training clock. It stands still in evaluations, except in runs "
-        "of several processes that leave a core to spare: there they go on beside it. It runs from before the first "
-        "worker is started, while a serial run has torch, environments and network made before: that part of the start "
-        "is on the workers' clock alone. The column start says when all were at work and updates had begun, by records "
-        "a second apart; of both kinds of run that includes what fills the replay before the first update. The "
-        "speed-up is shown with it and without.",
-        "The target is 200 in the mean of 100 greedy episodes, asked for when 10 reach it; that evaluation is as the "
-        "others are. The policy is looked at every second of workers' training and every 10,000 steps of serial runs, "
-        "which are about a second; in the ablation every 5,000 steps. A run that is not there within its time limit "
-        "is a row with solved = no, and counts as one without end. Environment steps and episodes are of all workers. "
-        "Each figure is defined in README.md of headrace/studies/concurrency.",
-    ]
-    each = list(commits)
-    if len(each) > 1:
-        parts.append(f"Measured with several commits, each row has its own: {', '.join(each)}.")
-    return "".join(f"<p>{escape(part)}</p>" for part in parts)

@@ -1,12 +1,10 @@
 """What was published of workers that act and learn."""
 
-import csv
-from importlib.resources import files
 from typing import NamedTuple
 
-__all__ = ["COUNTERPARTS", "NOTES", "PublishedRun", "atari", "lunar_lander"]
+from headrace.studies.published import read_published
 
-_PACKAGE = "headrace.studies.concurrency"
+__all__ = ["COUNTERPARTS", "NOTES", "PublishedRun", "atari", "lunar_lander"]
 
 COUNTERPARTS = {
     "dqn_hogwild": ("dqn", "hogwild"),
@@ -32,23 +30,19 @@ NOTES = (
 class PublishedRun(NamedTuple):
     """LunarLander to 200 with so many processes; None is what was not published."""
 
-    episodes: float
-    minutes: float
+    episodes: float | None
+    minutes: float | None
     seconds_per_episode: float | None
     speedup: float | None
 
 
 def lunar_lander() -> dict[tuple[str, int], PublishedRun]:
     """The published runs by algorithm, as the source names it, and number of processes."""
-    return {
-        (row["algorithm"], int(row["processes"])): PublishedRun(
-            float(row["episodes"]),
-            float(row["minutes"]),
-            float(row["seconds_per_episode"]) if row["seconds_per_episode"] else None,
-            float(row["speedup"]) if row["speedup"] else None,
-        )
-        for row in _read("lunarlander.csv")
-    }
+    found = {}
+    for row in read_published("concurrency", "published/lunarlander.csv"):
+        cells = (float(row[field]) if row[field] else None for field in PublishedRun._fields)
+        found[row["algorithm"], int(row["processes"])] = PublishedRun(*cells)
+    return found
 
 
 def atari() -> dict[str, dict[int, float]]:
@@ -59,10 +53,5 @@ def atari() -> dict[str, dict[int, float]]:
             for column, cell in row.items()
             if column.startswith("threads_")
         }
-        for row in _read("atari.csv")
+        for row in read_published("concurrency", "published/atari.csv")
     }
-
-
-def _read(name: str) -> list[dict[str, str]]:
-    text = (files(_PACKAGE) / "published" / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))

@@ -1,91 +1,148 @@
 """`headrace study concurrency`."""
 
-import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+import tyro
 
 from headrace.environments import describe
-from headrace.errors import LaunchError
-from headrace.studies.base import Scale
-from headrace.studies.concurrency.cases import ENVIRONMENT, Case, Part
+from headrace.machine import available_cores
+from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study
+from headrace.studies.comparisons import Comparison
+from headrace.studies.concurrency.cases import (
+    ENVIRONMENT,
+    Case,
+    ablation_cases,
+    dyna_q_case,
+    fault_case,
+    run_case,
+    throughput_case,
+)
 from headrace.studies.concurrency.comparisons import compare
 from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, measure, remake
-from headrace.studies.concurrency.options import ConcurrencyOptions
-from headrace.studies.concurrency.plan import Plan, make_plan
-from headrace.studies.filling import Rows, Say, fill
-from headrace.studies.results import Origin, make_folder, write_csv
-from headrace.studies.sheet import Sheet
+from headrace.studies.sheet import Rows, Sheet
 
-__all__ = ["Concurrency", "run_plan"]
+__all__ = ["Concurrency", "ConcurrencyOptions"]
+
+_PARTS = ("runs", "throughput", "ablation", "faults")
+_ALGORITHMS = ("dqn", "a3c", "dyna-q")
+_TOPOLOGIES = ("lock", "hogwild", "parameter-server", "ad-psgd")
+_MANY_WORKERS = (16, 32)
+"""At full scale, only where there are as many cores."""
 
 
-class Concurrency:
-    """Workers that act and learn, by number and by how they share parameters; implements `Study`."""
+@dataclass(frozen=True)
+class ConcurrencyOptions(Options):
+    """What is run, and how often."""
+
+    parts: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PART ...")] = ()
+    """Of runs, throughput, ablation and faults; if none is given, the first two at small scale, all at full."""
+    algorithms: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = ()
+    """Of dqn, a3c and dyna-q; if none is given, dqn at small scale, all at full."""
+    topologies: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = ()
+    """Of lock, hogwild, parameter-server and ad-psgd; if none is given, hogwild at small scale, all at full."""
+    workers: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = ()
+    """Counts of workers; if none is given, 1 2 4 at small scale; at full 8 too, and 16 32 where there are the cores."""
+    seeds: int | None = None
+    """Runs of each case; if not given, 1 at small scale, 3 at full."""
+    known: ClassVar = {"parts": _PARTS, "algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES}
+    defaults: ClassVar = {
+        "small": {
+            "parts": _PARTS[:2], "algorithms": ("dqn",), "topologies": ("hogwild",), "workers": (1, 2, 4), "seeds": 1,
+        },
+        "full": {"algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES, "workers": (1, 2, 4, 8), "seeds": 3},
+    }  # fmt: skip
+
+    def chosen(self, field: str, scale: Scale) -> Any:
+        """The counts of workers go from few to many, as far as this machine has the cores where none is asked for."""
+        found = super().chosen(field, scale)
+        if field != "workers":
+            return found
+        more = [count for count in _MANY_WORKERS if count <= available_cores()]
+        return sorted([*found, *(more if scale == "full" and not self.workers else [])])
+
+
+class Concurrency(Study):
+    """Workers that act and learn, by number and by how they share parameters."""
 
     name = "concurrency"
     summary = "lock, HogWild, parameter server, AD-PSGD, A3C and Dyna-Q against one process (LunarLander-v3 to 200)"
     options = ConcurrencyOptions
+    parts = tuple(
+        Part(name, COLUMNS, lambda case, folder: Measured(measure(case, folder)), later=LATER_COLUMNS)
+        for name in _PARTS
+    )
+    told: ClassVar = {
+        "solved": "solved: {}",
+        "seconds_to_score": "{:,.0f} s",
+        "steps_to_score": "{:,} steps",
+        "updates_per_second": "{:,.0f} updates/s",
+        "score": "score {:,.1f}",
+        "samples_per_step": "{:.3g} samples per step",
+    }
 
-    def run(self, scale: Scale, output: Path, options: ConcurrencyOptions, say: Say) -> Path:
-        """Measures what `output` does not hold yet, and writes; see `Study`. LaunchError where a case failed."""
-        words = ["headrace", "study", self.name, *options.words(), "--scale", scale, "--output", str(output)]
+    def plan(self, scale: Scale, options: ConcurrencyOptions) -> Plan:
+        """Rounds interleave what is compared."""
+        algorithms, topologies, workers, count = (
+            options.chosen(field, scale) for field in ("algorithms", "topologies", "workers", "seeds")
+        )
+        seeds = range(count)
+        return {
+            "runs": tuple(_runs(algorithms, topologies, workers, seeds)),
+            "throughput": tuple(_throughput(algorithms, topologies, workers, seeds)),
+            "ablation": tuple(case for seed in seeds for case in ablation_cases(seed)),
+            "faults": tuple(
+                fault_case(topology, seed, disturbed=disturbed)
+                for seed, topology, disturbed in product(seeds, topologies, (False, True))
+            ),
+        }
+
+    def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
+        """Makes those rows anew that lack all later columns, where their runs' records are there."""
+        del say
         describe(ENVIRONMENT)  # ConfigError, and not one of each case, where Box2D is not installed
-        parts = options.chosen_parts(scale)
-        return run_plan(make_plan(scale, options), parts, output, say, Origin.here(shlex.join(words)))
-
-
-def run_plan(plan: Plan, parts: tuple[Part, ...], output: Path, say: Say, origin: Origin) -> Path:
-    """Measures these parts of a plan, case by case into CSV files, and returns the page of all parts.
-
-    Raises LaunchError at the end where a case failed; starting again with the same folder measures those alone.
-    """
-    from headrace.studies.concurrency.page import write_page
-
-    make_folder(output)
-    sheets = {part: Sheet(output / f"{part}.csv", origin, COLUMNS, LATER_COLUMNS) for part in plan}
-    for part, cases in plan.items():
-        _complete(cases, sheets[part], output)
-    failures: list[str] = []
-    page = output / "concurrency.html"
-
-    def measured(case: Case) -> Rows:
-        return [measure(case, output / "runs" / case.name)]
-
-    try:
         for part, cases in plan.items():
-            if part in parts:
-                fill(part, cases, sheets[part], measured, _told, failures, say)
-    finally:  # interrupted, too: the page shows how far it came
-        rows = {part: sheets[part].of(case.name for case in cases) for part, cases in plan.items()}
-        comparisons = compare(rows["runs"], rows["throughput"], rows["ablation"], rows["faults"])
-        write_csv(output / "comparisons.csv", [each._asdict() for each in comparisons], origin)
-        write_page(page, rows, comparisons, failures, origin)
-    if failures:
-        raise LaunchError(f"{len(failures)} case{'s' if len(failures) > 1 else ''} failed; {page} has the rest")
-    return page
+            for case in cases:
+                for row in sheets[part].of([case.name]):
+                    if all(row[column] is None for column in LATER_COLUMNS):
+                        values = remake(case, row, output / "runs" / case.name)
+                        if values is not None:
+                            sheets[part].amend(case.name, values)
+        return plan, []
+
+    def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
+        """Every figure that is required."""
+        return compare(*(rows[part] for part in _PARTS))
+
+    def present(self, results: Results) -> Page:
+        """The page."""
+        from headrace.studies.concurrency.page import present
+
+        return present(results)
 
 
-def _complete(cases: tuple[Case, ...], sheet: Sheet, output: Path) -> None:
-    """Makes those rows anew that lack all later columns, where their runs' records are there."""
-    for case in cases:
-        for row in sheet.of([case.name]):
-            if all(row[column] is None for column in LATER_COLUMNS):
-                values = remake(case, row, output / "runs" / case.name)
-                if values is not None:
-                    sheet.amend(case.name, values)
+def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range) -> Iterator[Case]:
+    """Seeds outermost: the first seed of everything is there soonest, and a slow hour hits all alike."""
+    for seed in seeds:
+        for algorithm in algorithms:
+            yield run_case(algorithm, "serial", 1, seed)
+        for count, algorithm in product(workers, algorithms):
+            if algorithm != "dyna-q":
+                for topology in topologies:
+                    yield run_case(algorithm, topology, count, seed)
+            elif count > 1:  # one acts, and at least one plans
+                yield dyna_q_case(count, seed)
 
 
-_TOLD = {
-    "solved": "solved: {}",
-    "seconds_to_score": "{:,.0f} s",
-    "steps_to_score": "{:,} steps",
-    "updates_per_second": "{:,.0f} updates/s",
-    "score": "score {:,.1f}",
-    "samples_per_step": "{:.3g} samples per step",
-}
-
-
-def _told(row: Mapping[str, Any]) -> str:
-    """The figures of a row that one looks for first."""
-    return ", ".join(form.format(row[field]) for field, form in _TOLD.items() if row[field] is not None)
+def _throughput(
+    algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range
+) -> Iterator[Case]:
+    for number, algorithm in product(seeds, algorithms):
+        if algorithm == "dyna-q":  # whose workers do not share parameters
+            continue
+        yield throughput_case(algorithm, "serial", 1, number)
+        for topology, count in product(topologies, workers):
+            yield throughput_case(algorithm, topology, count, number)

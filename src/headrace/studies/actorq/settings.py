@@ -1,13 +1,18 @@
-"""What this machine, and these settings, can't show of the published experiment."""
+"""The settings of the runs beside the published ones, and what these and this machine can't show."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from headrace.studies.actorq.cases import PUBLISHED_HIDDEN, TrainingCase
-from headrace.studies.actorq.comparisons import PRECISIONS, Rows, tasks_of
-from headrace.studies.actorq.plan import PUBLICATIONS_PER_SECOND
-from headrace.studies.statistics import median
+from headrace.algorithms.d4pg.config import D4PG
+from headrace.algorithms.dqn.config import DQN
+from headrace.studies.actorq.cases import PUBLICATIONS_PER_SECOND, PUBLISHED_HIDDEN, TrainingCase
+from headrace.studies.actorq.comparisons import PRECISIONS, tasks_of
+from headrace.studies.actorq.tasks import settings
+from headrace.studies.page import table
+from headrace.studies.sheet import Rows
+from headrace.studies.statistics import chosen, middle
 
-__all__ = ["limits"]
+__all__ = ["limits", "settings_table"]
 
 _HELD = 0.25
 """Share of a side's time in waits for the other, above which the other holds the run."""
@@ -64,9 +69,9 @@ def _holders(training: Rows) -> list[str]:
     for task in tasks_of(training):
         parts = []
         for precision in PRECISIONS:
-            these = [row for row in training if (row["task"], row["precision"]) == (task, precision)]
+            these = chosen(training, task=task, precision=precision)
             if these:
-                actors, learner = (median([row[side] for row in these]) for side in ("actor_push", "learner_wait"))
+                actors, learner = middle(these, "actor_push"), middle(these, "learner_wait")
                 parts.append(
                     f"{precision}: {_holder(actors, learner)} (actors waited for the learner for {actors:.0%} of their "
                     f"time, the learner for them for {learner:.0%})"
@@ -81,3 +86,54 @@ def _holder(actors_waited: float, learner_waited: float) -> str:
     if actors_waited > learner_waited:
         return "the learner holds the run, and what actors compute in hardly decides the time to reward"
     return "the actors hold the run"
+
+
+def settings_table(cases: Sequence[TrainingCase]) -> str:
+    """The published settings beside those of the runs."""
+    names = [(row["setting"], row["d4pg"], row["dqn"]) for row in settings()]
+    lines = [
+        (name.replace("_", " "), d4pg or "–", _of_all(name, cases, D4PG), dqn or "–", _of_all(name, cases, DQN))
+        for name, d4pg, dqn in [*names, ("samples per environment step", "", "")]
+    ]
+    return table(("", "published D4PG", "ours", "published DQN", "ours"), lines)
+
+
+def _of_all(name: str, cases: Sequence[TrainingCase], kind: type[D4PG] | type[DQN]) -> str:
+    """A setting of an algorithm's runs: one value, or each that there is with its tasks."""
+    tasks: dict[str, dict[str, None]] = {}
+    for case in cases:
+        if isinstance(case.algorithm, kind):
+            tasks.setdefault(_setting(name, case), {})[case.task] = None
+    if len(tasks) < 2:
+        return next(iter(tasks), "–")
+    return "; ".join(f"{value} ({', '.join(those)})" for value, those in tasks.items())
+
+
+def _setting(name: str, case: TrainingCase) -> str:
+    """A published setting's counterpart in a run; an en dash where it has none."""
+    algorithm, topology = case.algorithm, case.topology
+    known: dict[str, Any] = {
+        "policy": "x".join(map(str, algorithm.hidden)),
+        "learning_rate": algorithm.learning_rate,
+        "batch_size": algorithm.batch_size,
+        "discount": algorithm.discount,
+        "n_step": algorithm.n_step,
+        "target_update_period": algorithm.target_update_period,
+        "replay_capacity": algorithm.replay_capacity,
+        "replay_min": algorithm.learning_starts,
+        "priority_exponent": algorithm.priority_exponent if algorithm.prioritized else "0 (uniform)",
+        "importance_exponent": algorithm.importance_exponent if algorithm.prioritized else "–",
+        "actors": f"{topology.actors}, {topology.envs_per_actor} environment(s) each",
+        "pull_period_steps": topology.pull_period,
+        "samples per environment step": algorithm.samples_per_step,
+    }
+    if isinstance(algorithm, D4PG):
+        widths = ",".join(map(str, algorithm.critic_hidden))
+        known["critic"] = (
+            f"LayerNorm {widths}; {algorithm.atoms} atoms; {algorithm.value_min:g}..{algorithm.value_max:g}"
+        )
+        known["exploration"] = f"gaussian, sigma along {'..'.join(f'{sigma:g}' for sigma in algorithm.sigmas)}"
+    if isinstance(algorithm, DQN):
+        known["exploration"] = f"epsilon {algorithm.epsilon_base:g} ** (1 + {algorithm.epsilon_exponent:g} i / (N - 1))"
+    value = known.get(name, "–")
+    return f"{value:g}" if isinstance(value, float) else str(value)

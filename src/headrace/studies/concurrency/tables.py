@@ -1,19 +1,16 @@
 """The tables of the page: published figures beside ours."""
 
-from collections.abc import Mapping, Sequence
-from math import inf, isfinite, nan
-from typing import Any
+from collections.abc import Sequence
+from math import inf, isfinite
 
 from headrace.gradients.measured import STALENESS
-from headrace.report.document import share_bar, tile_row
+from headrace.report.document import share_bar
+from headrace.studies.comparisons import Comparison
 from headrace.studies.concurrency.comparisons import (
     PLANNING,
-    Comparison,
     Group,
-    Rows,
     best_sequential,
     groups_of,
-    middle,
     of,
     reached,
     sequential,
@@ -22,8 +19,9 @@ from headrace.studies.concurrency.comparisons import (
     to_target,
 )
 from headrace.studies.concurrency.published import COUNTERPARTS, atari, lunar_lander
-from headrace.studies.page import figure_text, table
-from headrace.studies.statistics import mean
+from headrace.studies.page import cells, figure_text, table
+from headrace.studies.sheet import Rows
+from headrace.studies.statistics import chosen, distinct, mean, middle
 
 __all__ = [
     "ablation_table",
@@ -37,7 +35,6 @@ __all__ = [
     "sharing_table",
     "speedup",
     "throughput_table",
-    "tiles",
     "verdict",
 ]
 
@@ -64,34 +61,13 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
     return f"{'; '.join(parts)}."
 
 
-def tiles(comparisons: Sequence[Comparison]) -> str:
-    """What is required, each where it is met worst; good where it is met everywhere."""
-    shown = []
-    for figure, text, worst in (
-        ("updates/s, 2 workers / 1", "updates per second of 2 workers over 1", min),
-        ("runs that reach the target (%)", "% of the runs reach the target", min),
-        ("samples per step, off what is set (%)", "% is the replay ratio off what is set, at most", max),
-        (PLANNING, "real steps without planning over Dyna-Q's", min),
-        ("mean score, a quarter of the workers killed on the way", "mean score, a quarter of workers killed", min),
-    ):  # fmt: skip
-        judged = [each for each in comparisons if each.figure == figure and each.verdict]
-        missed = [each for each in judged if each.verdict != "holds"]
-        known = [each for each in missed or judged if each.ours is not None]
-        if judged:
-            least = worst(known, key=lambda each: each.ours or 0.0) if known else (missed or judged)[0]
-            value = "–" if least.ours is None else figure_text(least.ours)
-            note = f"{text}: {least.where} (required {least.required})"
-            shown.append((value, note, all(each.verdict == "holds" for each in judged)))
-    return tile_row(shown) if shown else ""
-
-
 def requirements_table(comparisons: Sequence[Comparison]) -> str:
     """Everything that is required, and by how much it is met or missed."""
     lines = [
         (
             each.figure,
             each.where,
-            figure_text(nan if each.ours is None else each.ours),
+            figure_text(each.ours),
             each.required,
             {"holds": "met", "MISSED": "not met"}.get(each.verdict, each.verdict),
             each.note,
@@ -117,12 +93,12 @@ def runs_table(runs: Rows) -> str:
             str(spread_of(rows, "seconds_to_score")),
             _range_of_speedups(rows, sequential(runs, group[0])),
             figure_text(middle(rows, "start_seconds")),
-            _range_of_speedups(started(rows), sequential(started(_own_serial(runs, group)), group[0])),
+            _range_of_speedups(started(rows), sequential(started(of(runs, (group[0], "serial", 1))), group[0])),
             figure_text(speedup(runs, group, best_seconds)),
             str(spread_of(rows, "steps_to_score")),
             *(figure_text(to_target(rows, field)) for field in ("episodes", "total_seconds", "updates")),
             *(_spread_text(rows, field) for field in ("seconds_per_episode", "updates_per_second")),
-            *(figure_text(middle(rows, field)) for field in ("samples_per_step", "samples_per_step_set")),
+            *cells(rows, "samples_per_step", "samples_per_step_set"),
             _scores(rows),
         )
         for group in groups_of(runs)
@@ -153,7 +129,7 @@ def published_table(runs: Rows) -> str:
             rows = of(runs, group)
             lines.append((
                 f"{name}, {count}",
-                *(_or_dash(said and getattr(said, field))
+                *(figure_text(said and getattr(said, field))
                   for field in ("episodes", "minutes", "seconds_per_episode", "speedup")),
                 f"{variant}, {topology}",
                 figure_text(to_target(rows, "episodes")),
@@ -175,7 +151,8 @@ def atari_table(runs: Rows) -> str:
     published = atari()
     counts = sorted({count for row in published.values() for count in row})
     lines = [
-        (f"published, {method}", *(_or_dash(row.get(count)) for count in counts)) for method, row in published.items()
+        (f"published, {method}", *(figure_text(row.get(count)) for count in counts))
+        for method, row in published.items()
     ]
     for variant in ("dqn", "a3c"):
         groups = [(variant, "hogwild", count) for count in counts]
@@ -192,11 +169,10 @@ def throughput_table(rows: Rows) -> str:
     for group in groups_of(rows):
         these, alone = of(rows, group), of(rows, (*group[:2], 1))
         rate, one = middle(these, "updates_per_second"), middle(alone, "updates_per_second")
-        steps = middle(these, "steps_per_second")
         share = middle(these, "lock_wait_share")
         lines.append((
-            _name(group), _spread_text(these, "updates_per_second"), figure_text(rate / one), figure_text(steps),
-            figure_text(middle(these, "samples_per_step")), f"{share:.1%}" if isfinite(share) else "–",
+            _name(group), _spread_text(these, "updates_per_second"), figure_text(rate / one),
+            *cells(these, "steps_per_second", "samples_per_step"), f"{share:.1%}" if isfinite(share) else "–",
             str(len(these)),
         ))  # fmt: skip
     header = ("", "updates/s", "of one worker's", "steps/s", "samples per step", "waiting for the lock", "rounds")
@@ -215,10 +191,9 @@ def sharing_table(rows: Rows) -> str:
             + share_bar([(b, colour, shares[b]) for b, colour in zip(STALENESS, _COLOURS, strict=True) if shares[b]])
             + "</figure>"
         )
-        counts = (figure_text(middle(these, name)) for name in ("accepted", "dropped", "refused"))
         lines.append((
-            _name(group), figure_text(middle(these, "staleness")), *(f"{shares[bucket]:.1%}" for bucket in STALENESS),
-            f"{middle(these, 'lock_wait_share'):.1%}", *counts,
+            _name(group), *cells(these, "staleness"), *(f"{shares[bucket]:.1%}" for bucket in STALENESS),
+            f"{middle(these, 'lock_wait_share'):.1%}", *cells(these, "accepted", "dropped", "refused"),
         ))  # fmt: skip
     header = ("", "mean", *STALENESS, "waiting for the lock", "applied", "dropped", "refused")
     caption = "Updates by other workers between a gradient's parameters and its application: shares of all gradients"
@@ -228,15 +203,14 @@ def sharing_table(rows: Rows) -> str:
 def ablation_table(rows: Rows) -> str:
     """Real environment steps to the target with and without planning."""
     lines = []
-    own = reached([row for row in rows if row["variant"] == "dyna-q"], "steps_to_score")
-    for variant in dict.fromkeys(row["variant"] for row in rows):
-        these = [row for row in rows if row["variant"] == variant]
+    own = reached(chosen(rows, variant="dyna-q"), "steps_to_score")
+    for variant in distinct(rows, "variant"):
+        these = chosen(rows, variant=variant)
         steps = spread_of(these, "steps_to_score")
         ratio = reached(these, "steps_to_score") / own
         lines.append((
             variant, _solved(these), str(steps), figure_text(ratio), str(spread_of(these, "seconds_to_score")),
-            *(figure_text(middle(these, field)) for field in ("updates", "environment_steps")),
-            figure_text(middle(these, "samples_per_step")), _scores(these),
+            *cells(these, "updates", "environment_steps", "samples_per_step"), _scores(these),
         ))  # fmt: skip
     header = (
         "", "solved", "real steps to 200", "over dyna-q's", "seconds to 200", "updates", "steps of the run",
@@ -275,14 +249,14 @@ def ablation_text(rows: Rows, comparisons: Sequence[Comparison]) -> list[str]:
 def faults_table(rows: Rows) -> str:
     """Runs that lost a quarter of their workers beside those that did not."""
     lines = []
-    for topology in dict.fromkeys(row["topology"] for row in rows):
-        for killed in (0, 1):
-            these = [row for row in rows if row["topology"] == topology and bool(row["killed"]) == bool(killed)]
+    for topology in distinct(rows, "topology"):
+        for killed in (False, True):
+            these = [row for row in chosen(rows, topology=topology) if bool(row["killed"]) == killed]
             if these:
                 name = f"{topology} × {these[0]['workers']}" + (f", {these[0]['killed']} killed" if killed else "")
                 fields = ("seconds", "environment_steps", "updates", "deaths", "updates_after_death",
                           "updates_after_death_share", "alive_at_end")  # fmt: skip
-                lines.append((name, _scores(these), *(figure_text(middle(these, field)) for field in fields)))
+                lines.append((name, _scores(these), *cells(these, *fields)))
     header = ("", "final score", "seconds", "environment steps", "updates", "deaths", "updates after the first",
               "of those due", "alive at the end")  # fmt: skip
     return table(header, lines, "Mean of 100 greedy episodes at the end, for each seed; other figures are medians")
@@ -296,10 +270,6 @@ def _name(group: Group) -> str:
 def one_worker(runs: Rows, group: Group) -> float:
     """Median seconds to the target of one worker of the same kind; nan where there was none."""
     return reached(of(runs, (*group[:2], 1)), "seconds_to_score")
-
-
-def _own_serial(runs: Rows, group: Group) -> Rows:
-    return of(runs, (group[0], "serial", 1))
 
 
 def _range_of_speedups(rows: Rows, against: float) -> str:
@@ -319,10 +289,6 @@ def _scores(rows: Rows) -> str:
     return ", ".join("–" if row["score"] is None else figure_text(row["score"]) for row in rows)
 
 
-def _spread_text(rows: Sequence[Mapping[str, Any]], field: str) -> str:
+def _spread_text(rows: Rows, field: str) -> str:
     known = [row for row in rows if row[field] is not None]
     return str(spread_of(known, field))
-
-
-def _or_dash(value: float | None) -> str:
-    return figure_text(nan if value is None else value)
