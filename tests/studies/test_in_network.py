@@ -10,13 +10,18 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.errors import LaunchError, StorageError
+from headrace.studies.base import Options, Results
 from headrace.studies.in_network import hosts, study
+from headrace.studies.in_network.comparisons import compare
 from headrace.studies.in_network.figures import figures_of
 from headrace.studies.in_network.hosts import Hosts, Link, why_no_hosts
-from headrace.studies.in_network.page import write_page
-from headrace.studies.in_network.plan import Plan, make_plan
+from headrace.studies.in_network.page import present
+from headrace.studies.in_network.study import InNetwork
+from headrace.studies.page import write_page
 from headrace.studies.processes import Process
+from headrace.studies.run import run_plan
 
+STUDY = InNetwork()
 ORIGIN = {"command", "commit", "date", "machine", "cores"}
 
 
@@ -30,7 +35,7 @@ def test_one_case_from_processes_to_page(tmp_path, case, origin) -> None:
     before = children()
     tiny = case("server", transport="unix", batch_size=4, seconds=0.5)
     said: list[str] = []
-    page = study.run_plan(Plan((tiny,), rounds=1, shown=1), tmp_path / "out", said.append, origin)
+    page = run_plan(STUDY, "small", {"links": (), "measurements": (tiny,)}, tmp_path / "out", said.append, origin)
     with (tmp_path / "out" / "measurements.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 1
@@ -46,14 +51,15 @@ def test_one_case_from_processes_to_page(tmp_path, case, origin) -> None:
     assert "In-network experience sampling" in text
     assert "Unix socket, 1 synthetic actor" in text
     assert said == [said[0]]
-    assert said[0].startswith("1/1 server, unix, 1 synthetic actor: ")
+    assert said[0].startswith("measurements 1/1 server, unix, 1 synthetic actor: ")
     assert children() == before
 
 
-def test_what_is_missing_is_left_out_and_said(monkeypatch) -> None:
+def test_what_is_missing_is_left_out_and_said(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(study, "why_no_hosts", lambda: "network namespaces need root")
     monkeypatch.setattr(study.shutil, "which", lambda name: None)
-    cases, notes = study.possible(make_plan("small"))
+    plan, notes = STUDY.prepare(STUDY.plan("small", Options()), {}, tmp_path, lambda line: None)
+    cases = plan["measurements"]
     assert {case.variant for case in cases} == {"learner", "server"}
     assert not any(case.link for case in cases)
     assert notes[0] == "8 cases between hosts are left out: network namespaces need root"
@@ -72,7 +78,7 @@ def test_a_link_that_cannot_be_made_costs_its_own_cases_only(monkeypatch, tmp_pa
     monkeypatch.setattr(study, "measure", lambda each: record(each, {"wait": [0.001, 0.001]}))
     links = (None, Link(1e10), Link(1e9, 5e-3))
     cases = tuple(case(transport="hosts" if link else "loopback", link=link) for link in links)
-    page = study.run_plan(Plan(cases, rounds=1, shown=1), tmp_path, lambda line: None, origin)
+    page = run_plan(STUDY, "small", {"links": links[1:], "measurements": cases}, tmp_path, lambda line: None, origin)
     assert len((tmp_path / "measurements.csv").read_text().splitlines()) == 3
     note = "cases over a link of 1 Gbit/s, 5 ms one way are left out: /dev/net/tun is missing"
     assert note in page.read_text()
@@ -85,9 +91,10 @@ def test_a_case_that_fails_is_said_and_the_rest_is_written(monkeypatch, tmp_path
         return record(each, {"wait": [0.001, 0.001]})
 
     monkeypatch.setattr(study, "measure", measure)
-    plan = Plan((case("learner"), case("server")), rounds=2, shown=1)
-    with pytest.raises(LaunchError, match="2 of 4 cases failed"):
-        study.run_plan(plan, tmp_path, lambda line: None, origin)
+    cases = tuple(case(variant, round=number) for number in range(2) for variant in ("learner", "server"))
+    plan = {"links": (), "measurements": cases}
+    with pytest.raises(LaunchError, match="2 cases failed"):
+        run_plan(STUDY, "small", plan, tmp_path, lambda line: None, origin)
     assert len((tmp_path / "measurements.csv").read_text().splitlines()) == 3
     assert "learner ended with status 1" in (tmp_path / "in-network.html").read_text()
 
@@ -104,8 +111,8 @@ def test_page_shows_published_beside_ours(tmp_path, case, record, origin) -> Non
         for actors in (1, 2)
         for variant, updates in waits.items()
     ]
-    plan = Plan((case(),), rounds=1, shown=2)
-    write_page(tmp_path / "page.html", plan, rows, [], ["8 cases are left out"], origin)
+    page = present(Results("small", {"measurements": (case(),)}, {"measurements": rows, "links": []}, compare(rows)))
+    write_page(tmp_path / "page.html", page, [], ["8 cases are left out"], origin)
     text = (tmp_path / "page.html").read_text()
     assert "−21.9 to −29.8 %" in text
     assert "<b>−90.0 %, −90.0 %</b>" in text
@@ -124,7 +131,8 @@ def test_page_shows_published_beside_ours(tmp_path, case, record, origin) -> Non
 def test_no_redis_stands_beside_a_unix_socket(tmp_path, case, record, origin) -> None:
     cases = [case("redis"), case("server"), case("learner", transport="unix"), case("server", transport="unix")]
     rows = [figures_of(record(each, {"sample": [0.001] * 2})) for each in cases]
-    write_page(tmp_path / "page.html", Plan((case(),), rounds=1, shown=1), rows, [], [], origin)
+    page = present(Results("small", {"measurements": (case(),)}, {"measurements": rows, "links": []}, compare(rows)))
+    write_page(tmp_path / "page.html", page, [], [], origin)
     text = (tmp_path / "page.html").read_text()
     row = text[text.index("Unix socket, 1 synthetic actor</th><td>−21.9") :].partition("</tr>")[0]
     assert row.endswith("<td>–</td><td>mean −0.0 %, p50 −0.0 %</td><td>–</td>")

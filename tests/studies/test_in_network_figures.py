@@ -5,16 +5,15 @@ from math import isnan
 import pytest
 
 from headrace.studies.in_network.comparisons import compare
-from headrace.studies.in_network.figures import decrease, figures_of
+from headrace.studies.in_network.figures import COLUMNS, decrease, figures_of
 from headrace.studies.in_network.hosts import Link
-from headrace.studies.published import load_published
-
-PACKAGE = "headrace.studies.in_network"
+from headrace.studies.in_network.published import published_figures
 
 
 def test_latencies_of_the_learner(case, record) -> None:
     updates = {"pull": [0.010, 0.020], "store": [0.001, 0.001], "sample": [0.002, 0.004], "priorities": [0.001, 0.003]}
     row = figures_of(record(case("redis"), updates))
+    assert tuple(row) == COLUMNS
     assert row["updates_per_s"] == 1.0
     assert row["sampling_mean_us"] == pytest.approx(3000)
     assert row["sampling_p50_us"] == pytest.approx(2000)
@@ -66,9 +65,7 @@ def test_ours_is_compared_with_the_peers_of_the_same_place(case, record) -> None
         figures_of(record(case("server", transport="unix"), {"wait": [0.003] * 2})),
         figures_of(record(case("server", transport="hosts", link=Link(1e9, 0.05)), {"wait": [0.5] * 2}, sent={})),
     ]
-    found = {
-        (each.transport, each.figure): each for each in compare(rows, load_published(PACKAGE)) if each.peer == "redis"
-    }
+    found = {(each.transport, each.figure): each for each in compare(rows) if each.peer == "redis"}
     assert found["loopback", "sampling_p50_us"].decrease_percent == pytest.approx(90)
     assert found["loopback", "sampling_p50_us"].verdict == "holds"
     assert {transport for transport, _ in found} == {"loopback"}  # no Redis over Unix sockets nor over a long link
@@ -81,7 +78,7 @@ def test_mean_and_p50_are_required_of_redis_alone(case, record) -> None:
         figures_of(record(case("learner"), {"sample": [0.008] * 2})),
         figures_of(record(case("server"), {"wait": [0.001, 0.009]})),  # every other batch is late
     ]
-    found = {(each.figure, each.peer): each for each in compare(rows, load_published(PACKAGE))}
+    found = {(each.figure, each.peer): each for each in compare(rows)}
     assert found["sampling_mean_us", "redis"].decrease_percent == pytest.approx(50)
     assert found["sampling_mean_us", "redis"].verdict == "MISSED"  # 80 % is required
     assert found["sampling_p50_us", "redis"].decrease_percent == pytest.approx(90)
@@ -95,7 +92,7 @@ def test_mean_and_p50_are_required_of_redis_alone(case, record) -> None:
 
 
 def test_published_figures_are_in_the_package() -> None:
-    published = load_published(PACKAGE)
+    published = published_figures()
     sampling = published["sampling latency of the learner (sampling in the node against in the learner)"]
     assert (sampling.low, sampling.high, str(sampling)) == (21.9, 29.8, "−21.9 to −29.8 %")
     assert str(published["parameters pulled (MB)"]) == "13 MB"

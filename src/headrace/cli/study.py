@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shlex
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from headrace.cli.arguments import Positional, find_environment, flag_types, par
 from headrace.errors import ConfigError
 from headrace.studies.base import Scale, Study
 from headrace.studies.catalogue import STUDIES, find_study
+from headrace.studies.run import read_origin, render_study, run_study
 
 __all__ = ["run"]
 
@@ -27,6 +29,8 @@ class _Options:
     """small ends in a few minutes on two cores; full covers all that was published, and takes an hour or much more."""
     output: Path | None = None
     """Directory for the CSV files and the page; study-NAME if not set."""
+    render: Path | None = None
+    """Make the page from the CSV files in this directory, and measure nothing. It takes no other option."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,30 @@ def run(arguments: Sequence[str]) -> int:
         raise ConfigError(f"study needs a name: {_PROG} NAME, such as {STUDIES[0].name} (see {_PROG} --help)")
     study = find_study(words.pop(place))
     _require_own(words, study)
-    options = parse(_options_type(study.options), words, prog=f"{_PROG} {study.name}", description=f"{study.summary}.")
+    renders = any(word.partition("=")[0] == "--render" for word in words)
+    print(f"wrote {_render(study, words) if renders else _measure(study, words)}")
+    return 0
+
+
+def _measure(study: Study, words: Sequence[str]) -> Path:
+    options = _parse(study, words)
     signal.signal(signal.SIGTERM, _end)
     output = options.output or Path(f"study-{study.name}")
-    page = study.run(options.scale, output, options.own, lambda line: print(line, flush=True))
-    print(f"wrote {page}")
-    return 0
+    return run_study(study, options.scale, output, options.own, lambda line: print(line, flush=True))
+
+
+def _render(study: Study, words: Sequence[str]) -> Path:
+    """The page of a directory's files; scale and options are those of the command that wrote them."""
+    folder = _parse(study, words).render
+    if len(words) != (1 if "=" in words[0] else 2):
+        raise ConfigError(f"--render takes no other option; leave out all but --render {folder}")
+    origin = read_origin(study, folder)
+    options = _parse(study, shlex.split(origin.command)[3:])
+    return render_study(study, options.scale, options.own, folder, origin)
+
+
+def _parse(study: Study, words: Sequence[str]) -> Any:
+    return parse(_options_type(study.options), words, prog=f"{_PROG} {study.name}", description=f"{study.summary}.")
 
 
 def _options_type(own: type[Any]) -> type[Any]:

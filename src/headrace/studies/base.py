@@ -14,7 +14,6 @@ from headrace.studies.sheet import Row, Rows, Sheet
 __all__ = [
     "Case",
     "Measured",
-    "NoOptions",
     "Options",
     "Page",
     "Part",
@@ -100,9 +99,6 @@ class Options:
         return words
 
 
-NoOptions = Options
-
-
 @dataclass(frozen=True)
 class Results:
     """What a page is made of."""
@@ -145,12 +141,6 @@ class Study(ABC):
         """What of a plan can be measured here, and a note for each reason why something can't."""
         del sheets, output, say
         return plan, []
-
-    def run(self, scale: Scale, output: Path, options: Any, say: Say) -> Path:
-        """See run_study()."""
-        from headrace.studies.run import run_study
-
-        return run_study(self, scale, output, options, say)
 
     @abstractmethod
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Any]:

@@ -1,20 +1,18 @@
 """The studies that there are."""
 
-from typing import Any
-
 from headrace.errors import ConfigError
 from headrace.studies.actorq.study import ActorQ
-from headrace.studies.base import hint
+from headrace.studies.base import Study, hint
 from headrace.studies.concurrency.study import Concurrency
 from headrace.studies.downpour.study import Downpour
 from headrace.studies.in_network.study import InNetwork
 
 __all__ = ["STUDIES", "find_study"]
 
-STUDIES: tuple[Any, ...] = (InNetwork(), ActorQ(), Concurrency(), Downpour())
+STUDIES: tuple[Study, ...] = (InNetwork(), ActorQ(), Concurrency(), Downpour())
 
 
-def find_study(name: str) -> Any:
+def find_study(name: str) -> Study:
     """The study of that name; raises ConfigError, naming those there are."""
     names = {study.name: study for study in STUDIES}
     if name not in names:

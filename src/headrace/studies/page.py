@@ -26,6 +26,8 @@ __all__ = [
     "write_page",
 ]
 
+_WORST = ", where it is worst"
+
 
 def write_page(path: Path, page: Page, rows: Rows, notes: Iterable[str], origin: Origin) -> None:
     """Writes a study's page between what is left out and how it was measured; raises StorageError."""
@@ -69,7 +71,8 @@ def worst_tiles(comparisons: Sequence[Comparison], wanted: Iterable[tuple[str, s
         if there:
             worst = max(there, key=lambda each: (each.verdict != "holds", each.shortfall))
             value = form(worst.ours or 0.0)
-            text += f": {worst.where}, where it is worst ({asked(worst)})"
+            place = worst.where.removesuffix(_WORST)
+            text += f": {place}{_WORST} ({asked(worst)})"
         absent = sum(each.ours is None and each.verdict == "MISSED" for each in judged)
         text += f"; {absent} of {len(judged)} not reached" if absent else ""
         shown.append((value, text, all(each.verdict == "holds" for each in judged)))

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.studies.base import Case, Part, Plan, Results, Say, Scale, Study
 from headrace.studies.results import Origin, make_folder, write_csv
-from headrace.studies.sheet import Row, Rows, Sheet, in_order, read_rows
+from headrace.studies.sheet import CASE, Row, Rows, Sheet, in_order, read_rows
 
 __all__ = ["read_origin", "render_study", "run_plan", "run_study"]
 
@@ -62,13 +62,16 @@ def read_origin(study: Study, folder: Path) -> Origin:
 
 
 def render_study(study: Study, scale: Scale, options: Any, folder: Path, origin: Origin) -> Path:
-    """The page of all rows that a folder's files hold, whatever cases they are of; measures nothing."""
-    plan = study.plan(scale, options)
+    """The page of a folder's files; measures nothing.
+
+    It shows the cases of the plan, and what was measured at that scale with settings that have changed since.
+    """
+    plan, measured = study.plan(scale, options), f" --scale {scale} "
     rows: dict[str, Rows] = {}
     for part in study.parts:
-        path = _file(folder, part)
+        path, names = _file(folder, part), _names(study, plan, part.name)
         found = read_rows(path, part.columns, part.later) if path.exists() else []
-        rows[part.name] = in_order(found, _names(study, plan, part.name))
+        rows[part.name] = in_order((row for row in found if row[CASE] in names or measured in row["command"]), names)
     left_out = folder / "left_out.csv"
     notes = [str(row["note"]) for row in read_rows(left_out)] if left_out.exists() else []
     return _write_page(study, Results(scale, plan, rows, study.compare(rows)), notes, folder, origin)

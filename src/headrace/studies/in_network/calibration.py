@@ -16,7 +16,13 @@ from headrace.studies.in_network.measure import make_hosts
 from headrace.studies.processes import Process
 from headrace.studies.statistics import quantile
 
-__all__ = ["calibrate", "main"]
+__all__ = ["COLUMNS", "calibrate", "main"]
+
+COLUMNS = (
+    *("rate_set_gbit_s", "rate_reached_gbit_s"),
+    *("round_trip_set_us", "round_trip_p50_us", "round_trip_p99_us"),
+)
+"""What a row of calibrate() has."""
 
 _PORT = 7448
 _TRIPS, _TRIPS_FAR = 200, 20  # of messages; fewer where the delay is 5 ms or more

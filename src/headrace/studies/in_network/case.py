@@ -1,9 +1,10 @@
 """One measurement: who samples, over what, with how many actors of which kind."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from headrace.studies.in_network.hosts import Link
+from headrace.studies.sheet import fingerprint
 
 __all__ = ["REDIS_VARIANTS", "VARIANTS", "Actors", "Case", "Transport", "Variant"]
 
@@ -32,6 +33,12 @@ class Case:
     batch_size: int
     seconds: float
     link: Link | None = None
+    round: int = 0
+
+    @property
+    def name(self) -> str:
+        """The same for the same settings."""
+        return fingerprint("in-network", asdict(self))
 
     def __str__(self) -> str:
         over = f"{self.transport}" if self.link is None else f"{self.transport}, {self.link}"

@@ -1,14 +1,15 @@
 """What the rows of a study say beside each other, beside what was published, and beside what is required."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from headrace.studies.in_network.case import Variant
 from headrace.studies.in_network.figures import decrease
-from headrace.studies.published import Published
-from headrace.studies.statistics import median
+from headrace.studies.in_network.published import published_figures
+from headrace.studies.sheet import Row, Rows
+from headrace.studies.statistics import chosen, distinct, middle
 
-__all__ = ["LATENCIES", "Comparison", "Latency", "Place", "compare", "find", "place_name", "places", "value"]
+__all__ = ["LATENCIES", "Comparison", "Latency", "Place", "compare", "place_name", "places", "shown_places", "value"]
 
 Place = tuple[str, int, str]
 """Transport, actors, kind."""
@@ -58,8 +59,9 @@ class Comparison(NamedTuple):
     verdict: str
 
 
-def compare(rows: Sequence[Mapping[str, Any]], published: Mapping[str, Published]) -> list[Comparison]:
+def compare(rows: Rows) -> list[Comparison]:
     """Every figure that has a peer, of each place, and the bytes per transition; medians over rounds."""
+    published = published_figures()
     comparisons = []
     for place in places(rows):
         for latency in LATENCIES:
@@ -72,19 +74,22 @@ def compare(rows: Sequence[Mapping[str, Any]], published: Mapping[str, Published
     return [comparison for comparison in comparisons if comparison is not None]
 
 
-def places(rows: Iterable[Mapping[str, Any]]) -> list[Place]:
+def places(rows: Rows) -> list[Place]:
     """Transport, actors and kind of all cases without a long link, in their order."""
-    return list(dict.fromkeys(_place(row) for row in rows if not row["link_delay_us"]))
+    return distinct(_near(rows), "transport", "actors", "kind")
 
 
-def find(rows: Iterable[Mapping[str, Any]], variant: str, place: Place) -> list[Mapping[str, Any]]:
-    """The rows of a variant, one for each round, without a long link."""
-    return [row for row in rows if row["variant"] == variant and not row["link_delay_us"] and _place(row) == place]
+def shown_places(rows: Rows) -> list[Place]:
+    """The places that are compared in detail: those with as many actors as most rows have."""
+    counts = [row["actors"] for row in rows]
+    shown = max(set(counts), key=lambda count: (counts.count(count), count), default=0)
+    return [place for place in places(rows) if place[1] == shown]
 
 
-def value(rows: Iterable[Mapping[str, Any]], variant: str, place: Place, figure: str) -> float:
-    """The median over rounds; nan where it was not measured."""
-    return median([row[figure] for row in find(rows, variant, place)])
+def value(rows: Rows, variant: str, place: Place, figure: str) -> float:
+    """The median over rounds, without a long link; nan where it was not measured."""
+    transport, actors, kind = place
+    return middle(chosen(_near(rows), variant=variant, transport=transport, actors=actors, kind=kind), figure)
 
 
 def place_name(place: Place) -> str:
@@ -94,12 +99,12 @@ def place_name(place: Place) -> str:
     return f"{over}, {actors} {kind} actor{'s' if actors > 1 else ''}"
 
 
-def _place(row: Mapping[str, Any]) -> Place:
-    return row["transport"], row["actors"], row["kind"]
+def _near(rows: Iterable[Row]) -> Rows:
+    return [row for row in rows if not row["link_delay_us"]]
 
 
 def _beside(
-    rows: Sequence[Mapping[str, Any]], figure: str, place: Place, peer: Variant, published: str, least: float | None
+    rows: Rows, figure: str, place: Place, peer: Variant, published: str, least: float | None
 ) -> Comparison | None:
     """`published` and `least` are those of the figure; they go where they belong to this peer."""
     before, after = value(rows, peer, place, figure), value(rows, "server", place, figure)
@@ -113,7 +118,7 @@ def _beside(
     return Comparison(figure, *place, peer, _PEERS[peer], before, after, below, said, required, verdict)
 
 
-def _size(rows: Sequence[Mapping[str, Any]], place: Place) -> Comparison | None:
+def _size(rows: Rows, place: Place) -> Comparison | None:
     size = value(rows, "server", place, "bytes_per_transition")
     if not size > 0:
         return None

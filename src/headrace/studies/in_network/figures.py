@@ -9,9 +9,21 @@ from headrace.studies.in_network.measure import Record
 from headrace.studies.in_network.settings import LEARNER_PHASES
 from headrace.studies.statistics import mean, quantile
 
-__all__ = ["ACTOR_COMMUNICATION", "decrease", "figures_of", "learner_communication"]
+__all__ = ["ACTOR_COMMUNICATION", "COLUMNS", "decrease", "figures_of", "learner_communication"]
 
 ACTOR_COMMUNICATION = ("push", "pull")
+COLUMNS = (
+    *("round", "variant", "transport", "actors", "kind", "batch_size", "link_gbit_s", "link_delay_us"),
+    "updates_per_s",
+    *(f"{name}_{statistic}_us" for name in ("sampling", "access") for statistic in ("mean", "p50", "p99")),
+    *("pull_transitions_s", "pull_wire_mb_s", "push_p50_us", "push_p99_us"),
+    *("parameters_p50_us", "parameters_p99_us", "parameters_mb", "ideal_frames_s", "actual_frames_s"),
+    *("bytes_per_transition", "communication_actors", "communication_learner", "communication_total"),
+    *("server_cores", "to_learner_mb_s", "from_learner_mb_s", "redis_client"),
+    *(f"actor_{phase}" for phase in ACTOR_PHASES),
+    *(f"learner_{phase}" for phase in LEARNER_PHASES),
+)
+"""What a row of figures_of() has."""
 _ACCESS = ("pull", "store", "sample", "wait", "priorities")
 _SAMPLING = ("sample", "wait")
 
@@ -29,6 +41,7 @@ def figures_of(record: Record) -> dict[str, Any]:
     learner_talked = sum(sum(updates[phase]) for phase in learner_communication(case.variant))
     actor_phases = {p: sum(actor["phases"][p] for actor in record.actors) / acted for p in ACTOR_PHASES}
     return {
+        "round": case.round,
         "variant": case.variant,
         "transport": case.transport,
         "actors": case.actors,

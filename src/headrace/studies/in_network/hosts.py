@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from headrace.errors import StorageError
 from headrace.studies.processes import Process
+from headrace.studies.sheet import fingerprint
 
 __all__ = ["Hosts", "Link", "why_no_hosts"]
 
@@ -38,6 +39,11 @@ class Link:
     rate_bits: float
     """Bits per second, headers included."""
     delay_seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The same for the same link."""
+        return fingerprint("link", asdict(self))
 
     def __str__(self) -> str:
         delay = f"{self.delay_seconds * 1e6:g} µs" if self.delay_seconds < 1e-3 else f"{self.delay_seconds * 1e3:g} ms"

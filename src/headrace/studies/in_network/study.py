@@ -1,120 +1,126 @@
 """`headrace study in-network`."""
 
 import importlib.util
-import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-from headrace.errors import HeadraceError, LaunchError
-from headrace.studies.base import NoOptions, Scale
+from headrace.errors import HeadraceError
+from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study, leave_out
+from headrace.studies.in_network import calibration, figures
 from headrace.studies.in_network.calibration import calibrate
-from headrace.studies.in_network.case import REDIS_VARIANTS, Case
-from headrace.studies.in_network.comparisons import compare
+from headrace.studies.in_network.case import REDIS_VARIANTS, VARIANTS, Case, Variant
+from headrace.studies.in_network.comparisons import Comparison, compare
 from headrace.studies.in_network.figures import figures_of
-from headrace.studies.in_network.hosts import why_no_hosts
+from headrace.studies.in_network.hosts import Link, why_no_hosts
 from headrace.studies.in_network.measure import measure
-from headrace.studies.in_network.plan import Plan, make_plan
 from headrace.studies.in_network.servers import REDIS
-from headrace.studies.published import load_published
-from headrace.studies.results import Origin, make_folder, write_csv
+from headrace.studies.sheet import CASE, Rows, Sheet
 
 __all__ = ["InNetwork"]
 
+_LAN = Link(10e9)
+"""Between server and learner where all three hosts are in one place."""
+_SAMPLERS: tuple[Variant, ...] = ("learner", "server")
 
-class InNetwork:
-    """In-network experience sampling against Redis with sampling in the learner; implements `Study`."""
+
+class InNetwork(Study):
+    """In-network experience sampling against Redis with sampling in the learner."""
 
     name = "in-network"
     summary = "experience sampled in the server between actors and learner, against Redis (Furukawa, Matsutani)"
+    parts = (
+        Part("links", calibration.COLUMNS, later=(CASE,)),
+        Part("measurements", figures.COLUMNS, lambda case, _: Measured(figures_of(measure(case))), later=(CASE,)),
+    )
+    told: ClassVar = {
+        "updates_per_s": "{:.1f} updates/s",
+        "sampling_mean_us": "sampling {:,.0f} µs",
+        "sampling_p50_us": "p50 {:,.0f}",
+        "access_mean_us": "access {:,.0f} µs",
+        "access_p50_us": "p50 {:,.0f}",
+    }
 
-    options = NoOptions
-
-    def run(self, scale: Scale, output: Path, options: NoOptions, say: Callable[[str], None]) -> Path:
-        """Measures and writes; see `Study`. Raises LaunchError at the end where a case failed."""
+    def plan(self, scale: Scale, options: Options) -> Plan:
+        """Every case once in each round, so that a slow minute hits all variants alike."""
         del options
-        command = shlex.join(["headrace", "study", self.name, "--scale", scale, "--output", str(output)])
-        return run_plan(make_plan(scale), output, say, Origin.here(command))
+        cases, rounds = (_small(), 1) if scale == "small" else (_full(), 3)
+        measurements = tuple(replace(case, round=number) for number in range(rounds) for case in cases)
+        return {"links": _links(measurements), "measurements": measurements}
+
+    def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
+        """Measures what each link really does; hosts, Redis, the games, or a link may be impossible here."""
+        del output
+        notes: list[str] = []
+        for what, reason, concerns in (
+            ("cases between hosts", why_no_hosts(), lambda case: getattr(case, "link", None) is not None),
+            ("cases with Redis", _why_no_redis(), lambda case: getattr(case, "variant", "") in REDIS_VARIANTS),
+            ("cases with real Breakout", _why_no_breakout(), lambda case: getattr(case, "kind", "") == "breakout"),
+        ):
+            plan, more = leave_out(plan, what, reason, concerns)
+            notes += more
+        for link in _links(plan["measurements"]):
+            try:
+                row = calibrate(link)
+            except HeadraceError as error:
+                kept = tuple(case for case in plan["measurements"] if case.link != link)
+                plan = {**plan, "measurements": kept}
+                notes.append(f"cases over a link of {link} are left out: {error}")
+                continue
+            sheets["links"].put(link.name, [row])
+            say(
+                f"link of {link}: round trip {row['round_trip_p50_us']:.0f} µs, {row['rate_reached_gbit_s']:.2f} Gbit/s"
+            )
+        return plan, notes
+
+    def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
+        """Latencies beside every peer's, and the bytes of a transition."""
+        return compare(rows["measurements"])
+
+    def present(self, results: Results) -> Page:
+        """The page."""
+        from headrace.studies.in_network.page import present
+
+        return present(results)
 
 
-def run_plan(plan: Plan, output: Path, say: Callable[[str], None], origin: Origin) -> Path:
-    """Measures what this machine allows of a plan, writes it, and returns the page."""
-    from headrace.studies.in_network.page import write_page
-
-    make_folder(output)
-    cases, notes = possible(plan)
-    for note in notes:
-        say(note)
-    cases, links, more = _calibrate_all(cases, say)
-    rows, failures = _measure_all(cases, plan.rounds, say)
-    notes += more + failures
-    comparisons = compare(rows, load_published("headrace.studies.in_network"))
-    write_csv(output / "measurements.csv", rows, origin)
-    write_csv(output / "comparisons.csv", [each._asdict() for each in comparisons], origin)
-    write_csv(output / "links.csv", links, origin)
-    page = output / "in-network.html"
-    write_page(page, plan, rows, links, notes, origin)
-    if failures:
-        raise LaunchError(f"{len(failures)} of {len(cases) * plan.rounds} cases failed; {page} has the rest")
-    return page
+def _small() -> list[Case]:
+    base = Case("server", "loopback", 2, "synthetic", batch_size=64, seconds=3.0)
+    cases = [replace(base, actors=actors, variant=v) for actors in (1, 2, 4, 8) for v in ("redis", "server")]
+    cases += [replace(base, variant=variant) for variant in ("redis-ahead", "learner")]
+    cases += [replace(base, transport="unix", variant=variant) for variant in _SAMPLERS]
+    cases += [replace(base, kind="breakout", variant=variant) for variant in ("redis", "server")]
+    cases += [replace(base, transport="hosts", link=_LAN, variant=variant) for variant in VARIANTS]
+    return [*cases, *_edge(base, delays=(50e-6, 5e-3), rates=(1e9,))]
 
 
-def possible(plan: Plan) -> tuple[list[Case], list[str]]:
-    """The cases that can run here, and for each kind that can't the reason."""
-    no_hosts = why_no_hosts()
-    obstacles: list[tuple[str, str, Callable[[Case], bool]]] = [
-        ("cases between hosts", no_hosts, lambda case: case.link is not None),
-        ("cases with Redis", _why_no_redis(), lambda case: case.variant in REDIS_VARIANTS),
-        ("cases with real Breakout", _why_no_breakout(), lambda case: case.kind == "breakout"),
-    ]
-    cases, notes = list(plan.cases), []
-    for what, reason, concerns in obstacles:
-        left_out = [case for case in cases if concerns(case)]
-        if reason and left_out:
-            cases = [case for case in cases if case not in left_out]
-            notes.append(f"{len(left_out)} {what} are left out: {reason}")
-    return cases, notes
+def _full() -> list[Case]:
+    base = Case("server", "loopback", 4, "synthetic", batch_size=128, seconds=6.0)
+    cases = []
+    for actors in (1, 2, 4, 8):
+        each = replace(base, actors=actors)
+        for variant in VARIANTS:
+            cases += [
+                replace(each, variant=variant),
+                replace(each, variant=variant, kind="breakout"),
+                replace(each, variant=variant, transport="hosts", link=_LAN),
+            ]
+        cases += [replace(each, variant=variant, transport="unix") for variant in _SAMPLERS]
+    return [*cases, *_edge(base, delays=(50e-6, 5e-3, 20e-3, 50e-3), rates=(1e9, 10e9))]
 
 
-def _calibrate_all(
-    cases: list[Case], say: Callable[[str], None]
-) -> tuple[list[Case], list[dict[str, float]], list[str]]:
-    """The cases whose link can be made, what each link does, and a note for each that can't be made."""
-    links, notes = [], []
-    for link in dict.fromkeys(case.link for case in cases if case.link):
-        try:
-            links.append(calibrate(link))
-        except HeadraceError as error:
-            cases = [case for case in cases if case.link != link]
-            notes.append(f"cases over a link of {link} are left out: {error}")
-            say(notes[-1])
-            continue
-        say(
-            f"link of {link}: round trip {links[-1]['round_trip_p50_us']:.0f} µs, "
-            f"{links[-1]['rate_reached_gbit_s']:.2f} Gbit/s"
-        )
-    return cases, links, notes
+def _edge(base: Case, delays: tuple[float, ...], rates: tuple[float, ...]) -> Iterator[Case]:
+    """Actors and server at the edge, the learner in the cloud: sampling on this side of the link or on that."""
+    for rate in rates:
+        for delay in delays:
+            for variant in _SAMPLERS:
+                yield replace(base, variant=variant, transport="hosts", link=Link(rate, delay))
 
 
-def _measure_all(cases: list[Case], rounds: int, say: Callable[[str], None]) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row for each case and round; what went wrong, for those that failed."""
-    rows, failures = [], []
-    for number in range(rounds * len(cases)):
-        case = cases[number % len(cases)]
-        try:
-            row = {"round": number // len(cases)} | figures_of(measure(case))
-        except HeadraceError as error:
-            failures.append(f"{case}: failed: {error}")
-            say(f"{number + 1}/{rounds * len(cases)} {failures[-1]}")
-            continue
-        rows.append(row)
-        say(
-            f"{number + 1}/{rounds * len(cases)} {case}: {row['updates_per_s']:.1f} updates/s, "
-            f"sampling {row['sampling_mean_us']:,.0f} µs (p50 {row['sampling_p50_us']:,.0f}), "
-            f"access {row['access_mean_us']:,.0f} µs (p50 {row['access_p50_us']:,.0f})"
-        )
-    return rows, failures
+def _links(cases: Sequence[Case]) -> tuple[Link, ...]:
+    return tuple(dict.fromkeys(case.link for case in cases if case.link))
 
 
 def _why_no_redis() -> str:

@@ -1,0 +1,48 @@
+"""Pages made of files alone, without a measurement."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import main
+from headrace.studies.catalogue import STUDIES
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+HEADING = {
+    "in-network": "<th>TCP loopback, 2 synthetic actors</th>",
+    "actorq": "<th>Cartpole Balance</th><td>941.22</td>",
+    "concurrency": "<th>dqn, serial</th><td>3 of 3</td>",
+    "downpour": "<th>16 × 16, TCP, loopback</th>",
+}
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
+def test_published_files_become_a_page_and_stay_as_they_are(study, tmp_path, capsys) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(RESULTS / study.name, folder)
+    before = {path: path.read_text() for path in folder.glob("*.csv")}
+    assert main(["study", study.name, "--render", str(folder)]) == 0
+    assert capsys.readouterr().out.strip() == f"wrote {folder / study.name}.html"
+    page = (folder / f"{study.name}.html").read_text()
+    assert HEADING[study.name] in page
+    assert "<h2>How it was measured</h2>" in page
+    assert {path: path.read_text() for path in folder.glob("*.csv")} == before
+    with (folder / "comparisons.csv").open() as file:
+        command = next(csv.DictReader(file))["command"]
+    assert f"<code>{command}</code>" in page
+
+
+@pytest.mark.parametrize("holds", ["nothing", "another study's"])
+def test_a_folder_without_the_study_s_files_is_one_line(tmp_path, capsys, holds: str) -> None:
+    folder = tmp_path / "nothing" if holds == "nothing" else RESULTS / "actorq"
+    assert main(["study", "downpour", "--render", str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"headrace: error: {folder} ")
+    assert error.count("\n") == 1
+
+
+def test_rendering_takes_no_other_option(tmp_path, capsys) -> None:
+    assert main(["study", "downpour", "--scale", "full", "--render", str(tmp_path)]) == 2
+    assert "--render" in capsys.readouterr().err
