@@ -187,7 +187,7 @@ def test_a_target_that_was_not_reached_is_not_green() -> None:
 def test_settings_are_those_of_every_task() -> None:
     cases = [training_case(task, "int8", 0, "cpu") for task in ("CartPole-v1", "MountainCar-v0", "Acrobot-v1")]
     cells = settings_table(cases)
-    assert "<td>2048x2048x2048 (CartPole-v1); 128x128 (MountainCar-v0, Acrobot-v1)</td>" in cells
+    assert '<td class="text">2048x2048x2048 (CartPole-v1); 128x128 (MountainCar-v0, Acrobot-v1)</td>' in cells
     assert "<td>0.99</td></tr>" in cells  # all have the same discount
 
 

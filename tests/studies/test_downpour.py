@@ -57,7 +57,7 @@ def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, o
     assert float(fetched["fetch_ms"]) > 0
     text = page.read_text()
     assert "<th>16 × 16, published</th><td>228,000</td><td>81.7</td><td>2</td><td>–</td><td>5</td>" in text
-    assert "<th>TCP, loopback, 1 shard, with fetches, 1 pusher</th>" in text
+    assert '<th class="text">TCP, loopback, 1 shard, with fetches, 1 pusher</th>' in text
     assert not re.search(r"<(script|link|img)|https?://|url\((?!#)", text)  # needs nothing but itself
 
     files = {path: path.read_text() for path in (tmp_path / "timing.csv", tmp_path / "scaling.csv")}
@@ -90,7 +90,7 @@ def test_training_from_workers_to_page(tmp_path, origin) -> None:
     assert cases == {alone["case"], together["case"], late["case"]}
     assert not list(tmp_path.glob("runs/*/checkpoints"))
     text = page.read_text()
-    assert "<th>CartPole-v1, ours settings, parameter-server, 2 workers</th>" in text
+    assert '<th class="text">CartPole-v1, ours settings, parameter-server, 2 workers</th>' in text
     assert "<th>2 workers, fetch period 4, drop</th>" in text
     assert "final score, less that of serial" in (tmp_path / "comparisons.csv").read_text()
 
@@ -108,7 +108,7 @@ def test_other_parts_stay_on_the_page(stand_in, tmp_path, origin, downpour_run) 
     assert trained == [0, 0]
     text = run_plan(STUDY, "small", plan, tmp_path, quietly, origin, ["staleness"]).read_text()
     assert trained == [0, 0, 3]
-    assert "<th>CartPole-v1, ours settings, parameter-server, 2 workers</th>" in text
+    assert '<th class="text">CartPole-v1, ours settings, parameter-server, 2 workers</th>' in text
     assert "final score, less that of serial" in (tmp_path / "comparisons.csv").read_text()
 
 
@@ -127,7 +127,7 @@ def test_an_interruption_costs_one_case(stand_in, tmp_path, origin, downpour_run
     plan = NOTHING | {"reward": cases}
     with pytest.raises(KeyboardInterrupt):
         run_plan(STUDY, "small", plan, tmp_path, quietly, origin)
-    assert "<th>CartPole-v1, ours settings, serial</th>" in (tmp_path / "downpour.html").read_text()
+    assert '<th class="text">CartPole-v1, ours settings, serial</th>' in (tmp_path / "downpour.html").read_text()
     interrupted = None
     run_plan(STUDY, "small", plan, tmp_path, quietly, origin)
     assert done == list(cases)
@@ -173,8 +173,8 @@ def test_page_shows_published_beside_ours(stand_in, tmp_path, origin, downpour_r
     assert "updates/s of one pusher, 16 x 16, Unix socket" not in text  # 1,000 are required of it
     assert "<th>batch size</th><td>32</td>" in text
     assert "<td>0.85</td>" in text
-    assert "<th>headrace/SnakeFrames-v0, published settings, serial</th><td>4 ± 0</td>" in text
-    assert "<th>4 workers, fetch period 32, compensate</th><td>3 ± 0</td>" in text
+    assert '<th class="text">headrace/SnakeFrames-v0, published settings, serial</th><td>4 ± 0</td>' in text
+    assert '<th class="text">4 workers, fetch period 32, compensate</th><td>3 ± 0</td>' in text
     assert "What this machine" not in text
     transports, labels, workers = 3, 2, 2
     assert text.count("<svg") == 1 + transports + 2 * labels + workers

@@ -1,13 +1,16 @@
 """Pages made of files alone, without a measurement."""
 
 import csv
+import re
 import shutil
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from headrace.cli.main import main
 from headrace.studies.catalogue import STUDIES
+from headrace.studies.page import table
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 HEADING = {
@@ -46,3 +49,12 @@ def test_a_folder_without_the_study_s_files_is_one_line(tmp_path, capsys, holds:
 def test_rendering_takes_no_other_option(tmp_path, capsys) -> None:
     assert main(["study", "downpour", "--scale", "full", "--render", str(tmp_path)]) == 2
     assert "--render" in capsys.readouterr().err
+
+
+def test_figures_are_not_broken_and_long_texts_are() -> None:
+    line = table(("", "figure"), [("a", "12,345"), ("b", "x" * 33)])
+    assert "<td>12,345</td>" in line
+    assert f'<td class="text">{"x" * 33}</td>' in line
+    style = (files("headrace.report") / "page.css").read_text()
+    assert re.search(r"\.scroll \{[^}]*overflow-x: auto", style)
+    assert re.search(r"\.scroll th, \.scroll td \{[^}]*white-space: nowrap; overflow-wrap: normal", style)

@@ -26,6 +26,8 @@ __all__ = [
     "write_page",
 ]
 
+_LONG = 32
+"""Cells with more characters are broken between words; a figure is not."""
 _WORST = ", where it is worst"
 
 
@@ -46,14 +48,19 @@ def lead_of(origin: Origin) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table of texts; the first column names its row."""
-    head = "".join(f"<{'th' if not index else 'td'}>{escape(cell)}</{'th' if not index else 'td'}>"
-                   for index, cell in enumerate(header))  # fmt: skip
-    body = "".join(
-        f"<tr><th>{escape(row[0])}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>" for row in rows
-    )
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<table>{title}<thead class="soft"><tr>{head}</tr></thead>{body}</table>' if body else ""
+    """A table of texts, which scrolls where the page is narrower; the first column names its row."""
+    head = _line(header)
+    body = "".join(map(_line, rows))
+    title = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    lines = f'<table><thead class="soft">{head}</thead>{body}</table>'
+    return f'<figure>{title}<div class="scroll">{lines}</div></figure>' if body else ""
+
+
+def _line(texts: Sequence[str]) -> str:
+    tags = ["th", *["td"] * (len(texts) - 1)]
+    marks = (' class="text"' if len(text) > _LONG else "" for text in texts)
+    cells_ = (f"<{tag}{mark}>{escape(text)}</{tag}>" for tag, mark, text in zip(tags, marks, texts, strict=True))
+    return f"<tr>{''.join(cells_)}</tr>"
 
 
 def worst_tiles(comparisons: Sequence[Comparison], wanted: Iterable[tuple[str, str, Callable[[float], str]]]) -> str:

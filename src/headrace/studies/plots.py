@@ -14,6 +14,9 @@ from headrace.types import Array
 
 __all__ = ["Line", "Strip", "draw_heat", "draw_lines", "draw_strips"]
 
+_LEGEND_CHARACTERS = 48
+"""Of the labels in one row; four with more would not fit beside each other."""
+
 
 class Line(NamedTuple):
     """Values over the plot's places, nan where there is none; `colour` as the style sheet names it."""
@@ -52,8 +55,8 @@ def draw_lines(
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.ticklabel_format(axis="y", style="plain")
     else:
-        highest = max((value for line in lines.values() for value in line.values if not isnan(value)), default=0.0)
-        axes.set_ylim(0, 1.1 * highest or 1.0)
+        values = [0.0, *(value for line in lines.values() for value in line.values if not isnan(value))]
+        axes.set_ylim(1.1 * min(values), 1.1 * max(values) or 1.0)
     _legend(figure)
     return to_svg(figure, name, f"{y_label} against {x_label}")
 
@@ -95,6 +98,8 @@ def draw_heat(name: str, x_label: str, y_label: str, x: Sequence[float], y: Sequ
 
 
 def _legend(figure: Figure) -> None:
+    labels = figure.axes[0].get_legend_handles_labels()[1]
+    columns = 4 if len("".join(labels[:4])) <= _LEGEND_CHARACTERS else 2
     figure.legend(
-        loc="outside lower left", ncols=4, frameon=False, fontsize=8, labelcolor=COLOURS["ink"], handlelength=3
+        loc="outside lower left", ncols=columns, frameon=False, fontsize=8, labelcolor=COLOURS["ink"], handlelength=3
     )
