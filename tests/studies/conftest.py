@@ -15,9 +15,8 @@ from headrace.studies.actorq.training import figures_of
 from headrace.studies.base import Measured, Study
 from headrace.studies.downpour import training as downpour
 from headrace.studies.downpour.cases import TrainingCase
-from headrace.studies.in_network.case import Case
+from headrace.studies.in_network.case import LEARNER_PHASES, Case
 from headrace.studies.in_network.measure import Record
-from headrace.studies.in_network.settings import LEARNER_PHASES
 from headrace.studies.results import Origin
 from headrace.topologies.config import Serial
 

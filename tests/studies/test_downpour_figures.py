@@ -14,10 +14,9 @@ from headrace.studies.downpour import scaling, timing, training
 from headrace.studies.downpour.cases import ONG, ScalingCase, TimingCase, TrainingCase
 from headrace.studies.downpour.comparisons import compare, medians, of_system, systems
 from headrace.studies.downpour.limits import MemoryPass, bare_rate, median_seconds
-from headrace.studies.downpour.model import parameter_count
 from headrace.studies.downpour.page import tiles
-from headrace.studies.downpour.server import ShardCounts
-from headrace.studies.downpour.sources import published_settings, published_times
+from headrace.studies.downpour.published import published_settings, published_times
+from headrace.studies.downpour.server import ShardCounts, parameter_count
 from headrace.studies.downpour.study import Downpour, DownpourOptions
 from headrace.topologies.config import ParameterServer, Serial
 

@@ -2,25 +2,30 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from headrace.errors import LaunchError
 from headrace.launch.processes import child_environment
 
-__all__ = ["Process"]
+__all__ = ["Process", "serve"]
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _TERM_SECONDS = 3.0
 _READ_BYTES = 1 << 16
+_SERVE_SECONDS = 20.0
+_LISTENING = "listening on "
 
 
 class Process:
@@ -67,6 +72,16 @@ class Process:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
+    def tell(self, settings: Any) -> None:
+        """Sends a dataclass or a dictionary as a line of JSON."""
+        self.say(json.dumps(settings if isinstance(settings, dict) else asdict(settings)))
+
+    def hear(self, word: str, timeout_seconds: float) -> None:
+        """Waits for a line; raises LaunchError where it is another one."""
+        said = self.listen(timeout_seconds)
+        if said != word:
+            raise LaunchError(f"{self.name} said {said!r}; it must say {word!r}")
+
     def listen(self, timeout_seconds: float) -> str:
         """The next line that it prints; raises LaunchError, with its last words, where none comes in time."""
         assert self._process.stdout is not None
@@ -100,6 +115,20 @@ class Process:
     def _last_words(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return f": {lines[-1]}" if lines else ""
+
+
+@contextlib.contextmanager
+def serve(
+    folder: Path, listen: Sequence[str], prefix: Sequence[str] = (), options: Sequence[str] = ()
+) -> Iterator[tuple[Process, list[str]]]:
+    """`headrace serve`, and the addresses that it listens on; LaunchError where it fails."""
+    command = [*prefix, sys.executable, "-m", "headrace", "serve", "--quiet", *options]
+    command += [word for address in listen for word in ("--listen", address)]
+    with Process("headrace serve", command, folder / "server.log") as process:
+        lines = [process.listen(_SERVE_SECONDS) for _ in listen]
+        if not all(line.startswith(_LISTENING) for line in lines):
+            raise LaunchError(f"headrace serve said {lines}; it must say where it listens")
+        yield process, [line.removeprefix(_LISTENING) for line in lines]
 
 
 def _die_with_parent() -> None:

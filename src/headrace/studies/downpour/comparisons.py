@@ -7,7 +7,7 @@ import numpy as np
 
 from headrace.settings import preset
 from headrace.studies.comparisons import Comparison, at_least, at_most
-from headrace.studies.downpour.sources import published_times
+from headrace.studies.downpour.published import published_times
 from headrace.studies.sheet import Rows
 from headrace.studies.statistics import chosen, distinct, known, mean, middle
 

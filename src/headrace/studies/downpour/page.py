@@ -13,7 +13,7 @@ from headrace.studies.comparisons import Comparison
 from headrace.studies.curves import WINDOW, Curve, bands, curve_of
 from headrace.studies.downpour.cases import STALENESS_LIMIT, TrainingCase
 from headrace.studies.downpour.comparisons import TRANSPORTS, medians, of_system, systems
-from headrace.studies.downpour.sources import PIXELS, published_settings, published_times
+from headrace.studies.downpour.published import PIXELS, published_settings, published_times
 from headrace.studies.page import cells, figure_text, misses, note, note_list, table, worst_tiles
 from headrace.studies.plots import Line, Strip, draw_lines, draw_strips
 from headrace.studies.sheet import Rows

@@ -14,7 +14,7 @@ import numpy as np
 
 from headrace.errors import LaunchError
 from headrace.studies.downpour.cases import Transport
-from headrace.studies.downpour.model import open_model
+from headrace.studies.downpour.server import open_model
 
 __all__ = ["PusherSettings", "main"]
 

@@ -14,9 +14,8 @@ from headrace.errors import LaunchError
 from headrace.machine import available_cores
 from headrace.studies.downpour.cases import ScalingCase
 from headrace.studies.downpour.limits import MemoryPass, bare_rate, median_seconds
-from headrace.studies.downpour.model import MODEL, parameter_count
 from headrace.studies.downpour.pusher import PusherSettings
-from headrace.studies.downpour.server import ShardCounts, start_server
+from headrace.studies.downpour.server import ShardCounts, parameter_count, start_server
 from headrace.studies.processes import Process
 from headrace.studies.statistics import median
 
@@ -63,16 +62,15 @@ def measure_scaling(case: ScalingCase) -> dict[str, Any]:
             pusher = Process(name, [sys.executable, "-m", _PUSHER], folder / f"{name}.log")
             pushers.append(stack.enter_context(pusher))
             settings = PusherSettings(address, case.transport, parameters, case.shards, case.fetches, index)
-            pusher.say(json.dumps(dataclasses.asdict(settings)))
+            pusher.tell(settings)
         for pusher in pushers:
-            if pusher.listen(_START_SECONDS) != "ready":
-                raise LaunchError(f'{pusher.name} said something else than "ready"')
-        before = server.counts(MODEL)
+            pusher.hear("ready", _START_SECONDS)
+        before = server.counts()
         begin = time.monotonic() + _WARM_UP_SECONDS
         for pusher in pushers:
-            pusher.say(json.dumps({"begin": begin, "end": begin + case.seconds}))
+            pusher.tell({"begin": begin, "end": begin + case.seconds})
         records = [json.loads(pusher.listen(case.seconds + _START_SECONDS)) for pusher in pushers]
-        after = server.counts(MODEL)
+        after = server.counts()
     return figures_of(case, parameters, limits, records, (before, after))
 
 
@@ -97,10 +95,7 @@ def figures_of(
     before, after = counts
     slices = after.accepted - before.accepted
     return {
-        "pixels": case.pixels,
-        "transport": case.transport,
-        "pushers": case.pushers,
-        "shards": case.shards,
+        **{name: getattr(case, name) for name in ("pixels", "transport", "pushers", "shards")},
         "fetches": int(case.fetches),
         "round": case.round,
         "parameters": parameters,

@@ -1,24 +1,67 @@
-"""A server's process of the study's own, and models on it."""
+"""Ong's network as a model in a server's process."""
 
 import contextlib
-import sys
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace._native import Client
-from headrace.errors import LaunchError
-from headrace.studies.downpour.cases import Transport
-from headrace.studies.processes import Process
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["ShardCounts", "Standing", "start_server"]
+from headrace._native import Client, OptimizerOptions, ShardedModel
+from headrace.networks.architecture import Architecture
+from headrace.studies.downpour.cases import ONG, Transport
+from headrace.studies.processes import serve
+from headrace.types import EnvironmentSpec
 
-_START_SECONDS = 20.0
-_LISTENING = "listening on "
+__all__ = [
+    "SETTINGS",
+    "ShardCounts",
+    "Standing",
+    "open_model",
+    "optimizer_options",
+    "parameter_count",
+    "spec_of",
+    "start_server",
+]
+
+_MODEL = "downpour"
+"""Its name on the server."""
+SETTINGS = dataclasses.replace(ONG, target_update_period=1_000_000)
+"""Of the timed gradients, which leave the target alone."""
+_ACTIONS, _STACK = 4, 4
+
+
+def spec_of(pixels: int) -> EnvironmentSpec:
+    """Snake in frames of so many pixels to a side."""
+    return EnvironmentSpec((pixels, pixels), "uint8", _ACTIONS, _STACK)
+
+
+def parameter_count(pixels: int) -> int:
+    """P of the network for these frames."""
+    from headrace.networks.policy_network import PolicyNetwork
+
+    network = PolicyNetwork(Architecture.of(spec_of(pixels), ONG.network, ONG.hidden))
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def open_model(address: str, transport: Transport, initial: NDArray[np.float32], shards: int = 1) -> ShardedModel:
+    """The model on a server; made of these values if it is not there yet."""
+    model = ShardedModel([address], _MODEL, len(initial), shards=shards, share=transport == "shared")
+    model.open(optimizer_options(), initial, fresh=False)
+    return model
+
+
+def optimizer_options() -> OptimizerOptions:
+    """RMSprop, as published."""
+    return OptimizerOptions(
+        ONG.optimizer, learning_rate=ONG.learning_rate, decay=ONG.optimizer_decay, epsilon=ONG.optimizer_epsilon
+    )
 
 
 class ShardCounts(NamedTuple):
-    """What a server says of all shards of a model together; both only grow."""
+    """What a server says of all shards of the model together; both only grow."""
 
     accepted: int
     """Slices of gradients."""
@@ -36,14 +79,11 @@ class Standing(NamedTuple):
         """The one that this transport takes."""
         return self.tcp if transport == "tcp" else self.unix
 
-    def counts(self, model: str) -> ShardCounts:
+    def counts(self) -> ShardCounts:
         """What it says of the model's shards now."""
-        client = Client(self.unix)
-        try:
+        with contextlib.closing(Client(self.unix)) as client:
             shards: dict[str, Any] = client.stats()["shards"]
-        finally:
-            client.close()
-        mine = [shard for name, shard in shards.items() if name.startswith(f"{model}/")]
+        mine = [shard for name, shard in shards.items() if name.startswith(f"{_MODEL}/")]
         return ShardCounts(
             sum(shard["accepted"] for shard in mine), sum(float(shard["apply_seconds"]) for shard in mine)
         )
@@ -52,10 +92,5 @@ class Standing(NamedTuple):
 @contextlib.contextmanager
 def start_server(folder: Path) -> Iterator[Standing]:
     """`headrace serve` on a Unix socket in this folder and on a free port of loopback; LaunchError where it fails."""
-    listen = ["--listen", f"unix:{folder / 'server.sock'}", "--listen", "tcp://127.0.0.1:0"]
-    command = [sys.executable, "-m", "headrace", "serve", "--quiet", *listen]
-    with Process("headrace serve", command, folder / "server.log") as process:
-        lines = [process.listen(_START_SECONDS) for _ in range(2)]
-        if not all(line.startswith(_LISTENING) for line in lines):
-            raise LaunchError(f"headrace serve said {lines}; it must say where it listens")
-        yield Standing(*(line.removeprefix(_LISTENING) for line in lines))
+    with serve(folder, [f"unix:{folder / 'server.sock'}", "tcp://127.0.0.1:0"]) as (_, addresses):
+        yield Standing(*addresses)

@@ -18,8 +18,8 @@ from headrace.studies.comparisons import Comparison
 from headrace.studies.downpour import scaling, timing
 from headrace.studies.downpour.cases import ONG, STALENESS_LIMIT, ScalingCase, TimingCase, TrainingCase, Transport
 from headrace.studies.downpour.comparisons import compare
+from headrace.studies.downpour.published import PIXELS
 from headrace.studies.downpour.scaling import measure_scaling
-from headrace.studies.downpour.sources import PIXELS
 from headrace.studies.downpour.timing import measure_timing
 from headrace.studies.downpour.training import CURVE_COLUMNS, RUN_COLUMNS, measure_training
 from headrace.studies.sheet import Rows, Sheet

@@ -1,16 +1,13 @@
 """The time of a gradient beside the time of its way into the parameters and of theirs back."""
 
-import dataclasses
 import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import LaunchError
 from headrace.studies.downpour.cases import TimingCase
-from headrace.studies.downpour.model import MODEL, SETTINGS
-from headrace.studies.downpour.server import ShardCounts, start_server
+from headrace.studies.downpour.server import SETTINGS, ShardCounts, start_server
 from headrace.studies.downpour.worker import WorkerSettings
 from headrace.studies.processes import Process
 
@@ -39,13 +36,13 @@ def measure_timing(case: TimingCase) -> dict[str, Any]:
             Process("the worker", [sys.executable, "-m", _WORKER], folder / "worker.log") as worker,
         ):
             settings = WorkerSettings(server.address(case.transport), case.transport, case.pixels, case.seconds)
-            worker.say(json.dumps(dataclasses.asdict(settings)))
-            _expect(worker.listen(_START_SECONDS), "ready")
-            records, counts = {}, [server.counts(MODEL)]
+            worker.tell(settings)
+            worker.hear("ready", _START_SECONDS)
+            records, counts = {}, [server.counts()]
             for part in ("gradients", "pushes", "limits"):
                 worker.say(part)
                 records[part] = json.loads(worker.listen(_ANSWER_SECONDS))
-                counts.append(server.counts(MODEL))
+                counts.append(server.counts())
     return figures_of(case, records, counts)
 
 
@@ -86,8 +83,3 @@ def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: l
         "apply_passes": busy_apply_ms / pass_ms,
         "apply_alone_passes": alone_ms / pass_ms,
     }
-
-
-def _expect(line: str, word: str) -> None:
-    if line != word:
-        raise LaunchError(f"the worker said {line!r}; it must say {word!r}")

@@ -22,7 +22,7 @@ from headrace.errors import LaunchError
 from headrace.gradients.base import Applied
 from headrace.studies.downpour.cases import Transport
 from headrace.studies.downpour.limits import MemoryPass, median_seconds
-from headrace.studies.downpour.model import SETTINGS, open_model, optimizer_options, spec_of
+from headrace.studies.downpour.server import SETTINGS, open_model, optimizer_options, spec_of
 from headrace.types import Batch, EnvironmentSpec
 
 __all__ = ["TimedVector", "WorkerSettings", "main", "random_batch"]

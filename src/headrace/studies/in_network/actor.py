@@ -17,6 +17,7 @@ from headrace.roles.base import POLICY, TABLE
 from headrace.roles.clock import PhaseClock
 from headrace.servers.base import Endpoint, RoleServer
 from headrace.servers.connect import connect_role
+from headrace.studies.in_network.case import ActorSettings
 from headrace.studies.in_network.experience import (
     CHUNK_STEPS,
     DISCOUNT,
@@ -26,7 +27,6 @@ from headrace.studies.in_network.experience import (
     count_steps,
     make_chunks,
 )
-from headrace.studies.in_network.settings import ActorSettings
 
 __all__ = ["BREAKOUT", "PULL_PERIOD_STEPS", "Pushes", "main"]
 

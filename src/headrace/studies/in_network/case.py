@@ -1,4 +1,4 @@
-"""One measurement: who samples, over what, with how many actors of which kind."""
+"""One measurement: who samples, over what, with how many actors of which kind; and what its processes are told."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -6,7 +6,17 @@ from typing import Literal
 from headrace.studies.in_network.hosts import Link
 from headrace.studies.sheet import fingerprint
 
-__all__ = ["REDIS_VARIANTS", "VARIANTS", "Actors", "Case", "Transport", "Variant"]
+__all__ = [
+    "LEARNER_PHASES",
+    "REDIS_VARIANTS",
+    "VARIANTS",
+    "ActorSettings",
+    "Actors",
+    "Case",
+    "LearnerSettings",
+    "Transport",
+    "Variant",
+]
 
 Variant = Literal["redis", "redis-ahead", "learner", "server"]
 Transport = Literal["unix", "loopback", "hosts"]
@@ -18,6 +28,7 @@ VARIANTS: dict[Variant, str] = {
     "learner": "our server, sampling in the learner",
     "server": "our server, sampling in the server",
 }
+LEARNER_PHASES = ("pull", "store", "sample", "wait", "transfer", "train", "priorities", "publish", "other")
 REDIS_VARIANTS: tuple[Variant, ...] = ("redis", "redis-ahead")
 """They run over TCP alone: our client reaches no Redis over a Unix socket."""
 
@@ -43,3 +54,32 @@ class Case:
     def __str__(self) -> str:
         over = f"{self.transport}" if self.link is None else f"{self.transport}, {self.link}"
         return f"{self.variant}, {over}, {self.actors} {self.kind} actor{'s' if self.actors > 1 else ''}"
+
+
+@dataclass(frozen=True)
+class ActorSettings:
+    """What an actor is told; travels as JSON."""
+
+    endpoint: str
+    """JSON of an `Endpoint`."""
+    index: int
+    kind: Actors
+    sampled_by_server: bool
+    frames_per_second: float
+    """Of a synthetic actor, while it is not held up by the server."""
+    fill_chunks: int
+    left_chunks: int
+    """Pushed at the end, for one large pull."""
+
+
+@dataclass(frozen=True)
+class LearnerSettings:
+    """What the learner is told; travels as JSON."""
+
+    endpoint: str
+    """JSON of an `Endpoint`."""
+    variant: Variant
+    batch_size: int
+    min_size: int
+    publish_period: int
+    pull_bytes: int

@@ -5,8 +5,8 @@ from math import nan
 from typing import Any
 
 from headrace.roles.actor import ACTOR_PHASES
+from headrace.studies.in_network.case import LEARNER_PHASES
 from headrace.studies.in_network.measure import Record
-from headrace.studies.in_network.settings import LEARNER_PHASES
 from headrace.studies.statistics import mean, quantile
 
 __all__ = ["ACTOR_COMMUNICATION", "COLUMNS", "decrease", "figures_of", "learner_communication"]
@@ -41,21 +41,12 @@ def figures_of(record: Record) -> dict[str, Any]:
     learner_talked = sum(sum(updates[phase]) for phase in learner_communication(case.variant))
     actor_phases = {p: sum(actor["phases"][p] for actor in record.actors) / acted for p in ACTOR_PHASES}
     return {
-        "round": case.round,
-        "variant": case.variant,
-        "transport": case.transport,
-        "actors": case.actors,
-        "kind": case.kind,
-        "batch_size": case.batch_size,
+        **{name: getattr(case, name) for name in COLUMNS[:6]},
         "link_gbit_s": case.link.rate_bits / 1e9 if case.link else None,
         "link_delay_us": case.link.delay_seconds * 1e6 if case.link else None,
         "updates_per_s": len(access) / learned,
-        "sampling_mean_us": 1e6 * mean(sampling),
-        "sampling_p50_us": 1e6 * quantile(sampling, 0.5),
-        "sampling_p99_us": 1e6 * quantile(sampling, 0.99),
-        "access_mean_us": 1e6 * mean(access),
-        "access_p50_us": 1e6 * quantile(access, 0.5),
-        "access_p99_us": 1e6 * quantile(access, 0.99),
+        **_latencies("sampling", sampling),
+        **_latencies("access", access),
         "pull_transitions_s": record.learner["pull"]["transitions"],
         "pull_wire_mb_s": record.learner["pull"]["wire_bytes"] / 1e6,
         "push_p50_us": 1e6 * quantile(pushes, 0.5),
@@ -86,6 +77,11 @@ def learner_communication(variant: str) -> tuple[str, ...]:
 def decrease(before: float, after: float) -> float:
     """By how many per cent `after` is below `before`; negative where it is above."""
     return 100 * (1 - after / before)
+
+
+def _latencies(name: str, seconds: Sequence[float]) -> dict[str, float]:
+    values = {"mean": mean(seconds), "p50": quantile(seconds, 0.5), "p99": quantile(seconds, 0.99)}
+    return {f"{name}_{statistic}_us": 1e6 * value for statistic, value in values.items()}
 
 
 def _sum(updates: dict[str, list[float]], phases: Sequence[str]) -> list[float]:

@@ -20,9 +20,8 @@ from headrace.roles.clock import PhaseClock
 from headrace.servers.base import Endpoint, RunServer
 from headrace.servers.connect import open_server
 from headrace.servers.errands import Errands
-from headrace.studies.in_network.case import REDIS_VARIANTS
+from headrace.studies.in_network.case import LEARNER_PHASES, REDIS_VARIANTS, LearnerSettings
 from headrace.studies.in_network.experience import DISCOUNT, N_STEP, SPEC
-from headrace.studies.in_network.settings import LEARNER_PHASES, LearnerSettings
 from headrace.studies.in_network.sources import Source, open_source
 
 __all__ = ["main"]

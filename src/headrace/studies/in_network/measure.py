@@ -7,15 +7,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import LaunchError
-from headrace.studies.in_network.case import REDIS_VARIANTS, Case
+from headrace.studies.in_network.case import REDIS_VARIANTS, ActorSettings, Case, LearnerSettings
 from headrace.studies.in_network.hosts import Hosts, Link
 from headrace.studies.in_network.servers import Running, redis_client, start_redis, start_server
-from headrace.studies.in_network.settings import ActorSettings, LearnerSettings
 from headrace.studies.processes import Process
 
 __all__ = ["ACTOR_LINK", "FRAMES_PER_SECOND", "PUBLISH_PERIOD", "Record", "make_hosts", "measure"]
@@ -63,23 +61,22 @@ def measure(case: Case) -> Record:
         hosts = stack.enter_context(make_hosts(case.link)) if case.link else None
         server = stack.enter_context(_server(case, hosts, folder))
         pupil = stack.enter_context(_process("learner", _LEARNER, hosts, folder))
-        pupil.say(json.dumps(asdict(_learner_settings(case, server))))
-        _hear(pupil, "open")
+        pupil.tell(_learner_settings(case, server))
+        pupil.hear("open", _START_SECONDS)
         actors = []
         for index in range(case.actors):
             process = stack.enter_context(_process("actors", _ACTOR, hosts, folder, f" {index}"))
-            process.say(json.dumps(asdict(_actor_settings(case, server, index))))
+            process.tell(_actor_settings(case, server, index))
             actors.append(process)
         for process in (*actors, pupil):
-            _hear(process, "ready")
+            process.hear("ready", _START_SECONDS)
         return _window(case, pupil, actors, server.process, hosts)
 
 
 def _window(case: Case, pupil: Process, actors: Sequence[Process], server: Process, hosts: Hosts | None) -> Record:
     begin = time.monotonic() + _WARM_UP_SECONDS
-    window = json.dumps({"begin": begin, "end": begin + case.seconds})
     for process in (*actors, pupil):
-        process.say(window)
+        process.tell({"begin": begin, "end": begin + case.seconds})
     counters = []
     for moment in (begin, begin + case.seconds):
         time.sleep(max(0.0, moment - time.monotonic()))
@@ -134,12 +131,6 @@ def _actor_settings(case: Case, server: Running, index: int) -> ActorSettings:
         fill_chunks=-(-_FILL_CHUNKS // case.actors),
         left_chunks=-(-_LEFT_CHUNKS // case.actors),
     )
-
-
-def _hear(process: Process, word: str) -> None:
-    said = process.listen(_START_SECONDS)
-    if said != word:
-        raise LaunchError(f"{process.name} said {said!r}; {word!r} was to come")
 
 
 def _sent(hosts: Hosts) -> dict[str, int]:

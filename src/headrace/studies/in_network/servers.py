@@ -4,7 +4,6 @@ import contextlib
 import secrets
 import shutil
 import socket
-import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from headrace.errors import ConfigError
 from headrace.servers.base import Endpoint
-from headrace.studies.processes import Process
+from headrace.studies.processes import Process, serve
 
 __all__ = ["REDIS", "Running", "redis_client", "start_redis", "start_server"]
 
@@ -60,21 +59,19 @@ def start_server(
     prefix: Sequence[str], learner_sees: str, actors_see: str, listens: str, folder: Path
 ) -> Iterator[Running]:
     """`headrace serve`; an empty `listens` is a Unix socket. Over TCP it has a token, as it must beyond loopback."""
-    command = [*prefix, sys.executable, "-m", "headrace", "serve", "--quiet", "--listen"]
-    token_file = ""
+    token_file, options = "", []
     if listens:
         port = _HOST_PORT if prefix else _free_port()
         token = folder / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(32))
         token_file = str(token)
-        command += [f"tcp://{listens}:{port}", "--token-file", token_file]
+        listen, options = f"tcp://{listens}:{port}", ["--token-file", token_file]
         addresses = [f"tcp://{learner_sees}:{port}", f"tcp://{actors_see}:{port}"]
     else:
-        addresses = [f"unix:{folder / 'server.sock'}"] * 2
-        command.append(addresses[0])
-    with Process("headrace serve", command, folder / "server.log") as process:
-        process.listen(_START_SECONDS)
+        listen = f"unix:{folder / 'server.sock'}"
+        addresses = [listen] * 2
+    with serve(folder, [listen], prefix, options) as (process, _):
         yield Running(process, *(Endpoint(address, _RUN, token_file) for address in addresses))
 
 

@@ -103,12 +103,11 @@ class _Pulled:
         """Nothing runs."""
 
 
-class _PulledAhead:
+class _PulledAhead(_Pulled):
     """The same, but a thread pulls and stores, and another one samples ahead."""
 
     def __init__(self, drain: Callable[[], list[bytes]], table: NativeTable, batch_size: int) -> None:
-        self._drain = drain
-        self._table = table
+        super().__init__(drain, table, batch_size)
         self._batches = BatchesAhead(table, batch_size, _IMPORTANCE_EXPONENT, _CREDIT)
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -122,10 +121,6 @@ class _PulledAhead:
         if self._error:
             raise self._error
         return _there(batch)
-
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
-        """Sets them in this process's table."""
-        self._table.update_priorities(key, priority)
 
     def pull(self, count_bytes: int) -> PullRate:
         """Not a number: the thread has taken it already, in the way that the baseline does."""
