@@ -21,9 +21,8 @@ from headrace.studies.concurrency.comparisons import (
     to_target,
 )
 from headrace.studies.concurrency.measure import COLUMNS, row_of
-from headrace.studies.concurrency.page import present
+from headrace.studies.concurrency.page import ablation_text, present, published_table, runs_table, speedup, verdict
 from headrace.studies.concurrency.published import COUNTERPARTS, atari, lunar_lander
-from headrace.studies.concurrency.tables import ablation_text, published_table, runs_table, speedup, verdict
 from headrace.studies.page import write_page
 
 SUMMARY = {

@@ -3,14 +3,19 @@
 import csv
 import re
 import shutil
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from headrace.cli.main import main
+from headrace.errors import LaunchError
+from headrace.studies.actorq.crossover import CrossoverCase
+from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.catalogue import STUDIES
 from headrace.studies.page import table
+from headrace.studies.run import read_origin, render_study, run_plan
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 HEADING = {
@@ -35,6 +40,23 @@ def test_published_files_become_a_page_and_stay_as_they_are(study, tmp_path, cap
     with (folder / "comparisons.csv").open() as file:
         command = next(csv.DictReader(file))["command"]
     assert f"<code>{command}</code>" in page
+
+
+def test_what_was_left_out_is_on_the_page_again(stand_in, tmp_path, origin) -> None:
+    def fail(case: CrossoverCase) -> dict[str, float]:
+        raise LaunchError("it broke")
+
+    study = stand_in(ActorQ, crossover=fail)
+    plan = {"crossover": (CrossoverCase(64, 1),), "training": ()}
+    known = replace(origin, command="headrace study actorq --scale small --output out")
+    with pytest.raises(LaunchError):
+        run_plan(study, "small", plan, tmp_path, lambda line: None, known)
+    first = (tmp_path / "actorq.html").read_text()
+    note = "<li>crossover, width 64, batch 1: failed: it broke</li>"
+    assert note in first
+    assert read_origin(study, tmp_path) == known
+    render_study(study, "small", ActorQOptions(), tmp_path, known)
+    assert note in (tmp_path / "actorq.html").read_text()
 
 
 @pytest.mark.parametrize("holds", ["nothing", "another study's"])

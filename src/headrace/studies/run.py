@@ -52,7 +52,7 @@ def run_plan(
 def read_origin(study: Study, folder: Path) -> Origin:
     """What made the files of a folder, the last time that any was written; ConfigError where it holds none."""
     rows: list[Mapping[str, str]] = []
-    for name in ("comparisons", *(part.name for part in study.parts)):
+    for name in ("comparisons", "left_out", *(part.name for part in study.parts)):
         path = folder / f"{name}.csv"
         if path.exists() and not rows:
             rows = [row for row in read_rows(path) if str(row["command"]).startswith(f"headrace study {study.name} ")]

@@ -116,17 +116,8 @@ def _of_the_suite(case: Any) -> bool:
 
 
 def _acting(task: str, precision: Precision, actors: int, seconds: float, number: int) -> ActingCase:
-    return ActingCase(
-        task=task,
-        environment=TASKS[task].environment,
-        hidden=PUBLISHED_HIDDEN,
-        precision=precision,
-        actors=actors,
-        pull_period=100,
-        publications_per_second=0.0,
-        seconds=seconds,
-        round=number,
-    )
+    environment = TASKS[task].environment
+    return ActingCase(task, environment, PUBLISHED_HIDDEN, precision, actors, 100, 0.0, seconds, number)
 
 
 def _throughput(small: bool) -> Iterator[ActingCase]:

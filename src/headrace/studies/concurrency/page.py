@@ -2,33 +2,31 @@
 
 from collections.abc import Callable, Sequence
 from html import escape
-from math import nan
+from math import inf, isfinite, nan
 
-from headrace.report.document import plot_row
+from headrace.gradients.measured import STALENESS
+from headrace.report.document import plot_row, share_bar
 from headrace.studies.base import Page, Results
 from headrace.studies.comparisons import Comparison
-from headrace.studies.concurrency.comparisons import PLANNING, Group, groups_of, of, reached, sequential
-from headrace.studies.concurrency.published import COUNTERPARTS, NOTES, lunar_lander
-from headrace.studies.concurrency.tables import (
-    ablation_table,
-    ablation_text,
-    atari_table,
-    faults_table,
-    one_worker,
-    published_table,
-    requirements_table,
-    runs_table,
-    sharing_table,
-    speedup,
-    throughput_table,
-    verdict,
+from headrace.studies.concurrency.comparisons import (
+    PLANNING,
+    Group,
+    best_sequential,
+    groups_of,
+    of,
+    reached,
+    sequential,
+    spread_of,
+    started,
+    to_target,
 )
-from headrace.studies.page import figure_text, note, note_list, worst_tiles
+from headrace.studies.concurrency.published import COUNTERPARTS, NOTES, atari, lunar_lander
+from headrace.studies.page import cells, figure_text, note, note_list, table, worst_tiles
 from headrace.studies.plots import Line, draw_lines
 from headrace.studies.sheet import Rows
-from headrace.studies.statistics import distinct, middle
+from headrace.studies.statistics import chosen, distinct, mean, middle
 
-__all__ = ["present"]
+__all__ = ["ablation_text", "present", "published_table", "runs_table", "speedup", "verdict"]
 
 _COLOURS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
 _METHOD = (
@@ -46,6 +44,14 @@ _METHOD = (
     "is a row with solved = no, and counts as one without end. Environment steps and episodes are of all workers. "
     "Each figure is defined in README.md of headrace/studies/concurrency.",
 )
+_OFF, _AS_MANY = "dyna-q, no planning", "dqn, dyna-q's updates"
+_WHY_NO_GAIN = (
+    "Why it is not more (docs/algorithms/dyna_q.md): the model predicts flight well, but not what decides an episode. "
+    "Leg contacts, impacts and the lander falling asleep are jumps that one state hardly announces, the reward of ±100 "
+    "hangs on them, and the better the policy, the more of its time is spent there. Much of what Dyna-Q gains over the "
+    "preset's DQN is the replay ratio's, which DQN can have, too."
+)
+_SHARE_COLOURS = ("c1", "c4", "c3", "c2", "c7", "c5", "c6", "ink")
 
 
 def present(results: Results) -> Page:
@@ -57,9 +63,9 @@ def present(results: Results) -> Page:
         ("Published and here", _published(runs)),
         ("LunarLander to 200", _plots(runs) + runs_table(runs) if runs else ""),
         ("Throughput", _throughput(throughput)),
-        ("Staleness", sharing_table(runs or throughput)),
-        ("Dyna-Q: is it planning?", ablation_table(ablation) + note_list(ablation_text(ablation, comparisons))),
-        ("A quarter of the workers killed", faults_table(faults)),
+        ("Staleness", _sharing_table(runs or throughput)),
+        ("Dyna-Q: is it planning?", _ablation_table(ablation) + note_list(ablation_text(ablation, comparisons))),
+        ("A quarter of the workers killed", _faults_table(faults)),
     )
     return Page("Workers that act and learn", _tiles(comparisons), sections, _METHOD)
 
@@ -78,7 +84,7 @@ def _tiles(comparisons: Sequence[Comparison]) -> str:
 
 def _required(comparisons: Sequence[Comparison]) -> str:
     judged = verdict(comparisons)
-    return f"<p>{escape(judged)}</p>{requirements_table(comparisons)}" if judged else ""
+    return f"<p>{escape(judged)}</p>{_requirements_table(comparisons)}" if judged else ""
 
 
 def _published(runs: Rows) -> str:
@@ -96,7 +102,7 @@ def _published(runs: Rows) -> str:
         lines = {
             "published, over 1 process": Line([theirs.get(count) or nan for count in places], "c7", dashed=True),
             f"ours, {topology}, over 1 worker": Line(
-                [speedup(runs, group, one_worker(runs, group)) for group in groups], "c3"
+                [speedup(runs, group, _one_worker(runs, group)) for group in groups], "c3"
             ),
             f"ours, {topology}, over serial": Line(
                 [speedup(runs, group, sequential(runs, variant)) for group in groups], "c1"
@@ -104,7 +110,7 @@ def _published(runs: Rows) -> str:
             "as many as workers": Line([float(count) for count in places], "c6", dashed=True),
         }
         plots.append(draw_lines(f"published-{name}", "workers", f"{variant}: speed-up to 200", places, lines))
-    return plot_row(plots) + published_table(runs) + note_list(NOTES) + atari_table(runs)
+    return plot_row(plots) + published_table(runs) + note_list(NOTES) + _atari_table(runs)
 
 
 def _plots(runs: Rows) -> str:
@@ -133,7 +139,7 @@ def _throughput(rows: Rows) -> str:
         "Rates count from 3 s after the start. Where many workers have few cores, the start takes most of the 20 s; a "
         "dash says that fewer than two records were left."
     )
-    return plot_row(plots) + throughput_table(rows) + about if rows else ""
+    return plot_row(plots) + _throughput_table(rows) + about if rows else ""
 
 
 def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group], float]) -> list[str]:
@@ -150,3 +156,247 @@ def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group],
         for topology in dict.fromkeys(topology for _, topology, _ in groups)
     }  # fmt: skip
     return [draw_lines(f"{variant}-{label}", "workers", f"{variant}: {label}", counts, lines)]
+
+
+def verdict(comparisons: Sequence[Comparison]) -> str:
+    """What is and what is not met, in one sentence."""
+    judged = [each for each in comparisons if each.verdict]
+    if not judged:
+        return ""
+    met = [each for each in judged if each.verdict == "holds"]
+    parts = [f"Of {len(judged)} requirements that were measured, {len(met)} are met"]
+    for word, verdict_ in (("not met", "MISSED"), ("undecided", "undecided")):
+        these = [f"{each.figure} ({each.where})" for each in judged if each.verdict == verdict_]
+        parts += [f"{word}: {'; '.join(these)}"] if these else []
+    return f"{'; '.join(parts)}."
+
+
+def _requirements_table(comparisons: Sequence[Comparison]) -> str:
+    """Everything that is required, and by how much it is met or missed."""
+    lines = [
+        (
+            each.figure,
+            each.where,
+            figure_text(each.ours),
+            each.required,
+            {"holds": "met", "MISSED": "not met"}.get(each.verdict, each.verdict),
+            each.note,
+        )
+        for each in comparisons
+        if each.verdict
+    ]
+    return table(("", "where", "ours", "required", "", ""), lines)
+
+
+def speedup(runs: Rows, group: Group, against: float) -> float:
+    """How much sooner than `against` seconds a group's median run is at the target; nan where it never is."""
+    return against / reached(of(runs, group), "seconds_to_score")
+
+
+def runs_table(runs: Rows) -> str:
+    """Every algorithm, topology and number of workers: to the target, in medians over seeds."""
+    best, best_seconds = best_sequential(runs)
+    lines = [
+        (
+            _name(group),
+            _solved(rows),
+            str(spread_of(rows, "seconds_to_score")),
+            _range_of_speedups(rows, sequential(runs, group[0])),
+            figure_text(middle(rows, "start_seconds")),
+            _range_of_speedups(started(rows), sequential(started(of(runs, (group[0], "serial", 1))), group[0])),
+            figure_text(speedup(runs, group, best_seconds)),
+            str(spread_of(rows, "steps_to_score")),
+            *(figure_text(to_target(rows, field)) for field in ("episodes", "total_seconds", "updates")),
+            *(_spread_text(rows, field) for field in ("seconds_per_episode", "updates_per_second")),
+            *cells(rows, "samples_per_step", "samples_per_step_set"),
+            _scores(rows),
+        )
+        for group in groups_of(runs)
+        for rows in [of(runs, group)]
+    ]  # fmt: skip
+    header = (
+        "", "solved", "seconds to 200", "speed-up, own", "start (s)", "without the start",
+        f"speed-up, {best or 'best'}", "environment steps to 200", "episodes", "with evaluations (s)", "updates",
+        "s/episode", "updates/s", "samples per step", "set", "score that decided",
+    )  # fmt: skip
+    caption = (
+        "Medians over seeds (least to most). Own: against the sequential run of the same algorithm, and again without "
+        "the start of both; the next: against the best sequential run. Steps and episodes are of all workers. The "
+        "score is of the 100 episodes that ended the run, or of 100 at its time limit"
+    )
+    return table(header, lines, caption)
+
+
+def published_table(runs: Rows) -> str:
+    """The published LunarLander runs, and ours of the same kind, side by side."""
+    published = lunar_lander()
+    lines = []
+    for name, (variant, topology) in COUNTERPARTS.items():
+        ours = {workers for each, where, workers in groups_of(runs) if (each, where) == (variant, topology)}
+        theirs = {processes for each, processes in published if each == name}
+        for count in sorted(ours | theirs):
+            said, group = published.get((name, count)), (variant, topology, count)
+            rows = of(runs, group)
+            lines.append((
+                f"{name}, {count}",
+                *(figure_text(said and getattr(said, field))
+                  for field in ("episodes", "minutes", "seconds_per_episode", "speedup")),
+                f"{variant}, {topology}",
+                figure_text(to_target(rows, "episodes")),
+                figure_text(to_target(rows, "environment_steps")),
+                figure_text(reached(rows, "seconds_to_score") / 60),
+                figure_text(middle(rows, "seconds_per_episode")),
+                figure_text(speedup(runs, group, _one_worker(runs, group))),
+                figure_text(speedup(runs, group, sequential(runs, variant))),
+            ))  # fmt: skip
+    header = (
+        "", "published: episodes (of one)", "minutes", "s/episode", "speed-up on 1 process", "ours",
+        "episodes (of all)", "environment steps", "minutes", "s/episode", "speed-up on 1 worker", "on serial",
+    )  # fmt: skip
+    return table(header, lines, "LunarLander to 200 by number of processes")
+
+
+def _atari_table(runs: Rows) -> str:
+    """The speed-ups over threads of Mnih et al. 2016, beside those of our lock-free runs over one worker."""
+    published = atari()
+    counts = sorted({count for row in published.values() for count in row})
+    lines = [
+        (f"published, {method}", *(figure_text(row.get(count)) for count in counts))
+        for method, row in published.items()
+    ]
+    for variant in ("dqn", "a3c"):
+        groups = [(variant, "hogwild", count) for count in counts]
+        if any(of(runs, group) for group in groups):
+            ours = (figure_text(speedup(runs, group, _one_worker(runs, group))) for group in groups)
+            lines.append((f"ours, {variant}, hogwild", *ours))
+    caption = "Speed-up to a score over one worker: published the mean of seven Atari games, ours LunarLander to 200"
+    return table(("", *(f"{count}" for count in counts)), lines, caption)
+
+
+def _throughput_table(rows: Rows) -> str:
+    """Updates and environment steps per second, and the ratio to one worker."""
+    lines = []
+    for group in groups_of(rows):
+        these, alone = of(rows, group), of(rows, (*group[:2], 1))
+        rate, one = middle(these, "updates_per_second"), middle(alone, "updates_per_second")
+        share = middle(these, "lock_wait_share")
+        lines.append((
+            _name(group), _spread_text(these, "updates_per_second"), figure_text(rate / one),
+            *cells(these, "steps_per_second", "samples_per_step"), f"{share:.1%}" if isfinite(share) else "–",
+            str(len(these)),
+        ))  # fmt: skip
+    header = ("", "updates/s", "of one worker's", "steps/s", "samples per step", "waiting for the lock", "rounds")
+    return table(header, lines, "All workers together, once all of them run; medians over rounds (least to most)")
+
+
+def _sharing_table(rows: Rows) -> str:
+    """How stale the gradients were, and what became of them."""
+    known = [row for row in rows if row["accepted"] is not None]
+    bars, lines = [], []
+    for group in groups_of(known):
+        these = of(known, group)
+        shares = {bucket: mean([row[f"staleness_{bucket}"] or 0.0 for row in these]) for bucket in STALENESS}
+        parts = [(name, colour, shares[name]) for name, colour in zip(STALENESS, _SHARE_COLOURS, strict=True)]
+        bar = share_bar([part for part in parts if part[2]])
+        bars.append(f"<figure><h3>{_name(group)}</h3>{bar}</figure>")
+        lines.append((
+            _name(group), *cells(these, "staleness"), *(f"{shares[bucket]:.1%}" for bucket in STALENESS),
+            f"{middle(these, 'lock_wait_share'):.1%}", *cells(these, "accepted", "dropped", "refused"),
+        ))  # fmt: skip
+    header = ("", "mean", *STALENESS, "waiting for the lock", "applied", "dropped", "refused")
+    caption = "Updates by other workers between a gradient's parameters and its application: shares of all gradients"
+    return f'<div class="plots">{"".join(bars)}</div>{table(header, lines, caption)}' if lines else ""
+
+
+def _ablation_table(rows: Rows) -> str:
+    """Real environment steps to the target with and without planning."""
+    lines = []
+    own = reached(chosen(rows, variant="dyna-q"), "steps_to_score")
+    for variant in distinct(rows, "variant"):
+        these = chosen(rows, variant=variant)
+        steps = spread_of(these, "steps_to_score")
+        ratio = reached(these, "steps_to_score") / own
+        lines.append((
+            variant, _solved(these), str(steps), figure_text(ratio), str(spread_of(these, "seconds_to_score")),
+            *cells(these, "updates", "environment_steps", "samples_per_step"), _scores(these),
+        ))  # fmt: skip
+    header = (
+        "", "solved", "real steps to 200", "over dyna-q's", "seconds to 200", "updates", "steps of the run",
+        "real samples per step", "score",
+    )  # fmt: skip
+    return table(
+        header, lines, "Acting, learning and planning in turn, in one process; medians over seeds (least to most)"
+    )
+
+
+def ablation_text(rows: Rows, comparisons: Sequence[Comparison]) -> list[str]:
+    """What planning is worth by these rows, why it is not more, and what two variants that are one came to."""
+    said = {each.where: each for each in comparisons if each.figure == PLANNING}
+    found = []
+    alike = next((said[name] for name in (_OFF, _AS_MANY) if name in said), None)
+    if alike is not None:
+        outcome = {
+            "holds": "Planning saves real steps at as many updates: all runs that plan are sooner than all that do not",
+            "MISSED": "Planning does not save real steps at as many updates",
+        }.get(alike.verdict, "Whether planning saves real steps at as many updates, these runs do not decide")
+        found.append(f"{outcome} ({alike.note}).")
+        if alike.verdict != "holds":
+            found.append(_WHY_NO_GAIN)
+    twins = [{row["seed"]: (row["environment_steps"], row["updates"], row["steps_to_score"])
+              for row in rows if row["variant"] == name} for name in (_OFF, _AS_MANY)]  # fmt: skip
+    if all(twins):
+        both = twins[0].keys() & twins[1].keys()
+        same = sum(twins[0][seed] == twins[1][seed] for seed in both)
+        found.append(
+            f"“{_AS_MANY}” and “{_OFF}” are by construction the same run, bit for bit, reached by the settings of two "
+            f"algorithms; of {len(both)} seeds that have both, {same} came to the same steps and updates."
+        )
+    return found
+
+
+def _faults_table(rows: Rows) -> str:
+    """Runs that lost a quarter of their workers beside those that did not."""
+    lines = []
+    for topology in distinct(rows, "topology"):
+        for killed in (False, True):
+            these = [row for row in chosen(rows, topology=topology) if bool(row["killed"]) == killed]
+            if these:
+                name = f"{topology} × {these[0]['workers']}" + (f", {these[0]['killed']} killed" if killed else "")
+                fields = ("seconds", "environment_steps", "updates", "deaths", "updates_after_death",
+                          "updates_after_death_share", "alive_at_end")  # fmt: skip
+                lines.append((name, _scores(these), *cells(these, *fields)))
+    header = ("", "final score", "seconds", "environment steps", "updates", "deaths", "updates after the first",
+              "of those due", "alive at the end")  # fmt: skip
+    return table(header, lines, "Mean of 100 greedy episodes at the end, for each seed; other figures are medians")
+
+
+def _name(group: Group) -> str:
+    variant, topology, workers = group
+    return f"{variant}, {topology}" + (f" × {workers}" if topology != "serial" else "")
+
+
+def _one_worker(runs: Rows, group: Group) -> float:
+    """Median seconds to the target of one worker of the same kind; nan where there was none."""
+    return reached(of(runs, (*group[:2], 1)), "seconds_to_score")
+
+
+def _range_of_speedups(rows: Rows, against: float) -> str:
+    spread = spread_of(rows, "seconds_to_score")
+    if not (isfinite(against) and isfinite(spread.median)):
+        return "–"
+    least, most = against / spread.high if spread.high < inf else 0.0, against / spread.low
+    middle_text = figure_text(against / spread.median)
+    return middle_text if least == most else f"{middle_text} ({figure_text(least)} to {figure_text(most)})"
+
+
+def _solved(rows: Rows) -> str:
+    return f"{sum(row['solved'] == 'yes' for row in rows)} of {len(rows)}"
+
+
+def _scores(rows: Rows) -> str:
+    return ", ".join("–" if row["score"] is None else figure_text(row["score"]) for row in rows)
+
+
+def _spread_text(rows: Rows, field: str) -> str:
+    known = [row for row in rows if row[field] is not None]
+    return str(spread_of(known, field))
