@@ -1,4 +1,4 @@
-"""The frame of every study: its options, its parts, and what it makes of their rows."""
+"""The frame that every study fills: options, parts, plan, comparisons, page."""
 
 import dataclasses
 import difflib
@@ -31,11 +31,11 @@ Say = Callable[[str], None]
 
 
 class Case(Protocol):
-    """One measurement; its text is what a reader is told of it."""
+    """One measurement; str() describes it to a reader."""
 
     @property
     def name(self) -> str:
-        """The same for the same settings."""
+        """Identifies the case: equal settings give equal names."""
 
 
 Plan = Mapping[str, tuple[Any, ...]]
@@ -43,7 +43,7 @@ Plan = Mapping[str, tuple[Any, ...]]
 
 
 class Measured(NamedTuple):
-    """What a case gave: a row, and rows for the file of details of its part, such as a learning curve."""
+    """The result of a case: its row, and rows for the details file of its part, such as a learning curve."""
 
     row: Row
     details: Rows = ()
@@ -56,21 +56,21 @@ class Part:
     name: str
     columns: tuple[str, ...]
     measure: Callable[[Any, Path], Measured] | None = None
-    """Measures a case; the folder is the case's own. None where the rows come from elsewhere, as details do."""
+    """Measures a case, with a folder of its own for files. None if other parts or prepare() write the rows."""
     details: str = ""
-    """The part whose file takes the details."""
+    """Name of the part that stores the details."""
     later: Collection[str] = ()
-    """Columns that files from before there were such columns may lack."""
+    """Columns that were added later; older files may lack them."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The settings that only one study has; each field becomes a flag. Raises ConfigError for what there is not."""
+    """The options of one study; each field becomes a flag. Raises ConfigError for unknown words and numbers below 1."""
 
     known: ClassVar[Mapping[str, Collection[str]]] = {}
-    """The words that a field takes."""
+    """The words that a field accepts."""
     defaults: ClassVar[Mapping[Scale, Mapping[str, Any]]] = {}
-    """The value of each field at each scale, where it is not given."""
+    """The default of each field at each scale."""
 
     def __post_init__(self) -> None:
         for name, words in self.known.items():
@@ -84,13 +84,13 @@ class Options:
                     require(field.name, number, number > 0, "above 0")
 
     def chosen(self, field: str, scale: Scale) -> Any:
-        """What was asked for, each word once, or what the scale has; None of a field that there is not."""
+        """The given value, each word once, or the default of the scale; None if the study has no such field."""
         given = getattr(self, field, None)
         asked = tuple(dict.fromkeys(given)) if isinstance(given, tuple) else given
         return asked or self.defaults.get(scale, {}).get(field)
 
     def words(self) -> list[str]:
-        """The options as they were given, for the command that each figure has beside it."""
+        """The given options as words of the command line, which every row records."""
         words = []
         for field in dataclasses.fields(self):
             given = getattr(self, field.name)
@@ -101,50 +101,50 @@ class Options:
 
 @dataclass(frozen=True)
 class Results:
-    """What a page is made of."""
+    """The input of a page."""
 
     scale: Scale
     plan: Plan
     rows: Mapping[str, Rows]
-    """Those of each part."""
+    """The rows of each part."""
     comparisons: Sequence[Any]
 
 
 class Page(NamedTuple):
-    """A study's part of its page; bodies are HTML. An empty section is left out."""
+    """The study's own part of its page; section bodies are HTML. An empty section is omitted."""
 
     title: str
     tiles: str
     sections: Iterable[tuple[str, str]]
     method: Iterable[str]
-    """Paragraphs of text on how it was measured."""
+    """Paragraphs of text about the method."""
 
 
 class Study(ABC):
     """One published comparison, measured again; a folder of `headrace.studies` with its published figures."""
 
     name: str
-    """As the command line has it."""
+    """Its name on the command line."""
     summary: str
     """What it compares, in one line."""
     options: type[Options] = Options
     parts: tuple[Part, ...]
-    """In the order in which they are measured."""
+    """In the order of measurement."""
     told: ClassVar[Mapping[str, str]]
-    """The columns of a row that a reader is told of as soon as it is measured, each with its form."""
+    """The columns that are printed as soon as a row is measured, each with its format."""
 
     @abstractmethod
     def plan(self, scale: Scale, options: Any) -> Plan:
         """The cases of every part. "small" ends in a few minutes on two cores; "full" covers all that was published."""
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
-        """What of a plan can be measured here, and a note for each reason why something can't."""
+        """The cases that can be measured on this machine, and a note for each reason to leave others out."""
         del sheets, output, say
         return plan, []
 
     @abstractmethod
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Any]:
-        """The rows beside what was published and what is required, a NamedTuple for each row of comparisons.csv."""
+        """Compares the rows with published and required figures: a NamedTuple for each row of comparisons.csv."""
 
     @abstractmethod
     def present(self, results: Results) -> Page:
@@ -152,7 +152,7 @@ class Study(ABC):
 
 
 def leave_out(plan: Plan, what: str, reason: str, concerns: Callable[[Any], bool]) -> tuple[Plan, list[str]]:
-    """A plan without the cases that a reason concerns, and a note; all of it where there is no reason."""
+    """The plan without the cases that a reason concerns, and a note; the whole plan if the reason is empty."""
     if not reason:
         return plan, []
     kept = {part: tuple(case for case in cases if not concerns(case)) for part, cases in plan.items()}
@@ -161,6 +161,6 @@ def leave_out(plan: Plan, what: str, reason: str, concerns: Callable[[Any], bool
 
 
 def hint(word: str, known: Collection[str]) -> str:
-    """What may have been meant by a word that is not known."""
+    """A suggestion for an unknown word: the closest known one, or all of them."""
     close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"

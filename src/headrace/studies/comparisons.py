@@ -1,4 +1,4 @@
-"""One figure of ours beside what was published and what is required."""
+"""One measured figure, compared with the published and the required one."""
 
 import re
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ __all__ = ["Comparison", "asked", "at_least", "at_most"]
 
 
 class Comparison(NamedTuple):
-    """A row of comparisons.csv; `published` and `required` are empty where there is none.
+    """A row of comparisons.csv; `published` and `required` may be empty.
 
-    The verdict is holds, MISSED, undecided, or empty where nothing is required.
+    The verdict is holds, MISSED, undecided, or empty if nothing is required.
     """
 
     figure: str
@@ -23,7 +23,7 @@ class Comparison(NamedTuple):
 
     @property
     def shortfall(self) -> float:
-        """How far short of the limit, by the limit's size: above 0 it is missed. 0 where there is none of either."""
+        """Distance from the limit relative to its size: positive if it is missed, 0 without a limit or a figure."""
         limit = re.search(r"-?[\d.]+", self.required.replace(",", ""))
         if limit is None or self.ours is None:
             return 0.0
@@ -34,7 +34,7 @@ class Comparison(NamedTuple):
 def at_least(
     figure: str, where: str, ours: float, least: float | None, published: str = "", *, text: str = "", note: str = ""
 ) -> Comparison:
-    """A figure that must be at least so much, if anything is required; `text` is how the limit is written."""
+    """A figure with a minimum, if `least` is given; `text` replaces the usual notation of the limit."""
     if least is None:
         return Comparison(figure, where, ours, published, note=note)
     verdict = "holds" if ours >= least else "MISSED"
@@ -44,13 +44,13 @@ def at_least(
 def at_most(
     figure: str, where: str, ours: float, most: float | None, published: str = "", *, note: str = ""
 ) -> Comparison:
-    """A figure that must be at most so much, if anything is required."""
+    """A figure with a maximum, if `most` is given."""
     if most is None:
         return Comparison(figure, where, ours, published, note=note)
     return Comparison(figure, where, ours, published, f"<= {most:g}", "holds" if ours <= most else "MISSED", note)
 
 
 def asked(each: Comparison) -> str:
-    """What is required and what was published."""
+    """The required and the published figure, in words."""
     parts: Iterable[tuple[str, str]] = (("required", each.required), ("published", each.published))
     return ", ".join(f"{word} {text}" for word, text in parts if text)

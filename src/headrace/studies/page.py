@@ -1,4 +1,4 @@
-"""The page of every study: its frame, tables, tiles, and where its numbers come from."""
+"""The page of every study: frame, tables, tiles, and the origin of its numbers."""
 
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
@@ -27,12 +27,12 @@ __all__ = [
 ]
 
 _LONG = 32
-"""Cells with more characters are broken between words; a figure is not."""
+"""Cells with more characters wrap between words; shorter ones, such as figures, stay on one line."""
 _WORST = ", where it is worst"
 
 
 def write_page(path: Path, page: Page, rows: Rows, notes: Iterable[str], origin: Origin) -> None:
-    """Writes a study's page between what is left out and how it was measured; raises StorageError."""
+    """Writes a study's page, with the cases left out first and the method last; raises StorageError."""
     method = list(page.method)
     commits = list(dict.fromkeys(row["commit"] for row in rows))
     if len(commits) > 1:
@@ -48,7 +48,7 @@ def lead_of(origin: Origin) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table of texts, which scrolls where the page is narrower; the first column names its row."""
+    """A table of texts that scrolls on narrow screens; the first column names the row."""
     head = _line(header)
     body = "".join(map(_line, rows))
     title = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
@@ -64,9 +64,9 @@ def _line(texts: Sequence[str]) -> str:
 
 
 def worst_tiles(comparisons: Sequence[Comparison], wanted: Iterable[tuple[str, str, Callable[[float], str]]]) -> str:
-    """What is required, each figure where it is met worst; good where it is met everywhere.
+    """A tile for each required figure, with its worst value; good if the requirement is met everywhere.
 
-    `wanted` has each figure, what it is in words, and how its value is written.
+    `wanted` has the figure, its description, and the format of its value.
     """
     shown = []
     for figure, words, form in wanted:
@@ -87,7 +87,7 @@ def worst_tiles(comparisons: Sequence[Comparison], wanted: Iterable[tuple[str, s
 
 
 def misses(comparisons: Iterable[Comparison]) -> str:
-    """A list of where ours is short of what is required or was published."""
+    """A list of the figures that miss what is required or was published."""
     return note_list(
         f"{each.figure}, {each.where}: {'not to be had' if each.ours is None else figure_text(each.ours)}, "
         f"{asked(each)}" + (f": {each.note}" if each.note else "")
@@ -105,23 +105,23 @@ def figure_text(value: float | None, digits: int = 3) -> str:
 
 
 def cells(rows: Rows, *columns: str) -> list[str]:
-    """The columns' medians."""
+    """The medians of these columns."""
     return [figure_text(middle(rows, column)) for column in columns]
 
 
 def range_text(values: Sequence[float], centre: Callable[[Sequence[float]], float] = median) -> str:
-    """The middle of some values, and the least and the most where there are several."""
+    """The center of some values, with minimum and maximum if there are several."""
     text = figure_text(centre(values))
     return f"{text} ({figure_text(min(values))} to {figure_text(max(values))})" if len(values) > 1 else text
 
 
 def note(text: str) -> str:
-    """A paragraph that explains what is below it."""
+    """A paragraph that explains the figures below it."""
     return f'<p class="soft">{escape(text, quote=False)}</p>'
 
 
 def note_list(notes: Iterable[str]) -> str:
-    """Notes, one below the other; empty where there are none."""
+    """A list of notes; empty if there are none."""
     lines = "".join(f"<li>{escape(each)}</li>" for each in notes)
     return f"<ul>{lines}</ul>" if lines else ""
 

@@ -1,4 +1,4 @@
-"""What a study's source reported."""
+"""The figures that a study's source published."""
 
 import csv
 from importlib.resources import files

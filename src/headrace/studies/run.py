@@ -1,4 +1,4 @@
-"""Runs any study: measures what its files do not hold yet, case by case, and writes its page."""
+"""Runs any study: measures the cases that its files do not hold yet, and writes its page."""
 
 import shlex
 from collections.abc import Collection, Mapping
@@ -14,9 +14,9 @@ __all__ = ["read_origin", "render_study", "run_plan", "run_study"]
 
 
 def run_study(study: Study, scale: Scale, output: Path, options: Any, say: Say) -> Path:
-    """Measures what `output` does not hold yet, and returns the page; `say` takes lines of progress.
+    """Measures the cases that `output` does not hold yet, and returns the page; `say` receives lines of progress.
 
-    Raises LaunchError at the end where a case failed; starting again with the same folder measures those alone.
+    Raises LaunchError at the end if a case failed; a second run with the same folder measures only those cases.
     """
     words = ["headrace", "study", study.name, *options.words(), "--scale", scale, "--output", str(output)]
     plan, parts = study.plan(scale, options), options.chosen("parts", scale) or ()
@@ -26,7 +26,7 @@ def run_study(study: Study, scale: Scale, output: Path, options: Any, say: Say) 
 def run_plan(
     study: Study, scale: Scale, plan: Plan, output: Path, say: Say, origin: Origin, parts: Collection[str] = ()
 ) -> Path:
-    """Measures these parts of a plan, all if none is named, into CSV files; the page is of all parts."""
+    """Measures these parts of a plan, or all if none is named, into CSV files; the page shows all parts."""
     make_folder(output)
     sheets = {part.name: Sheet(_file(output, part), origin, part.columns, part.later) for part in study.parts}
     wanted = {part: cases for part, cases in plan.items() if not parts or part in parts}
@@ -37,7 +37,7 @@ def run_plan(
     try:
         for part in study.parts:
             _fill(study, part, possible.get(part.name, ()), sheets, output, failures, say)
-    finally:  # interrupted, too: the page shows how far it came
+    finally:  # also after an interruption: the page shows the rows so far
         rows = {name: sheet.of(_names(study, plan, name)) for name, sheet in sheets.items()}
         results = Results(scale, plan, rows, study.compare(rows))
         write_csv(output / "comparisons.csv", [each._asdict() for each in results.comparisons], origin)
@@ -50,7 +50,7 @@ def run_plan(
 
 
 def read_origin(study: Study, folder: Path) -> Origin:
-    """What made the files of a folder, the last time that any was written; ConfigError where it holds none."""
+    """The origin of a folder's files, from the last time that one was written; ConfigError if it holds none."""
     rows: list[Mapping[str, str]] = []
     for name in ("comparisons", "left_out", *(part.name for part in study.parts)):
         path = folder / f"{name}.csv"
@@ -62,9 +62,9 @@ def read_origin(study: Study, folder: Path) -> Origin:
 
 
 def render_study(study: Study, scale: Scale, options: Any, folder: Path, origin: Origin) -> Path:
-    """The page of a folder's files; measures nothing.
+    """Writes the page of a folder's files without measuring anything.
 
-    It shows the cases of the plan, and what was measured at that scale with settings that have changed since.
+    It shows the cases of the plan, and rows of the same scale whose settings have changed since.
     """
     plan, measured = study.plan(scale, options), f" --scale {scale} "
     rows: dict[str, Rows] = {}
@@ -86,7 +86,7 @@ def _fill(
     failures: list[str],
     say: Say,
 ) -> None:
-    """Measures what a part's sheet lacks; what goes wrong is added to `failures`."""
+    """Measures the cases that a part's sheet lacks; failures are added to `failures`."""
     if part.measure is None:
         return
     sheet = sheets[part.name]
@@ -101,9 +101,9 @@ def _fill(
             failures.append(f"{part.name}, {case}: failed: {error}")
             say(f"{head}: failed: {error}")
             continue
-        if details:  # before the row, so that a case with a row is whole
+        if details:  # before the row: a case with a row is complete
             sheets[part.details].put(case.name, details)
-        sheet.put(case.name, [row])  # at once, for what is measured to outlive an interruption
+        sheet.put(case.name, [row])  # at once, so that it survives an interruption
         say(f"{head}: {_told(study.told, row)}")
 
 
@@ -112,7 +112,7 @@ def _told(forms: Mapping[str, str], row: Row) -> str:
 
 
 def _names(study: Study, plan: Plan, name: str) -> list[str]:
-    """The names of a part's cases, or of those that it has the details of."""
+    """The names of a part's cases, or of the cases whose details it stores."""
     parts = [part.name for part in study.parts if name in (part.name, part.details)]
     return [case.name for part in parts for case in plan.get(part, ())]
 

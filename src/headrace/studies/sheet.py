@@ -28,10 +28,10 @@ def fingerprint(kind: str, settings: object) -> str:
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The rows of a CSV file that a study wrote; numbers are numbers, and what is empty is None.
+    """The rows of a CSV file that a study wrote; cells become numbers where they are, and None where they are empty.
 
-    With `columns`, those between the case and the origin: ConfigError where the file has others. Those among `later`
-    may be missing, and are then empty. Raises StorageError where the file can't be read.
+    `columns` are those between case and origin: raises ConfigError if the file has others. Columns in `later` may be
+    missing and are then empty. Raises StorageError if the file can't be read.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -53,7 +53,7 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collectio
 
 
 def in_order(rows: Iterable[dict[str, Any]], cases: Iterable[str]) -> list[dict[str, Any]]:
-    """Rows in the order of their cases; those of other cases last."""
+    """Rows in the order of their cases; rows of other cases come last."""
     places = {case: place for place, case in enumerate(cases)}
     return sorted(rows, key=lambda row: places.get(row[CASE], len(places)))
 

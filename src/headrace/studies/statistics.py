@@ -1,4 +1,4 @@
-"""Rows chosen by their cells; means and quantiles of what there is, nan of nothing."""
+"""Rows selected by their cells; means and quantiles of the known values, nan if there are none."""
 
 from collections.abc import Iterable, Sequence
 from math import isnan, nan
@@ -28,12 +28,12 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def chosen(rows: Rows, **cells: Any) -> Rows:
-    """The rows with these cells."""
+    """The rows with these values in these columns."""
     return [row for row in rows if all(row[column] == value for column, value in cells.items())]
 
 
 def distinct(rows: Rows, *columns: str) -> list[Any]:
-    """What these columns hold, each once, in the rows' order: tuples, or values where it is one column."""
+    """The distinct values of these columns in row order: tuples, or plain values for one column."""
     keys = (row[columns[0]] if len(columns) == 1 else tuple(row[column] for column in columns) for row in rows)
     return list(dict.fromkeys(keys))
 
@@ -44,5 +44,5 @@ def known(rows: Rows, column: str) -> list[Any]:
 
 
 def middle(rows: Rows, column: str) -> float:
-    """A column's median over those rows that have it; nan where none does."""
+    """The median of a column over the rows that have a value; nan if there is none."""
     return median(row[column] for row in rows)

@@ -1,4 +1,4 @@
-"""Training runs of a study: from a case to its row and its curve."""
+"""Training runs of a study: from a case to its summary, records and curve."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ _NEVER_SECONDS = 1e9
 def train_case(case: Any, folder: Path, **settings: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
     """The summary and the records of a run of headrace.train; `settings` are those beyond what every case has.
 
-    The folder is made anew: a run that was interrupted begins again, for its clock to be one. Evaluations are off that
-    clock, or on a core of their own. Raises HeadraceError; KeyboardInterrupt where the run was interrupted.
+    The folder is replaced: an interrupted run starts over, because its clock must be continuous. Evaluations stop that
+    clock or have a core of their own. Raises HeadraceError; KeyboardInterrupt if the run was interrupted.
     """
     from headrace.api import train
 
