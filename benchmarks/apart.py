@@ -211,7 +211,7 @@ def _run(variant: str, arguments: argparse.Namespace, seed: int) -> dict[str, An
 
 
 def _evaluate(run: Path, seed: int) -> float | None:
-    """Mean of fresh greedy episodes of what the run learnt."""
+    """Mean of fresh greedy episodes of what the run learned."""
     words = ["evaluate", run, "--episodes", CONFIRMATION_EPISODES, "--seed", seed, "--json"]
     command = [sys.executable, "-m", "headrace", *map(str, words)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, check=False)

@@ -16,7 +16,7 @@ TORCH: dict[str, Callable[[list[torch.Tensor]], torch.optim.Optimizer]] = {
     "sgd": lambda p: torch.optim.SGD(p, 0.01),
     "momentum": lambda p: torch.optim.SGD(p, 0.01, momentum=0.9),
     "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01, alpha=0.9, eps=1e-6),
-    "centred-rmsprop": lambda p: torch.optim.RMSprop(p, 0.01, alpha=0.9, eps=1e-6, centered=True),
+    "centered-rmsprop": lambda p: torch.optim.RMSprop(p, 0.01, alpha=0.9, eps=1e-6, centered=True),
     "adagrad": lambda p: torch.optim.Adagrad(p, 0.01, eps=1e-6),
     "adam": lambda p: torch.optim.Adam(p, 0.01, (0.8, 0.99), 1e-6),
 }
@@ -128,10 +128,10 @@ class TestState:
 
 class TestOptions:
     def test_read_back_what_they_were_given(self) -> None:
-        given = options("centred-rmsprop")
-        assert (given.kind, given.learning_rate, given.decay, given.epsilon) == ("centred-rmsprop", 0.01, 0.9, 1e-6)
+        given = options("centered-rmsprop")
+        assert (given.kind, given.learning_rate, given.decay, given.epsilon) == ("centered-rmsprop", 0.01, 0.9, 1e-6)
         assert (given.beta1, given.beta2) == (0.8, 0.99)
-        assert given.encode() == "kind=centred-rmsprop;learning_rate=0.01;decay=0.9;epsilon=1e-06;beta1=0.8;beta2=0.99"
+        assert given.encode() == "kind=centered-rmsprop;learning_rate=0.01;decay=0.9;epsilon=1e-06;beta1=0.8;beta2=0.99"
         assert OptimizerOptions.decode(given.encode()) == given
         assert len({given, OptimizerOptions.decode(given.encode())}) == 1
         assert given != options("rmsprop")

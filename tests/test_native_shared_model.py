@@ -32,7 +32,7 @@ def zeros(count: int) -> Vector:
 def create(
     mode: str, count: int = 8, workers: int = 2, optimizer: OptimizerOptions = SGD, own: bool = False
 ) -> SharedModel:
-    return SharedModel.create(zeros(count), optimizer, mode=mode, workers=workers, own_statistics=own)
+    return SharedModel.create(zeros(count), optimizer, mode=mode, workers=workers, own_optimizer_state=own)
 
 
 def values(model: SharedModel, worker: int = -1) -> Vector:
@@ -62,14 +62,14 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 class TestOneWorker:
-    @pytest.mark.parametrize("kind", ["sgd", "momentum", "rmsprop", "centred-rmsprop", "adagrad", "adam"])
+    @pytest.mark.parametrize("kind", ["sgd", "momentum", "rmsprop", "centered-rmsprop", "adagrad", "adam"])
     @pytest.mark.parametrize("own", [False, True])
     @pytest.mark.parametrize("mode", MODES)
     def test_is_the_plain_optimizer_to_the_bit(self, mode: str, own: bool, kind: str) -> None:
         random = np.random.default_rng(0)
         optimizer = OptimizerOptions(kind, learning_rate=0.01)
         plain, twin = random.standard_normal(1037).astype(np.float32), Optimizer(optimizer, 1037)
-        model = SharedModel.create(plain, optimizer, mode=mode, workers=1, own_statistics=own)
+        model = SharedModel.create(plain, optimizer, mode=mode, workers=1, own_optimizer_state=own)
         model.join(0)
         for step in range(1, 51):
             gradient = random.standard_normal(1037).astype(np.float32)
@@ -286,7 +286,7 @@ class TestAdPsgd:
 
 class TestJoin:
     @pytest.mark.parametrize(("mode", "own", "kept"), [("lock", False, 1), ("lock", True, 0), ("ad-psgd", True, 0)])
-    def test_own_statistics_begin_anew(self, mode: str, own: bool, kept: int) -> None:
+    def test_own_optimizer_state_begin_anew(self, mode: str, own: bool, kept: int) -> None:
         model = create(mode, optimizer=ADAM, own=own)
         model.join(0)
         model.apply(0, np.ones(8, np.float32), 0)
@@ -348,7 +348,7 @@ class TestRefused:
                 "-c",
                 "import numpy as np\nfrom headrace._native import OptimizerOptions, SharedModel\n"
                 "print(SharedModel.create(np.zeros(8, np.float32), OptimizerOptions('sgd'), mode='lock', workers=1,"
-                " own_statistics=False).path)",
+                " own_optimizer_state=False).path)",
             ],
             capture_output=True,
             text=True,
@@ -367,7 +367,7 @@ class TestRefused:
             (lambda: create("lock").join(2), "worker is 2, but it must be below the number of workers, 2"),
             (lambda: create("lock").apply(0, zeros(7), 0), "gradient: float32 of shape .7,. given"),
             (lambda: create("lock").read_into(zeros(9)), "out: float32 of shape .9,. given"),
-            (lambda: create("ad-psgd").average(1, 1), "neighbour is 1, but it must be another worker"),
+            (lambda: create("ad-psgd").average(1, 1), "neighbor is 1, but it must be another worker"),
             (lambda: create("lock").load({}), 'has no "version"'),
             (lambda: create("lock").load(create("lock", count=9).state()), "parameters: .* given"),
             (lambda: create("lock").load(create("ad-psgd").state()), "given"),

@@ -32,10 +32,10 @@ class MappedModel {
   explicit MappedModel(SharedFile file) : file_(std::move(file)), model_(file_.memory()) {}
 
   static std::unique_ptr<MappedModel> create(nb::handle parameters, const OptimizerOptions& optimizer,
-                                             std::string_view mode, std::uint32_t workers, bool own_statistics) {
+                                             std::string_view mode, std::uint32_t workers, bool own_optimizer_state) {
     const Buffer initial(parameters.ptr(), "parameters", "float32");
     const auto values = initial.as<float>();
-    const SharedModelOptions options{optimizer, sharing_of(mode), own_statistics, workers, values.size()};
+    const SharedModelOptions options{optimizer, sharing_of(mode), own_optimizer_state, workers, values.size()};
     options.check();
     const nb::gil_scoped_release release;
     SharedFile file(SharedModel::bytes(options));
@@ -129,7 +129,7 @@ void bind_shared_model(nb::module_& module) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   nb::class_<MappedModel>(module, "SharedModel", "A model in memory that workers of this machine share.")
       .def_static("create", &MappedModel::create, "parameters"_a, "optimizer"_a, nb::kw_only(), "mode"_a, "workers"_a,
-                  "own_statistics"_a)
+                  "own_optimizer_state"_a)
       .def_static(
           "open", [](const std::string& path) { return std::make_unique<MappedModel>(path); }, "path"_a)
       .def_prop_ro("path", &MappedModel::path)
@@ -143,10 +143,10 @@ void bind_shared_model(nb::module_& module) {
       .def("apply", &apply, "worker"_a, "gradient"_a, "base_version"_a)
       .def(
           "average",
-          [](MappedModel& self, std::uint32_t worker, std::uint32_t neighbour) {
-            return self.model().average(worker, neighbour);
+          [](MappedModel& self, std::uint32_t worker, std::uint32_t neighbor) {
+            return self.model().average(worker, neighbor);
           },
-          "worker"_a, "neighbour"_a, Release())
+          "worker"_a, "neighbor"_a, Release())
       .def(
           "lock_wait_seconds",
           [](MappedModel& self, std::uint32_t worker) { return self.model().lock_wait_seconds(worker); }, "worker"_a)

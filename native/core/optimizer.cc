@@ -25,7 +25,8 @@
 namespace headrace {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames = {"sgd", "momentum", "rmsprop", "centred-rmsprop", "adagrad", "adam"};
+constexpr std::array<std::string_view, 6> kNames = {"sgd",     "momentum", "rmsprop", "centered-rmsprop",
+                                                    "adagrad", "adam"};
 
 std::string text_of(double value) {  // the shortest that reads back as the same number
   char text[32];
@@ -93,8 +94,8 @@ HEADRACE_WIDE void rmsprop(std::size_t size, Vector p, Vector v, Values g, float
 }
 
 // The variance can't be below 0, though what rounding leaves of it can.
-HEADRACE_WIDE void centred_rmsprop(std::size_t size, Vector p, Vector v, Vector m, Values g, float rate, float kept,
-                                   float fresh, float epsilon) {
+HEADRACE_WIDE void centered_rmsprop(std::size_t size, Vector p, Vector v, Vector m, Values g, float rate, float kept,
+                                    float fresh, float epsilon) {
   for (std::size_t i = 0; i < size; ++i) {
     v[i] = kept * v[i] + fresh * g[i] * g[i];
     m[i] = m[i] + fresh * (g[i] - m[i]);
@@ -149,7 +150,7 @@ OptimizerOptions::Kind OptimizerOptions::kind_of(std::string_view name) {
   const auto* found = std::ranges::find(kNames, name);
   if (found != kNames.end()) return static_cast<Kind>(found - kNames.begin());
   throw Error(ErrorKind::kInvalid, "optimizer: kind is \"" + std::string(name.substr(0, 200)) +
-                                       "\", but it must be sgd, momentum, rmsprop, centred-rmsprop, adagrad or adam");
+                                       "\", but it must be sgd, momentum, rmsprop, centered-rmsprop, adagrad or adam");
 }
 
 std::string_view OptimizerOptions::name() const { return kNames[static_cast<std::size_t>(kind)]; }
@@ -204,8 +205,8 @@ void apply_gradient(const OptimizerOptions& options, std::uint64_t step, std::sp
       return loops::momentum(size, p, moments, g, rate, kept);
     case Kind::kRmsprop:
       return loops::rmsprop(size, p, moments, g, rate, kept, fresh, epsilon);
-    case Kind::kCentredRmsprop:
-      return loops::centred_rmsprop(size, p, moments, moments + moment_stride, g, rate, kept, fresh, epsilon);
+    case Kind::kCenteredRmsprop:
+      return loops::centered_rmsprop(size, p, moments, moments + moment_stride, g, rate, kept, fresh, epsilon);
     case Kind::kAdagrad:
       return loops::adagrad(size, p, moments, g, rate, epsilon);
     case Kind::kAdam: {

@@ -14,7 +14,7 @@
 namespace headrace {
 
 struct OptimizerOptions {
-  enum class Kind : std::uint8_t { kSgd, kMomentum, kRmsprop, kCentredRmsprop, kAdagrad, kAdam };
+  enum class Kind : std::uint8_t { kSgd, kMomentum, kRmsprop, kCenteredRmsprop, kAdagrad, kAdam };
 
   Kind kind = Kind::kAdam;
   double learning_rate = 1e-3;
@@ -23,7 +23,7 @@ struct OptimizerOptions {
   double beta1 = 0.9, beta2 = 0.999;  // Adam's
 
   void check() const;             // throws kInvalid, naming the field
-  std::string_view name() const;  // of the kind: "sgd", "momentum", "rmsprop", "centred-rmsprop", "adagrad", "adam"
+  std::string_view name() const;  // of the kind: "sgd", "momentum", "rmsprop", "centered-rmsprop", "adagrad", "adam"
   std::size_t moments() const;    // vectors of statistics beside the parameters: 0, 1 or 2
   std::string encode() const;     // "kind=adam;learning_rate=0.001;...", for the wire and for checkpoints
   static OptimizerOptions decode(std::string_view text);  // throws kCorrupt, or kInvalid where check() does

@@ -124,7 +124,7 @@ struct SharedModel::Layout {
   static Layout of(const SharedModelOptions& options) {
     Layout layout = {};
     const std::uint64_t sets = options.sharing == Sharing::kAdPsgd ? options.workers + 1 : 1;
-    const std::uint64_t moment_sets = options.own_statistics ? options.workers : 1;
+    const std::uint64_t moment_sets = options.own_optimizer_state ? options.workers : 1;
     layout.vector = round_up(options.count * sizeof(float), kLine);
     layout.parameters = sizeof(Header) + options.workers * sizeof(Worker);
     layout.moments = layout.parameters + sets * layout.vector;
@@ -135,7 +135,7 @@ struct SharedModel::Layout {
 
 std::uint64_t SharedModel::bytes(const SharedModelOptions& options) {
   SharedModelOptions full = options;
-  full.own_statistics = options.own_statistics || options.sharing == Sharing::kAdPsgd;
+  full.own_optimizer_state = options.own_optimizer_state || options.sharing == Sharing::kAdPsgd;
   return Layout::of(full).end;
 }
 
@@ -148,7 +148,7 @@ void SharedModel::format(std::span<std::byte> memory, const SharedModelOptions& 
           "the number of parameters, " + std::to_string(options.count));
   auto* header = new (memory.data()) Header{};
   header->options = options;
-  header->options.own_statistics = options.own_statistics || options.sharing == Sharing::kAdPsgd;
+  header->options.own_optimizer_state = options.own_optimizer_state || options.sharing == Sharing::kAdPsgd;
   header->mutex.initialize();
   for (std::uint32_t i = 0; i < options.workers; ++i) {
     (new (memory.data() + sizeof(Header) + i * sizeof(Worker)) Worker{})->mutex.initialize();
@@ -181,7 +181,7 @@ std::size_t SharedModel::parameter_sets() const {
   return options().sharing == Sharing::kAdPsgd ? options().workers : 1;
 }
 
-std::size_t SharedModel::moment_sets() const { return options().own_statistics ? options().workers : 1; }
+std::size_t SharedModel::moment_sets() const { return options().own_optimizer_state ? options().workers : 1; }
 
 SharedModel::Worker& SharedModel::worker(std::uint32_t index) const {
   require(index < options().workers, "worker", std::to_string(index),
@@ -269,7 +269,7 @@ void SharedModel::join(std::uint32_t index) {
   const Held held(lock ? header_.mutex : joining.mutex, &joining.waited_nanoseconds);
   if (joining.presence.exchange(Presence::kJoined, std::memory_order_relaxed) == Presence::kLoaded) return;
   if (averages) copy(mean, own_parameters(index));
-  if (options().own_statistics) {
+  if (options().own_optimizer_state) {
     std::memset(moment(index, 0).data(), 0, options().optimizer.moments() * layout().vector);
     joining.steps.store(0, std::memory_order_relaxed);
   }
@@ -280,7 +280,7 @@ SharedModel::Applied SharedModel::apply(std::uint32_t index, std::span<const flo
   check_size(gradient.size(), "gradient");
   Worker& applying = worker(index);
   if (!all_finite(gradient)) return {version(), -1};
-  const bool averages = options().sharing == Sharing::kAdPsgd, own = options().own_statistics;
+  const bool averages = options().sharing == Sharing::kAdPsgd, own = options().own_optimizer_state;
   const auto update = [&] {
     if (averages) {
       const bool joined = applying.presence.load(std::memory_order_relaxed) == Presence::kJoined;
@@ -302,17 +302,17 @@ SharedModel::Applied SharedModel::apply(std::uint32_t index, std::span<const flo
   return {before + 1, before > base_version ? static_cast<std::int64_t>(before - base_version) : 0};
 }
 
-bool SharedModel::average(std::uint32_t index, std::uint32_t neighbour) {
+bool SharedModel::average(std::uint32_t index, std::uint32_t neighbor) {
   require(options().sharing == Sharing::kAdPsgd, "mode", "another", "ad-psgd, where workers average");
-  require(index != neighbour, "neighbour", std::to_string(neighbour), "another worker");
-  Worker &own = worker(index), &other = worker(neighbour);
-  const Held first(index < neighbour ? own.mutex : other.mutex, &own.waited_nanoseconds);
-  const Held second(index < neighbour ? other.mutex : own.mutex, &own.waited_nanoseconds);
+  require(index != neighbor, "neighbor", std::to_string(neighbor), "another worker");
+  Worker &own = worker(index), &other = worker(neighbor);
+  const Held first(index < neighbor ? own.mutex : other.mutex, &own.waited_nanoseconds);
+  const Held second(index < neighbor ? other.mutex : own.mutex, &own.waited_nanoseconds);
   for (const Worker* each : {&own, &other}) {
     if (each->presence.load(std::memory_order_relaxed) == Presence::kAbsent) return false;
   }
   float* __restrict a = own_parameters(index).data();
-  float* __restrict b = own_parameters(neighbour).data();
+  float* __restrict b = own_parameters(neighbor).data();
   for (std::size_t i = 0; i < options().count; ++i) a[i] = b[i] = 0.5f * (a[i] + b[i]);
   return true;
 }
@@ -343,7 +343,7 @@ SharedModel::State SharedModel::state() {
     Worker& each = worker(i);
     std::optional<Held> one;
     if (!lock) one.emplace(each.mutex);
-    take(i, options().own_statistics ? each.steps : header_.steps);
+    take(i, options().own_optimizer_state ? each.steps : header_.steps);
     state.joined.push_back(each.presence.load(std::memory_order_relaxed) != Presence::kAbsent);
   }
   return state;
@@ -361,7 +361,8 @@ void SharedModel::load(const State& state) {
   for (std::size_t set = 0; set < parameter_sets(); ++set) copy(set_of(state.parameters, set), own_parameters(set));
   for (std::size_t set = 0; set < moment_sets(); ++set) {
     for (std::size_t m = 0; m < moments; ++m) copy(set_of(state.moments, set * moments + m), moment(set, m));
-    (options().own_statistics ? worker(static_cast<std::uint32_t>(set)).steps : header_.steps).store(state.steps[set]);
+    (options().own_optimizer_state ? worker(static_cast<std::uint32_t>(set)).steps : header_.steps)
+        .store(state.steps[set]);
   }
   for (std::uint32_t i = 0; i < options().workers; ++i) {
     worker(i).presence.store(state.joined[i] != 0 ? Presence::kLoaded : Presence::kAbsent);

@@ -7,7 +7,7 @@
 //   meant: a reader may see some parameters before an update and some after it, and of two updates at once one may be
 //   lost for some parameters. A float is never torn: it is aligned and written whole. Counters are atomic, and exact.
 // - ad-psgd (Lian et al. 2018): each worker has parameters and statistics of its own, changed under the worker's lock,
-//   and averages them with a neighbour's now and then: of both, at once, their locks taken in the order of their
+//   and averages them with a neighbor's now and then: of both, at once, their locks taken in the order of their
 //   numbers. A worker computes gradients from its live parameters, and so may see an average half done.
 // Statistics are shared, or each worker's own: then the steps that Adam's corrections count are the worker's own too.
 //
@@ -35,7 +35,7 @@ Sharing sharing_of(std::string_view name);  // "lock", "hogwild", "ad-psgd"; thr
 struct SharedModelOptions {
   OptimizerOptions optimizer;
   Sharing sharing = Sharing::kLock;
-  bool own_statistics = false;  // true for ad-psgd, whatever is given
+  bool own_optimizer_state = false;  // true for ad-psgd, whatever is given
   std::uint32_t workers = 1;
   std::uint64_t count = 0;  // P: of parameters
 
@@ -75,8 +75,8 @@ class SharedModel {
   // kInvalid where an ad-psgd worker has not joined.
   Applied apply(std::uint32_t worker, std::span<const float> gradient, std::uint64_t base_version);
 
-  // Of ad-psgd: both get their mean. False, and nothing is done, where the neighbour has not joined.
-  bool average(std::uint32_t worker, std::uint32_t neighbour);
+  // Of ad-psgd: both get their mean. False, and nothing is done, where the neighbor has not joined.
+  bool average(std::uint32_t worker, std::uint32_t neighbor);
 
   double lock_wait_seconds(std::uint32_t worker) const;
 

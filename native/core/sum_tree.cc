@@ -110,7 +110,7 @@ void SumTree::set_many(std::span<const std::uint64_t> leaves, std::span<const do
       for (std::size_t node = 0; node < nodes; ++node) mend(level, node);
       continue;
     }
-    std::size_t mended = nodes;  // a batch's keys mostly rise, so equal parents are neighbours
+    std::size_t mended = nodes;  // a batch's keys mostly rise, so equal parents are neighbors
     for (const std::uint64_t leaf : leaves) {
       const std::size_t node = leaf / width;
       if (node != mended) mend(level, node);

@@ -1,7 +1,7 @@
 // A table of experience: chunks in an arena, one leaf of a sum tree per transition, a rate limiter.
 //
 // A transition's key is its number since the table began. key % capacity is its slot, key / capacity the slot's
-// generation, so an update for an overwritten transition is recognised and dropped, never applied to its successor.
+// generation, so an update for an overwritten transition is recognized and dropped, never applied to its successor.
 //
 // Threading: every method may be called from any thread. One mutex guards tree, limiter, slots, counters and random
 // state, and is held for microseconds. Copies run outside it: an insert copies into reserved bytes (one insert at a

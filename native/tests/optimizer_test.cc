@@ -17,7 +17,7 @@ namespace {
 using fixtures::check_error;
 using Kind = OptimizerOptions::Kind;
 
-constexpr std::array<Kind, 6> kKinds = {Kind::kSgd,     Kind::kMomentum, Kind::kRmsprop, Kind::kCentredRmsprop,
+constexpr std::array<Kind, 6> kKinds = {Kind::kSgd,     Kind::kMomentum, Kind::kRmsprop, Kind::kCenteredRmsprop,
                                         Kind::kAdagrad, Kind::kAdam};
 
 std::vector<float> normal(std::size_t size, std::uint32_t seed) {
@@ -73,7 +73,7 @@ TEST_CASE("optimizer: two steps by hand") {
   // Squares 2, then 1 + 8 = 9.
   is(Kind::kRmsprop, 1 - 1 / (std::sqrt(2.0) + 1) - 2 / (3.0 + 1));
   // Means 1, then 0.5 + 2 = 2.5: variances 2 - 1 = 1, then 9 - 6.25 = 2.75.
-  is(Kind::kCentredRmsprop, 1 - 1 / (1.0 + 1) - 2 / (std::sqrt(2.75) + 1));
+  is(Kind::kCenteredRmsprop, 1 - 1 / (1.0 + 1) - 2 / (std::sqrt(2.75) + 1));
   // Squares 4, then 20.
   is(Kind::kAdagrad, 1 - 1 / (2.0 + 1) - 2 / (std::sqrt(20.0) + 1));
   // Means 1, then 2.5, over 1/2 and 3/4: 2 and 10/3. Squares 1, then 0.75 + 4 = 4.75, over 1/4 and 7/16: 4 and 76/7.
@@ -81,7 +81,7 @@ TEST_CASE("optimizer: two steps by hand") {
 }
 
 TEST_CASE("optimizer: a constant gradient is no variance, though rounding may leave less than none") {
-  const OptimizerOptions options{Kind::kCentredRmsprop, 0.01};
+  const OptimizerOptions options{Kind::kCenteredRmsprop, 0.01};
   std::vector<float> parameters(1000), moments(2000), gradient(1000);
   for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = 0.001f * static_cast<float>(i) + 0.37f;
   for (std::uint32_t step = 1; step <= 3000; ++step) {
@@ -107,9 +107,9 @@ TEST_CASE("optimizer: one value that is not finite is found wherever it lies") {
 }
 
 TEST_CASE("optimizer: options as text") {
-  const OptimizerOptions options{Kind::kCentredRmsprop, 0.00025, 0.95, 0.01, 0.5, 0.75};
+  const OptimizerOptions options{Kind::kCenteredRmsprop, 0.00025, 0.95, 0.01, 0.5, 0.75};
   const std::string text = options.encode();
-  CHECK(text == "kind=centred-rmsprop;learning_rate=0.00025;decay=0.95;epsilon=0.01;beta1=0.5;beta2=0.75");
+  CHECK(text == "kind=centered-rmsprop;learning_rate=0.00025;decay=0.95;epsilon=0.01;beta1=0.5;beta2=0.75");
   CHECK(OptimizerOptions::decode(text) == options);
   for (std::size_t size = 0; size < text.size(); ++size) {
     if (size == text.size() - 1) continue;  // beta2=0.7

@@ -50,9 +50,9 @@ void at_once(std::uint32_t workers, const std::function<void(std::uint32_t)>& wo
 
 TEST_CASE("shared model: all apply, read and average at once") {
   for (const Sharing sharing : {Sharing::kLock, Sharing::kHogwild, Sharing::kAdPsgd}) {
-    for (const bool own_statistics : {false, true}) {
+    for (const bool own_optimizer_state : {false, true}) {
       CAPTURE(static_cast<int>(sharing));
-      Fixture shared({OptimizerOptions{}, sharing, own_statistics, 3, kSize});
+      Fixture shared({OptimizerOptions{}, sharing, own_optimizer_state, 3, kSize});
       at_once(3, [&](std::uint32_t worker) {
         SharedModel model(shared.memory);
         std::vector<float> gradient(kSize, 1), seen(kSize);
@@ -118,7 +118,7 @@ TEST_CASE("shared model: the mean of two, and of all") {
   CHECK(shared.model.parameters(0)[0] == 6);
   CHECK(shared.model.parameters(1)[0] == 6);
   check_error(ErrorKind::kInvalid, "worker 2 is absent", [&] { shared.model.apply(2, out, 0); });
-  check_error(ErrorKind::kInvalid, "neighbour is 1", [&] { shared.model.average(1, 1); });
+  check_error(ErrorKind::kInvalid, "neighbor is 1", [&] { shared.model.average(1, 1); });
 }
 
 TEST_CASE("shared model: memory that holds none is refused") {

@@ -199,7 +199,7 @@ class BatchStream:
     def close(self) -> None: ...
 
 class OptimizerOptions:
-    """Kinds: sgd, momentum, rmsprop, centred-rmsprop, adagrad, adam; torch's arithmetic. Raises ConfigError."""
+    """Kinds: sgd, momentum, rmsprop, centered-rmsprop, adagrad, adam; torch's arithmetic. Raises ConfigError."""
 
     def __init__(
         self,
@@ -251,7 +251,12 @@ class SharedModel:
 
     @staticmethod
     def create(
-        parameters: NDArray[np.float32], optimizer: OptimizerOptions, *, mode: str, workers: int, own_statistics: bool
+        parameters: NDArray[np.float32],
+        optimizer: OptimizerOptions,
+        *,
+        mode: str,
+        workers: int,
+        own_optimizer_state: bool,
     ) -> SharedModel:
         """`mode`: lock, hogwild, or ad-psgd, whose workers have parameters and statistics of their own."""
     @staticmethod
@@ -277,8 +282,8 @@ class SharedModel:
         """A worker's start: statistics of its own anew, unless they were loaded; of ad-psgd, the mean's parameters."""
     def apply(self, worker: int, gradient: NDArray[np.float32], base_version: int) -> tuple[int, int]:
         """-> version after it, and updates by others since `base_version`, or -1: refused, for it is not finite."""
-    def average(self, worker: int, neighbour: int) -> bool:
-        """Of ad-psgd: both get their mean. False, and nothing is done, where the neighbour has not joined."""
+    def average(self, worker: int, neighbor: int) -> bool:
+        """Of ad-psgd: both get their mean. False, and nothing is done, where the neighbor has not joined."""
     def lock_wait_seconds(self, worker: int) -> float: ...
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies: version [], steps [S], joined [W], parameters [R, P], moments [S, M, P].

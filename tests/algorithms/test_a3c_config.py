@@ -21,7 +21,7 @@ from headrace.errors import ConfigError
         ({"trunk": "both"}, "trunk is both; it must be shared or separate"),
         (
             {"optimizer": "lion"},
-            "optimizer is lion; it must be adam, rmsprop, centred-rmsprop, adagrad, momentum or sgd",
+            "optimizer is lion; it must be adam, rmsprop, centered-rmsprop, adagrad, momentum or sgd",
         ),
     ],
 )

@@ -64,8 +64,8 @@ class Twin:
     @staticmethod
     def log_probabilities(p: dict[str, Tensor], s: Tensor, a: Tensor) -> Tensor:
         h = torch.cat([s, a], 1) @ p["first.weight"].T + p["first.bias"]
-        centred = h - h.mean(1, keepdim=True)
-        h = centred / (h.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt() * p["norm.weight"] + p["norm.bias"]
+        centered = h - h.mean(1, keepdim=True)
+        h = centered / (h.var(1, unbiased=False, keepdim=True) + 1e-5).sqrt() * p["norm.weight"] + p["norm.bias"]
         h = functional.elu(torch.tanh(h) @ p["hidden.0.weight"].T + p["hidden.0.bias"])
         return (h @ p["head.weight"].T + p["head.bias"]).log_softmax(1)
 

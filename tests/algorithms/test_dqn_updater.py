@@ -90,7 +90,7 @@ def test_polyak_average() -> None:
     torch.testing.assert_close(after["target.q.weight"], expected)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "centred-rmsprop", "adagrad", "momentum", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"])
 def test_three_updates_equal_those_of_torch_s_optimizer(optimizer: OptimizerName) -> None:
     updater = make_updater(optimizer=optimizer, target_update_period=10**9, max_gradient_norm=1.0)
     online, target = (PolicyNetwork(updater.architecture) for _ in range(2))
@@ -100,7 +100,7 @@ def test_three_updates_equal_those_of_torch_s_optimizer(optimizer: OptimizerName
     torch_optimizers: dict[str, torch.optim.Optimizer] = {
         "adam": torch.optim.Adam(online.parameters(), rate, eps=epsilon),
         "rmsprop": torch.optim.RMSprop(online.parameters(), rate, decay, epsilon),
-        "centred-rmsprop": torch.optim.RMSprop(online.parameters(), rate, decay, epsilon, centered=True),
+        "centered-rmsprop": torch.optim.RMSprop(online.parameters(), rate, decay, epsilon, centered=True),
         "adagrad": torch.optim.Adagrad(online.parameters(), rate, eps=epsilon),
         "momentum": torch.optim.SGD(online.parameters(), rate, decay),
         "sgd": torch.optim.SGD(online.parameters(), rate),

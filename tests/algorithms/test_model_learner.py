@@ -44,11 +44,11 @@ def test_one_transition_of_ten_is_held_out_and_stays_so() -> None:
     out = held_out(keys)
     assert abs(out.mean() - 0.1) < 4 * np.sqrt(0.09 / len(keys))
     assert (held_out(keys[::-1])[::-1] == out).all()
-    both = (out[1:] & out[:-1]).mean()  # neighbours in time are not held out together more often than others
+    both = (out[1:] & out[:-1]).mean()  # neighbors in time are not held out together more often than others
     assert abs(both - 0.01) < 0.002
 
 
-def test_a_linear_world_is_learnt_and_its_error_on_held_out_transitions_says_so() -> None:
+def test_a_linear_world_is_learned_and_its_error_on_held_out_transitions_says_so() -> None:
     learner = ModelLearner(SMALL, SPEC, seed=0)
     random = np.random.default_rng(0)
     assert learner.error == inf
@@ -77,7 +77,7 @@ def test_the_error_is_as_large_as_that_of_the_mean_where_nothing_can_be_predicte
     assert 0.95 < learner.error < 1.2
 
 
-def test_held_out_transitions_are_never_learnt_from() -> None:
+def test_held_out_transitions_are_never_learned_from() -> None:
     learner = ModelLearner(SMALL, SPEC, seed=0)
     twin = ModelLearner(SMALL, SPEC, seed=0)
     random = np.random.default_rng(0)

@@ -208,7 +208,7 @@ def test_one_preset_in_full(capsys):
     out = capsys.readouterr().out
     rows = {line.strip("│").split("│")[0].strip(): line for line in out.splitlines() if "│" in line}
     assert "50,000" in rows["--replay-capacity"]
-    assert "off" in rows["--duelling"]
+    assert "off" in rows["--dueling"]
     assert str(Apex().pull_period) in rows["--pull-period (apex)"]
     assert preset("CartPole-v1").note in out
 

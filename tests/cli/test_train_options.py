@@ -122,7 +122,7 @@ def test_no_environment():
     ("text", "complaint"),
     [
         ("X --stepz 3", r"^--stepz is not an option of headrace train; did you mean --steps\?$"),
-        ("X --no-dueling", r"^--no-dueling is not an option of headrace train; did you mean --duelling\?$"),
+        ("X --no-duelling", r"^--no-duelling is not an option of headrace train; did you mean --dueling\?$"),
         ("X --qqq", r"^--qqq is not an option of headrace train; headrace train --help lists what there is$"),
         ("X -n 3", r"^-n is not an option of headrace train"),
         ("X Y", r"^Unrecognized options: Y \(see headrace train --help\)$"),

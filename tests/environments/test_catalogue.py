@@ -139,10 +139,10 @@ def test_constructor_that_raises_is_quoted(own_module):
     name = own_module("""
         import gymnasium
         def broken(**options):
-            raise OSError("no licence")
+            raise OSError("no license")
         gymnasium.register(id="OwnBroken-v0", entry_point=broken)
     """)
-    assert fault(f"{name}:OwnBroken-v0").endswith("can't be made: OSError: no licence")
+    assert fault(f"{name}:OwnBroken-v0").endswith("can't be made: OSError: no license")
 
 
 def test_missing_box2d_names_the_extra(monkeypatch):

@@ -10,7 +10,7 @@ from headrace.gradients.base import Applied, ParameterVector
 from headrace.gradients.device import DeviceVector
 from headrace.gradients.local import LocalVector
 
-KINDS = ("sgd", "momentum", "rmsprop", "centred-rmsprop", "adagrad", "adam")
+KINDS = ("sgd", "momentum", "rmsprop", "centered-rmsprop", "adagrad", "adam")
 
 
 def pair(kind: str) -> tuple[DeviceVector, LocalVector]:

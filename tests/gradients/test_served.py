@@ -46,7 +46,7 @@ def push(vector: ServedVector, gradient: float) -> tuple[int, int, bool]:
     return tuple(vector.apply())
 
 
-@pytest.mark.parametrize("kind", ["sgd", "momentum", "rmsprop", "centred-rmsprop", "adagrad", "adam"])
+@pytest.mark.parametrize("kind", ["sgd", "momentum", "rmsprop", "centered-rmsprop", "adagrad", "adam"])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_one_worker_computes_what_a_vector_of_its_own_would_to_the_bit(open_vector: Open, kind: str, shards: int):
     optimizer = OptimizerOptions(kind, learning_rate=0.01)

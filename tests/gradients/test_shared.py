@@ -18,7 +18,7 @@ DESCENT = OptimizerOptions("sgd", learning_rate=0.5)
 
 def model(mode: str, workers: int = 2, values: tuple[float, ...] = (1.0, 2.0)) -> SharedModel:
     return SharedModel.create(
-        np.array(values, np.float32), DESCENT, mode=mode, workers=workers, own_statistics=mode == "ad-psgd"
+        np.array(values, np.float32), DESCENT, mode=mode, workers=workers, own_optimizer_state=mode == "ad-psgd"
     )
 
 

@@ -15,10 +15,10 @@ FRAMES = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
 
 
 @pytest.mark.parametrize(
-    ("spec", "hidden", "duelling"), [(VECTOR, (), False), (VECTOR, (5, 6), True), (FRAMES, (512,), False)]
+    ("spec", "hidden", "dueling"), [(VECTOR, (), False), (VECTOR, (5, 6), True), (FRAMES, (512,), False)]
 )
-def test_parameters_are_counted(spec: EnvironmentSpec, hidden: tuple[int, ...], duelling: bool) -> None:
-    described = Architecture.of(spec, "auto", hidden, duelling)
+def test_parameters_are_counted(spec: EnvironmentSpec, hidden: tuple[int, ...], dueling: bool) -> None:
+    described = Architecture.of(spec, "auto", hidden, dueling)
     assert described.parameter_count == sum(each.numel() for each in PolicyNetwork(described).parameters())
 
 

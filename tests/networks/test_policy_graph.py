@@ -19,7 +19,7 @@ def weights(network: PolicyNetwork) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "stack", "kind", "hidden", "duelling"),
+    ("shape", "dtype", "stack", "kind", "hidden", "dueling"),
     [
         ((8,), "float32", 1, "auto", (64, 64), False),
         ((8,), "float64", 1, "mlp", (), False),
@@ -36,9 +36,9 @@ def weights(network: PolicyNetwork) -> dict[str, np.ndarray]:
         ((4, 5, 8), "uint8", 1, "auto", (32,), True),
     ],
 )
-def test_graph_equals_network(shape, dtype, stack, kind, hidden, duelling) -> None:
+def test_graph_equals_network(shape, dtype, stack, kind, hidden, dueling) -> None:
     spec = EnvironmentSpec(shape, dtype, 5, stack)
-    architecture = Architecture.of(spec, kind, hidden, duelling)
+    architecture = Architecture.of(spec, kind, hidden, dueling)
     torch.manual_seed(0)
     network = PolicyNetwork(architecture)
     random = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def test_weights_can_be_replaced() -> None:
     np.testing.assert_allclose(policy.output(inputs), newer(torch.ones(1, 4)).detach().numpy(), atol=1e-6)
 
 
-def test_duelling_advantage_is_centred() -> None:
+def test_dueling_advantage_is_centered() -> None:
     architecture = Architecture.of(EnvironmentSpec((4,), "float32", 3), "mlp", (8,), True)
     network = PolicyNetwork(architecture)
     with torch.no_grad():
@@ -135,7 +135,7 @@ def test_nature_network_refuses_vectors() -> None:
         Architecture.of(EnvironmentSpec((8,), "float32", 4), "nature", (512,), False)
 
 
-def test_duelling_without_a_hidden_layer_is_refused() -> None:
+def test_dueling_without_a_hidden_layer_is_refused() -> None:
     with pytest.raises(ConfigError, match="hidden is empty"):
         Architecture.of(EnvironmentSpec((8,), "float32", 4), "mlp", (), True)
 

@@ -79,9 +79,9 @@ def test_full_precision_is_the_trained_network(continuous) -> None:
         Architecture.of(EnvironmentSpec((OBSERVATION,), "float32", 6, continuous=True), "mlp", (2048, 2048, 2048)),
         Architecture.of(BODY, "mlp", (2048, 2048, 2048)),
         Architecture.of(SCREEN, "nature", (512,)),
-        Architecture.of(SCREEN, "nature", (512,), duelling=True),
+        Architecture.of(SCREEN, "nature", (512,), dueling=True),
     ],
-    ids=["tanh", "mlp", "cnn", "cnn-duelling"],
+    ids=["tanh", "mlp", "cnn", "cnn-dueling"],
 )
 @pytest.mark.parametrize("rows", [1, 16])
 def test_full_precision_is_the_random_network_at_the_published_sizes(architecture, rows) -> None:
@@ -127,10 +127,10 @@ def test_greedy_action_is_that_of_the_network_where_it_is_clear(learned, precisi
     [
         Architecture.of(BODY, "mlp", (256, 256)),
         Architecture.of(BODY, "mlp", (1024, 1024, 1024)),
-        Architecture.of(BODY, "mlp", (128, 128), duelling=True),
+        Architecture.of(BODY, "mlp", (128, 128), dueling=True),
         Architecture.of(EnvironmentSpec((OBSERVATION,), "float32", 6, continuous=True), "mlp", (256, 256)),
     ],
-    ids=["mlp", "deep", "duelling", "tanh"],
+    ids=["mlp", "deep", "dueling", "tanh"],
 )
 def test_error_of_a_random_network(architecture, precision, largest) -> None:
     network = random_network(architecture)
@@ -148,7 +148,7 @@ def test_error_of_a_random_network(architecture, precision, largest) -> None:
         Architecture.of(SMALL_SCREEN, "ong", (512,)),
         Architecture.of(BOARD, "grid", (128,), True),
     ],
-    ids=["cnn", "cnn-duelling", "ong", "grid"],
+    ids=["cnn", "cnn-dueling", "ong", "grid"],
 )
 @pytest.mark.parametrize(("precision", "largest"), [("fp16", 1e-3), ("int8", 0.02)])
 def test_error_of_a_convolutional_network(precision, largest, architecture) -> None:
@@ -165,7 +165,7 @@ def test_error_of_a_convolutional_network(precision, largest, architecture) -> N
     [
         Architecture.of(BODY, "mlp", (256, 256)),
         Architecture.of(BODY, "mlp", (100, 300)),
-        Architecture.of(BODY, "mlp", (128, 128), duelling=True),
+        Architecture.of(BODY, "mlp", (128, 128), dueling=True),
         Architecture.of(EnvironmentSpec((OBSERVATION,), "float32", 5, continuous=True), "mlp", (2048, 256)),
         Architecture.of(EnvironmentSpec((128,), "uint8", 6), "mlp", (256,)),
         Architecture.of(SCREEN, "nature", (512,), False),
@@ -173,7 +173,7 @@ def test_error_of_a_convolutional_network(precision, largest, architecture) -> N
         Architecture.of(SMALL_SCREEN, "ong", (512,)),
         Architecture.of(BOARD, "grid", (128,), True),
     ],
-    ids=["mlp", "odd", "duelling", "tanh", "bytes", "cnn", "cnn-duelling", "ong", "grid"],
+    ids=["mlp", "odd", "dueling", "tanh", "bytes", "cnn", "cnn-dueling", "ong", "grid"],
 )
 def test_a_row_does_not_depend_on_the_others(architecture) -> None:
     """Bit for bit: alone, in a batch of 8, at another place in it, beside an outlier."""

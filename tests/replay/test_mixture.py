@@ -115,7 +115,7 @@ def test_real_rows_are_drawn_as_those_of_a_whole_batch_are() -> None:
     np.testing.assert_allclose(found, 80, atol=4 * 80**0.5)
 
 
-def test_what_a_gated_planner_has_left_behind_is_not_learnt_from_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_gated_planner_has_left_behind_is_not_learned_from_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.replay.mixture._FRESH_BATCHES", 10)
     _, simulated, mixed = make(4)
     simulated.insert(chunk([-1.0] * 20, version=9))

@@ -93,7 +93,7 @@ def test_the_bar_of_the_score_runs_from_the_lowest_seen_to_the_target(progress, 
     assert share in next(line for line in text.splitlines() if "score" in line).split()
 
 
-def test_a_run_that_has_learnt_nothing_yet_is_shown(progress):
+def test_a_run_that_has_learned_nothing_yet_is_shown(progress):
     nothing = dict.fromkeys(
         [
             "mean_return",
@@ -116,9 +116,9 @@ def test_missing_actors_and_an_evaluation_are_told(progress):
     assert "evaluating, clock paused" in text
 
 
-def test_without_colour_segments_differ_by_shade(progress):
-    coloured, bare = render(progress()), render(progress(), no_color=True)
-    assert "█" not in coloured
+def test_without_color_segments_differ_by_shade(progress):
+    colored, bare = render(progress()), render(progress(), no_color=True)
+    assert "█" not in colored
     bar = next(line for line in plain(bare).splitlines() if "actors " in line)
     width = 78 - 4 - 9
     assert bar.count("█") == round(width * 0.6)

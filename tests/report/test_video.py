@@ -11,7 +11,7 @@ from headrace.report.video import require_video, write_video
 
 
 def frames(count, height=64, width=96):
-    """Grey frames, each brighter than the one before."""
+    """Gray frames, each brighter than the one before."""
     return (np.full((height, width, 3), 10 + 4 * index, np.uint8) for index in range(count))
 
 

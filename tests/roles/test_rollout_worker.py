@@ -1,4 +1,4 @@
-"""What a rollout holds, step by step; when it is learnt from; where it goes on."""
+"""What a rollout holds, step by step; when it is learned from; where it goes on."""
 
 import json
 from collections.abc import Iterator

@@ -83,7 +83,7 @@ def test_a_run_goes_on_after_redis_was_flushed_and_started_anew(
     display = Mishaps(
         lambda: redis_server.client().flushall(),
         start_anew,
-        lambda: signal.raise_signal(signal.SIGINT),  # it learnt on after each
+        lambda: signal.raise_signal(signal.SIGINT),  # it learned on after each
     )
     summary = train(display, time_limit_seconds=100)
     assert display.left == []

@@ -65,7 +65,7 @@ def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
         ({"topology": {"name": "apex", "actors": "2"}}, "topology: actors is '2'; it must be a whole number or none"),
         ({"place": {"server": 3}}, "place: server is 3; it must be a text or none"),
         ({"place": 3}, "place: ServerPlace is 3; it must be an object"),
-        ({"colour": "red"}, "colour is 'red'"),
+        ({"color": "red"}, "color is 'red'"),
     ],
 )
 def test_an_edited_value_is_named_with_what_is_required(change, message):

@@ -45,7 +45,7 @@ def test_settings_are_the_published_ones() -> None:
     assert ONG.optimizer == "rmsprop"
     assert said["server_optimizer"].endswith(f"lr 1e-4 decay {ONG.optimizer_decay}")
     assert ONG.learning_rate == 1e-4
-    assert (ONG.double, ONG.duelling, ONG.prioritized, ONG.n_step) == (False, False, False, 1)
+    assert (ONG.double, ONG.dueling, ONG.prioritized, ONG.n_step) == (False, False, False, 1)
 
 
 def test_options() -> None:

@@ -88,7 +88,7 @@ def test_planning_in_turn_is_the_same_for_the_same_seed() -> None:
 
 
 @pytest.mark.parametrize("error_limit", [5.0, 1e-9])
-def test_planning_changes_what_is_learnt_from_and_not_how_much(error_limit: float) -> None:
+def test_planning_changes_what_is_learned_from_and_not_how_much(error_limit: float) -> None:
     program = serial(dataclasses.replace(SMALL, model_error_limit=error_limit), 1000)
     without = serial(dataclasses.replace(SMALL, planning=False), 1000)
     assert program.learner.steps == without.learner.steps > 200

@@ -45,15 +45,15 @@ SMALL: dict[str, Any] = {
 }
 ALGORITHMS: dict[str, Algorithm] = {
     "plain": DQN(**{**SMALL, "double": False, "prioritized": False, "n_step": 1, "loss": "squared"}),
-    "all switches": DQN(**{**SMALL, "duelling": True, "target_update_rate": 0.5}),
-    "rmsprop": DQN(**{**SMALL, "optimizer": "centred-rmsprop", "optimizer_epsilon": 0.01}),
+    "all switches": DQN(**{**SMALL, "dueling": True, "target_update_rate": 0.5}),
+    "rmsprop": DQN(**{**SMALL, "optimizer": "centered-rmsprop", "optimizer_epsilon": 0.01}),
     "a3c": A3C(hidden=(16,)),
     "a3c of two networks": A3C(hidden=(16,), trunk="separate", optimizer="adam"),
 }
 ONE: dict[str, Any] = {"workers": 1, "envs_per_worker": 3, "chunk_steps": 10}
 TOPOLOGIES: dict[str, Workers] = {
     "lock": Lock(**ONE),
-    "lock, own statistics": Lock(**ONE, own_statistics=True),
+    "lock, own statistics": Lock(**ONE, own_optimizer_state=True),
     "hogwild": Hogwild(**ONE),
     "ad-psgd": AdPsgd(**ONE),
     "parameter-server": ParameterServer(**ONE),

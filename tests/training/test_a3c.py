@@ -42,7 +42,7 @@ def test_learns_cart_pole(a3c: Train) -> None:
     assert result.summary["samples_per_insert"] == 1.0
 
 
-def test_continuous_actions_are_learnt(a3c: Train) -> None:
+def test_continuous_actions_are_learned(a3c: Train) -> None:
     algorithm = {"discount": 0.9, "entropy_bonus": 0.0}
     result = a3c("serial", environment=TARGET, algorithm=algorithm, steps=30_000, final_evaluation_episodes=100)
     assert result.summary["mean_return"] >= 9.0  # 9.81 is the most, 6.67 to stand still

@@ -33,7 +33,7 @@ def records(path: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def staleness(path: Path) -> list[float]:
-    """Of batches learnt from, since so many updates."""
+    """Of batches learned from, since so many updates."""
     return [record["staleness"] for record in records(path, "progress") if record.get("staleness") is not None]
 
 
@@ -70,4 +70,4 @@ def test_a_killed_quantizer_is_started_again_and_versions_go_on_rising(tmp_path:
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["stopped_by"] == "steps"
     updates = summary["learner_steps"]
-    assert staleness(tmp_path / "run")[-1] < updates / 2  # what was learnt from last was made by a late version
+    assert staleness(tmp_path / "run")[-1] < updates / 2  # what was learned from last was made by a late version

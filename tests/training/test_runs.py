@@ -70,8 +70,8 @@ def test_replay_ratio_is_the_same_in_every_topology(train: Any, topology: str) -
 @pytest.mark.parametrize(
     "switches",
     [
-        {"double": False, "duelling": False, "n_step": 1, "prioritized": False, "loss": "squared"},
-        {"duelling": True, "target_update_period": 1, "target_update_rate": 0.01, "max_gradient_norm": 0.0},
+        {"double": False, "dueling": False, "n_step": 1, "prioritized": False, "loss": "squared"},
+        {"dueling": True, "target_update_period": 1, "target_update_rate": 0.01, "max_gradient_norm": 0.0},
     ],
 )
 def test_switches(train: Any, switches: dict[str, Any]) -> None:

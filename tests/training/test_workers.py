@@ -57,7 +57,7 @@ def test_the_summary_tells_what_became_of_every_gradient(train: Train, tmp_path:
     assert workers["accepted"] == workers["updates"] == result.summary["learner_steps"] > 100
     assert (workers["dropped"], workers["refused"]) == (0, 0)
     assert sum(workers["staleness"].values()) == workers["updates"]
-    # 8 samples for each step, but for what learning starts with and what has not been learnt from yet
+    # 8 samples for each step, but for what learning starts with and what has not been learned from yet
     assert 5 < result.summary["samples_per_insert"] < 9
     assert result.summary["replay_size"] > 1_000
     assert records(tmp_path / "run", "workers")[-1]["updates"] == workers["updates"]
@@ -123,13 +123,13 @@ def test_a_run_goes_on_when_its_workers_are_killed_one_after_the_other(tmp_path:
         os.kill(before[place], signal.SIGKILL)
         wait_for(lambda: len(set(workers(process.pid)) - set(before)) == place + 1)  # noqa: B023 (called at once)
 
-    def learnt_anew() -> bool:
+    def learned_anew() -> bool:
         """Whether there are new updates after a second in which all that the dead had reported was taken in."""
         ended = records(tmp_path / "run", "exit")[-1]["seconds"]
         updates = [each["updates"] for each in records(tmp_path / "run", "workers") if each["seconds"] > ended + 1]
         return len(updates) > 1 and updates[-1] > updates[0] + 100
 
-    wait_for(learnt_anew)
+    wait_for(learned_anew)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err

@@ -32,7 +32,7 @@ class Updater(Protocol):
         """Updates that the policy has had, by all who learn it."""
 
     def pull(self) -> int:
-        """Brings the networks up to date with what others have learnt, where it is time for that; the version then."""
+        """Brings the networks up to date with what others have learned, where it is time for that; the version then."""
 
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
         """Moves the fields that update() needs to the learner's device."""

@@ -20,7 +20,7 @@ __all__ = [
     "require_widths",
 ]
 
-OptimizerName = Literal["adam", "rmsprop", "centred-rmsprop", "adagrad", "momentum", "sgd"]
+OptimizerName = Literal["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"]
 
 MOST_BATCH = 65_536
 """Transitions of one batch: the most that a server gathers at once."""

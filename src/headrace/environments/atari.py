@@ -1,6 +1,6 @@
 """Atari games of the Arcade Learning Environment, preprocessed as DQN has them (Mnih et al. 2015, Methods).
 
-One observation is one frame, uint8 [84, 84]: grey, 4 game frames an action, the maximum of the last two. Stacks of
+One observation is one frame, uint8 [84, 84]: gray, 4 game frames an action, the maximum of the last two. Stacks of
 4 are made outside (FrameStack), so that each frame is stored once. An episode starts with 1 to 30 no-ops, ends with
 the game (not with a life) and is truncated after 108,000 game frames. Actions do not stick.
 """
@@ -15,7 +15,7 @@ __all__ = ["BASE_OPTIONS", "STACK", "is_atari", "preprocess", "register"]
 
 STACK = 4
 
-# The base environment delivers every game frame; skipping and pooling are the wrapper's. Grey, because the base
+# The base environment delivers every game frame; skipping and pooling are the wrapper's. Gray, because the base
 # environment draws its observation at each of them though the wrapper looks at the screen itself: 15 % of the time.
 BASE_OPTIONS: dict[str, Any] = {
     "frameskip": 1,

@@ -43,7 +43,7 @@ class Snake(gymnasium.Env[Array, np.int64]):
       for how many moves it is taken, in steps of 255 // size^2 (at least 1, and at most 255 in all), the most for
       walls; 255 where the apple is.
     - "grid" [4, size, size], the same of the board as it lies, and 255 where the head is.
-    - "frames" [pixels, pixels], Ong's: a grey picture, apple 255 and snake 200, meant for stacks of 4.
+    - "frames" [pixels, pixels], Ong's: a gray picture, apple 255 and snake 200, meant for stacks of 4.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 10}  # noqa: RUF012 (Gymnasium's)
@@ -167,8 +167,8 @@ class Snake(gymnasium.Env[Array, np.int64]):
         np.multiply(left, self._step_value, out=planes[1], casting="unsafe")
 
     def _frame(self) -> Array:
-        grey = np.where(self._board > self._clock, np.uint8(_SNAKE), self._apples)
-        frame: Array = grey.take(self._pixels)
+        gray = np.where(self._board > self._clock, np.uint8(_SNAKE), self._apples)
+        frame: Array = gray.take(self._pixels)
         return frame
 
     def _picture(self) -> Array:

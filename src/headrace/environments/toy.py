@@ -1,4 +1,4 @@
-"""Small environments for tests: two that are learnt in seconds, one whose frames tell their place, and faulty ones.
+"""Small environments for tests: two that are learned in seconds, one whose frames tell their place, and faulty ones.
 
 Each is named by "headrace.environments.toy:Corridor" and the like.
 """

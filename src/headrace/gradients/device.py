@@ -17,7 +17,7 @@ _MOMENTS = {
     "sgd": (),
     "momentum": ("momentum_buffer",),
     "rmsprop": ("square_avg",),
-    "centred-rmsprop": ("square_avg", "grad_avg"),
+    "centered-rmsprop": ("square_avg", "grad_avg"),
     "adagrad": ("sum",),
     "adam": ("exp_avg", "exp_avg_sq"),
 }
@@ -81,4 +81,4 @@ def _optimizer(parameters: Tensor, options: OptimizerOptions) -> torch.optim.Opt
         return torch.optim.Adagrad([parameters], rate, eps=epsilon)
     if options.kind in ("sgd", "momentum"):
         return torch.optim.SGD([parameters], rate, decay if options.kind == "momentum" else 0.0)
-    return torch.optim.RMSprop([parameters], rate, decay, epsilon, centered=options.kind == "centred-rmsprop")
+    return torch.optim.RMSprop([parameters], rate, decay, epsilon, centered=options.kind == "centered-rmsprop")

@@ -118,8 +118,8 @@ class HogwildVector(_Shared):
 class AveragedVector(_Shared):
     """A worker's own parameters, averaged with a random other's; implements `ParameterVector`.
 
-    After every `period` of its updates both take their mean (Lian et al. 2018, AD-PSGD). `seed` draws the neighbours.
-    `live` ones show at once what a neighbour averages into them, others are a copy as of the last pull().
+    After every `period` of its updates both take their mean (Lian et al. 2018, AD-PSGD). `seed` draws the neighbors.
+    `live` ones show at once what a neighbor averages into them, others are a copy as of the last pull().
     """
 
     def __init__(self, model: SharedModel, worker: int, period: int, seed: int, *, live: bool = True) -> None:

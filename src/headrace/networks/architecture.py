@@ -74,11 +74,11 @@ class Dense(NamedTuple):
 
 @dataclass(frozen=True)
 class Architecture:
-    """An MLP or a CNN and its head: Q values, plain or duelling, or continuous actions.
+    """An MLP or a CNN and its head: Q values, plain or dueling, or continuous actions.
 
     The CNNs: Nature's (Mnih et al. 2015), one for boards (grid), and that of Ong et al. 2015.
 
-    `input_shape` is what the policy sees without the batch axis; uint8 inputs are scaled to [0, 1]. With a duelling
+    `input_shape` is what the policy sees without the batch axis; uint8 inputs are scaled to [0, 1]. With a dueling
     head (Wang et al. 2016) the last hidden width belongs to the two streams, value and advantage, each of which has
     its own. Continuous actions are in [-1, 1], by a tanh.
     """
@@ -88,7 +88,7 @@ class Architecture:
     actions: int
     kind: Kind
     hidden: tuple[int, ...]
-    duelling: bool
+    dueling: bool
     continuous: bool = False
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Architecture:
 
     @staticmethod
     def of(
-        spec: EnvironmentSpec, kind: Kind | Literal["auto"], hidden: tuple[int, ...], duelling: bool = False
+        spec: EnvironmentSpec, kind: Kind | Literal["auto"], hidden: tuple[int, ...], dueling: bool = False
     ) -> "Architecture":
         """Chooses the kind where it is "auto"; raises ConfigError where the CNN can't take the observation."""
         frames = len(spec.input_shape) in (2, 3)
@@ -108,15 +108,15 @@ class Architecture:
                 f"network is {chosen}; it needs frames of at least {smallest}x{smallest} pixels, [H, W] or "
                 f"[channels, H, W], and the environment's are {list(spec.input_shape)}: use mlp"
             )
-        if duelling and not hidden:
-            raise ConfigError("hidden is empty; a duelling head needs at least one hidden layer")
+        if dueling and not hidden:
+            raise ConfigError("hidden is empty; a dueling head needs at least one hidden layer")
         architecture = Architecture(
             input_shape=spec.input_shape,
             input_dtype=spec.observation_dtype,
             actions=spec.actions,
             kind=chosen,
             hidden=hidden,
-            duelling=duelling,
+            dueling=dueling,
             continuous=spec.continuous,
         )
         require_parameters("hidden", hidden, architecture.parameter_count)
@@ -156,7 +156,7 @@ class Architecture:
     @property
     def torso(self) -> tuple[Dense, ...]:
         """Dense layers that all heads share."""
-        widths = self.hidden[:-1] if self.duelling else self.hidden
+        widths = self.hidden[:-1] if self.dueling else self.hidden
         sizes = (self.features, *widths)
         return tuple(
             Dense(f"dense_{index}", inputs, outputs, "relu") for index, (inputs, outputs) in enumerate(pairwise(sizes))
@@ -168,7 +168,7 @@ class Architecture:
         inputs = self.torso[-1].outputs if self.torso else self.features
         if self.continuous:
             return ((Dense("action", inputs, self.actions, "tanh"),),)
-        if not self.duelling:
+        if not self.dueling:
             return ((Dense("q", inputs, self.actions, "none"),),)
         width = self.hidden[-1]
         return (

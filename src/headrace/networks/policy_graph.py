@@ -62,12 +62,12 @@ class PolicyGraph:
         x = self._stream(node("Flatten", x, axis=1), architecture.torso, reads_values)
         reads_values = reads_values and not architecture.torso
         heads = [self._stream(x, head, reads_values) for head in architecture.heads]
-        if architecture.duelling:
+        if architecture.dueling:
             value, advantage = heads
             # A - mean(A) as a product: ReduceMean adds up a single row in another order than the rows of a batch.
-            centring = np.eye(architecture.actions, dtype=np.float32) - np.float32(1 / architecture.actions)
-            centred = node("MatMul", advantage, self._graph.constant("centring", centring))
-            node("Add", value, centred, output=OUTPUT)
+            centering = np.eye(architecture.actions, dtype=np.float32) - np.float32(1 / architecture.actions)
+            centered = node("MatMul", advantage, self._graph.constant("centering", centering))
+            node("Add", value, centered, output=OUTPUT)
         else:
             node("Identity", heads[0], output=OUTPUT)
 

@@ -41,9 +41,9 @@ class PolicyNetwork(nn.Module):
         return self._stream(x.reshape(len(x), -1), self.architecture.torso)
 
     def output(self, features: Tensor) -> Tensor:
-        """Q values or actions [B, A]; a duelling head centres the advantage (Wang et al. 2016, equation 9)."""
+        """Q values or actions [B, A]; a dueling head centers the advantage (Wang et al. 2016, equation 9)."""
         heads = [self._stream(features, head) for head in self.architecture.heads]
-        if not self.architecture.duelling:
+        if not self.architecture.dueling:
             return heads[0]
         value, advantage = heads
         return value + advantage - advantage.mean(1, keepdim=True)

@@ -37,9 +37,9 @@ class MixedBatches:
     a batch, so that there are as many updates for each insert whatever batches are made of. The draw is stratified, so
     that what stays is taken evenly from all of it.
 
-    Batches are all real, too, while nothing newly simulated has come for a thousand batches: what a model that is gated
-    by now has left behind is not learnt from again and again. A simulated transition weighs as much as the average real
-    one of its batch. `key` and `policy_version` of a batch are those of its real rows alone: priorities and staleness
+    Batches are all real, too, while no new simulated transition has come for a thousand batches: what a gated model
+    left behind is not learned from again and again. A simulated transition weighs as much as the average real one of
+    its batch. `key` and `policy_version` of a batch are those of its real rows alone: priorities and staleness
     are theirs. One consumer thread.
     """
 

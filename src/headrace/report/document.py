@@ -31,14 +31,13 @@ def tile_row(tiles: Iterable[tuple[str, str, bool]]) -> str:
 
 
 def share_bar(shares: Sequence[tuple[str, str, float]]) -> str:
-    """A bar of parts and their legend: name, the style sheet's name of a colour, share of the whole."""
+    """A bar of parts and their legend: name, the style sheet's name of a color, share of the whole."""
     bar = "".join(
-        f'<div style="flex:{share:.5f} 0 0;background:var(--{colour})" title="{name} {share:.1%}"></div>'
-        for name, colour, share in shares
+        f'<div style="flex:{share:.5f} 0 0;background:var(--{color})" title="{name} {share:.1%}"></div>'
+        for name, color, share in shares
     )
     legend = "".join(
-        f'<li><i style="background:var(--{colour})"></i>{name} <b>{share:.1%}</b></li>'
-        for name, colour, share in shares
+        f'<li><i style="background:var(--{color})"></i>{name} <b>{share:.1%}</b></li>' for name, color, share in shares
     )
     return f'<div class="bar">{bar}</div><ul class="legend">{legend}</ul>'
 

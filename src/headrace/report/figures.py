@@ -13,7 +13,7 @@ from headrace.report.svg import COLOURS, plain_axes, to_svg
 __all__ = ["TIME_COLOURS", "learning_curve", "output_errors", "over_time", "time_shares"]
 
 TIME_COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6")
-"""Style-sheet names of the colours of ACTOR_TIMES and LEARNER_TIMES, in their order."""
+"""Style-sheet names of the colors of ACTOR_TIMES and LEARNER_TIMES, in their order."""
 _AXES = {"environment_steps": "environment steps", "seconds": "training time (h:mm:ss)"}
 
 
@@ -21,13 +21,13 @@ def learning_curve(history: History, x: str, target: float | None) -> str:
     """Returns in training and of greedy evaluations, against "environment_steps" or "seconds"."""
     figure, axes = _axes(x, "return of an episode")
     drawn = False
-    for key, colour, label in (
+    for key, color, label in (
         ("mean_return", "c1", "training, last 100 episodes"),
         ("near_greedy_return", "c4", "training, least exploring"),
     ):
         steps, values = column(history.progress, x, key)
         if len(steps):
-            axes.plot(steps, values, color=COLOURS[colour], linewidth=1.5, label=label)
+            axes.plot(steps, values, color=COLOURS[color], linewidth=1.5, label=label)
             drawn = True
     steps, mean, spread = column(history.evaluations, x, "mean_return", "std_return")
     if len(steps):
@@ -61,7 +61,7 @@ def over_time(progress: Sequence[Record], key: str, label: str, *, target: float
 def output_errors(quantizations: Sequence[Record]) -> str:
     """How far the outputs of actors' policies are from those in full precision, against training time."""
     figure, axes = _axes("seconds", "output")
-    for key, colour, label in (
+    for key, color, label in (
         ("largest_output", "c6", "largest output"),
         ("largest", "c7", "largest error"),
         ("mean", "c1", "mean error"),
@@ -69,7 +69,7 @@ def output_errors(quantizations: Sequence[Record]) -> str:
         seconds, values = column(quantizations, "seconds", key)
         seen = values > 0  # what a logarithm has a place for
         axes.plot(
-            seconds[seen], values[seen], color=COLOURS[colour], marker="o", markersize=3.5, linewidth=1.5, label=label
+            seconds[seen], values[seen], color=COLOURS[color], marker="o", markersize=3.5, linewidth=1.5, label=label
         )
     axes.set_yscale("log")
     figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
@@ -81,8 +81,8 @@ def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> 
     figure, axes = _axes("seconds", "share of time")
     seconds, *shares = column(progress, "seconds", *(f"{side}.{name}" for name in names), points=200)
     if len(seconds):
-        colours = [COLOURS[name] for name in TIME_COLOURS]
-        axes.stackplot(seconds, *shares, colors=colours, linewidth=0, labels=names)
+        colors = [COLOURS[name] for name in TIME_COLOURS]
+        axes.stackplot(seconds, *shares, colors=colors, linewidth=0, labels=names)
         axes.set_xlim(seconds[0], max(seconds[-1], seconds[0] + 1e-9))
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))

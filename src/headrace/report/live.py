@@ -20,7 +20,7 @@ _LABEL_CELLS = 9
 _WIDEST_CELLS = 110
 _WIDEST_SPARKLINE = 40
 _COLOURS = ("blue", "yellow", "green", "cyan", "magenta", "bright_black")
-_SHADES = "█▓▒░╳·"  # one for each colour, for terminals that show none
+_SHADES = "█▓▒░╳·"  # one for each color, for terminals that show none
 _SPARKS = "▁▂▃▄▅▆▇█"
 
 
@@ -197,14 +197,14 @@ def _target(label: str, share: float, value: str, left: str, cells: int) -> Text
 
 
 def _segments(label: str, names: Sequence[str], shares: Mapping[str, float], cells: int, shades: str) -> Text:
-    """A bar of coloured segments; ends are rounded, so that together they fill it exactly."""
+    """A bar of colored segments; ends are rounded, so that together they fill it exactly."""
     width = max(cells - _LABEL_CELLS, 6)
     text = Text.assemble((label.ljust(_LABEL_CELLS), "dim"))
     total, done, before = sum(shares.values()), 0.0, 0
-    for name, colour, shade in zip(names, _COLOURS, shades, strict=True):
+    for name, color, shade in zip(names, _COLOURS, shades, strict=True):
         done += shares.get(name, 0.0)
         end = round(width * done / total) if total > 0 else 0
-        text.append(shade * (end - before), style=colour)
+        text.append(shade * (end - before), style=color)
         before = end
     return text.append(" " * (width - before))
 
@@ -218,9 +218,9 @@ def _legend(names: Sequence[str], shares: Mapping[str, float], shades: str, cell
             break
         shown.add(name)
     text = Text(" " * _LABEL_CELLS)
-    for name, colour, shade in zip(names, _COLOURS, shades, strict=True):
+    for name, color, shade in zip(names, _COLOURS, shades, strict=True):
         if name in shown:
-            text.append("■" if shade == "━" else shade, style=colour).append(_entry(name, shares) + " ")
+            text.append("■" if shade == "━" else shade, style=color).append(_entry(name, shares) + " ")
     return text
 
 

@@ -131,7 +131,7 @@ class RunDirectory:
         if place is None:
             return StorageError(f"run directory {self.path} was removed during the run; nothing more can be saved")
         return StorageError(
-            f"run directory {self.path} was renamed to {place} during the run, which ends; what was learnt is saved "
+            f"run directory {self.path} was renamed to {place} during the run, which ends; what was learned is saved "
             f"there: headrace resume {shlex.quote(str(place))}"
         )
 

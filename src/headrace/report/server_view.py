@@ -215,7 +215,7 @@ def shard_flows(before: Statistics | None, after: Statistics) -> list[ShardFlow]
 def connections(before: Statistics | None, after: Statistics) -> list[Connection]:
     """Connections, those that moved most bytes first; one that is new since `before` is averaged over its life.
 
-    A peer may have several: of these, one is recognised by when it began.
+    A peer may have several: of these, one is recognized by when it began.
     """
     seconds = _seconds_between(before, after)
     known = [(before["uptime_seconds"] - each["seconds"], each) for each in before["connections"]] if before else []

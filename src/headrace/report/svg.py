@@ -1,4 +1,4 @@
-"""SVG text to put straight into a page, coloured by the page's style sheet."""
+"""SVG text to put straight into a page, colored by the page's style sheet."""
 
 import io
 import re
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 __all__ = ["COLOURS", "plain_axes", "to_svg"]
 
-# Okabe and Ito's palette, which the colour-blind can tell apart; the page's style sheet has its dark twin.
+# Okabe and Ito's palette, which the color-blind can tell apart; the page's style sheet has its dark twin.
 COLOURS = {
     "ink": "#24292f",
     "faint": "#d0d7de",
@@ -43,7 +43,7 @@ def plain_axes(x_label: str, y_label: str) -> tuple[Figure, Axes]:
 
 
 def to_svg(figure: Figure, name: str, title: str) -> str:
-    """The figure as an <svg> element: text as text, colours as variables, ids that are its own in the page."""
+    """The figure as an <svg> element: text as text, colors as variables, ids that are its own in the page."""
     name = re.sub(r"\W", "-", name)
     out = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
@@ -54,8 +54,8 @@ def to_svg(figure: Figure, name: str, title: str) -> str:
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
-    for variable, colour in COLOURS.items():
-        svg = svg.replace(colour, f"var(--{variable})")
+    for variable, color in COLOURS.items():
+        svg = svg.replace(color, f"var(--{variable})")
     opening, rest = svg.split(">", 1)
     opening = re.sub(r' (width|height)="[^"]*"', "", opening)
     return f'{opening} role="img" aria-label="{title}">{rest}'

@@ -74,7 +74,7 @@ class _Counted(Iterator[Frame]):
 def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
     first = next(frames)
     height, width = first.shape[:2]
-    odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 with 4:2:0 colour takes even sides only
+    odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 with 4:2:0 color takes even sides only
     writer = _ffmpeg().write_frames(
         str(path),
         (width + width % 2, height + height % 2),

@@ -50,7 +50,7 @@ def play(
     `output` gives Q values, or continuous actions, [B, A] for observations [B, *input].
 
     Which episodes count is settled beforehand, the same number of each environment: counting the first that end would
-    favour short ones. An episode is cut at LONGEST_EPISODE and counts as it stands.
+    favor short ones. An episode is cut at LONGEST_EPISODE and counts as it stands.
     """
     count = min(_TOGETHER, episodes)
     wanted = [episodes // count + (index < episodes % count) for index in range(count)]

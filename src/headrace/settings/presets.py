@@ -58,7 +58,7 @@ class Preset(NamedTuple):
 
 
 _ATARI = DQN(
-    duelling=True,
+    dueling=True,
     network="nature",
     hidden=(512,),
     learning_rate=1e-4,
@@ -180,7 +180,7 @@ PRESETS: dict[str, Preset] = {
         Serial(envs_per_actor=4),
         Apex(envs_per_actor=8),
         steps=10_000_000,
-        note="every ALE/... game; a policy that has learnt to wait plays for 27,000 steps: few episodes are evaluated",
+        note="every ALE/... game; a policy that has learned to wait plays for 27,000 steps: few episodes are evaluated",
         evaluation_period_seconds=600.0,
         evaluation_episodes=3,
         final_evaluation_episodes=10,

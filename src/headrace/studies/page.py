@@ -109,9 +109,9 @@ def cells(rows: Rows, *columns: str) -> list[str]:
     return [figure_text(middle(rows, column)) for column in columns]
 
 
-def range_text(values: Sequence[float], centre: Callable[[Sequence[float]], float] = median) -> str:
+def range_text(values: Sequence[float], center: Callable[[Sequence[float]], float] = median) -> str:
     """The center of some values, with minimum and maximum if there are several."""
-    text = figure_text(centre(values))
+    text = figure_text(center(values))
     return f"{text} ({figure_text(min(values))} to {figure_text(max(values))})" if len(values) > 1 else text
 
 

@@ -19,10 +19,10 @@ _LEGEND_CHARACTERS = 48
 
 
 class Line(NamedTuple):
-    """Values over the plot's places, nan where there is none; `colour` as the style sheet names it."""
+    """Values over the plot's places, nan where there is none; `color` as the style sheet names it."""
 
     values: Sequence[float]
-    colour: str
+    color: str
     dashed: bool = False
 
 
@@ -32,7 +32,7 @@ class Strip(NamedTuple):
     x: Array
     mean: Array
     spread: Array
-    colour: str
+    color: str
 
 
 def draw_lines(
@@ -43,9 +43,9 @@ def draw_lines(
     places = range(len(x))
     for label, line in lines.items():
         style: Any = (0, (4, 3)) if line.dashed else "-"
-        colour = COLOURS[line.colour]
+        color = COLOURS[line.color]
         axes.plot(
-            places, line.values, color=colour, marker="o", markersize=4, linewidth=1.5, linestyle=style, label=label
+            places, line.values, color=color, marker="o", markersize=4, linewidth=1.5, linestyle=style, label=label
         )
     axes.set_xticks(list(places), [f"{place:g}" for place in x])
     if logarithmic:
@@ -67,9 +67,9 @@ def draw_strips(
     """Curves with their spreads, and dashed lines at named levels."""
     figure, axes = plain_axes(x_label, y_label)
     for label, strip in strips.items():
-        colour = COLOURS[strip.colour]
-        axes.plot(strip.x, strip.mean, color=colour, linewidth=1.5, label=label)
-        axes.fill_between(strip.x, strip.mean - strip.spread, strip.mean + strip.spread, color=colour, alpha=0.2)
+        color = COLOURS[strip.color]
+        axes.plot(strip.x, strip.mean, color=color, linewidth=1.5, label=label)
+        axes.fill_between(strip.x, strip.mean - strip.spread, strip.mean + strip.spread, color=color, alpha=0.2)
     for label, level in levels.items():
         axes.axhline(level, color=COLOURS["ink"], linewidth=1, linestyle=(0, (4, 3)), label=f"{label} {level:g}")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -78,14 +78,14 @@ def draw_strips(
 
 
 def draw_heat(name: str, x_label: str, y_label: str, x: Sequence[float], y: Sequence[float], ratios: Array) -> str:
-    """Ratios [len(y), len(x)] as numbers on coloured cells, those above 1 apart in colour from those below."""
+    """Ratios [len(y), len(x)] as numbers on colored cells, those above 1 apart in color from those below."""
     figure, axes = plain_axes(x_label, y_label)
     axes.grid(visible=False)
-    colours = LinearSegmentedColormap.from_list("ratio", [COLOURS["c2"], "#ffffff", COLOURS["c1"]])
+    colors = LinearSegmentedColormap.from_list("ratio", [COLOURS["c2"], "#ffffff", COLOURS["c1"]])
     known = ratios[np.isfinite(ratios)]
     low, high = min(0.5, known.min(initial=1.0)), max(2.0, known.max(initial=1.0))
     axes.pcolormesh(
-        np.arange(len(x) + 1), np.arange(len(y) + 1), ratios, cmap=colours, norm=TwoSlopeNorm(1.0, low, high), alpha=0.6
+        np.arange(len(x) + 1), np.arange(len(y) + 1), ratios, cmap=colors, norm=TwoSlopeNorm(1.0, low, high), alpha=0.6
     )
     for row, column in np.argwhere(np.isfinite(ratios)):
         value = ratios[row, column]

@@ -130,16 +130,16 @@ class Workers:
 class Lock(Workers):
     """One set of parameters in shared memory, read and changed under a lock."""
 
-    own_statistics: bool = False
-    """Each worker has optimizer statistics of its own, in place of those that all share."""
+    own_optimizer_state: bool = False
+    """Each worker has its own optimizer state instead of one that all share."""
 
 
 @dataclass(frozen=True)
 class Hogwild(Workers):
     """One set of parameters in shared memory, read and changed without a lock (Recht et al. 2011)."""
 
-    own_statistics: bool = False
-    """Each worker has optimizer statistics of its own, in place of those that all share (Mnih et al. 2016)."""
+    own_optimizer_state: bool = False
+    """Each worker has its own optimizer state instead of one that all share (Mnih et al. 2016)."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class _Shared:
             self._optimizer,
             mode=self._mode,
             workers=config.worker_count,
-            own_statistics=isinstance(config, AdPsgd) or config.own_statistics,
+            own_optimizer_state=isinstance(config, AdPsgd) or config.own_optimizer_state,
         )
         return OverseenVector(self._model)
 

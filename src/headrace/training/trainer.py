@@ -175,7 +175,7 @@ class Trainer:
             resumable = has_checkpoint(self._run.checkpoints_path)
             raise LaunchError(
                 f"the run can't go on with the server at {shown(server)}: {reason}"
-                + ("; headrace resume goes on from what was learnt" if resumable else "")
+                + ("; headrace resume goes on from what was learned" if resumable else "")
             ) from error
         except StorageError as error:
             raise self._follow_directory() or error from None
@@ -221,7 +221,7 @@ class Trainer:
         return displaced
 
     def _train_or_save(self, interrupts: Interrupts) -> str:
-        """Trains; what was learnt is saved whatever stops it, if it is worth it and the disk takes it."""
+        """Trains; what was learned is saved whatever stops it, if it is worth it and the disk takes it."""
         try:
             if isinstance(self._topology, Apex) and self._topology.quantizes:
                 settled = {
@@ -456,7 +456,7 @@ class Trainer:
         elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)
         elif not self._program.deterministic:
-            self._display.message("goes on from what was learnt; the workers gather their experience anew")
+            self._display.message("goes on from what was learned; the workers gather their experience anew")
         torch.set_rng_state(torch.tensor(state["torch_random"], dtype=torch.uint8))
         self._program.restore(state["program"])
         self._learner.steps = checkpoint.moment.learner_steps

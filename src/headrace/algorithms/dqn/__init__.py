@@ -1,4 +1,4 @@
-"""Deep Q-learning (Mnih et al. 2015) with double, duelling, n-step and prioritized replay."""
+"""Deep Q-learning (Mnih et al. 2015) with double, dueling, n-step and prioritized replay."""
 
 from headrace.algorithms.dqn.config import DQN
 

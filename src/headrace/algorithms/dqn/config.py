@@ -21,10 +21,10 @@ class DQN(OffPolicy):
 
     double: bool = True
     """Choose the bootstrap action by the online network (van Hasselt et al. 2016)."""
-    duelling: bool = False
+    dueling: bool = False
     """Split the network into value and advantage (Wang et al. 2016)."""
     optimizer: OptimizerName = "adam"
-    """Adam (Kingma, Ba 2015), RMSprop plain or centred (Graves 2013), AdaGrad (Duchi et al. 2011), SGD with or without
+    """Adam (Kingma, Ba 2015), RMSprop plain or centered (Graves 2013), AdaGrad (Duchi et al. 2011), SGD with or without
     momentum."""
     optimizer_decay: float = 0.95
     """Of RMSprop's running means, or the momentum; the others have none."""

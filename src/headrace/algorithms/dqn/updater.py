@@ -40,7 +40,7 @@ class DQNUpdater:
         self._config = config
         self._device = device
         torch.manual_seed(seed)
-        self.architecture = Architecture.of(spec, config.network, config.hidden, config.duelling)
+        self.architecture = Architecture.of(spec, config.network, config.hidden, config.dueling)
         self._online = PolicyNetwork(self.architecture).to(device)
         self._vector = (open_ or open_vector(optimizer_options(config), device))(flat_values(self._online))
         lay_out(self._online, self._vector)

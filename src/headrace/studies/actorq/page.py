@@ -185,7 +185,7 @@ def _breakdown(rows: Rows) -> str:
     for period, precision in distinct(rows, "pull_period", "precision"):
         these = chosen(rows, pull_period=period, precision=precision)
         seconds = {part: middle(these, f"{part}_s_per_1000") for part, _ in _PARTS}
-        shares = [(part, colour, seconds[part] / sum(seconds.values())) for part, colour in _PARTS]
+        shares = [(part, color, seconds[part] / sum(seconds.values())) for part, color in _PARTS]
         bars.append(f"<figure><h3>{precision}, pull period {period}</h3>{share_bar(shares)}</figure>")
     about = note(
         "Ours deserializes and loads in a thread beside the one that acts; what that thread takes from the actor shows "

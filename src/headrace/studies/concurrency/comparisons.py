@@ -68,16 +68,16 @@ def spread_of(rows: Rows, field: str) -> Spread:
     if not values:
         return Spread(nan, nan, nan)
     ordered = sorted(values)
-    centre = ordered[len(ordered) // 2]
+    center = ordered[len(ordered) // 2]
     if len(ordered) % 2 == 0:
-        centre = (ordered[len(ordered) // 2 - 1] + centre) / 2
-    return Spread(centre, ordered[0], ordered[-1])
+        center = (ordered[len(ordered) // 2 - 1] + center) / 2
+    return Spread(center, ordered[0], ordered[-1])
 
 
 def reached(rows: Rows, field: str) -> float:
     """A field's median over all rows; nan where most lack it, as runs do that never got to the target."""
-    centre = spread_of(rows, field).median
-    return centre if isfinite(centre) else nan
+    center = spread_of(rows, field).median
+    return center if isfinite(center) else nan
 
 
 def to_target(rows: Rows, field: str) -> float:
@@ -194,7 +194,7 @@ def _disturbed(rows: Rows) -> Iterator[Comparison]:
             yield at_least("runs whose killed worker came back (%)", topology, 100 * sum(ends) / len(ends), 100.0)
         scores = known(hit, "score")
         if calm and scores:
-            low, centre, high = (figure_text(value) for value in (min(calm), mean(calm), max(calm)))
-            note = f"lowest {figure_text(min(scores))}; undisturbed: mean {centre}, {low} to {high}, {len(calm)} seeds"
+            low, center, high = (figure_text(value) for value in (min(calm), mean(calm), max(calm)))
+            note = f"lowest {figure_text(min(scores))}; undisturbed: mean {center}, {low} to {high}, {len(calm)} seeds"
             figure = "mean score, a quarter of the workers killed on the way"
             yield at_least(figure, topology, mean(scores), min(calm), text=low, note=note)

@@ -296,7 +296,7 @@ def _sharing_table(rows: Rows) -> str:
     for group in groups_of(known):
         these = of(known, group)
         shares = {bucket: mean([row[f"staleness_{bucket}"] or 0.0 for row in these]) for bucket in STALENESS}
-        parts = [(name, colour, shares[name]) for name, colour in zip(STALENESS, _SHARE_COLOURS, strict=True)]
+        parts = [(name, color, shares[name]) for name, color in zip(STALENESS, _SHARE_COLOURS, strict=True)]
         bar = share_bar([part for part in parts if part[2]])
         bars.append(f"<figure><h3>{_name(group)}</h3>{bar}</figure>")
         lines.append((

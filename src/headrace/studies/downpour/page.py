@@ -67,10 +67,10 @@ def _shares(rows: Rows) -> str:
         return ""
     said = published_times()
     lines = {"published": Line([100 * said[pixels].share for pixels in PIXELS], "ink", dashed=True)}
-    for (transport, title), colour in zip(TRANSPORTS.items(), _COLOURS, strict=False):
+    for (transport, title), color in zip(TRANSPORTS.items(), _COLOURS, strict=False):
         found = [100 * medians(rows, pixels=pixels, transport=transport).get("share", nan) for pixels in PIXELS]
         if not np.isnan(found).all():
-            lines[title] = Line(found, colour)
+            lines[title] = Line(found, color)
     label = "% of the gradient's time"
     return plot_row([draw_lines("shares", "pixels to a side", label, PIXELS, lines, logarithmic=True)])
 
@@ -117,9 +117,9 @@ def _scaling(rows: Rows) -> str:
         mine = chosen(rows, transport=transport)
         pushers = sorted(distinct(mine, "pushers"))
 
-        def over(column: str, shards: int, colour: str, *, fetches: int = 0, dashed: bool = False) -> Line:
+        def over(column: str, shards: int, color: str, *, fetches: int = 0, dashed: bool = False) -> Line:
             found = [medians(mine, pushers=count, shards=shards, fetches=fetches) for count in pushers]  # noqa: B023
-            return Line([each.get(column, nan) for each in found], colour, dashed)
+            return Line([each.get(column, nan) for each in found], color, dashed)
 
         lines = {
             f"{shards} shard{'s' * (shards > 1)}": over("updates_per_second", shards, _SHARD_COLOURS[shards])
@@ -177,8 +177,8 @@ def _curves(rows: Rows) -> str:
 def _band_plots(label: str, groups: Mapping[str, Sequence[Curve]]) -> Iterable[str]:
     for axis, words in (("steps", "environment steps"), ("seconds", "training time (s)")):
         found = bands(groups, axis)
-        colours = zip(groups, _COLOURS, strict=False)
-        strips = {name: Strip(*found[name], colour) for name, colour in colours if name in found}
+        colors = zip(groups, _COLOURS, strict=False)
+        strips = {name: Strip(*found[name], color) for name, color in colors if name in found}
         if strips:
             yield draw_strips(f"{label}-{axis}", f"{label} settings: {words}", "score", strips, levels={})
 
@@ -209,9 +209,9 @@ def _staleness(rows: Rows) -> str:
         lines = {
             policy: Line(
                 [mean(known(chosen(mine, policy=policy, fetch_period=period), "final_return")) for period in periods],
-                colour,
+                color,
             )
-            for policy, colour in _POLICY_COLOURS.items()
+            for policy, color in _POLICY_COLOURS.items()
         }
         lines["serial"] = Line([serial] * len(periods), "ink", dashed=True)
         name = f"{workers} workers: fetch period (updates)"

@@ -34,7 +34,7 @@ class _Learner:
 
     def __init__(self, settings: LearnerSettings, server: RunServer) -> None:
         config = DQN(
-            network="nature", hidden=(512,), duelling=True, n_step=N_STEP, discount=DISCOUNT,
+            network="nature", hidden=(512,), dueling=True, n_step=N_STEP, discount=DISCOUNT,
             batch_size=settings.batch_size, publish_period=settings.publish_period,
         )  # fmt: skip
         self._settings = settings

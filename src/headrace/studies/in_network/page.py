@@ -213,8 +213,8 @@ def _times(rows: Rows) -> str:
                 for number, phase in enumerate(ACTOR_PHASES, 1)
             ]
             learner = [
-                (", ".join(phases), colour, sum(value(rows, variant, place, f"learner_{phase}") for phase in phases))
-                for phases, colour in _LEARNER_PARTS
+                (", ".join(phases), color, sum(value(rows, variant, place, f"learner_{phase}") for phase in phases))
+                for phases, color in _LEARNER_PARTS
             ]
             name = f"{title} · {place_name(place)}"
             parts.append(f"<figure><h3>{escape(name)}</h3>{share_bar(actor)}{share_bar(learner)}</figure>")
@@ -237,8 +237,8 @@ def _over_actors(rows: Rows) -> str:
             ("communication_total", "share of communication", False),
         ):
             lines: dict[str, Line] = {
-                variant: Line([value(rows, variant, (transport, n, kind), figure) for n in counts], colour)
-                for variant, colour in _COLOURS.items()
+                variant: Line([value(rows, variant, (transport, n, kind), figure) for n in counts], color)
+                for variant, color in _COLOURS.items()
             }
             plots.append(
                 draw_lines(f"{figure}-{transport}-{kind}", _axis(transport, kind), label, counts,
@@ -308,7 +308,7 @@ def _method(cases: Sequence[Case], rows: Rows) -> str:
     redis = f"Redis is reached with {' or '.join(clients)}. " if clients else ""
     return (
         f"{rounds} round{'s' if rounds > 1 else ''} of {len(cases) // rounds} cases in turn, {case.seconds:g} s each "
-        "after a warm-up; medians over rounds. The learner makes DQN updates of a duelling Nature network on the CPU, "
+        "after a warm-up; medians over rounds. The learner makes DQN updates of a dueling Nature network on the CPU, "
         f"one thread, batch {case.batch_size}. Synthetic actors push chunks of 50 transitions at 139 frames per "
         f"second. {redis}Each figure is defined in README.md of headrace/studies/in_network."
     )
