@@ -1,10 +1,9 @@
 """Breakout as a random player sees it: frames that compress as real ones do."""
 
-import gymnasium
 import numpy as np
 
 from benchmarks.experience import Steps
-from headrace.environments import atari
+from headrace.environments import make
 
 __all__ = ["play_breakout"]
 
@@ -13,8 +12,7 @@ _GAME = "ALE/Breakout-v5"
 
 def play_breakout(count: int, seed: int) -> Steps:
     """Steps of preprocessed play, [84, 84] uint8; one game follows the other as if it were one long episode."""
-    atari.register(_GAME)
-    game = atari.preprocess(gymnasium.make(_GAME, **atari.BASE_OPTIONS))
+    game = make(_GAME)
     rng = np.random.default_rng(seed)
     action = rng.integers(0, 4, count)
     reward = np.zeros(count, np.float32)

@@ -1,8 +1,19 @@
 """What can be acted in: Gymnasium ids, factories of one's own, Atari, dm_control; in batches, with frames stacked."""
 
+from headrace.environments.base import Suite
 from headrace.environments.batch import EnvironmentBatch, Episode, Replay, episode_seed
 from headrace.environments.catalogue import make
 from headrace.environments.spaces import describe, require_spec
 from headrace.environments.stack import FrameStack
 
-__all__ = ["EnvironmentBatch", "Episode", "FrameStack", "Replay", "describe", "episode_seed", "make", "require_spec"]
+__all__ = [
+    "EnvironmentBatch",
+    "Episode",
+    "FrameStack",
+    "Replay",
+    "Suite",
+    "describe",
+    "episode_seed",
+    "make",
+    "require_spec",
+]

@@ -9,15 +9,15 @@ from typing import Any
 
 import gymnasium
 
-from headrace.errors import EnvironmentFault
+from headrace.environments.base import Suite
 
-__all__ = ["BASE_OPTIONS", "STACK", "is_atari", "preprocess", "register"]
+__all__ = ["Atari"]
 
-STACK = 4
+_STACK = 4
 
 # The base environment delivers every game frame; skipping and pooling are the wrapper's. Gray, because the base
 # environment draws its observation at each of them though the wrapper looks at the screen itself: 15 % of the time.
-BASE_OPTIONS: dict[str, Any] = {
+_BASE_OPTIONS: dict[str, Any] = {
     "frameskip": 1,
     "repeat_action_probability": 0.0,
     "full_action_space": False,
@@ -26,25 +26,31 @@ BASE_OPTIONS: dict[str, Any] = {
 }
 
 
-def is_atari(environment_id: str) -> bool:
-    """Tells whether an id names a game in the form that gets the preprocessing: "ALE/Breakout-v5"."""
-    return environment_id.rpartition(":")[2].startswith("ALE/")
+class Atari(Suite):
+    """The games, by their Gymnasium ids, as "ALE/Breakout-v5"."""
 
+    prefix = "ALE/"
+    packages = "ale-py and OpenCV"
+    modules = ("ale_py", "cv2")
+    requirement = "headrace[atari]"
 
-def register(environment_id: str) -> None:
-    """Makes Gymnasium know the "ALE/" ids; raises EnvironmentFault where the extra is not installed."""
-    try:
+    def load(self, environment_id: str) -> None:
+        """Makes Gymnasium know the games; raises EnvironmentFault where the extra is not installed."""
+        super().load(environment_id)
         import ale_py
         import cv2
-    except ImportError as error:
-        raise EnvironmentFault(
-            f'environment "{environment_id}" needs ale-py and OpenCV ({error}): pip install "headrace[atari]"'
-        ) from error
-    gymnasium.register_envs(ale_py)
-    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the first game, or each prints a banner
-    cv2.setNumThreads(1)  # an actor has one core
 
+        gymnasium.register_envs(ale_py)
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # before the first game, or each prints a banner
+        cv2.setNumThreads(1)  # an actor has one core
 
-def preprocess(environment: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Wraps a game that was made with BASE_OPTIONS."""
-    return gymnasium.wrappers.AtariPreprocessing(environment, noop_max=30, frame_skip=4, screen_size=84)
+    def names(self) -> list[str]:
+        """Ids of all games, as Gymnasium has them."""
+        return [name for name in gymnasium.registry if name.startswith(self.prefix)]
+
+    def make(self, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        """Makes a game and its preprocessing."""
+        game = gymnasium.make(name, disable_env_checker=True, render_mode=render_mode, **_BASE_OPTIONS)
+        environment = gymnasium.wrappers.AtariPreprocessing(game, noop_max=30, frame_skip=4, screen_size=84)
+        environment.metadata = {**environment.metadata, "stack": _STACK}
+        return environment

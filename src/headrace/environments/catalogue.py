@@ -1,20 +1,24 @@
-"""From an environment's id to the environment: Gymnasium's registry, factories of one's own, Atari, dm_control."""
+"""From an environment's id to the environment: Gymnasium's registry, factories of one's own, suites."""
 
 import contextlib
 import difflib
 import importlib
 import inspect
 import os
+import re
 import sys
 import traceback
+from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from headrace.environments import atari, dm_control, snake
+from headrace.environments import snake
+from headrace.environments.base import Suite
 from headrace.environments.calls import calling
+from headrace.environments.suites import find_suite, known_suites
 from headrace.errors import EnvironmentFault
 
 __all__ = ["make"]
@@ -26,10 +30,9 @@ def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.En
     """Makes one environment.
 
     The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), Snake ("headrace/Snake-v0", see
-    `headrace.environments.snake`), an Atari game ("ALE/Breakout-v5", see `headrace.environments.atari`), a task of the
-    control suite ("dm_control/cartpole-balance", see `headrace.environments.dm_control`), or "package.module:factory":
-    a callable that returns a gymnasium.Env, found in the current directory too. What follows the colon is a factory
-    where the module has an attribute of that name.
+    `headrace.environments.snake`), a task of a suite ("ALE/Breakout-v5", "dm_control/cartpole-balance", see
+    `headrace.environments.suites`), or "package.module:factory": a callable that returns a gymnasium.Env, found in the
+    current directory too. What follows the colon is a factory where the module has an attribute of that name.
 
     Raises EnvironmentFault, in one line, where nothing can be made of it.
     """
@@ -45,12 +48,10 @@ def _make(environment_id: str, render_mode: str | None) -> gymnasium.Env[Any, An
     module = _import(environment_id, module_name) if colon else None
     if module is not None and hasattr(module, name):
         return _call_factory(environment_id, getattr(module, name), render_mode)
-    if atari.is_atari(name):
-        atari.register(environment_id)
-        return atari.preprocess(_make_registered(environment_id, name, module, render_mode, atari.BASE_OPTIONS))
-    if dm_control.is_dm_control(name):
-        return _make_suite_task(environment_id, name, render_mode)
-    return _make_registered(environment_id, name, module, render_mode, {})
+    suite = find_suite(environment_id)
+    if suite is not None:
+        return _make_suite_task(suite, environment_id, name, render_mode)
+    return _make_registered(environment_id, name, module, render_mode)
 
 
 def _import(environment_id: str, module_name: str) -> ModuleType:
@@ -101,17 +102,37 @@ def _takes_render_mode(factory: Any) -> bool:
     return "render_mode" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
+def _make_suite_task(suite: Suite, environment_id: str, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    found = _newest(name, _task_names(suite, environment_id))
+    if found is None:
+        raise EnvironmentFault(_unknown(environment_id, name, None))
+    with _faults(environment_id):
+        return suite.make(found, render_mode)
+
+
+def _task_names(suite: Suite, environment_id: str) -> Sequence[str]:
+    with _faults(environment_id):
+        suite.load(environment_id)
+        return suite.names()
+
+
 def _make_registered(
-    environment_id: str, name: str, module: ModuleType | None, render_mode: str | None, options: dict[str, Any]
+    environment_id: str, name: str, module: ModuleType | None, render_mode: str | None
 ) -> gymnasium.Env[Any, Any]:
-    spec = _find(name)
-    if spec is None:
+    found = _newest(name, gymnasium.registry)
+    if found is None:
         raise EnvironmentFault(_unknown(environment_id, name, module))
-    if render_mode is not None:
-        options = {**options, "render_mode": render_mode}
-    try:
+    options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+    with _faults(environment_id, gymnasium.registry[found]):
         # What Gymnasium's checker looks at, EnvironmentBatch checks at every step, and faster.
-        return gymnasium.make(spec.id, disable_env_checker=True, **options)
+        return gymnasium.make(found, disable_env_checker=True, **options)
+
+
+@contextlib.contextmanager
+def _faults(environment_id: str, spec: EnvSpec | None = None) -> Iterator[None]:
+    """Turns whatever an environment or its suite raises while it is made into one line."""
+    try:
+        yield
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(_missing_dependency(environment_id, spec, error)) from error
     except EnvironmentFault:
@@ -120,19 +141,13 @@ def _make_registered(
         raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {_one_line(error)}') from error
 
 
-def _make_suite_task(environment_id: str, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-    suite = dm_control.load_suite(environment_id)
-    if name not in dm_control.task_ids(suite):
-        raise EnvironmentFault(_unknown(environment_id, name, None))
-    return dm_control.SuiteTask(suite, environment_id, render_mode)
-
-
-def _find(name: str) -> EnvSpec | None:
-    """Gives the registered environment of that name, the newest version where none is named."""
-    if name in gymnasium.registry:
-        return gymnasium.registry[name]
-    versions = [spec for spec in gymnasium.registry.values() if spec.id.rpartition("-v")[0] == name]
-    return max(versions, key=lambda spec: spec.version or 0, default=None)
+def _newest(name: str, known: Collection[str]) -> str | None:
+    """Gives the name if it is known, else its newest version: "CartPole-v1" for "CartPole"."""
+    if name in known:
+        return name
+    pattern = re.compile(f"{re.escape(name)}-v([0-9]+)")
+    versions = [int(found[1]) for found in map(pattern.fullmatch, known) if found]
+    return f"{name}-v{max(versions)}" if versions else None
 
 
 def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:
@@ -146,16 +161,19 @@ def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:
 
 
 def _known_ids() -> list[str]:
-    with contextlib.suppress(EnvironmentFault):  # without the extra, no game is suggested
-        atari.register("")
-    # Games under their old ids are known only once ale-py was imported, which nothing but "ALE/" does.
+    """Gives Gymnasium's ids and the names of every suite that can be loaded.
+
+    A suite's module may register ids of its own with Gymnasium when it is imported, as ale_py does ("Breakout-v4").
+    They are left out.
+    """
+    suites = known_suites()
+    modules = {module for suite in suites for module in suite.modules}
     known = [
-        spec.id
-        for spec in gymnasium.registry.values()
-        if atari.is_atari(spec.id) or not str(spec.entry_point).startswith("ale_py")
+        spec.id for spec in gymnasium.registry.values() if re.split("[.:]", str(spec.entry_point))[0] not in modules
     ]
-    with contextlib.suppress(EnvironmentFault):
-        known += dm_control.task_ids(dm_control.load_suite(""))
+    for suite in suites:
+        with contextlib.suppress(EnvironmentFault):
+            known += _task_names(suite, "")
     return known
 
 
@@ -164,8 +182,8 @@ def _close(name: str, candidates: list[str]) -> str:
     return " or ".join(by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, n=3))
 
 
-def _missing_dependency(environment_id: str, spec: EnvSpec, error: Exception) -> str:
-    if str(spec.entry_point).startswith("gymnasium.envs.box2d"):
+def _missing_dependency(environment_id: str, spec: EnvSpec | None, error: Exception) -> str:
+    if spec is not None and str(spec.entry_point).startswith("gymnasium.envs.box2d"):
         return (
             f'environment "{environment_id}" needs Box2D and pygame, which are not both installed: '
             'pip install "headrace[box2d]"'

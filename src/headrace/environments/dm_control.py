@@ -19,21 +19,36 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from headrace.environments.base import Suite
 from headrace.errors import EnvironmentFault
 from headrace.types import Array
 
-__all__ = ["PREFIX", "SuiteTask", "is_dm_control", "load_suite", "task_ids"]
-
-PREFIX = "dm_control/"
+__all__ = ["ControlSuite", "SuiteTask", "load_suite"]
 
 _GL = "MUJOCO_GL"
 _HEIGHT, _WIDTH = 480, 640
 _UNBOUNDED = 1e10  # mjMAXVAL, which the suite gives as the bound of an actuator that has none
 
 
-def is_dm_control(environment_id: str) -> bool:
-    """Tells whether an id names a task of the suite: "dm_control/cartpole-balance"."""
-    return environment_id.rpartition(":")[2].startswith(PREFIX)
+class ControlSuite(Suite):
+    """The tasks, as "dm_control/cartpole-balance"."""
+
+    prefix = "dm_control/"
+    packages = "dm-control"
+    modules = ("dm_control",)
+    requirement = "headrace[dm_control]"
+
+    def load(self, environment_id: str) -> None:
+        """Imports the suite, without OpenGL: see `load_suite`."""
+        load_suite(environment_id)
+
+    def names(self) -> list[str]:
+        """Names of all tasks."""
+        return [f"{self.prefix}{domain}-{task}" for domain, task in load_suite(self.prefix).ALL_TASKS]
+
+    def make(self, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        """Makes a task."""
+        return SuiteTask(load_suite(name), name, render_mode)
 
 
 def load_suite(environment_id: str) -> ModuleType:
@@ -45,9 +60,7 @@ def load_suite(environment_id: str) -> ModuleType:
         with _gl("disabled"):
             suite: ModuleType = importlib.import_module("dm_control.suite")
     except ModuleNotFoundError as error:
-        raise EnvironmentFault(
-            f'environment "{environment_id}" needs dm-control ({error}): pip install "headrace[dm_control]"'
-        ) from error
+        raise ControlSuite().missing(environment_id, error) from error
     except Exception as error:  # a wrong MUJOCO_GL, or OpenGL libraries that fail in ways of their own
         raise EnvironmentFault(
             f'environment "{environment_id}": dm-control can\'t be loaded ({_GL} is {_gl_setting()}): '
@@ -56,21 +69,16 @@ def load_suite(environment_id: str) -> ModuleType:
     return suite
 
 
-def task_ids(suite: ModuleType) -> list[str]:
-    """Ids of all tasks."""
-    return [f"{PREFIX}{domain}-{task}" for domain, task in suite.ALL_TASKS]
-
-
 class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
     """One task. `reset(seed=s)` begins the same episode bit for bit whatever went before; one thread."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (as Gymnasium declares it)
 
-    def __init__(self, suite: ModuleType, environment_id: str, render_mode: str | None = None) -> None:
-        self._id = environment_id
+    def __init__(self, suite: ModuleType, name: str, render_mode: str | None = None) -> None:
+        self._name = name
         self._check_render_mode(render_mode)
         self.render_mode = render_mode
-        domain, _, task = environment_id.rpartition(":")[2].removeprefix(PREFIX).partition("-")
+        domain, _, task = name.removeprefix(ControlSuite.prefix).partition("-")
         self._random = np.random.RandomState(0)  # the kind that the suite takes; lqr draws its model from it
         with _quiet():
             self._task = suite.load(domain, task, task_kwargs={"random": self._random})
@@ -122,7 +130,7 @@ class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
     def _check_render_mode(self, render_mode: str | None) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise EnvironmentFault(
-                f'environment "{self._id}": render_mode is "{render_mode}"; "rgb_array" is the one there is'
+                f'environment "{self._name}": render_mode is "{render_mode}"; "rgb_array" is the one there is'
             )
 
     def _prepare_drawing(self, physics: Any) -> None:
@@ -136,7 +144,7 @@ class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
             _ = physics.contexts
         except Exception as error:  # OpenGL fails in many ways
             raise EnvironmentFault(
-                f'environment "{self._id}" can\'t be drawn ({_GL} is {_gl_setting()}): {_one_line(error)}'
+                f'environment "{self._name}" can\'t be drawn ({_GL} is {_gl_setting()}): {_one_line(error)}'
             ) from error
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from headrace.environments import atari
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.errors import EnvironmentFault
@@ -151,7 +150,7 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tu
 
 def _stack(environment: gymnasium.Env[Any, Any], environment_id: str) -> int:
     """Gives K: an environment's own metadata may name it."""
-    stack = atari.STACK if atari.is_atari(environment_id) else getattr(environment, "metadata", {}).get("stack", 1)
+    stack = getattr(environment, "metadata", {}).get("stack", 1)
     if not isinstance(stack, int) or stack < 1:
         raise EnvironmentFault(
             f'environment "{environment_id}": metadata["stack"] is {stack!r:.60}; 1 or more is required'

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import tyro
 
-from headrace.environments.dm_control import is_dm_control
+from headrace.environments.dm_control import ControlSuite
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.studies.actorq import acting, crossover
@@ -95,7 +95,7 @@ class ActorQ(Study):
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
         """The control suite may be missing, and so may counters of energy."""
         del sheets, output, say
-        why = "" if importlib.util.find_spec("dm_control") is not None else 'pip install "headrace[dm_control]"'
+        why = "" if importlib.util.find_spec("dm_control") is not None else f'pip install "{ControlSuite.requirement}"'
         plan, notes = leave_out(plan, "cases of the control suite", why, _of_the_suite)
         no_energy = Energy().why_not
         return plan, notes + ([f"energy is not available on this machine: {no_energy}"] if no_energy else [])
@@ -112,7 +112,7 @@ class ActorQ(Study):
 
 
 def _of_the_suite(case: Any) -> bool:
-    return is_dm_control(getattr(case, "environment", ""))
+    return str(getattr(case, "environment", "")).startswith(ControlSuite.prefix)
 
 
 def _acting(task: str, precision: Precision, actors: int, seconds: float, number: int) -> ActingCase:

@@ -1,0 +1,54 @@
+"""The suites of environments: Atari, the DeepMind Control Suite, and those that installed packages add."""
+
+import contextlib
+from importlib.metadata import EntryPoint, entry_points
+
+from headrace.environments.atari import Atari
+from headrace.environments.base import Suite
+from headrace.environments.dm_control import ControlSuite
+from headrace.errors import EnvironmentFault
+
+__all__ = ["SUITES", "find_suite", "known_suites"]
+
+SUITES: tuple[Suite, ...] = (Atari(), ControlSuite())
+"""The suites of this package."""
+
+_GROUP = "headrace.environments"
+
+
+def find_suite(environment_id: str) -> Suite | None:
+    """Returns the suite that "PREFIX/TASK" or "module:PREFIX/TASK" belongs to, if there is one.
+
+    An installed package adds a suite by an entry point of the group `headrace.environments`: its name is PREFIX, its
+    object a `Suite`. It is loaded only if the prefix, or a list of all names, is asked for. Raises EnvironmentFault if
+    it can't be loaded or is no such suite.
+    """
+    name = environment_id.rpartition(":")[2]
+    for suite in SUITES:
+        if name.startswith(suite.prefix):
+            return suite
+    prefix, slash, _ = name.partition("/")
+    if not slash:
+        return None
+    return next((_load(entry, environment_id) for entry in entry_points(group=_GROUP, name=prefix)), None)
+
+
+def known_suites() -> list[Suite]:
+    """Returns all suites except those of packages that can't be loaded."""
+    suites = list(SUITES)
+    for entry in entry_points(group=_GROUP):
+        with contextlib.suppress(EnvironmentFault):
+            suites.append(_load(entry, entry.name))
+    return suites
+
+
+def _load(entry: EntryPoint, environment_id: str) -> Suite:
+    place = f'environment "{environment_id}": entry point "{entry.name} = {entry.value}" of {_GROUP}'
+    try:
+        suite = entry.load()
+    except (Exception, SystemExit) as error:  # anything may happen while the package is imported
+        problem = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EnvironmentFault(f"{place} can't be loaded: {problem}") from error
+    if not isinstance(suite, Suite) or getattr(suite, "prefix", None) != f"{entry.name}/":
+        raise EnvironmentFault(f'{place} is {suite!r:.60}; a Suite with the prefix "{entry.name}/" is required')
+    return suite
