@@ -1,1 +1,1 @@
-"""Roles: plain classes, each with one job, that know the server and not each other."""
+"""Roles: plain classes with one job each, which know the server but not each other."""

@@ -1,4 +1,4 @@
-"""Acts in environments and sends what happened."""
+"""Acts in environments and sends the experience."""
 
 import dataclasses
 import json
@@ -27,33 +27,33 @@ ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "other")
 
 @dataclass(frozen=True)
 class ActorSettings:
-    """What one actor needs to know; travels as JSON."""
+    """Settings of one actor; sent as JSON."""
 
     environment: str
     seed: int
     index: int
     first_environment: int
-    """Number of this actor's first environment among those of all actors; decides its episodes' seeds."""
+    """Number of this actor's first environment among those of all actors; determines the seeds of its episodes."""
     exploration: tuple[float, ...]
-    """How far each environment explores [E]: its epsilon, or where actions are continuous its sigma."""
+    """Exploration of each environment [E]: its epsilon, or its sigma if actions are continuous."""
     n_step: int
     discount: float
     chunk_steps: int
     clip_rewards: bool
     values: bool
-    """Send initial priorities from the actor's own Q values."""
+    """Whether to send initial priorities computed from the actor's Q values."""
     spec: EnvironmentSpec
-    """The environment as the learner's machine has it."""
+    """The environment's spec on the learner's machine."""
     pull_period: float = 400
-    """Between looks for a newer policy, in pull units; steps are those of this actor's environments together."""
+    """Interval between polls for a newer policy, in pull units; steps are summed over this actor's environments."""
     pull_unit: PullUnit = "steps"
     precision: Precision = "fp32"
     communication_bits: int = 32
-    """Below 32 the policy comes in packed parameters, from which the actor makes one of the precision."""
+    """Below 32 the policy arrives as packed parameters, from which the actor builds a policy of the given precision."""
     transitions: bool = False
-    """Send each step a second time, by itself, for who learns a world model."""
+    """Whether to send each step also as a one-step transition, for learning a world model."""
     run_id: str = ""
-    """Whose steps these are: a run counts none that were made for another one of its name."""
+    """Run that the steps belong to. A run ignores steps of another run with the same name."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -69,21 +69,21 @@ class ActorSettings:
 
     @staticmethod
     def from_json(text: str) -> "ActorSettings":
-        """Reads what to_json() wrote; raises ConfigError, naming the field, where it is something else."""
+        """Reads what to_json() wrote; raises ConfigError with the field's name if the text is something else."""
         return read_json(ActorSettings, text, "an actor's settings")
 
 
 def table_signature(spec: EnvironmentSpec) -> Signature:
-    """What a table must hold for an environment's experience."""
+    """Signature of a table for an environment's experience."""
     action_shape, action_dtype = ((spec.actions,), "float32") if spec.continuous else ((), "int64")
     return Signature(spec.observation_shape, spec.observation_dtype, action_shape, action_dtype, spec.stack)
 
 
 class Actor:
-    """E environments stepped together: batched policy outputs, exploring actions, a chunk writer for each.
+    """E environments stepped together, with batched inference, exploration and one chunk writer per environment.
 
-    `output` maps observations [E, *input] to [E, A]; `push` takes finished chunks and may wait, and so does
-    `push_transitions` chunks of one-step transitions with a discount of 1, if they are wanted. One thread.
+    `output` maps observations [E, *input] to [E, A]. `push` takes finished chunks and may wait. `push_transitions`, if
+    given, takes chunks of one-step transitions with a discount of 1 and may wait too. One thread.
     """
 
     def __init__(
@@ -127,16 +127,16 @@ class Actor:
 
     @property
     def count(self) -> int:
-        """E."""
+        """E, the number of environments."""
         return len(self._writers)
 
     def set_policy_version(self, version: int) -> None:
-        """The version that steps are stamped with from now on."""
+        """Sets the policy version that the following steps are stamped with."""
         for writer in (*self._writers, *self._transition_writers):
             writer.set_policy_version(version)
 
     def step(self) -> None:
-        """One step of each environment; finished chunks are pushed."""
+        """One step of each environment; pushes finished chunks."""
         if self._input is None:
             self._clock.enter("environment")
             self._input = self._start()
@@ -152,13 +152,13 @@ class Actor:
         self._input = self._stack.push(step.next_start, step.terminated | step.truncated)
 
     def state(self) -> dict[str, Any]:
-        """What resumes this actor at the same place: environments and random state, JSON-able."""
+        """JSON-able state that resumes this actor at the same place: environments and random state."""
         return {"environments": self.environments.state(), "random": self.exploration.random.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to where state() was taken, by replaying each environment's open episode into its writer.
+        """Restores what state() returned, by replaying each environment's open episode into its writer.
 
-        Chunks that the replay finishes were sent before and are dropped here.
+        Chunks that the replay completes were sent before and are dropped.
         """
         self.exploration.random.bit_generator.state = state["random"]
         self._clock.enter("environment")
@@ -189,7 +189,7 @@ class Actor:
         )
 
     def _transition_writer(self, environment: int) -> ChunkWriter:
-        """Of what happens in one step, whatever becomes of it: a discount of 1 is left, or 0 where that ended it."""
+        """Writer of one-step transitions with discount 1, or 0 if the step terminated the episode."""
         steps = self._settings.chunk_steps
         return ChunkWriter(self._signature, n_step=1, discount=1.0, chunk_steps=steps, actor=environment)
 
@@ -201,7 +201,7 @@ class Actor:
         return self._stack.start(observation)
 
     def _final_values(self, step: EnvironmentStep) -> NDArray[np.float32] | None:
-        """max_a Q [E] of the last observations of truncated episodes; None where there are none."""
+        """max_a Q [E] of the last observations of truncated episodes; None if no episode was truncated."""
         truncated = np.flatnonzero(step.truncated).tolist()
         if not truncated:
             return None
@@ -245,7 +245,7 @@ class Actor:
         self._write_transitions(actions, rewards, step)
 
     def _write_transitions(self, actions: list[Any], rewards: list[float], step: EnvironmentStep) -> None:
-        """Each step by itself, if it is wanted; without a priority, which gives it the table's largest."""
+        """Writes each step as a one-step transition without a priority, so that it gets the table's largest."""
         for index, writer in enumerate(self._transition_writers):
             terminated, truncated = bool(step.terminated[index]), bool(step.truncated[index])
             writer.append(actions[index], rewards[index], step.observation[index], terminated, truncated)

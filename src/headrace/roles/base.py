@@ -1,4 +1,4 @@
-"""Names that the roles share on the server, what starts a role anywhere, and the contract of workers."""
+"""Names that roles share on the server, the record that starts a role, and the contract of workers."""
 
 import threading
 from dataclasses import dataclass
@@ -27,101 +27,101 @@ __all__ = [
 ]
 
 TABLE = "replay"
-"""The table that experience goes to."""
+"""The table of experience."""
 TRANSITIONS = "transitions"
-"""The table of one-step transitions that planners learn a world model from."""
+"""The table of one-step transitions from which planners learn a world model."""
 SIMULATED = "simulated"
-"""The table of what planners simulate."""
+"""The table of simulated transitions from planners."""
 POLICY = "policy"
-"""The newest policy for actors, as they install it."""
+"""The newest policy, as actors install it."""
 NEWS = "policy-news"
-"""Under the policy's version and after it, when the learner had it: who asks for this moves no policy."""
+"""Published after the policy with the same version: when the learner had it. Polling this transfers no policy."""
 PARAMETERS = "parameters"
 """The learner's newest parameters in full precision, for the quantizer."""
 EVALUATION = "evaluation"
 """The request that the evaluator answers next."""
 EVALUATION_POLICY = "evaluation-policy"
-"""The policy that this request is about."""
+"""The policy for this request."""
 REPORTS = "reports"
 """Mailbox of JSON records, read by the training process."""
 
 GATE = "gate"
-"""Whether workers may go on, and the environment steps of all so far: a Gate."""
+"""A Gate: whether workers may continue, and the environment steps of all workers so far."""
 HELD = "held"
-"""Mailbox of workers that stand still, as the gate asked them to."""
+"""Mailbox in which workers confirm that they are paused at the gate."""
 RUN = "run"
-"""What actors that start apart need to know, a RunNotice; empty where the run has ended."""
+"""A RunNotice for separately started actors; empty after the run has ended."""
 
 Stop = threading.Event
 
 
 @dataclass(frozen=True)
 class Role:
-    """One role of a program: what runs, apart from where."""
+    """One role of a program: what runs, independent of where."""
 
     kind: str  # "actor", "worker", "evaluator", "quantizer", "planner" or "volunteer"
     index: int
     settings: str  # JSON
     generation: int = 0
-    """Rises with every start, so that an actor that is started again does not play the same episodes."""
+    """Increases with every start, so that a restarted actor does not repeat episodes."""
 
     @property
     def name(self) -> str:
-        """For logs and messages: "actor 0"."""
+        """Name for logs and messages, such as "actor 0"."""
         return f"{self.kind} {self.index}"
 
 
 class Learning(Protocol):
-    """What is seen of those who learn, together; written by one thread, read by others too."""
+    """Learner statistics, aggregated over all workers; one thread writes them, others may read them."""
 
     steps: int
-    """Updates."""
+    """Number of updates."""
     loss: float
-    """Of the last update."""
+    """Loss of the last update."""
     staleness: float
-    """Updates between the policy that chose a batch's actions and the one that learns from it, on average; of workers
-    that share parameters, those between reading the parameters and applying the gradient."""
+    """Mean number of updates between the policy that chose a batch's actions and the policy that learns from it. For
+    workers that share parameters: updates between reading the parameters and applying the gradient."""
     clock: PhaseClock
-    """LEARNER_PHASES."""
+    """A clock with LEARNER_PHASES."""
 
     @property
     def version(self) -> int:
-        """Of the policy that was published last."""
+        """Version of the last published policy."""
 
     def publish(self) -> None:
-        """Publishes the present policy, and waits until it is."""
+        """Publishes the current policy and waits until it is published."""
 
 
 class Worker(Protocol):
     """Acts and learns in turn. One thread."""
 
     steps: int
-    """Environment steps."""
+    """Number of environment steps."""
     clock: PhaseClock
-    """ACTOR_PHASES; stands still while it learns."""
+    """A clock with ACTOR_PHASES, paused while the worker learns."""
 
     @property
     def learner(self) -> Learning:
-        """Its learning side, whose clock stands still while it acts."""
+        """The learning side; its clock is paused while the worker acts."""
 
     @property
     def count(self) -> int:
-        """E."""
+        """E, the number of environments."""
 
     def step(self) -> None:
-        """One turn: it acts for a little, and learns from what it has."""
+        """One turn: a few environment steps, then the updates that they allow."""
 
     def take_episodes(self) -> list[Episode]:
         """Episodes that ended since the last call."""
 
     def skip(self, seconds: float) -> None:
-        """Both clocks leave these out."""
+        """Excludes these seconds from both clocks."""
 
     def state(self) -> dict[str, Any]:
-        """What resumes it at the same place beside parameters and replay, JSON-able."""
+        """JSON-able state that, with parameters and replay, resumes the worker at the same place."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to it, before the first step."""
+        """Restores what state() returned, before the first step."""
 
     def close(self) -> None:
         """Closes the environments."""

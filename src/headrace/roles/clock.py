@@ -1,4 +1,4 @@
-"""Where a role's time goes."""
+"""Measures how a role spends its time."""
 
 from collections.abc import Sequence
 from time import perf_counter
@@ -7,9 +7,9 @@ __all__ = ["PhaseClock", "Stillness"]
 
 
 class PhaseClock:
-    """Adds up the seconds between enter() calls under the phase entered.
+    """Accumulates the seconds spent in each phase; enter() switches phases.
 
-    One thread enters; another may read `phase`, `entered` and `seconds`, each of which is replaced whole.
+    One thread enters phases. Other threads may read `phase`, `entered` and `seconds`, each of which is replaced whole.
     """
 
     def __init__(self, phases: Sequence[str]) -> None:
@@ -20,19 +20,19 @@ class PhaseClock:
 
     @property
     def place(self) -> tuple[str, float, int]:
-        """Changes with every sign of progress: who sees the same place for long sees a role that hangs."""
+        """Changes with every sign of progress; a role whose place stays the same for long hangs."""
         return self.phase, self.entered, self.beats
 
     def skip(self, seconds: float) -> None:
-        """Leaves so many seconds of the present phase out of the count."""
+        """Excludes this many seconds from the current phase."""
         self.entered += seconds
 
     def beat(self) -> None:
-        """A sign of progress within a phase."""
+        """Records progress within a phase."""
         self.beats += 1
 
     def enter(self, phase: str) -> None:
-        """Ends the present phase and begins another."""
+        """Ends the current phase and begins another."""
         now = perf_counter()
         self.seconds[self.phase] += now - self.entered
         self.phase = phase
@@ -40,7 +40,7 @@ class PhaseClock:
 
 
 class Stillness:
-    """How long a clock has been seen in one place. One thread, another than the clock's."""
+    """Measures how long a clock has stayed in one place. One thread, not the clock's own."""
 
     def __init__(self, clock: PhaseClock) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class Stillness:
         self._since = perf_counter()
 
     def seconds(self) -> float:
-        """Seconds since the clock was first seen where it is now."""
+        """Seconds since the clock was first observed in its current place."""
         now, place = perf_counter(), self._clock.place
         if place != self._place:
             self._place, self._since = place, now

@@ -1,4 +1,4 @@
-"""Plays greedy episodes with a published policy, in a process of its own."""
+"""Plays greedy episodes with a published policy, in a separate process."""
 
 import json
 import time
@@ -20,9 +20,9 @@ from headrace.types import Array, EnvironmentSpec
 __all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "Score", "play", "run_evaluator"]
 
 EVALUATION_STREAM = 2**31
-"""Number of the first evaluation environment, far above any actor's: their episodes' seeds never meet."""
+"""Number of the first evaluation environment, far above any actor's, so that their episode seeds never coincide."""
 LONGEST_EPISODE = 27_000
-"""Steps after which an evaluation's episode is cut: Atari's 108,000 frames, and an end for those that have none."""
+"""Maximum steps of an evaluation episode: Atari's 108,000 frames, and a bound for environments without a limit."""
 _TOGETHER = 20
 _POLL_SECONDS = 0.02
 _HEARTBEAT_SECONDS = 1.0
@@ -43,14 +43,13 @@ def play(
     beat: Callable[[], object] = lambda: None,
     spec: EnvironmentSpec | None = None,
 ) -> Score:
-    """Plays greedy episodes, in up to 20 environments at a time; `beat` is called before every step of each.
+    """Plays greedy episodes in up to 20 environments at a time; calls `beat` before every step of each.
 
-    Raises EnvironmentFault where the environment is not as `spec`, if given: that of the policy.
+    `output` gives Q values, or continuous actions, [B, A] for observations [B, *input]. Raises EnvironmentFault if
+    `spec`, the policy's, is given and the environment does not match it.
 
-    `output` gives Q values, or continuous actions, [B, A] for observations [B, *input].
-
-    Which episodes count is settled beforehand, the same number of each environment: counting the first that end would
-    favor short ones. An episode is cut at LONGEST_EPISODE and counts as it stands.
+    The episodes that count are fixed in advance, an equal number per environment: counting the first ones to end would
+    favor short episodes. An episode is cut at LONGEST_EPISODE and counts with its return so far.
     """
     count = min(_TOGETHER, episodes)
     wanted = [episodes // count + (index < episodes % count) for index in range(count)]
@@ -83,7 +82,7 @@ def play(
 
 
 class _Heartbeat:
-    """Says about once a second that the evaluator goes on; silence means that an environment hangs."""
+    """Reports about once a second that the evaluator is alive; silence means that an environment hangs."""
 
     def __init__(self, server: RoleServer, stop: Stop) -> None:
         self._server = server
@@ -92,12 +91,12 @@ class _Heartbeat:
         self.phase = ""
 
     def enter(self, phase: str) -> None:
-        """Says at once what it is in."""
+        """Enters a phase and reports it immediately."""
         self.phase, self._next = phase, 0.0
         self()
 
     def __call__(self) -> None:
-        """Raises ClosedError where the evaluator is to stop."""
+        """Raises ClosedError if the evaluator was asked to stop."""
         if self._stop.is_set():
             raise ClosedError("the evaluator was stopped")
         now = time.monotonic()
@@ -107,10 +106,10 @@ class _Heartbeat:
 
 
 def run_evaluator(server: RoleServer, stop: Stop) -> None:
-    """Answers evaluation requests; ends by ClosedError, when stopped or when the server is gone.
+    """Answers evaluation requests; ends with ClosedError when stopped or when the server is gone.
 
-    A request is JSON {start, request, environment, spec, episodes, seed} under EVALUATION. The answer, with start and
-    the request's number, goes to REPORTS.
+    A request is JSON {start, request, environment, spec, episodes, seed} under EVALUATION. The answer goes to REPORTS
+    and contains start and the request's number.
     """
     answered = 0
     alive = _Heartbeat(server, stop)

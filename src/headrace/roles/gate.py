@@ -1,4 +1,4 @@
-"""Where workers are told to go on, to stand still, or to end."""
+"""The gate: tells workers to continue, to pause or to end."""
 
 import json
 import time
@@ -13,7 +13,7 @@ State = Literal["open", "held", "closed"]
 
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 0.02
-"""Between two looks of a worker that goes on: on a busy machine the answer to a small request takes a turn's time."""
+"""Between two polls of a running worker: on a busy machine, one small request takes as long as a turn."""
 
 
 class Gate(NamedTuple):
@@ -21,7 +21,7 @@ class Gate(NamedTuple):
 
     state: State
     steps: int
-    """Environment steps of all workers so far: how far the exploration of one that starts late has come."""
+    """Environment steps of all workers so far, so that a worker that starts late explores accordingly."""
 
     def to_json(self) -> bytes:
         """The gate as JSON."""
@@ -34,14 +34,14 @@ class Gate(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A worker's word that it stands still."""
+    """A worker's confirmation that it is paused."""
 
     worker: int
     version: int
-    """Of the gate that it stands at."""
+    """Version of the gate at which it is paused."""
 
     def to_json(self) -> bytes:
-        """The word as JSON."""
+        """The confirmation as JSON."""
         return json.dumps(self).encode()
 
     @staticmethod
@@ -51,11 +51,11 @@ class Held(NamedTuple):
 
 
 class GateWatch:
-    """One worker's look at the gate. One thread."""
+    """Polls the gate for one worker. One thread."""
 
     def __init__(self, server: RoleServer, index: int, stop: Stop) -> None:
         self.steps = 0
-        """Of the gate as it was seen last."""
+        """The steps in the gate as last read."""
         self._server = server
         self._index = index
         self._stop = stop
@@ -64,7 +64,7 @@ class GateWatch:
         self._next_look = 0.0
 
     def wait(self) -> float | None:
-        """The seconds that the gate was held for, 0 where it is open; None once the worker is to end."""
+        """Returns the seconds that the gate held the worker, 0 if it is open; None if the worker must end."""
         begin = time.perf_counter()
         if begin < self._next_look and not self._stop.is_set():
             return 0.0

@@ -16,7 +16,7 @@ from headrace.types import Array, Batch
 __all__ = ["LEARNER_PHASES", "Learner"]
 
 _PROBE_ROWS = 16
-"""Of the newest batch, published with the parameters for whoever checks what became of them."""
+"""Rows of the newest batch that are published with the parameters, to measure the error of the resulting policy."""
 
 LEARNER_PHASES = ("wait", "transfer", "train", "priorities", "publish", "other")
 
@@ -24,9 +24,9 @@ LEARNER_PHASES = ("wait", "transfer", "train", "priorities", "publish", "other")
 class Learner:
     """One updater fed by `next_batch`; one thread.
 
-    `next_batch(timeout_seconds)` gives a batch that stays valid until the next call, or None at the deadline;
-    `update_priorities(key, priority)` is None with uniform sampling, `publisher` where nobody else needs the policy.
-    The policy's version is the number of updates plus one.
+    `next_batch(timeout_seconds)` gives a batch that stays valid until the next call, or None at the deadline.
+    `update_priorities(key, priority)` is None with uniform sampling. `publisher` is None if no other process needs the
+    policy. The policy's version is the number of updates plus one.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class Learner:
 
     @property
     def version(self) -> int:
-        """The newest that was published."""
+        """The newest published version."""
         return self._publisher.version if self._publisher else self.steps + 1
 
     def publish(self) -> None:
-        """Publishes the present policy under version steps + 1, and waits until it is."""
+        """Publishes the current policy under version steps + 1 and waits until it is published."""
         if self._publisher is not None:
             self.clock.enter("publish")
             self._publisher.publish(self._snapshot(), self.steps + 1)
             self.clock.enter("other")
 
     def step(self, timeout_seconds: float) -> bool:
-        """One update, if there is a batch before the deadline."""
+        """One update if there is a batch before the deadline; returns whether there was."""
         self.clock.enter("wait")
         batch = self._next_batch(timeout_seconds)
         if batch is None:
@@ -95,5 +95,6 @@ class Learner:
 
 
 def _behind(version: int, made_by: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Versions [B] since a policy's; 0 of one that is newer: a checkpoint may be behind what its server keeps."""
+    """Age in versions [B] of the policies that acted; 0 for a newer one, since a checkpoint may be older than its
+    server."""
     return np.maximum(version - made_by.astype(np.int64), 0)

@@ -1,4 +1,4 @@
-"""Learns a world model of real transitions, and sends what it simulates (Sutton 1990, Dyna)."""
+"""Learns a world model from real transitions and sends simulated ones (Sutton 1990, Dyna)."""
 
 import contextlib
 import dataclasses
@@ -32,14 +32,15 @@ __all__ = ["Planner", "PlannerSettings", "run_planner"]
 _POLL_SECONDS = 0.005
 _HEARTBEAT_SECONDS = 1.0
 _ROWS = 128
-"""Simulations that are made together."""
+"""Number of simulations in one batch."""
 _CATCH_UP_STEPS = 10_000
-"""Environment steps before its start that a planner's model is trained for: one that is started again needs them."""
+"""Maximum environment steps before its start for which a planner trains its model: a restarted planner must catch up.
+"""
 
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """What one planner needs to know; travels as JSON."""
+    """Settings of one planner; sent as JSON."""
 
     spec: EnvironmentSpec
     algorithm: DynaQ
@@ -59,10 +60,11 @@ class PlannerSettings:
 
 
 class Planner:
-    """A world model, in step with the environment: trained and rolled out as often as its steps allow. One thread.
+    """A world model that is trained and rolled out in proportion to the environment steps. One thread.
 
-    `sample` fills a batch of one-step transitions, or says that there are too few; `set_priorities(key, priority)` is
-    where their |TD error| goes; `push` takes any number of simulated chunks; `output` gives Q values [B, A] of states.
+    `sample` fills a batch of one-step transitions, or returns False if there are too few. `set_priorities(key,
+    priority)` sets their priorities to their |TD error|. `push` takes any number of simulated chunks. `output` gives Q
+    values [B, A] of states.
     """
 
     def __init__(
@@ -76,11 +78,11 @@ class Planner:
     ) -> None:
         config = self._config = settings.algorithm
         self.simulated = 0
-        """Simulated transitions sent."""
+        """Number of simulated transitions sent."""
         self.dropped = 0
-        """Simulations that ended where the members disagreed."""
+        """Number of simulations that ended because the ensemble members disagreed."""
         self.gated = 0
-        """Simulated steps that were not made, since the model was not good enough yet."""
+        """Number of simulated steps skipped because the model's error was too high."""
         seed = [settings.seed, settings.index, generation]
         torch_seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))
         self.learner = ModelLearner(config, settings.spec, torch_seed)
@@ -95,12 +97,12 @@ class Planner:
         self._starts = BatchBuffer(self._signature, _ROWS)
         self._begin: int | None = None
         self._has_trained = False  # since the last round of simulations
-        self._simulated_to = 0.0  # environment steps whose simulated ones were made
+        self._simulated_to = 0.0  # environment steps that simulation has caught up with
 
     def advance(self, steps: int) -> bool:
-        """One update of the model or one round of simulations, if so many environment steps have some due.
+        """One model update or one round of simulations, if one is due at this number of environment steps.
 
-        Where both are, they take turns: a planner that can't keep step does a part of both.
+        If both are due, they alternate, so that a planner that falls behind does some of each.
         """
         config = self._config
         if self._begin is None:
@@ -121,7 +123,7 @@ class Planner:
         return False
 
     def report(self) -> dict[str, Any]:
-        """What there is to tell: totals since its start, and the model's error, None before the first measurement."""
+        """Totals since the start, and the model's error, None before the first measurement."""
         return {
             "model_version": self.learner.version,
             "model_error": self.learner.error if np.isfinite(self.learner.error) else None,
@@ -134,7 +136,7 @@ class Planner:
         config = self._config
         if config.search_control == "prioritized":
             self._set_priorities(starts.key, self._td_error(starts))
-        if not self.learner.error <= config.model_error_limit:  # nor where it is not a number
+        if not self.learner.error <= config.model_error_limit:  # also true for a nan error
             self.gated += _ROWS * config.rollout_steps
             return
         rollouts = simulate(

@@ -23,9 +23,9 @@ def _insert(table: Table, *chunks: bytes) -> None:
 
 
 class PlanningWorker:
-    """A worker, and a planner that has its turn after each of the worker's; implements `roles.base.Worker`.
+    """A worker and a planner; the planner has its turn after each turn of the worker. Implements `roles.base.Worker`.
 
-    After restore() the planner's model begins anew, with the transitions that there are.
+    After restore() the planner trains a new model from the stored transitions.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class PlanningWorker:
 
     @property
     def learner(self) -> Learning:
-        """Its learning side, whose clock stands still while it acts or plans."""
+        """The learning side; its clock is paused while the worker acts or plans."""
         return self._worker.learner
 
     @property
     def count(self) -> int:
-        """E."""
+        """E, the number of environments."""
         return self._worker.count
 
     def step(self) -> None:
-        """One turn; it never waits."""
+        """One turn; never waits."""
         self._worker.step()
         self.steps = self._worker.steps
         begin = perf_counter()
@@ -77,15 +77,15 @@ class PlanningWorker:
         return self._worker.take_episodes()
 
     def skip(self, seconds: float) -> None:
-        """Both clocks leave these out."""
+        """Excludes these seconds from both clocks."""
         self._worker.skip(seconds)
 
     def state(self) -> dict[str, Any]:
-        """The worker's place."""
+        """State of the worker."""
         return self._worker.state()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to it."""
+        """Restores what state() returned."""
         self._worker.restore(state)
         self.steps = self._worker.steps
 

@@ -1,4 +1,4 @@
-"""Publishes the learner's parameters beside its work."""
+"""Publishes the learner's parameters in a background thread."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -14,34 +14,34 @@ from headrace.roles.base import NEWS, PARAMETERS, POLICY
 __all__ = ["Blobs", "Publisher", "graph_blobs", "parameter_blobs"]
 
 Blobs = Mapping[str, bytes | memoryview]
-"""What is published of one version, by name, in the order in which it is."""
+"""The data published for one version, by name, in order of publication."""
 _CLOSE_SECONDS = 5.0
 
 
 def graph_blobs(graph: PolicyGraph) -> Callable[[Snapshot], Blobs]:
-    """Publishes what actors install: full precision."""
+    """Encodes the full-precision policy that actors install, and its news."""
     return lambda snapshot: {POLICY: graph.serialize(snapshot.weights), NEWS: snapshot.taken.to_json().encode()}
 
 
 def parameter_blobs(snapshot: Snapshot) -> Blobs:
-    """Publishes what the quantizer takes up."""
+    """Encodes the parameters that the quantizer reads."""
     return {PARAMETERS: encode_snapshot(snapshot)}
 
 
 class Publisher:
-    """Encodes and publishes in a thread of its own, so that a learner never waits; the newest offer wins.
+    """Encodes and publishes in its own thread, so that the learner never waits; the newest offer wins.
 
-    Any thread may call it. A version that is published again is published with the same bytes.
+    Any thread may call it. Publishing a version again sends the same bytes.
     """
 
     def __init__(self, store: ParameterStore, encode: Callable[[Snapshot], Blobs]) -> None:
         self.version = 0
-        """The newest that was published."""
+        """The newest published version."""
         self._store = store
         self._encode = encode
-        self._publishing = threading.Lock()  # guards the one below, and version
+        self._publishing = threading.Lock()  # guards _encoded and version
         self._encoded: tuple[int, Blobs] = (0, {})
-        self._changed = threading.Condition()  # guards the three below
+        self._changed = threading.Condition()  # guards _offered, _error and _closed
         self._offered: tuple[Snapshot, int] | None = None
         self._error: tuple[Exception, int] | None = None
         self._closed = False
@@ -49,9 +49,10 @@ class Publisher:
         self._thread.start()
 
     def offer(self, snapshot: Snapshot, version: int) -> None:
-        """Publishes soon, unless a newer offer comes before.
+        """Schedules a publication, unless a newer offer replaces it first.
 
-        Raises what an earlier one met, a ReplayError or worse, unless that version or a newer one went out since.
+        Raises the error of an earlier publication (a ReplayError or worse), unless that version or a newer one has been
+        published since.
         """
         with self._changed:
             error, self._error = self._error, None
@@ -61,15 +62,15 @@ class Publisher:
             raise error[0]
 
     def publish(self, snapshot: Snapshot, version: int) -> None:
-        """Publishes now, in place of what was offered; raises ReplayError, or DivergenceError."""
+        """Publishes now and discards the pending offer; raises ReplayError or DivergenceError."""
         with self._changed:
             self._offered = self._error = None
         self._send(snapshot, version)
 
     def close(self) -> None:
-        """Ends the thread; what was offered and not begun is dropped, and what is on its way waited for, 5 s at most.
+        """Ends the thread: drops an offer that was not started, and waits at most 5 s for one in progress.
 
-        A call that waits for a server that is away ends when the store is closed, which comes after this.
+        A call that waits for an unavailable server ends when the store is closed, which happens after this call.
         """
         with self._changed:
             self._closed = True
@@ -94,9 +95,9 @@ class Publisher:
     def _send(self, snapshot: Snapshot, version: int) -> None:
         with self._publishing:
             if version < self._encoded[0]:
-                return  # a thread that was overtaken has nothing to say
+                return  # a newer version was published in the meantime
             if version > self._encoded[0]:
-                _require_finite(snapshot)  # here, where nobody waits: actors would meet it before a loss tells
+                _require_finite(snapshot)  # in this thread, so the learner does not wait; a loss would show it too late
                 self._encoded = (version, self._encode(snapshot))
             for name, data in self._encoded[1].items():
                 self._store.publish(name, data, version)

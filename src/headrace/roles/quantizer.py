@@ -1,4 +1,4 @@
-"""Turns the learner's parameters into policies that actors install (Krishnan et al. 2022, ActorQ)."""
+"""Converts the learner's parameters to policies that actors install (Krishnan et al. 2022, ActorQ)."""
 
 import json
 import sys
@@ -23,14 +23,14 @@ __all__ = ["QuantizerSettings", "run_quantizer"]
 _POLL_SECONDS = 0.002
 _HEARTBEAT_SECONDS = 1.0
 _CHECK_SECONDS = 2.0
-"""Between looks whether the server still has what was published: one that was started anew does not."""
+"""Interval of checks that the server still has what was published: a restarted server does not."""
 _MEASURE_SECONDS = 5.0
-"""Between measurements of the error, each of which takes a session in full precision."""
+"""Interval of error measurements, each of which creates a full-precision session."""
 
 
 @dataclass(frozen=True)
 class QuantizerSettings:
-    """What the quantizer needs to know; travels as JSON."""
+    """Settings of the quantizer; sent as JSON."""
 
     architecture: Architecture
     precision: Precision
@@ -48,9 +48,9 @@ class QuantizerSettings:
 
 
 def run_quantizer(server: RoleServer, role: Role, stop: Stop) -> None:
-    """Publishes a policy of every version that it finds; ends by ClosedError when the server is gone.
+    """Publishes a policy for every version that it finds; ends with ClosedError when the server is gone.
 
-    Reports say about once a second what it has done: versions, seconds spent on them, bytes, and the newest error.
+    Reports totals about once a second: versions, seconds spent on them, bytes, and the newest error.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="error") as executor:
         quantizer = _Quantizer(server, role, executor)
@@ -62,7 +62,7 @@ def run_quantizer(server: RoleServer, role: Role, stop: Stop) -> None:
 
 
 class _Quantizer:
-    """What it has published, and what there is to tell of that. One thread, and the executor's for measurements."""
+    """Publishes policies and reports on them. One thread, and the executor's thread for measurements."""
 
     def __init__(self, server: RoleServer, role: Role, executor: ThreadPoolExecutor) -> None:
         settings = QuantizerSettings.from_json(role.settings)
@@ -79,7 +79,7 @@ class _Quantizer:
         self._next_report = self._next_check = self._next_measurement = 0.0
 
     def advance(self) -> bool:
-        """Turns newer parameters into a policy and publishes it, where there are any."""
+        """Converts newer parameters, if there are any, to a policy and publishes it; returns whether it did."""
         found = self._server.fetch(PARAMETERS, self._version)
         if found is None:
             return False
@@ -95,7 +95,7 @@ class _Quantizer:
         return True
 
     def check(self) -> None:
-        """Publishes again what a server that was started anew has lost."""
+        """Publishes again what a restarted server has lost."""
         now = time.monotonic()
         if self._blobs and now >= self._next_check:
             self._next_check = now + _CHECK_SECONDS
@@ -103,7 +103,7 @@ class _Quantizer:
                 self._publish()
 
     def report(self) -> None:
-        """A sign of life, once a second."""
+        """Sends a report once a second, also as a heartbeat."""
         now = time.monotonic()
         if now < self._next_report:
             return
@@ -128,7 +128,7 @@ class _Quantizer:
             self._server.publish(name, data, self._version)
 
     def _measure(self, snapshot: Snapshot, policy: bytes) -> None:
-        """Has the error measured beside what goes on, where the last time is long ago."""
+        """Starts a measurement of the error in the background if the last one is long enough ago."""
         now = time.monotonic()
         if snapshot.probe is not None and self._measuring is None and now >= self._next_measurement:
             self._next_measurement = now + _MEASURE_SECONDS
@@ -136,7 +136,7 @@ class _Quantizer:
 
 
 def _outcome(measuring: Future[dict[str, Any]]) -> dict[str, Any] | None:
-    """What was measured; None, and a line in the log, where that failed: actors have their policy all the same."""
+    """Result of a measurement. If it failed, logs a line and returns None: actors have their policy regardless."""
     try:
         return measuring.result()
     except Exception as error:
@@ -146,7 +146,7 @@ def _outcome(measuring: Future[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 class _Ruler:
-    """How far a policy as actors install it is from the one in full precision. One thread."""
+    """Measures how far the policy that actors install is from the full-precision policy. One thread."""
 
     def __init__(self, settings: QuantizerSettings) -> None:
         self._reference = PolicyGraph(settings.architecture)

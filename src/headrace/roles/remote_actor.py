@@ -1,4 +1,4 @@
-"""An actor apart from the learner: pulls policies, pushes chunks, reports."""
+"""An actor in a separate process from the learner: polls for policies, pushes chunks, reports."""
 
 import contextlib
 import dataclasses
@@ -27,10 +27,10 @@ def run_actor(
     stop: Stop,
     hang_seconds: float | None = None,
 ) -> None:
-    """Acts until stopped or until the server is gone; all three connections are this actor's own.
+    """Acts until stopped or until the server is gone. It owns all three connections.
 
-    `policy_server` may be a relay of this host's: nothing but policies and their news is asked of it.
-    `hang_seconds` is None where somebody else watches that the environment does not hang. Closes `policy_server`.
+    `policy_server` is asked only for policies and their news, so it may be a relay on this host; it is closed at the
+    end. `hang_seconds` is None if another process watches for an environment that hangs.
     """
     settings = ActorSettings.from_json(role.settings)
     settings = dataclasses.replace(settings, seed=settings.seed + _GENERATION_STRIDE * role.generation)
@@ -42,7 +42,7 @@ def run_actor(
             return
         refresh = Refresh(policy_server, POLICY, NEWS, decoder.decode, policy)
         ends.callback(refresh.close)
-        ends.callback(policy_server.close)  # before that: the thread may be waiting for it
+        ends.callback(policy_server.close)  # closed before the refresh thread ends, since that may be waiting for it
         reporter = ActorReporter(
             report_server, role, settings, clock, lambda: {"refresh": refresh.report()}, hang_seconds
         )

@@ -1,4 +1,4 @@
-"""A worker in a process of its own, whose parameters are elsewhere."""
+"""A worker in a separate process, with its parameters elsewhere."""
 
 import contextlib
 import dataclasses
@@ -42,17 +42,17 @@ _KINDS: tuple[type[DQN] | type[A3C], ...] = (DQN, DynaQ, A3C)
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What one worker needs to know; travels as JSON."""
+    """Settings of one worker; sent as JSON."""
 
     acting: ActorSettings
     algorithm: Algorithm
     workers: int
     place: str
-    """Of the parameters, as JSON."""
+    """Place of the parameters, as JSON."""
     table: dict[str, Any] | None
-    """Options of the native table that it has for itself; None where it shares one in the server, or needs none."""
+    """Options of the worker's own native table; None if it shares the server's table or needs none."""
     update_seed: int
-    """What the network's first weights are drawn by, in every process alike."""
+    """Seed of the network's initial weights, the same in every process."""
 
     def to_json(self) -> str:
         """The settings as JSON."""
@@ -72,7 +72,7 @@ class WorkerSettings:
 
 
 class RunTable:
-    """The table of all workers in the run's server; implements `WorkerTable`. Its counts are the server's to report."""
+    """The table in the run's server that all workers share; implements `WorkerTable`. The server reports its counts."""
 
     def __init__(self, table: RemoteTable) -> None:
         self.signature: Signature = table.signature
@@ -81,14 +81,14 @@ class RunTable:
         self._table = table
 
     def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; False at the deadline."""
+        """Fills a batch; returns False at the deadline."""
         return self._table.sample_view(batch, importance_exponent, timeout_seconds)
 
 
 def keep_to_one_thread() -> None:
-    """Has torch compute in the calling thread alone; raises LaunchError where it can't be had.
+    """Makes torch compute in the calling thread only; raises LaunchError if torch keeps more threads.
 
-    More threads than cores are what the published speed-ups peaked at.
+    More threads than cores are what limits most published speedups.
     """
     torch.set_num_threads(1)
     if torch.get_num_threads() != 1:
@@ -98,7 +98,7 @@ def keep_to_one_thread() -> None:
 def build_worker(
     settings: WorkerSettings, open_vector: OpenVector, table: WorkerTable | None, first_step: int = 0
 ) -> Worker:
-    """One who acts and learns by the algorithm; `table` is None for one that has no replay."""
+    """Builds a worker for the algorithm; `table` is None for an algorithm without replay."""
     acting, algorithm = settings.acting, settings.algorithm
     require_spec(acting.environment, describe(acting.environment), acting.spec)
     updater = build_updater(algorithm, acting.spec, torch.device("cpu"), settings.update_seed, open_vector)
@@ -118,10 +118,10 @@ def build_worker(
 
 
 def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoint: Endpoint, stop: Stop) -> None:
-    """Acts and learns until stopped, until the gate closes or until the server is gone; both connections are its own.
+    """Acts and learns until stopped, until the gate closes or until the server is gone. It owns both connections.
 
-    A worker that is started again gathers its experience anew, goes on from the newest parameters, and explores as
-    little as the steps of all have earned.
+    A restarted worker gathers new experience, continues with the newest parameters, and explores according to the steps
+    of all workers.
     """
     keep_to_one_thread()
     settings = _of_generation(WorkerSettings.from_json(role.settings), role.generation)
@@ -150,7 +150,7 @@ def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoi
             report_server, role, acting, worker.clock, lambda: _report(worker, vectors[0], own), hang_seconds=None
         )
         ends.callback(reporter.close)
-        worker.skip(perf_counter() - worker.clock.entered)  # its making is not its work
+        worker.skip(perf_counter() - worker.clock.entered)  # construction does not count as work
         while (held := gate.wait()) is not None:
             worker.skip(held)
             before = worker.steps
@@ -159,7 +159,7 @@ def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoi
 
 
 def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:
-    """The same with seeds that no earlier generation had: a worker that is started again plays other episodes."""
+    """Returns the settings with seeds that no earlier generation used: a restarted worker plays other episodes."""
     seed = settings.acting.seed + _GENERATION_STRIDE * generation
     table = (
         None
@@ -170,7 +170,7 @@ def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:
 
 
 def _report(worker: Worker, vector: MeasuredVector, table: Table | None) -> dict[str, Any]:
-    """What a worker tells of its learning beside what any actor tells: totals, and what its replay holds."""
+    """What a worker reports in addition to an actor's report: learning totals and the contents of its replay."""
     loss, stats = worker.learner.loss, table.stats() if table is not None else {}
     totals = {
         "updates": worker.learner.steps,

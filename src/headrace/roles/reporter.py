@@ -1,10 +1,11 @@
-"""Sends counts and timings of who acts to the training process, from a thread and a connection of its own.
+"""Sends an actor's counts and timings to the training process, from its own thread and connection.
 
-A thread of its own, so that reports go on while the actor waits for the rate limiter, and so that an environment
-that hangs is seen: the report says for how long the actor has not moved. Whoever looks after the actor ends it then;
-an actor that nobody looks after ends itself.
+The separate thread keeps reporting while the actor waits for the rate limiter, and it detects an environment that
+hangs: the report says how long the actor has made no progress. A supervisor then ends the actor; an actor without a
+supervisor ends itself.
 
-Counts and timings are totals of this process, so that reports may get lost; only returns are those of new episodes.
+Counts and timings are totals of this process, so a lost report does no harm; only the returns are those of new
+episodes.
 """
 
 import contextlib
@@ -28,14 +29,14 @@ __all__ = ["ActorReporter", "end_process"]
 
 _PERIOD_SECONDS = 0.1
 _IDLE_PERIOD_SECONDS = 1.0
-"""Between reports of an actor of which there is nothing new but that it is there."""
+"""Interval between reports of an actor whose counts and timings have not changed."""
 
 
 class ActorReporter:
-    """Counts are added by the actor's thread (`count`), sent by this object's, with what `more` tells then.
+    """Sends the counts that the actor's thread adds with `count`, and the result of `more`, from its own thread.
 
-    Workers, who act too, report as actors do. The process ends once a step of the environment takes longer than
-    `hang_seconds`; None leaves that to others.
+    Workers report in the same way, since they act too. The process ends if a step of the environment takes longer than
+    `hang_seconds`; None leaves this check to others.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class ActorReporter:
         self._writer = secrets.token_hex(8)
         self._sent: tuple[object, ...] = ()
         self._sent_at = -_IDLE_PERIOD_SECONDS
-        self._lock = threading.Lock()  # guards the three below
+        self._lock = threading.Lock()  # guards _steps, _episodes and _new
         self._steps = self._episodes = 0
         self._new: list[Episode] = []
         self._closed = threading.Event()
@@ -72,7 +73,7 @@ class ActorReporter:
             self._new += episodes
 
     def close(self) -> None:
-        """Sends what is left and ends the thread."""
+        """Sends the remaining counts and ends the thread."""
         self._closed.set()
         self._thread.join()
 
@@ -89,7 +90,7 @@ class ActorReporter:
             self._send(self._still.seconds())
 
     def _counts(self) -> tuple[object, ...]:
-        """What a report says beside that the actor is there."""
+        """The contents of a report that can change."""
         with self._lock:
             return self._steps, self._episodes, dict(self._clock.seconds)
 
@@ -117,6 +118,6 @@ class ActorReporter:
 
 
 def end_process(reason: str) -> None:
-    """Ends this process, whatever its other threads do: what hangs in native code can't be interrupted."""
+    """Ends this process regardless of its other threads: a call that hangs in native code can't be interrupted."""
     print(reason, file=sys.stderr, flush=True)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Acts and learns in turn, from what its policy has just done."""
+"""Acts and learns in turn, on-policy."""
 
 from time import perf_counter
 from typing import Any
@@ -23,8 +23,8 @@ __all__ = ["RolloutWorker"]
 class RolloutWorker:
     """E environments stepped together, T steps for each update; implements `roles.base.Worker`.
 
-    Its environments are those from `first_environment` on among those of all workers. A turn is one rollout, by the
-    parameters as they are at its begin, and the update that it gives.
+    Among the environments of all workers, its own are numbered from `first_environment`. A turn is one rollout with the
+    parameters at its beginning, then the update from this rollout.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class RolloutWorker:
 
     @property
     def count(self) -> int:
-        """E."""
+        """E, the number of environments."""
         return len(self._environments)
 
     def step(self) -> None:
-        """One turn; it never waits."""
+        """One turn; never waits."""
         begin = perf_counter()
         self._batch = self._roll_out()
         middle = perf_counter()
-        self.learner.clock.skip(middle - begin)  # each side's clock stands still while the other works
+        self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works
         self.steps += len(self._batch.reward)
         self.learner.step(0.0)
         self.clock.skip(perf_counter() - middle)
@@ -75,7 +75,7 @@ class RolloutWorker:
         return self._environments.take_episodes()
 
     def skip(self, seconds: float) -> None:
-        """Both clocks leave these out."""
+        """Excludes these seconds from both clocks."""
         self.clock.skip(seconds)
         self.learner.clock.skip(seconds)
 
@@ -88,7 +88,7 @@ class RolloutWorker:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to where state() was taken, by playing each environment's open episode again."""
+        """Restores what state() returned, by replaying each environment's open episode."""
         self._random.bit_generator.state = state["random"]
         self.steps = state["steps"]
         self.clock.enter("environment")
@@ -136,14 +136,14 @@ class RolloutWorker:
         return _batch(np.concatenate(observations), np.concatenate(actions), returns.numpy().reshape(-1), version)
 
     def _choose(self, observation: Array) -> Array:
-        """Actions [E], or [E, A] before they are cut to [-1, 1], drawn from the policy."""
+        """Actions sampled from the policy: [E], or continuous [E, A] before clipping to [-1, 1]."""
         output = self._updater.act(observation)
         if self._environments.spec.continuous:
             return sample_gaussian(output, self._updater.sigma, self._random)
         return sample_categorical(output, self._random)
 
     def _value_cut_off(self, step: EnvironmentStep, bootstrap: NDArray[np.float32]) -> None:
-        """Fills in the values [E] of the last observations of episodes that were truncated; leaves the others."""
+        """Fills in the values [E] of the last observations of truncated episodes; leaves the other entries as they are."""
         truncated = np.flatnonzero(step.truncated).tolist()
         if truncated:
             self.clock.enter("inference")
@@ -153,7 +153,7 @@ class RolloutWorker:
 
 
 def _batch(observation: Array, action: Array, returns: NDArray[np.float32], version: int) -> Batch:
-    """Transitions [B] that need no bootstrap: their discount is 0, so that what they led to does not matter."""
+    """Transitions [B] that need no bootstrap: their discount is 0, so the next observation does not matter."""
     count = len(returns)
     return Batch(
         observation=observation,

@@ -1,4 +1,4 @@
-"""An actor that is started apart from its run: all that it needs to know it learns from the server."""
+"""An actor started separately from its run: it gets all its settings from the server."""
 
 import json
 import secrets
@@ -16,22 +16,22 @@ __all__ = ["RunNotice", "await_notice", "claim_place", "run_volunteer"]
 
 _POLL_SECONDS = 0.1
 _PATIENCE_SECONDS = 5.0
-"""After so long without a learner, a line says what is awaited."""
+"""After this long without a learner, a line says what the actor is waiting for."""
 _CLAIM_SECONDS = 5.0
-"""For how long a predecessor's connection may still be closing."""
+"""How long a predecessor's connection may take to close."""
 _SPARE_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class RunNotice:
-    """What a learner tells actors that start apart; published under RUN as JSON."""
+    """What a learner tells separately started actors; published under RUN as JSON."""
 
     environment: str
     hang_seconds: float
     start: str
-    """Another one after every start of the learner; actors live no longer than the start that they began with."""
+    """Identifies one start of the learner. Actors end when the learner starts again."""
     actors: tuple[str, ...]
-    """ActorSettings of every place as JSON; none where the learner starts all its actors itself."""
+    """ActorSettings of every place as JSON; empty if the learner starts all its actors itself."""
 
     def to_json(self) -> str:
         """The notice as JSON."""
@@ -39,12 +39,12 @@ class RunNotice:
 
     @staticmethod
     def from_json(text: str | bytes) -> "RunNotice":
-        """Reads what to_json() wrote; raises ConfigError, naming the field, where it is something else."""
+        """Reads what to_json() wrote; raises ConfigError with the field's name if the text is something else."""
         return read_json(RunNotice, text, "a run's notice")
 
 
 def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[str], object]) -> RunNotice | None:
-    """Waits for the run's learner, and says so where it takes long; None once it is to stop."""
+    """Waits for the run's learner, and says so if it takes long; returns None if asked to stop."""
     patience = time.monotonic() + _PATIENCE_SECONDS
     while not stop():
         found = server.fetch(RUN)
@@ -60,7 +60,7 @@ def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[st
 def claim_place(
     server: RoleServer, places: Iterable[int], stop: Stop, timeout_seconds: float | None = None
 ) -> int | None:
-    """Takes the first of these places in the run that is free; None where all stay taken, by default for 5 seconds."""
+    """Claims the first free place of `places`; returns None if all stay taken until the timeout, by default 5 s."""
     places = list(places)
     owner = secrets.randbits(63)
     deadline = time.monotonic() + (_CLAIM_SECONDS if timeout_seconds is None else timeout_seconds)
@@ -80,9 +80,10 @@ def claim_place(
 
 
 def run_volunteer(server: RoleServer, report_server: RoleServer, policy_server: RoleServer, stop: Stop) -> None:
-    """Acts in the first free place of the run, waiting for one, until stopped or until the run or the server is gone.
+    """Acts in the first free place of the run, and waits for one if necessary.
 
-    Raises ConfigError where the run has no places. An environment that hangs ends the process.
+    Ends when stopped, or when the run or the server is gone. Raises ConfigError if the run has no places for actors. An
+    environment that hangs ends the process.
     """
     notice = await_notice(server, stop.is_set, _say)
     if notice is None:
@@ -90,13 +91,13 @@ def run_volunteer(server: RoleServer, report_server: RoleServer, policy_server: 
     if not notice.actors:
         raise ConfigError("the run's learner starts its actors itself; headrace learner leaves them to others")
     place = _await_place(server, len(notice.actors), stop)
-    generation = secrets.randbits(31)  # none of its predecessors', whose episodes are not played again
+    generation = secrets.randbits(31)  # differs from every predecessor's, so that no episodes are repeated
     role = Role("actor", place, notice.actors[place], generation)
     run_actor(role, server, report_server, policy_server, stop, notice.hang_seconds)
 
 
 def _await_place(server: RoleServer, places: int, stop: Stop) -> int:
-    """Waits as long as all places are taken: a spare actor steps in where another goes."""
+    """Waits while all places are taken, so that a spare actor replaces one that leaves."""
     place = claim_place(server, range(places), stop)
     if place is None:
         _say(f"all {places} places for actors of the run are taken; waiting for one")

@@ -1,4 +1,4 @@
-"""Acts and learns in turn, from replay of its own or of all workers."""
+"""Acts and learns in turn, from its own replay or from replay shared by all workers."""
 
 from collections.abc import Callable
 from time import perf_counter
@@ -21,17 +21,17 @@ __all__ = ["ReplayWorker", "WorkerTable"]
 
 
 class WorkerTable(Protocol):
-    """A table that a worker fills and draws batches from: in this process, or that of all in a server."""
+    """A table that a worker fills and samples from: a local one, or the server's table that all workers share."""
 
     @property
     def signature(self) -> Signature:
-        """What one step looks like."""
+        """Layout of one step."""
 
     def insert(self, chunk: bytes) -> int | None:
-        """Stores a chunk, waiting for the limiter as long as it holds."""
+        """Stores a chunk; waits while the rate limiter blocks inserts."""
 
     def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; False at the deadline."""
+        """Fills a batch; returns False at the deadline."""
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
         """Sets priorities [B]."""
@@ -41,9 +41,9 @@ class ReplayWorker:
     """One actor and one learner that take turns; implements `roles.base.Worker`.
 
     Each turn is one step of every environment, then as many updates as the replay ratio of `table` allows. New
-    transitions take the table's largest priority (Schaul et al. 2016). `workers` is how many act like this one, whose
-    steps count for its exploration: that of all has come `first_step` steps before this one began. `mixed` gives
-    batches that are in part another table's, `push_transitions` takes single steps; see `Actor`.
+    transitions get the table's largest priority (Schaul et al. 2016). Exploration is scheduled by the steps of all
+    `workers`, of which `first_step` were made before this worker started. `mixed` provides batches that come partly
+    from another table; `push_transitions` takes one-step transitions, see `Actor`.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class ReplayWorker:
 
     @property
     def count(self) -> int:
-        """E."""
+        """E, the number of environments."""
         return self._actor.count
 
     def step(self) -> None:
-        """One turn; where the table is another's, it waits for its limiter."""
+        """One turn; waits for the rate limiter if the table is shared."""
         self.clock.enter("pull")
         self._updater.pull()
         self.clock.enter("other")
@@ -91,7 +91,7 @@ class ReplayWorker:
         begin = perf_counter()
         self._actor.step()
         middle = perf_counter()
-        self.learner.clock.skip(middle - begin)  # each side's clock stands still while the other works
+        self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works
         self.steps += self._actor.count
         while self.learner.step(0.0):
             pass
@@ -102,16 +102,16 @@ class ReplayWorker:
         return self._actor.environments.take_episodes()
 
     def skip(self, seconds: float) -> None:
-        """Both clocks leave these out."""
+        """Excludes these seconds from both clocks."""
         self.clock.skip(seconds)
         self.learner.clock.skip(seconds)
 
     def state(self) -> dict[str, Any]:
-        """The actor's place."""
+        """State of the actor, and the steps so far."""
         return {"actor": self._actor.state(), "steps": self.steps}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to it."""
+        """Restores what state() returned."""
         self._actor.restore(state["actor"])
         self.steps = state["steps"]
 
