@@ -31,16 +31,16 @@ class Sampled(Protocol):
 
 
 class MixedBatches:
-    """Batches of B, of which the first `real_rows` are real and the rest simulated; all real while too few are.
+    """Batches of B of which the first `real_rows` are real and the rest simulated; all real while too few are simulated.
 
-    Each is drawn as B real transitions, in whose place simulated ones then come: the real table's limiter counts all of
-    a batch, so that there are as many updates for each insert whatever batches are made of. The draw is stratified, so
-    that what stays is taken evenly from all of it.
+    Each batch is drawn as B real transitions, some of which are then replaced by simulated ones. The real table's
+    limiter counts the whole batch, so the replay ratio does not depend on the mixture. The draw is stratified, so the
+    remaining real rows are spread evenly over it.
 
-    Batches are all real, too, while no new simulated transition has come for a thousand batches: what a gated model
-    left behind is not learned from again and again. A simulated transition weighs as much as the average real one of
-    its batch. `key` and `policy_version` of a batch are those of its real rows alone: priorities and staleness
-    are theirs. One consumer thread.
+    Batches are also all real if no new simulated transition has arrived for a thousand batches, so that what a gated
+    model left behind is not learned repeatedly. A simulated transition's weight is the mean weight of the real ones in
+    its batch. `key` and `policy_version` of a batch cover only its real rows, as priorities and staleness do. One
+    consumer thread.
     """
 
     def __init__(

@@ -95,6 +95,5 @@ class Learner:
 
 
 def _behind(version: int, made_by: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Age in versions [B] of the policies that acted; 0 for a newer one, since a checkpoint may be older than its
-    server."""
+    """Age in versions [B] of the policies that acted; 0 for a newer one: a checkpoint may be older than its server."""
     return np.maximum(version - made_by.astype(np.int64), 0)

@@ -143,7 +143,7 @@ class RolloutWorker:
         return sample_categorical(output, self._random)
 
     def _value_cut_off(self, step: EnvironmentStep, bootstrap: NDArray[np.float32]) -> None:
-        """Fills in the values [E] of the last observations of truncated episodes; leaves the other entries as they are."""
+        """Fills in the values [E] of the last observations of truncated episodes; keeps the other entries."""
         truncated = np.flatnonzero(step.truncated).tolist()
         if truncated:
             self.clock.enter("inference")
