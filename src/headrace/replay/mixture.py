@@ -31,7 +31,7 @@ class Sampled(Protocol):
 
 
 class MixedBatches:
-    """Batches of B of which the first `real_rows` are real and the rest simulated; all real while too few are simulated.
+    """Batches of B of which the first `real_rows` are real and the rest simulated; all real while too few are.
 
     Each batch is drawn as B real transitions, some of which are then replaced by simulated ones. The real table's
     limiter counts the whole batch, so the replay ratio does not depend on the mixture. The draw is stratified, so the
