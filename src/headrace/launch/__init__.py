@@ -1,4 +1,4 @@
-"""Where a program's roles run: threads for tests, processes for the rest."""
+"""Where a program's roles run: in threads for tests, otherwise in processes."""
 
 from headrace.launch.base import Exit, Launcher, last_words
 from headrace.launch.guard import Guard

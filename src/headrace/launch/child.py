@@ -1,6 +1,6 @@
-"""The process of one role; the launcher gives it kind, index, generation and its own process id.
+"""The process of one role; the launcher passes kind, index, generation and its own process id as arguments.
 
-Settings and endpoint come on stdin, as JSON: an address may hold a password, and everybody may read arguments.
+Settings and endpoint come on stdin as JSON: an address may contain a password, and arguments are readable by all users.
 """
 
 import ctypes
@@ -24,14 +24,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with(parent: int) -> None:
-    """Has the kernel kill this process when its parent dies (Linux)."""
+    """Makes the kernel kill this process when its parent dies (Linux)."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def main() -> None:
-    """Runs the role until SIGTERM, or until the server is gone."""
+    """Runs the role until SIGTERM or until the server is gone."""
     kind, index, generation, parent = sys.argv[1:]
     _die_with(int(parent))
     for number in (signal.SIGINT, signal.SIGHUP):  # they may reach the whole group; the parent decides
@@ -40,7 +40,7 @@ def main() -> None:
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
-        raise ClosedError("asked to stop")  # out of any wait; what is unsent is sent on the way
+        raise ClosedError("asked to stop")  # interrupts any wait; unsent data is sent on the way out
 
     signal.signal(signal.SIGTERM, finish)
     try:
@@ -60,8 +60,8 @@ def main() -> None:
 
 
 def _leave(status: int) -> NoReturn:
-    """Ends, though threads or exit functions of an environment may not."""
-    leave_soon(status, quiet=status != 0)  # the last line is to be its error
+    """Exits even if threads or exit functions of an environment do not end."""
+    leave_soon(status, quiet=status != 0)  # the last line must be the role's error
     sys.exit(status)
 
 

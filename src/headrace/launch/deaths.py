@@ -1,4 +1,4 @@
-"""When a role that keeps dying is no longer started again."""
+"""Decides when a role that keeps dying is no longer restarted."""
 
 import time
 from collections import deque
@@ -13,21 +13,21 @@ DEATHS_SECONDS = 60.0
 
 
 class Deaths:
-    """How often one role has died of late. One thread."""
+    """Counts the recent deaths of one role. One thread."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=DEATHS)
         self._hung_seconds = 0.0
 
     def add(self, hung_seconds: float = 0.0) -> bool:
-        """One death more, after so long a hang; whether the role may be started again."""
+        """Adds a death after a hang of `hung_seconds`; returns whether the role may be restarted."""
         self._hung_seconds += hung_seconds
-        self._times.append(time.monotonic() - self._hung_seconds)  # hanging takes longer than that minute
+        self._times.append(time.monotonic() - self._hung_seconds)  # hangs do not count: one may exceed the minute
         return len(self._times) < DEATHS or self._times[-1] - self._times[0] > DEATHS_SECONDS
 
 
 def given_up(ended: Exit) -> LaunchError:
-    """The error that a role's last death is."""
+    """The error to raise after a role's last death."""
     return LaunchError(
         f"{ended.role.name} died {DEATHS} times within a minute; its last end: {ended.reason}: {ended.message}"
     )

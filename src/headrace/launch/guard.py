@@ -1,4 +1,4 @@
-"""What a run has so that nothing outlives it, however it ends."""
+"""Ensures that no process outlives a run, however the run ends."""
 
 import contextlib
 import mmap
@@ -21,12 +21,13 @@ _QUIT_SECONDS = 10.0
 
 
 class Guard:
-    """A context with a process, the watcher, that ends everything this process started in it if this process is killed.
+    """A context with a watcher process, which ends everything started in the context if this process is killed.
 
-    An environment variable marks what is started, by this process or by those below it; it is removed afterwards. The
-    watcher also kills this process where that does not beat() for longer than allow() says: it holds Python's lock and
-    can't do so itself. `name` is what this process is called, `run` what may be resumed. If the watcher dies, the run
-    goes on without it. One thread enters and leaves; any thread may call the rest.
+    An environment variable marks processes started by this process or its descendants; it is removed afterwards. The
+    watcher also kills this process if it does not beat() within the time set by allow(): then the process holds
+    Python's lock and can't end itself. `name` describes this process in messages; `run` is the run that may be resumed.
+    If the watcher dies, the run continues without it. One thread enters and leaves the context; any thread may call the
+    other methods.
     """
 
     def __init__(self, name: str, run: Path | None = None) -> None:
@@ -41,7 +42,7 @@ class Guard:
         page = os.memfd_create(self._mark)
         os.ftruncate(page, mmap.PAGESIZE)
         self._page = mmap.mmap(page, mmap.PAGESIZE)
-        self._link, self._other = socket.socketpair()  # both stay open: a watcher that dies is no error here
+        self._link, self._other = socket.socketpair()  # both stay open, so that a dead watcher causes no error here
         self._link.setblocking(False)
         descriptors = (self._other.fileno(), page)
         options = ["-I", "-S", watcher.__file__, str(os.getpid()), *map(str, descriptors), self._mark]
@@ -55,14 +56,14 @@ class Guard:
         )
         os.close(page)
         os.environ[self._mark] = "1"
-        if threading.current_thread() is threading.main_thread():  # signals are told even while Python's lock is held
+        if threading.current_thread() is threading.main_thread():  # works even while Python's lock is held
             self._wakeup = signal.set_wakeup_fd(self._link.fileno(), warn_on_full_buffer=False)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if os.getpid() != self._owner:  # a child that an environment forked, and that left by an exception
+        if os.getpid() != self._owner:  # a child that an environment forked, and that left the context by an exception
             return
         if self._wakeup is not None:
             signal.set_wakeup_fd(self._wakeup)
@@ -77,17 +78,17 @@ class Guard:
             end.close()
 
     def allow(self, seconds: float) -> None:
-        """From now on there may be so many seconds without a beat; 0 is any number."""
+        """Sets the maximum time between two beats from now on; 0 means no limit."""
         self._allowed = seconds
         self.beat()
 
     def beat(self) -> None:
-        """This process is alive: a thread of it has Python's lock."""
+        """Records that this process is alive: one of its threads has Python's lock."""
         self._beats += 1
         watcher.PAGE.pack_into(self._page, 0, self._beats, self._allowed)
 
     def silence(self) -> None:
-        """This process is about to end without cleaning up, and has said why."""
+        """Tells the watcher that this process is about to end without cleaning up, and has reported why."""
         self._send(watcher.SILENCE)
 
     def _send(self, message: bytes) -> None:

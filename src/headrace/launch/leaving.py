@@ -1,4 +1,4 @@
-"""The end of a process in which an environment has run."""
+"""Ends a process in which an environment has run."""
 
 import os
 import sys
@@ -12,9 +12,10 @@ _GRACE_SECONDS = 5.0
 
 
 def leave_soon(status: int, *, quiet: bool = False) -> None:
-    """Ends this process with `status` in 5 seconds, where threads or exit functions keep it from ending before.
+    """Ends this process with `status` in 5 seconds if threads or exit functions keep it from ending earlier.
 
-    To be called last. A process that ends like this kills what it started, and says so in one line if not `quiet`.
+    Must be called last. A process that ends this way kills the processes it started and, unless `quiet`, prints one
+    line.
     """
     timer = threading.Timer(_GRACE_SECONDS, _leave, (status, quiet))
     timer.daemon = True

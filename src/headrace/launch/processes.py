@@ -1,4 +1,4 @@
-"""Roles as processes of this machine."""
+"""Roles as processes on this machine."""
 
 import contextlib
 import json
@@ -21,9 +21,9 @@ from headrace.servers import Endpoint
 __all__ = ["FAULT_STATUS", "ProcessLauncher", "child_environment"]
 
 FAULT_STATUS = 2
-"""Exit status of a role that met a user's mistake."""
+"""Exit status of a role that failed because of a user's mistake."""
 _SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Set before a role imports anything: more threads than cores is what caps most published speedups."""
+"""Set before a role imports anything: more threads than cores are what limits most published speedups."""
 _GRACE_SECONDS = 5.0
 _TAIL_BYTES = 8192
 
@@ -32,16 +32,16 @@ class _Running(NamedTuple):
     role: Role
     process: subprocess.Popen[bytes]
     log: Path
-    log_start: int  # where this process's own output begins
-    mark: str  # an environment variable that it and all that it starts have
-    memory_kills: int | None  # as they were when it was started
+    log_start: int  # offset at which this process's own output begins
+    mark: str  # an environment variable of the process and all its descendants
+    memory_kills: int | None  # counter at the start of the process
 
 
 class ProcessLauncher:
-    """Implements `Launcher`: one fresh interpreter for each role, started from nothing (never forked).
+    """Implements `Launcher`: starts a fresh interpreter for each role (never forks).
 
-    A role's output goes to `logs/<kind>-<index>.log`; the folder above `logs` must be there. A role dies with
-    this process, however that ends.
+    A role's output goes to `logs/<kind>-<index>.log`; the parent directory of `logs` must exist. A role dies with this
+    process, however this process ends.
     """
 
     def __init__(self, endpoint: Endpoint, logs: Path) -> None:
@@ -50,7 +50,7 @@ class ProcessLauncher:
         self._running: dict[str, _Running] = {}
 
     def start(self, role: Role) -> None:
-        """Starts a role in a process of its own; raises StorageError where its log can't be written."""
+        """Starts a role in its own process; raises StorageError if its log can't be written."""
         log = self._logs / f"{role.kind}-{role.index}.log"
         arguments = [role.kind, str(role.index), str(role.generation), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
@@ -80,14 +80,14 @@ class ProcessLauncher:
         return [self._exit(running) for running in ended]
 
     def kill(self, role: Role) -> None:
-        """Ends a process by SIGKILL."""
+        """Kills a process with SIGKILL."""
         ending = [self._running.pop(role.name)]
         family = _family(ending)
         family.look()
         _end(ending, family)
 
     def stop(self, roles: Iterable[Role]) -> None:
-        """SIGTERM to all of these, SIGKILL to those still there after 5 seconds."""
+        """Sends SIGTERM to all these processes, and SIGKILL to those still running after 5 seconds."""
         ending = [self._running.pop(role.name) for role in roles if role.name in self._running]
         family = _family(ending)
         family.look()
@@ -102,14 +102,14 @@ class ProcessLauncher:
     def _exit(self, running: _Running) -> Exit:
         status = running.process.returncode
         reason = f"exit {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
-        if status == -signal.SIGKILL:  # not by kill() or stop(), which report no exit
+        if status == -signal.SIGKILL:  # not from kill() or stop(), which report no exit
             before, now = running.memory_kills, memory_kills()
             certain = before is not None and now is not None and now > before
             reason += " because memory ran out" if certain else ", perhaps because memory ran out"
         return Exit(running.role, reason, status == FAULT_STATUS, _last_line(running))
 
     def _open(self, log: Path) -> BinaryIO:
-        """The log, in the folder for logs, which is made again where somebody removed it."""
+        """Opens the log; creates the directory for logs again if it was removed."""
         try:
             self._logs.mkdir(exist_ok=True)
             return log.open("ab")
@@ -132,17 +132,17 @@ def _family(running: list[_Running]) -> Family:
 
 
 def _end(ended: list[_Running], family: Family) -> None:
-    """Kills what is left of roles: their processes, and all that their environments started and left behind."""
+    """Kills what is left of roles: their processes, and all processes that their environments left behind."""
     for running in ended:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.process.pid, signal.SIGKILL)
     for running in ended:
         running.process.wait()
     if ended:
-        family.end()  # those in sessions of their own
+        family.end()  # those in other sessions
 
 
 def child_environment() -> dict[str, str]:
-    """Environment variables of a child process: one thread, and modules found wherever this process finds them."""
+    """Environment variables of a child process: one thread, and this process's module search path."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return os.environ | _SINGLE_THREAD | {"PYTHONPATH": path}

@@ -1,4 +1,4 @@
-"""One fetch of every policy for all the actors of a host."""
+"""Fetches every policy once for all actors on a host."""
 
 import threading
 
@@ -10,21 +10,21 @@ from headrace.servers import EmbeddedServer, Endpoint, RoleServer
 __all__ = ["Relay"]
 
 _POLL_SECONDS = 0.01
-"""Between looks for a newer policy, each of which is one small request."""
+"""Interval between polls for a newer policy, each of which is one small request."""
 _CLOSE_SECONDS = 5.0
 
 
 class Relay:
-    """A server in this process that has the run's newest policy, and a thread that fetches each version once.
+    """A server in this process with the run's newest policy, and a thread that fetches each version once.
 
-    Versions are the run's and only rise: a learner that is started anew needs another relay. `server` is a connection
-    of the relay's own, which it closes. Any thread may call it.
+    Versions are the run's and only increase, so a restarted learner needs a new relay. The relay owns its connection
+    `server` and closes it. Any thread may call it.
     """
 
     def __init__(self, server: RoleServer) -> None:
         self._server = server
         self._local = EmbeddedServer()
-        self._policy_version = self._news_version = 0  # of the newest here; only the thread uses them
+        self._policy_version = self._news_version = 0  # newest versions published here; used only by the thread
         self._error: HeadraceError | None = None
         self._stop = Stop()
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
@@ -32,16 +32,16 @@ class Relay:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where actors of this host find POLICY and NEWS as on the run's server, and nothing else."""
+        """Where actors on this host find POLICY and NEWS as on the run's server, and nothing else."""
         return self._local.endpoint
 
     def check(self) -> None:
-        """Raises what ended the thread: ClosedError where the run's server is gone, LaunchError for all else."""
+        """Raises the error that ended the thread: ClosedError if the run's server is gone, else LaunchError."""
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
-        """Ends thread, connection and server; actors that still ask it get a ClosedError."""
+        """Ends the thread, the connection and the server; actors that still use it get a ClosedError."""
         self._stop.set()
         self._server.close()  # the thread may be waiting for it
         self._thread.join(_CLOSE_SECONDS)
@@ -59,16 +59,16 @@ class Relay:
             self._error = LaunchError(f"newer policies can't be passed on to the actors here: {reason}")
 
     def _pass_on(self) -> bool:
-        """Publishes here what is newer there, the policy before its news; whether there was anything."""
+        """Publishes newer versions here, the policy before its news; returns whether there were any."""
         news = self._server.fetch(NEWS, self._news_version)
         if news is None:
             return False
         if news[0] > self._policy_version:
             policy = self._server.fetch(POLICY, news[0] - 1)
             if policy is None:
-                return False  # the server was started anew between the two
+                return False  # the server was restarted between the two fetches
             self._local.publish(POLICY, policy[1], policy[0])
-            self._policy_version = policy[0]  # which may be newer than the news: they follow
+            self._policy_version = policy[0]  # may be newer than the news, which will follow
         self._local.publish(NEWS, news[1], news[0])
         self._news_version = news[0]
         return True

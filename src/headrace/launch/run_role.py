@@ -1,4 +1,4 @@
-"""Runs one role, whatever it is, against its run's server."""
+"""Runs any role against its run's server."""
 
 import contextlib
 
@@ -26,13 +26,13 @@ def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
         if role.kind == "quantizer":
             return run_quantizer(server, role, stop)
         if role.kind == "planner":
-            from headrace.roles.planner import run_planner  # brings torch, which actors do without
+            from headrace.roles.planner import run_planner  # imports torch, which actors do not need
 
             connection = ends.enter_context(contextlib.closing(connect_tables(endpoint)))
             return run_planner(role, server, connection.table(endpoint.name(TRANSITIONS)), stop)
         reports = connect(endpoint)
         if role.kind == "worker":
-            from headrace.roles.remote_worker import run_worker  # brings torch, which actors do without
+            from headrace.roles.remote_worker import run_worker  # imports torch, which actors do not need
 
             return run_worker(role, server, reports, endpoint, stop)
         if role.kind == "volunteer":

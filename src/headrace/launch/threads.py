@@ -1,4 +1,4 @@
-"""Roles as threads of this process: for tests, where everything can be seen and nothing needs starting."""
+"""Roles as threads of this process, for tests: state is visible and nothing has to be started."""
 
 import threading
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ _JOIN_SECONDS = 10.0
 
 
 class ThreadLauncher:
-    """Implements `Launcher`. A thread can't be killed: a role that hangs is left behind as a daemon."""
+    """Implements `Launcher`. A thread can't be killed: a role that hangs is left running as a daemon."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -37,7 +37,7 @@ class ThreadLauncher:
         return exits
 
     def kill(self, role: Role) -> None:
-        """Asks a role to stop, and forgets it."""
+        """Asks a role to stop and forgets it."""
         self._running.pop(role.name)[1].set()
 
     def stop(self, roles: Iterable[Role]) -> None:

@@ -1,4 +1,4 @@
-"""Actors started apart from their run, on this machine or another, and looked after."""
+"""Actors started separately from their run, on this machine or another, and their supervision."""
 
 import contextlib
 import dataclasses
@@ -33,9 +33,9 @@ def run_actors(
 ) -> str:
     """Waits for the run's learner, then acts for it; returns "end" with the run, or "interrupt" after a signal.
 
-    A learner that is started anew has new settings and an older policy: actors are started anew with it. `say` hears
-    what a user should know. Raises ConfigError where an actor meets a user's mistake, LaunchError for the
-    third death in a minute and for a server that is gone, StorageError where no logs can be written.
+    A restarted learner has new settings and an older policy, so its actors are restarted too. `say` gets messages for
+    the user. Raises ConfigError if an actor reports a user's mistake, LaunchError for the third death within a minute
+    and if the server is gone, and StorageError if logs can't be written.
     """
     try:
         with _terminable(), Guard("headrace actor"):
@@ -76,7 +76,7 @@ def _make(logs: Path) -> None:
 
 @contextlib.contextmanager
 def _impatient(endpoint: Endpoint, say: Callable[[str], object]) -> Iterator[None]:
-    """Says that no server answers, if what is done meanwhile takes two seconds."""
+    """Says that no server answers if the body takes longer than two seconds."""
     text = f"no server answers at {shown(endpoint.address)} yet; it is tried for {endpoint.reconnect_seconds:g} s"
     timer = threading.Timer(_PATIENCE_SECONDS, say, [text])
     timer.daemon = True
@@ -89,7 +89,7 @@ def _impatient(endpoint: Endpoint, say: Callable[[str], object]) -> Iterator[Non
 
 @contextlib.contextmanager
 def _relay(endpoint: Endpoint, actors: int) -> Iterator[Relay | None]:
-    """What gets every policy once for all actors; None for a single one, which gets it from the server itself."""
+    """A relay that fetches every policy once for all actors; None for a single actor, which polls the server itself."""
     if actors == 1:
         yield None
         return
@@ -105,9 +105,9 @@ def _look_after(
     relay: Relay | None,
     say: Callable[[str], object],
 ) -> bool:
-    """Starts the actors, and again those that die, until the run has ended (True) or is not at this start any more.
+    """Starts actors and restarts those that die; returns True at the run's end, False when the learner starts again.
 
-    Who ends while there is no notice met a server or a learner that is just being started: nobody's fault.
+    An actor that ends while there is no notice is not counted as a death: the server or the learner is just starting.
     """
     policies = relay.endpoint.to_json() if relay else ""
     roles = {role.name: role for role in (Role("volunteer", index, policies) for index in range(actors))}
@@ -120,7 +120,7 @@ def _look_after(
         while True:
             time.sleep(_POLL_SECONDS)
             ended += launcher.poll()
-            found = server.fetch(RUN)  # after the exits: a run that ends says so before it closes its table
+            found = server.fetch(RUN)  # after the exits: a run publishes its end before it closes its table
             if found is not None and not found[1]:
                 return True
             if relay is not None:
@@ -140,7 +140,7 @@ def _look_after(
 
 
 def _renew(ended: Exit, deaths: Deaths, say: Callable[[str], object]) -> Role:
-    """What takes the place of an actor that ended; raises where nothing should."""
+    """Returns the replacement of an actor that ended; raises if it must not be restarted."""
     if ended.fault:
         raise ConfigError(ended.message)
     again = deaths.add()
@@ -160,9 +160,9 @@ def _counted(actors: int) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP, too, raise KeyboardInterrupt, where signals can be had: in the main thread.
+    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt too. Has an effect only in the main thread.
 
-    A SIGHUP that is ignored (nohup) stays ignored.
+    An ignored SIGHUP (nohup) stays ignored.
     """
 
     def interrupt(_number: int, _frame: object) -> None:

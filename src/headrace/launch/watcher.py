@@ -1,7 +1,8 @@
-"""Ends what a run leaves behind, and a run that can no longer end itself.
+"""Ends processes that a run leaves behind, and a run that can no longer end itself.
 
-The training process starts this script for every run, in a session that no terminal's signals reach. It uses the
-standard library alone and runs without site-packages: it starts in milliseconds and needs little memory. See `Guard`.
+The training process starts this script for every run, in a session that no terminal's signals reach. The script uses
+only the standard library and runs without site-packages, so it starts in milliseconds and needs little memory. See
+`Guard`.
 """
 
 import contextlib
@@ -20,18 +21,18 @@ from typing import NamedTuple
 __all__ = ["PAGE", "QUIT", "ROLE_MARK", "SILENCE", "Family", "Process", "memory_kills", "read_process"]
 
 PAGE = struct.Struct("=Qd")
-"""Memory shared with the training process: heartbeats so far, and seconds allowed without one (0: any number)."""
+"""Memory shared with the training process: heartbeats so far, and seconds allowed without one (0: no limit)."""
 ROLE_MARK = b"HEADRACE_ROLE_"
-"""How the environment variable begins that marks a role and what it starts."""
+"""Prefix of the environment variable that marks a role and its descendants."""
 QUIT = b"Q"
-"""Message: the run has ended in order."""
+"""Message: the run has ended normally."""
 SILENCE = b"S"
-"""Message: the training process ends without cleaning up, and has said why."""
+"""Message: the training process ends without cleaning up, and has reported why."""
 
 _PERIOD_SECONDS = 0.25
 _LOOK_SECONDS = 0.5
 _LOOK_SHARE = 50
-"""Looking at the machine's processes takes at most a fiftieth of the time."""
+"""Scanning the machine's processes takes at most one fiftieth of the time."""
 _GRACE_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
 _SECOND_SIGNAL_SECONDS = 3.0
@@ -40,16 +41,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Process(NamedTuple):
-    """A process; its number together with the time of its start is never used again."""
+    """A process; the pair of its number and its start time is never reused."""
 
     pid: int
     parent: int
     state: str
-    started: int  # in ticks since the machine's start
+    started: int  # in ticks since boot
 
 
 def read_process(pid: int) -> Process | None:
-    """What the kernel tells of a process; None where there is none."""
+    """Reads a process's state from the kernel; returns None if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -58,7 +59,7 @@ def read_process(pid: int) -> Process | None:
 
 
 def memory_kills() -> int | None:
-    """How many processes of this control group, or else of this machine, the kernel has killed for memory."""
+    """Number of processes that the kernel has killed for memory, in this control group or else on this machine."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, group = line.split(":", 2)
@@ -79,15 +80,16 @@ def memory_kills() -> int | None:
 
 class _Descent(NamedTuple):
     started: int
-    root: int  # the child of the head that it descends from, or is
+    root: int  # child of a head; this process or its ancestor
 
 
 class Family:
-    """The descendants of processes `heads` that are no older than this object's process, wherever they have gone.
+    """The descendants of the processes `heads` that are no older than this object's process, even if reparented.
 
-    Those are remembered that look() saw while their parents lived. Others are found by one of `marks` among their
-    environment variables, or by `mapped` in their memory maps, which a process has that was forked and runs no other
-    program. What a role leaves behind ends at the next look(); what other children of a head leave behind lives on.
+    look() remembers descendants while their parents live. Others are found by one of `marks` in their environment
+    variables, or by `mapped` in their memory maps, which identifies processes that were forked and run no other
+    program. Processes that a role leaves behind end at the next look(); those that other children of a head leave
+    behind live on.
     """
 
     def __init__(self, heads: Iterable[int], marks: Iterable[str] = (), mapped: str = "") -> None:
@@ -100,7 +102,7 @@ class Family:
         self._roles: set[int] = set()
 
     def look(self) -> None:
-        """Remembers the present descendants, and kills those of roles that have ended."""
+        """Remembers the current descendants, and kills those of roles that have ended."""
         found = {process.pid: process for process in _processes() if process.started >= self._since}
         known = {pid: own for pid, own in self._known.items() if pid in found and found[pid].started == own.started}
         grown = True
@@ -119,7 +121,7 @@ class Family:
                 _kill(found[pid])
 
     def end(self) -> None:
-        """Kills all that are left of it, now that the heads are gone, until there is none."""
+        """Kills all remaining descendants, once the heads are gone, until there are none."""
         self._heads.clear()
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
@@ -139,30 +141,30 @@ class Family:
 
 
 class _Heart:
-    """For how long the training process has not beaten, times in which it was stopped excluded."""
+    """Measures how long the training process has not sent a heartbeat, excluding times in which it was stopped."""
 
     def __init__(self, parent: int, page: mmap.mmap) -> None:
         self._parent = parent
         self._page = page
         self._beats = -1
         self._still = 0.0
-        self._asked = 0.0  # seconds since the first signal of these
+        self._asked = 0.0  # seconds since the first of these signals
         self._signals = 0
-        self._signal_beats = -1  # heartbeats when the last signal came
+        self._signal_beats = -1  # heartbeats when the last signal arrived
         self._before = time.monotonic()
 
     def signaled(self) -> None:
-        """The training process has got a signal that asks it to end."""
+        """Records that the training process got a signal that asks it to end."""
         self._signals += 1
         self._signal_beats = PAGE.unpack_from(self._page)[0]
 
     def verdict(self) -> str:
-        """Why the process must be killed; empty where it must not. To be called every period."""
+        """Returns why the process must be killed, or an empty string if it must not. Must be called every period."""
         now = time.monotonic()
-        elapsed = min(now - self._before, 2 * _PERIOD_SECONDS)  # this process, too, may have been stopped
+        elapsed = min(now - self._before, 2 * _PERIOD_SECONDS)  # this process may have been stopped too
         self._before = now
         beats, allowed = PAGE.unpack_from(self._page)
-        if not allowed or beats != self._signal_beats:  # it has run since the signal, and handled that
+        if not allowed or beats != self._signal_beats:  # it has run since the signal, and handled it
             self._asked, self._signals = 0.0, 0
         if beats != self._beats or not allowed:
             self._beats, self._still = beats, 0.0
@@ -181,7 +183,7 @@ class _Heart:
 
 
 def _watch(parent: int, link: socket.socket, page: mmap.mmap, mark: str, name: str, run: str) -> None:
-    """Waits for the end of `parent`; cleans up after it where that is not an orderly one."""
+    """Waits for the end of `parent`; cleans up after it if it did not end normally."""
     family, heart, kills = Family([parent], [mark], mapped=mark), _Heart(parent, page), memory_kills()
     reason, silent, due = "", False, 0.0
     while os.getppid() == parent:
@@ -234,7 +236,7 @@ def _has_checkpoint(run: str) -> bool:
 
 
 def _processes() -> list[Process]:
-    """All others that are not zombies."""
+    """All other processes that are not zombies."""
     found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
     return [process for process in found if process is not None and process.state not in "ZX"]
 
@@ -250,7 +252,7 @@ def _is_marked(process: Process, marks: list[bytes], file: str) -> bool:
 
 
 def _kill(process: Process) -> None:
-    """Kills this process, and no other that has taken its number."""
+    """Kills this process, but not another one that has taken its number."""
     now = read_process(process.pid)
     if now is not None and now.started == process.started:
         with contextlib.suppress(OSError):
