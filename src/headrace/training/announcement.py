@@ -1,4 +1,4 @@
-"""What a run has on its server for its roles."""
+"""What a run publishes on its server for its roles."""
 
 from headrace.errors import ClosedError, ReplayError
 from headrace.roles.base import RUN
@@ -11,7 +11,7 @@ __all__ = ["Announcement"]
 
 
 class Announcement:
-    """Policy, notice and evaluation request, and whether actors may go on: published, and again where they got lost.
+    """Publishes policy, notice, evaluation request and whether actors may continue; republishes them after a restart.
 
     One thread.
     """
@@ -24,14 +24,14 @@ class Announcement:
         self.ended = False
 
     def publish(self) -> None:
-        """Tells roles, wherever they are, what they begin with."""
+        """Publishes what all roles need to start."""
         self._program.learner.publish()
         self._server.publish(RUN, self._notice.to_json().encode())
 
     def renew(self, *, paused: bool) -> bool:
-        """Publishes again where the server was started anew since the last call; whether it was.
+        """Publishes again if the server was restarted since the last call; returns whether it was.
 
-        `paused` is whether the actors are held.
+        `paused` says whether the actors are held.
         """
         if not self._server.restarted():
             return False
@@ -44,7 +44,7 @@ class Announcement:
         return True
 
     def end(self) -> None:
-        """Ends the actors, wherever they are: who waits to push is let go. A second call does nothing."""
+        """Ends all actors, wherever they run, and releases those that wait to push. A second call has no effect."""
         if not self.ended:
             self.ended = True
             self._close()
@@ -56,4 +56,4 @@ class Announcement:
         except ClosedError:
             raise
         except ReplayError:
-            pass  # a server that was started anew has no table for anyone to wait at
+            pass  # a restarted server has no table on which an actor could wait

@@ -1,4 +1,4 @@
-"""From a run's settings to its learner side and its program."""
+"""Builds a run's learner side and program from its settings."""
 
 from typing import NamedTuple
 
@@ -22,19 +22,19 @@ __all__ = ["Assembly", "assemble"]
 
 
 class Assembly(NamedTuple):
-    """What a run consists of on the training process's side."""
+    """The parts of a run in the training process."""
 
     spec: EnvironmentSpec
     updater: Updater
     program: Program
     topology: Topology
-    """Its precision settled."""
+    """With its precision resolved."""
     note: str
-    """What the user should know of that, if anything."""
+    """A note on the precision for the user; may be empty."""
 
 
 def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, generation: int) -> Assembly:
-    """Builds it; raises ConfigError where settings don't go together. See `Workshop` and `build_program()`."""
+    """Builds them; raises ConfigError if settings are incompatible. See `Workshop` and `build_program()`."""
     spec = describe(config.environment)
     server.begin(fresh=fresh)
     parameters = open_parameters(config.topology, config.algorithm, server.endpoint, run_id)

@@ -1,10 +1,11 @@
 """Checkpoints: network, target, optimizer, counters, random states, and replay with its priorities.
 
-The replay is left out where the run's server keeps it.
+The replay is omitted if the run's server stores it.
 
-A checkpoint is a directory that appears under its name only when it is whole: it is written beside it, flushed to
-the disk, and renamed. Its number rises, so no name is ever used again. `manifest.json` holds each file's size and
-CRC-32, checked when the file is read. The newest is kept, older ones go.
+A checkpoint is a directory that appears under its name only when it is complete: it is written under a temporary name
+in the same directory, flushed to disk, and renamed. Numbers increase, so no name is reused. `manifest.json` contains
+each file's size and CRC-32, which are checked when the file is read. The newest checkpoint is kept, older ones are
+removed.
 """
 
 import json
@@ -36,11 +37,11 @@ _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
 _BLOCK = 1 << 22
 _SHORTEST_PAUSE_SECONDS = 1.0
 _SAVING_SHARE = 0.02
-"""Of a run's time that checkpoints may take."""
+"""Maximum share of a run's time spent on checkpoints."""
 
 
 class _State(TypedDict):
-    """What state.json always holds; there may be more."""
+    """Required contents of state.json; it may contain more."""
 
     environment_steps: int
     learner_steps: int
@@ -62,18 +63,18 @@ class _State(TypedDict):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint on disk; what reads a file of it raises CheckpointError where that is broken."""
+    """A checkpoint on disk; methods that read a file raise CheckpointError if the file is broken."""
 
     path: Path
     manifest: dict[str, list[int]]
     state: dict[str, Any]
-    """Counters, clock, random states and the program's own."""
+    """Counters, clock, random states and the program's state."""
     spec: EnvironmentSpec
-    """The environment that the policy was learned in."""
+    """The environment in which the policy was trained."""
 
     @property
     def moment(self) -> Moment:
-        """Where in training it was taken."""
+        """The point in training at which the checkpoint was taken."""
         state = self.state
         return Moment(state["environment_steps"], state["learner_steps"], state["seconds"])
 
@@ -101,9 +102,9 @@ class Checkpoint(NamedTuple):
 
 
 def checkpoint_pause(trained_seconds: float, saving_seconds: float) -> float:
-    """Seconds to the next checkpoint after one that took `saving_seconds`.
+    """Seconds until the next checkpoint after one that took `saving_seconds`.
 
-    As long as the run has trained: a run that is killed loses at most half of it. Longer, where saving takes its time.
+    The pause equals the training time so far, so a killed run loses at most half of it. It is longer if saving is slow.
     """
     return max(trained_seconds, saving_seconds / _SAVING_SHARE, _SHORTEST_PAUSE_SECONDS)
 
@@ -111,9 +112,9 @@ def checkpoint_pause(trained_seconds: float, saving_seconds: float) -> float:
 def save_checkpoint(
     folder: Path, tensors: dict[str, Tensor], policy: bytes, table: Experience | None, state: dict[str, Any]
 ) -> Path:
-    """Writes a checkpoint and removes older ones; without the replay where there is no table.
+    """Writes a checkpoint, without the replay if `table` is None, and removes older checkpoints.
 
-    Raises StorageError, or DivergenceError where a number is not finite, and then leaves the older ones alone.
+    Raises StorageError, or DivergenceError if a number is not finite; older checkpoints are then kept.
     """
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
@@ -124,7 +125,7 @@ def save_checkpoint(
     draft = folder / "writing"
     try:
         shutil.rmtree(draft, ignore_errors=True)
-        folder.mkdir(exist_ok=True)  # not the run's directory, which may have been renamed
+        folder.mkdir(exist_ok=True)  # not its parent, which may have been renamed
         draft.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, draft / _LEARNER)
         if table is not None:
@@ -150,12 +151,12 @@ def save_checkpoint(
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether there is one to go on from."""
+    """Whether there is a checkpoint to resume from."""
     return bool(_checkpoints(folder))
 
 
 def newest_checkpoint(folder: Path) -> Checkpoint:
-    """The newest checkpoint; raises CheckpointError where there is none or its manifest or state is broken."""
+    """The newest checkpoint; raises CheckpointError if there is none or its manifest or state is broken."""
     found = _checkpoints(folder)
     if not found:
         raise CheckpointError(f"{folder} holds no checkpoint; the run ended before its first")
@@ -173,7 +174,7 @@ def newest_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _read_manifest(path: Path) -> dict[str, list[int]]:
-    """Each file's size and CRC-32; raises CheckpointError for all but what save_checkpoint() writes."""
+    """Each file's size and CRC-32; raises CheckpointError for anything that save_checkpoint() does not write."""
     text = _read(path / _MANIFEST)
     try:
         manifest = read_object(text, "the manifest")
@@ -185,7 +186,7 @@ def _read_manifest(path: Path) -> dict[str, list[int]]:
     for name, fingerprint in manifest.items():
         if not fits(tuple[int, ...], tuple(fingerprint) if isinstance(fingerprint, list) else None):
             raise _broken(path / _MANIFEST, f"{name} is {fingerprint!r:.60}; a size and a checksum are required")
-    if json.dumps(manifest).encode() != text:  # a name given twice, say, of which one is lost
+    if json.dumps(manifest).encode() != text:  # for example a duplicate key, one of which is lost
         raise _broken(path / _MANIFEST, "its bytes are not those that were written")
     return manifest
 
@@ -198,7 +199,7 @@ def _read(path: Path) -> bytes:
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Whole checkpoints, oldest first."""
+    """Complete checkpoints, oldest first."""
     return sorted(folder.glob("[0-9]*-updates-*"))
 
 

@@ -6,7 +6,7 @@ __all__ = ["TrainingClock"]
 
 
 class TrainingClock:
-    """Seconds of training, without evaluations that hold it and without time in which the server was away."""
+    """Seconds of training, excluding evaluations that pause it and time in which the server was unavailable."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._before = seconds
@@ -20,19 +20,19 @@ class TrainingClock:
 
     @property
     def paused(self) -> bool:
-        """Whether the clock stands still."""
+        """Whether the clock is paused."""
         return self._since is None
 
     def skip(self, seconds: float) -> None:
-        """Takes off seconds that have just passed and were not training; it must not be paused."""
+        """Subtracts seconds that have just passed and were not training; the clock must not be paused."""
         assert self._since is not None
         self._since += seconds
 
     def pause(self) -> None:
-        """Stops the clock."""
+        """Pauses the clock."""
         self._before, self._since, self._paused_at = self.seconds, None, perf_counter()
 
     def resume(self) -> float:
-        """Lets the clock go on; the seconds that it stood still."""
+        """Resumes the clock; returns the seconds for which it was paused."""
         self._since = perf_counter()
         return self._since - self._paused_at

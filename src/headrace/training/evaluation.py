@@ -1,4 +1,4 @@
-"""When the policy is evaluated, by how many episodes, and what came of it."""
+"""Evaluation requests, their episodes and their results."""
 
 import json
 import statistics
@@ -16,7 +16,7 @@ CONFIRMATION_EPISODES = 100
 
 
 class Moment(NamedTuple):
-    """A place in training."""
+    """A point in training."""
 
     environment_steps: int
     learner_steps: int
@@ -24,12 +24,12 @@ class Moment(NamedTuple):
 
     @property
     def version(self) -> int:
-        """The policy's."""
+        """Version of the policy."""
         return self.learner_steps + 1
 
 
 class Evaluation(NamedTuple):
-    """Undiscounted returns of greedy episodes, and where in training the policy was."""
+    """Undiscounted returns of greedy episodes, and the point in training at which the policy was taken."""
 
     returns: list[float]
     lengths: list[int]
@@ -56,7 +56,7 @@ class Evaluation(NamedTuple):
         return max(self.returns)
 
     def record(self) -> dict[str, Any]:
-        """A record of metrics.jsonl."""
+        """The evaluation as a record of metrics.jsonl."""
         return {
             "kind": "evaluation",
             **self.moment._asdict(),
@@ -80,11 +80,12 @@ class _Request(NamedTuple):
 class Evaluations:
     """Requests to the evaluator and its answers, one at a time.
 
-    Every request has episodes of its own, decided by the run's seed and the moment: neither is a score the best of
-    many tries at the same episodes, nor does it depend on how often the run was resumed. `start` is another one after
-    every start of the learner: numbers begin again then, and an answer from before is none.
+    The episodes of a request are determined by the run's seed and the moment. So no score is the best of many tries at
+    the same episodes, and none depends on how often the run was resumed. `start` differs for every start of the
+    learner: request numbers begin again then, and answers to an earlier start are ignored.
 
-    Policies travel in a thread of their own, for they may be large: who asks waits for none. One thread asks.
+    A separate thread sends policies, since they may be large, so that request() does not wait. One thread makes
+    requests.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Evaluations:
         self._target = target
         self._pending: _Request | None = None
         self._requests = 0
-        self._version = 0  # of the last request on the server; the executor's own
+        self._version = 0  # of the last request on the server; used only by the executor
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
         self._sending: Future[None] | None = None
         self.last: Evaluation | None = None
@@ -107,7 +108,7 @@ class Evaluations:
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is awaited; raises ReplayError where the request could not be sent."""
+        """Whether an answer is pending; raises ReplayError if the request could not be sent."""
         if self._sending is not None and self._sending.done():
             sent, self._sending = self._sending, None
             sent.result()
@@ -115,22 +116,22 @@ class Evaluations:
 
     @property
     def awaited_episodes(self) -> int:
-        """Episodes of the evaluation whose answer is awaited; 0 where none is."""
+        """Episodes of the pending evaluation; 0 if there is none."""
         return self._pending.episodes if self._pending else 0
 
     def request(self, policy: bytes, moment: Moment, episodes: int) -> None:
-        """Asks for greedy episodes with the policy of that moment; takes the place of a request before."""
+        """Requests greedy episodes with this policy; replaces an earlier request."""
         self._send(_Request(0, policy, moment, episodes))
 
     def repeat(self) -> None:
-        """Asks again, where the evaluator died over the request, or the server lost it or its answer."""
+        """Repeats the request, after the evaluator died or the server lost the request or its answer."""
         if self._pending is not None:
             self._send(self._pending)
 
     def answer(self, report: dict[str, Any], moment: Moment | None = None) -> Evaluation | None:
-        """The evaluation that a report completes; None where it answers a request that was given up.
+        """Returns the evaluation that a report completes; None if its request was given up.
 
-        `moment`, if given, is where training was, as far as is known by now; else it is as the request had it.
+        `moment`, if given, is the best known point in training; by default it is that of the request.
         """
         request = self._pending
         if request is None or (report["start"], report["request"]) != (self._start, request.number):
@@ -144,22 +145,22 @@ class Evaluations:
         return evaluation
 
     def promising(self, evaluation: Evaluation) -> bool:
-        """Whether it reaches the target score; only one of 100 episodes or more decides."""
+        """Whether the evaluation reaches the target score; only one with 100 episodes or more is decisive."""
         return self._target is not None and evaluation.mean >= self._target
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run remembers, JSON-able."""
+        """JSON-able state for a resumed run."""
         return {"last": self.last, "best": self.best}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes back what state() gave."""
+        """Restores what state() returned."""
         self.best = state["best"]
         if state["last"] is not None:
             returns, lengths, moment = state["last"]
             self.last = Evaluation(returns, lengths, Moment(*moment))
 
     def close(self) -> None:
-        """Ends the thread; a server that it may be waiting for is to be closed before."""
+        """Ends the thread; close the server first, since the thread may be waiting for it."""
         self._executor.shutdown(cancel_futures=True)
 
     def _send(self, request: _Request) -> None:
@@ -173,5 +174,5 @@ class Evaluations:
         self._server.publish(EVALUATION_POLICY, request.policy)
         names = {"start": self._start, "request": request.number, "environment": self._environment}
         body = {**names, "spec": asdict(self._spec), "episodes": request.episodes, "seed": seed}
-        version = self._version + 1 if self._version else 0  # a server started anew counts from there, too
+        version = self._version + 1 if self._version else 0  # a restarted server continues from this version too
         self._version = self._server.publish(EVALUATION, json.dumps(body).encode(), version)

@@ -1,4 +1,4 @@
-"""Ends what hangs in an environment in this process."""
+"""Ends environment calls that hang in this process."""
 
 import contextlib
 import os
@@ -24,18 +24,18 @@ _PERIOD_SECONDS = 1.0
 
 @contextlib.contextmanager
 def watched(limit_seconds: float, clock: PhaseClock | None = None) -> Iterator[None]:
-    """A context with a guard and a watch, for environments outside of a run."""
+    """A context with a guard and a watch, for environments outside a run."""
     with Guard("headrace") as guard, HangWatch(limit_seconds, guard) as watch, watch.watching(clock):
         yield
 
 
 class HangWatch:
-    """A context in which EnvironmentFault is raised in the main thread once a call of an environment takes too long.
+    """A context in which the main thread gets an EnvironmentFault when a call of an environment takes too long.
 
-    The first call is allowed `limit_seconds`; those after one that hung 5 seconds, so that the end does not hang too.
-    A call that is not interrupted by that, in native code, ends the process 5 seconds later, with one line. One that
-    holds Python's lock is ended by `guard`. Time in which the process is stopped does not count. Outside the main
-    thread nothing is watched.
+    The first call is allowed `limit_seconds`; calls after one that hung are allowed 5 seconds, so that shutdown does
+    not hang too. A call in native code that the exception does not interrupt ends the process 5 seconds later, with one
+    line. `guard` ends a call that holds Python's lock. Time in which the process is stopped does not count. Outside the
+    main thread nothing is watched.
     """
 
     def __init__(self, limit_seconds: float, guard: Guard) -> None:
@@ -43,7 +43,7 @@ class HangWatch:
         self._guard = guard
         self._clock: PhaseClock | None = None
         self._watching = False
-        self._hung: tuple[object, ...] | None = None  # the call that the main thread is to leave
+        self._hung: tuple[object, ...] | None = None  # the call that the main thread must leave
         self._message = ""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -66,7 +66,7 @@ class HangWatch:
 
     @contextlib.contextmanager
     def watching(self, clock: PhaseClock | None = None) -> Iterator[None]:
-        """Watches constructors and close(), and with a clock steps and resets too: its phase "environment"."""
+        """Watches constructors and close(); with a clock, also steps and resets, by its phase "environment"."""
         if self._thread is None:
             yield
             return
@@ -80,7 +80,7 @@ class HangWatch:
             self._guard.allow(0.0)
 
     def _place(self) -> tuple[object, ...] | None:
-        """Changes with every call of the environment; None outside of one."""
+        """Changes with every call of the environment; None outside a call."""
         if not self._watching:
             return None
         call = open_call(threading.main_thread().ident or 0)
@@ -112,5 +112,5 @@ class HangWatch:
                 os._exit(_FAULT_STATUS)
 
     def _raise(self, _number: int, _frame: FrameType | None) -> None:
-        if self._hung is not None and self._place() == self._hung:  # else it has returned meanwhile
+        if self._hung is not None and self._place() == self._hung:  # otherwise the call has returned in the meantime
             raise EnvironmentFault(self._message)

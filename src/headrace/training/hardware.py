@@ -1,4 +1,4 @@
-"""What this machine offers to a run."""
+"""Describes this machine's hardware and chooses the device."""
 
 import platform
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["choose_device", "describe_machine"]
 
 
 def choose_device(name: str) -> torch.device:
-    """The torch device of that name; "auto" is CUDA where there is a GPU. Raises ConfigError where it can't be had."""
+    """The torch device of this name; "auto" is CUDA if there is a GPU. Raises ConfigError if it is not available."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

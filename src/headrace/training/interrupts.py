@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first asks the run to save and stop, the second stops it at once."""
+"""SIGINT, SIGTERM and SIGHUP: the first asks the run to save and stop, the second stops it immediately."""
 
 import signal
 import threading
@@ -14,10 +14,10 @@ _PATIENCE_SECONDS = 10.0
 class Interrupts:
     """A context in which the first SIGINT, SIGTERM or SIGHUP sets `requested` and the next raises KeyboardInterrupt.
 
-    A SIGHUP that is ignored (nohup) stays ignored.
+    An ignored SIGHUP (nohup) stays ignored.
 
-    A run that waits for something may not see that: where heeded() does not follow within 10 seconds, `give_up` is
-    called, from a thread of its own. Signals belong to the main thread: elsewhere nothing changes.
+    A run that waits may not notice `requested`: if heeded() does not follow within 10 seconds, `give_up` is called, in
+    a separate thread. Signals belong to the main thread; in other threads the context has no effect.
     """
 
     def __init__(self, give_up: Callable[[], object]) -> None:
@@ -43,7 +43,7 @@ class Interrupts:
             signal.signal(number, handler)
 
     def heeded(self) -> None:
-        """The run is about to end, and waits for nobody any more."""
+        """Records that the run is about to end and no longer waits."""
         self._timer.cancel()
 
     def _lose_patience(self) -> None:

@@ -1,4 +1,4 @@
-"""When a run's policy is evaluated, and the hold of training while that lasts."""
+"""Decides when a run's policy is evaluated, and pauses training meanwhile."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +18,10 @@ _HINT_SECONDS = 3.0
 
 
 class Judge:
-    """Asks for evaluations when they are due and records what came of them. One thread.
+    """Requests evaluations when they are due and records their results. One thread.
 
-    With `holds` training and its clock stand still meanwhile. `policy` gives the present policy in full precision as
-    a graph, `moment` where training is.
+    If `holds`, training and its clock are paused during an evaluation. `policy` returns the current policy in full
+    precision as a graph, `moment` the current point in training.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class Judge:
         self._policy = policy
         self._moment = moment
         self.next_evaluation = self._period
-        """Where the next one is due: environment steps in a deterministic program, else seconds."""
+        """When the next evaluation is due: in environment steps for a deterministic program, else in seconds."""
         self._next_hint = 0.0
 
     def resume(self, awaited_episodes: int) -> None:
-        """Makes up, before the first step, for the evaluation that the interrupted run awaited or had just reached."""
+        """Before the first step, makes up for the evaluation that was pending or due when the run was interrupted."""
         if awaited_episodes:
             self.evaluate(awaited_episodes, hold=self._holds or awaited_episodes >= CONFIRMATION_EPISODES)
         elif self._program.deterministic:
             self.evaluate_when_due()
 
     def evaluate_when_due(self) -> None:
-        """Asks for a periodic evaluation, or for one that the actors' own returns suggest."""
+        """Requests an evaluation if one is due or if the actors' own returns suggest one."""
         if self._evaluations.pending or not self._program.learner.steps:
             return
         moment = self._moment()
@@ -70,14 +70,14 @@ class Judge:
             self.evaluate(self._config.evaluation_episodes, hold=self._holds)
 
     def evaluate(self, episodes: int, *, hold: bool) -> None:
-        """Asks for greedy episodes with the present policy; `hold` stops training and its clock until the answer."""
+        """Requests greedy episodes with the current policy; `hold` pauses training and its clock until the answer."""
         if hold and not self._clock.paused:
             self._clock.pause()
             self._program.table.set_paused(True)
         self._evaluations.request(self._policy(), self._moment(), episodes)
 
     def go_on(self) -> None:
-        """Ends the hold, if there is one and nothing is awaited any more."""
+        """Resumes paused training if no evaluation is pending."""
         if not self._clock.paused or self._evaluations.pending or self._evaluations.solved_at:
             return
         self._program.table.set_paused(False)
@@ -86,16 +86,16 @@ class Judge:
         self._monitor.skip(seconds)
 
     def hear(self, report: dict[str, Any]) -> None:
-        """Takes the evaluator's answer; one that reaches the target score is confirmed."""
+        """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""
         held = self._clock.paused and self._program.figures() is not None
-        moment = self._moment() if held else None  # workers that stand still have reported their last turns by now
+        moment = self._moment() if held else None  # paused workers have reported their last turns by now
         evaluation = self._evaluations.answer(report, moment)
         if evaluation is None:
             return
         self._run.append(evaluation.record())
         self._say(evaluation)
         if self._evaluations.promising(evaluation) and not self._evaluations.solved_at:
-            self.evaluate(CONFIRMATION_EPISODES, hold=True)  # so that the policy that is judged is the one kept
+            self.evaluate(CONFIRMATION_EPISODES, hold=True)  # holds, so that the evaluated policy is the one kept
 
     def _say(self, evaluation: Evaluation) -> None:
         cut = sum(length >= LONGEST_EPISODE for length in evaluation.lengths)

@@ -1,4 +1,4 @@
-"""Adds up what the roles report, and turns it into snapshots."""
+"""Aggregates the reports of the roles into progress snapshots."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from headrace.training.evaluation import Evaluations, Moment
 __all__ = ["Monitor"]
 
 _NEAR_GREEDY = 0.02
-_SHORTEST_SECONDS = 0.1  # of training, for a rate to mean something
+_SHORTEST_SECONDS = 0.1  # of training; shorter intervals give no meaningful rate
 _SILENT_SECONDS = 5.0
-"""An actor that has sent no report for so long counts as gone."""
-_WAITS = 0.25  # share of a side's time in waiting above which the other side holds the run
+"""An actor that has sent no report for this long counts as gone."""
+_WAITS = 0.25  # share of waiting in one side's time above which the other side is the bottleneck
 
 
 class Monitor:
-    """Counts of all actors together, and the times of all roles. One thread."""
+    """Counts aggregated over all actors, and time per phase of all roles. One thread."""
 
     def __init__(self, config: RunConfig, actors: int, start: Moment, episodes: int) -> None:
         self.environment_steps = start.environment_steps
@@ -36,19 +36,19 @@ class Monitor:
         self._returns: deque[float] = deque(maxlen=100)
         self._greedy: deque[float] = deque(maxlen=20)
         self._heard: dict[int, float] = {}  # monotonic() of each actor's last report
-        self._off_clock: dict[int, float] = {}  # seconds that each spent waiting for evaluations, not yet taken off
+        self._off_clock: dict[int, float] = {}  # seconds that each actor waited for evaluations, not yet subtracted
         self._last = start
         self._rates = (0.0, 0.0)
         self._last_actor = dict(self.actor_seconds)
         self._last_learner = dict.fromkeys(LEARNER_PHASES, 0.0)
 
     def restore(self, actor_seconds: Mapping[str, float], learner_seconds: Mapping[str, float]) -> None:
-        """Goes on from the times of a run that is resumed."""
+        """Continues with the times of a resumed run."""
         self.actor_seconds = dict(actor_seconds)
         self._last_actor, self._last_learner = dict(actor_seconds), dict(learner_seconds)
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """Takes what is new of one actor."""
+        """Adds the news of one actor."""
         self.environment_steps += report["steps"]
         self.episodes += report["episodes"]
         for return_, _, epsilon in report["returns"]:
@@ -64,28 +64,28 @@ class Monitor:
         self._heard[index] = monotonic()
 
     def skip(self, seconds: float) -> None:
-        """The actors were held for an evaluation: so many seconds of waiting to push are not training's."""
-        for index in () if self._workers else self._heard:  # workers know themselves when they were held
+        """Records that an evaluation held the actors: these seconds of waiting to push are not training time."""
+        for index in () if self._workers else self._heard:  # workers already subtract the time in which they were held
             self._off_clock[index] = self._off_clock.get(index, 0.0) + seconds
 
     def forget(self, index: int) -> None:
-        """An actor ended."""
+        """Records that an actor ended."""
         self._heard.pop(index, None)
         self._off_clock.pop(index, None)
 
     @property
     def near_greedy_return(self) -> float | None:
-        """Mean of the last episodes of environments that hardly explore; None before there are 20."""
+        """Mean return of the last 20 episodes in environments that hardly explore; None before there are 20."""
         return fmean(self._greedy) if len(self._greedy) == self._greedy.maxlen else None
 
     def clear_near_greedy(self) -> None:
-        """Begins to gather those episodes anew."""
+        """Discards the collected returns of these episodes."""
         self._greedy.clear()
 
     def snapshot(
         self, seconds: float, learner: Learning, stats: Mapping[str, float], evaluations: Evaluations
     ) -> Progress:
-        """The run at this moment, `stats` being its table's; rates and shares since the snapshot before."""
+        """Current progress of the run; rates and shares cover the time since the last one. `stats` is the table's."""
         elapsed = seconds - self._last.seconds
         if elapsed > _SHORTEST_SECONDS:
             self._rates = (
@@ -136,7 +136,7 @@ def _shares(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, 
 
 
 def _bottleneck(actor_times: Mapping[str, float], learner_times: Mapping[str, float], learner_steps: int) -> str:
-    """Who holds the run: the learner if actors wait to push, the actors if the learner waits for batches."""
+    """The bottleneck: the learner if actors wait to push, the actors if the learner waits for batches."""
     if not learner_steps or learner_times["wait"] > max(_WAITS, actor_times["push"]):
         return "actors"
     return "learner" if actor_times["push"] > _WAITS else "balanced"

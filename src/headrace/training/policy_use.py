@@ -1,4 +1,4 @@
-"""What is done with a trained policy besides evaluating it."""
+"""Exports and records a trained policy."""
 
 import contextlib
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _CHECKED = 64
 
 
 def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int = 2000) -> tuple[Iterator[Array], int]:
-    """Frames [H, W, 3] uint8 of one greedy episode, and how many belong to a second."""
+    """Frames [H, W, 3] uint8 of one greedy episode, and the number of frames per second."""
     config = RunConfig.from_json(run.read_config())
     checkpoint = newest_checkpoint(run.checkpoints_path)
     policy = Policy(checkpoint.policy(), checkpoint.moment.version)
@@ -62,9 +62,9 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
 
 
 def export(run: RunDirectory, path: Path) -> float:
-    """Writes the policy as an ONNX graph, and returns its largest difference from the network, both on 64 inputs.
+    """Writes the policy as an ONNX graph; returns its largest difference from the network's outputs on 64 inputs.
 
-    Raises CheckpointError, and writes nothing, where the two disagree.
+    Raises CheckpointError, and writes nothing, if the two disagree.
     """
     config = RunConfig.from_json(run.read_config())
     checkpoint = newest_checkpoint(run.checkpoints_path)

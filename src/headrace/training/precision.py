@@ -1,4 +1,4 @@
-"""Which precision the actors of a run work in."""
+"""Determines the precision of a run's actors."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ __all__ = ["settle_precision"]
 
 
 def settle_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
-    """The topology with its precision chosen where that is "auto", and what the user should know of it, if anything.
+    """Returns the topology with an "auto" precision resolved, and a note for the user, which may be empty.
 
     Nothing is measured for fp32.
     """

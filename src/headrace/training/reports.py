@@ -1,4 +1,4 @@
-"""What the roles of a run report, on its way to those whom it concerns."""
+"""Receives the reports of a run's roles and dispatches them."""
 
 import json
 import time
@@ -20,15 +20,16 @@ _PERIOD_SECONDS = 0.1
 _LONGEST_PERIOD_SECONDS = 5.0
 _PLANNING_SECONDS = 1.0
 _SHARE = 20
-"""Asking a server that is far away takes at most a twentieth of the time."""
+"""Polling a distant server takes at most one twentieth of the time."""
 _OF_THIS_START = ("worker", "quantizer", "planner")
-"""Roles that end with the training process: what one of an earlier start did, the checkpoint may not know of."""
+"""Roles that end with the training process; the checkpoint may not include the work of one from an earlier start."""
 
 
 class Reports:
-    """Takes in reports: counts go to the monitor, scores to the judge, signs of life to the supervisor. One thread.
+    """Dispatches reports: counts to the monitor, scores to the judge, heartbeats to the supervisor. One thread.
 
-    Those of another run, or where it matters of an earlier start of this one, which began below `generation`, are left.
+    Reports of another run are ignored. So are reports of _OF_THIS_START roles from an earlier start, with a generation
+    below `generation`.
     """
 
     def __init__(
@@ -55,17 +56,17 @@ class Reports:
         self._supervisor = supervisor
         self._run_id = run_id
         self._generation = generation
-        self._measured_version = 0  # of the quantizer's last measurement
-        self._planned: dict[int, float] = {}  # when a planner's report was kept last
+        self._measured_version = 0  # version of the quantizer's last measurement
+        self._planned: dict[int, float] = {}  # time of each planner's last recorded report
         self._drain_seconds = 0.0
 
     @property
     def period_seconds(self) -> float:
-        """How long to wait between two calls of collect(), from how long the server took to answer the last."""
+        """Seconds to wait between two calls of collect(), derived from the server's last response time."""
         return min(max(_PERIOD_SECONDS, _SHARE * self._drain_seconds), _LONGEST_PERIOD_SECONDS)
 
     def collect(self) -> None:
-        """Takes in every report that has arrived."""
+        """Processes all reports that have arrived."""
         for report in self._program.take_reports():
             if report["role"] == "planner":
                 self._record_planning(report)
@@ -82,7 +83,7 @@ class Reports:
             return
         if report["role"] in ("actor", "worker"):
             if report["run_id"] != self._run_id:
-                return  # of an actor that still plays for an earlier run of this name
+                return  # from an actor that still acts for an earlier run of this name
             news = self._totals.news(report)
             if news:
                 self._monitor.add(news)
@@ -96,7 +97,7 @@ class Reports:
         self._supervisor.hear(report)
 
     def _record_planning(self, report: dict[str, Any]) -> None:
-        """Keeps what a planner has done since its start, about once a second."""
+        """Records what a planner has done since its start, about once a second."""
         seconds, index = self._clock.seconds, report["index"]
         if "model_version" in report and seconds >= self._planned.get(index, 0.0) + _PLANNING_SECONDS:
             self._planned[index] = seconds
@@ -105,7 +106,7 @@ class Reports:
             self._run.append({"kind": "planning", **moment, **told})
 
     def _record_error(self, report: dict[str, Any]) -> None:
-        """Keeps what the quantizer has newly measured of its policies' error."""
+        """Records the quantizer's newest measurement of its policies' error."""
         error = report["error"]
         if error is not None and error["version"] > self._measured_version:
             self._measured_version = error["version"]

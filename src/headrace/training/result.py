@@ -1,4 +1,4 @@
-"""What a finished run offers."""
+"""The result of a finished run."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["Result", "evaluate"]
 
 
 class Result:
-    """A run that has stopped: its directory, its summary, and its policy."""
+    """A stopped run: its directory, its summary and its policy."""
 
     def __init__(self, run: RunDirectory, summary: dict[str, Any]) -> None:
         self.run = run
@@ -31,7 +31,7 @@ class Result:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean of the last evaluation."""
+        """Mean return of the last evaluation."""
         mean: float | None = self.summary["mean_return"]
         return mean
 
@@ -44,7 +44,7 @@ class Result:
 
 
 def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None) -> Evaluation:
-    """Plays greedy episodes with a run's newest checkpoint; None takes the run's own seed."""
+    """Plays greedy episodes with the policy of a run's newest checkpoint; None uses the run's seed."""
     config = RunConfig.from_json(run.read_config())
     checkpoint = newest_checkpoint(run.checkpoints_path)
     moment = checkpoint.moment
@@ -56,6 +56,6 @@ def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None)
             score = play(config.environment, policy.output, episodes, first, clock.beat, checkpoint.spec)
     except HeadraceError:
         raise
-    except Exception as error:  # whatever the environment does
+    except Exception as error:  # environments may raise anything
         raise EnvironmentFault(last_words(error)) from error
     return Evaluation(score.returns, score.lengths, moment)

@@ -1,4 +1,4 @@
-"""Starting runs and going on with them."""
+"""Starts and resumes runs."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ __all__ = ["resume", "train"]
 
 
 def train(config: RunConfig, run: RunDirectory, display: Display, *, local_actors: bool = True) -> Result:
-    """Trains from scratch into a new run directory; without `local_actors`, they are to come from elsewhere."""
+    """Trains from scratch into a new run directory; without `local_actors`, actors must be started elsewhere."""
     return Result(run, Trainer(config, run, display, local_actors=local_actors).run())
 
 
@@ -26,7 +26,7 @@ def resume(
     time_limit_seconds: float | None = None,
     until_score: float | None = None,
 ) -> Result:
-    """Goes on from the newest checkpoint. The run's own stopping rules hold, except those that are given anew."""
+    """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them."""
     config = RunConfig.from_json(run.read_config())
     config = dataclasses.replace(
         config,

@@ -27,10 +27,10 @@ def summarize(
     total_seconds: float,
     stopped_by: str,
 ) -> dict[str, Any]:
-    """What summary.json holds; `topology` is the one that ran, its precision settled, `stats` are the table's.
+    """Contents of summary.json. `topology` is the one that ran, with its precision resolved; `stats` are the table's.
 
-    `workers` is what became of the gradients of workers that share parameters.
-    `wall_seconds` is the training clock, `total_seconds` counts evaluations too.
+    `workers` describes what happened to the gradients of workers that share parameters. `wall_seconds` is the training
+    clock; `total_seconds` includes evaluations.
     """
     last, solved = evaluations.last, evaluations.solved_at
     return {

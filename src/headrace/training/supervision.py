@@ -1,4 +1,4 @@
-"""Watches the roles of a run: starts again what dies, and stops the run when that does not help."""
+"""Supervises the roles of a run: restarts those that die, and stops the run if that does not help."""
 
 import dataclasses
 import time
@@ -14,7 +14,7 @@ __all__ = ["Supervisor"]
 
 
 class _Sign(NamedTuple):
-    """A role's last sign of life: what it was in, for how long it had not moved, and when that was heard."""
+    """A role's last heartbeat: its phase, how long it had made no progress, and when the heartbeat arrived."""
 
     phase: str
     still_seconds: float
@@ -22,10 +22,10 @@ class _Sign(NamedTuple):
 
 
 class Supervisor:
-    """Starts roles and looks after them. One thread.
+    """Starts and supervises roles. One thread.
 
-    `on_exit` hears of every death, and whether the role is started again; `hang_seconds` bounds a role's silence and
-    its stay in one step of an environment.
+    `on_exit` is called for every death, with whether the role is restarted. `hang_seconds` limits a role's silence and
+    the duration of one environment step.
     """
 
     def __init__(
@@ -44,22 +44,23 @@ class Supervisor:
             self._start(role)
 
     def hear(self, report: Mapping[str, Any]) -> None:
-        """Takes any report as the sign of life that it is."""
+        """Treats any report as a heartbeat."""
         role = self._roles.get(f"{report['role']} {report['index']}")
         if role is not None and report.get("generation", role.generation) == role.generation:
             sign = _Sign(report.get("phase", ""), report.get("still_seconds", 0.0), time.monotonic())
             self._signs[role.name] = sign
 
     def forgive(self, seconds: float) -> None:
-        """Leaves out of every role's silence what could not be heard, since there was no server to bring it."""
+        """Excludes these seconds from every role's silence: there was no server to deliver reports."""
         now = time.monotonic()
         for name, sign in self._signs.items():
             self._signs[name] = sign._replace(heard=min(now, sign.heard + seconds))
 
     def check(self) -> None:
-        """Looks after every role.
+        """Checks every role and restarts those that died or hang.
 
-        Raises EnvironmentFault for a role that met a user's mistake, LaunchError for the third death in a minute.
+        Raises EnvironmentFault if a role failed because of a user's mistake, LaunchError for the third death within a
+        minute.
         """
         for ended in self._launcher.poll():
             self._bury(ended)
@@ -70,7 +71,7 @@ class Supervisor:
                 self._bury(Exit(role, "killed", fault=False, message=reason), self._hang_seconds)
 
     def stop(self, *kinds: str) -> None:
-        """Ends the roles of these kinds, or all; they are no longer looked after."""
+        """Ends the roles of these kinds, or all roles; they are no longer supervised."""
         ended = [role for role in self._roles.values() if not kinds or role.kind in kinds]
         for role in ended:
             del self._roles[role.name]

@@ -1,4 +1,4 @@
-"""From actors' totals to what is new."""
+"""Turns actors' totals into increments."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,16 +7,16 @@ __all__ = ["Totals"]
 
 
 class Totals:
-    """The last counts and timings of every actor process; whatever reports get lost, the next makes up for them.
+    """The last counts and timings of every actor process; if a report is lost, the next one makes up for it.
 
-    `state` is what state() gave at a checkpoint: actors may outlive a learner. One thread.
+    `state` is the result of state() from a checkpoint: actors may outlive a learner. One thread.
     """
 
     def __init__(self, state: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._last: dict[str, Mapping[str, Any]] = dict(state or {})
 
     def news(self, report: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The report with what came since its writer's last one in place of totals; None for one from before that."""
+        """Returns the report with increments since the writer's last report for totals; None for an older report."""
         before = self._last.get(report["writer"], {"steps": 0, "episodes": 0, "seconds": {}})
         if report["steps"] < before["steps"]:
             return None
@@ -31,5 +31,5 @@ class Totals:
         }
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run goes on from, JSON-able."""
+        """JSON-able state for a resumed run."""
         return dict(self._last)

@@ -59,8 +59,8 @@ LauncherFactory = Callable[[Endpoint, Path], Launcher]
 class Trainer:
     """One start of a run, from scratch or from a checkpoint. One thread.
 
-    `launcher` makes what runs the roles, from the server's endpoint and the folder for logs. Without `local_actors`
-    none is started: places are offered on the server, for actors that start apart.
+    `launcher` creates the launcher of the roles from the server's endpoint and the directory for logs. Without
+    `local_actors` no actors are started: the server offers their places to separately started actors.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Trainer:
         self._generation = self._state.get("generation", -1) + 1
         self._run_id: str = self._state.get("run_id") or secrets.token_hex(8)
         self._watches = contextlib.ExitStack()
-        with contextlib.ExitStack() as undo:  # where the rest fails, nothing of the run stays on the server
+        with contextlib.ExitStack() as undo:  # if a later step fails, nothing of the run remains on the server
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
@@ -102,16 +102,16 @@ class Trainer:
             self._graph = PolicyGraph(self._updater.architecture)
             self._wire(launcher, local_actors)
             self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
-            undo.pop_all()  # all of this ends with run()
+            undo.pop_all()  # run() closes all of these
 
     def _wire(self, launcher: LauncherFactory, local_actors: bool) -> None:
-        """Makes all that goes round the program."""
+        """Creates the supervisor, evaluator and reporting around the program."""
         config, checkpoint = self._config, self._checkpoint
         self._learner = self._program.learner
         self._stats = self._program.table.stats()
         self._local_actors = local_actors
         actors = self._program.actors if local_actors else []
-        others = max(1, len(actors))  # the evaluator alone: a thread that shares its core holds all the others up
+        others = max(1, len(actors))  # at least the evaluator: a thread that shares its core delays all the others
         torch.set_num_threads(1 if self._program.deterministic else max(1, available_cores() - others))
         begin = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
         self._monitor = Monitor(config, max(1, len(self._program.actors)), begin, self._state.get("episodes", 0))
@@ -159,7 +159,7 @@ class Trainer:
         self._next_checkpoint = begin.seconds + (config.checkpoint_period_seconds if checkpoint else 0.0)
 
     def run(self) -> dict[str, Any]:
-        """Trains until a stopping rule holds, and returns the summary; afterwards nothing of the run is running."""
+        """Trains until a stopping rule applies and returns the summary; nothing of the run is left running."""
         interrupts = self._interrupts
         try:
             if self._checkpoint:
@@ -188,7 +188,7 @@ class Trainer:
                 log.write_text("".join(traceback.format_exception(error)))
             raise LaunchError(f"training failed: {last_words(error)}; where: {log}") from error
         except KeyboardInterrupt:
-            self._server.close()  # nothing is waited for any more
+            self._server.close()  # stops all waiting for the server
             raise
         finally:
             interrupts.heeded()
@@ -196,32 +196,32 @@ class Trainer:
                 self._end()
 
     def _end(self) -> None:
-        """Ends all that belongs to the run."""
+        """Ends everything that belongs to the run."""
         with contextlib.suppress(ReplayError):  # the server may be the reason for the end
             self._announcement.end()
         self._supervisor.stop()
         try:
             with self._watching():
                 self._program.close()
-        except EnvironmentFault as fault:  # all that mattered is done
+        except EnvironmentFault as fault:  # everything important is done
             self._display.message(str(fault))
         self._server.close()
         self._evaluations.close()
 
     def _watching(self) -> contextlib.AbstractContextManager[None]:
-        """A context in which this process calls environments, if the program acts in it."""
+        """A context for calls of environments in this process, if the program acts in it."""
         acting = self._program.acting
         return contextlib.nullcontext() if acting is None else self._hang_watch.watching(acting)
 
     def _follow_directory(self) -> StorageError | None:
-        """What to end with where the run directory was renamed, having saved there, or removed; else None."""
+        """Returns the error to raise if the run directory was renamed (after saving there) or removed; else None."""
         displaced = self._run.displacement()
         if displaced is not None and self._run.follow():
             self._save()
         return displaced
 
     def _train_or_save(self, interrupts: Interrupts) -> str:
-        """Trains; what was learned is saved whatever stops it, if it is worth it and the disk takes it."""
+        """Trains; saves what was learned for any reason to stop except divergence and storage errors."""
         try:
             if isinstance(self._topology, Apex) and self._topology.quantizes:
                 settled = {
@@ -242,12 +242,12 @@ class Trainer:
                 self._excuse_silence(server_away=True)
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
-                with contextlib.suppress(ReplayError):  # what workers share may have been on the server that is gone
+                with contextlib.suppress(ReplayError):  # workers' shared state may have been lost with the server
                     self._save()
             raise
 
     def _train(self, interrupts: Interrupts) -> str:
-        """The main loop; returns which rule ended it."""
+        """The main loop; returns the rule that ended it."""
         if self._checkpoint:
             self._judge.resume(self._state["awaited_episodes"])
         while True:
@@ -258,11 +258,11 @@ class Trainer:
             except ClosedError:
                 raise
             except ReplayError:
-                if not self._collect():  # which makes up for what a server that was started anew has lost
+                if not self._collect():  # restores what a restarted server has lost
                     raise
 
     def _turn(self, interrupts: Interrupts) -> str | None:
-        """One update, if there is a batch, and what else is due; the rule that ends training, if one does."""
+        """One update if there is a batch, and other work that is due; returns the rule that ends training, if any."""
         if self._clock.paused:
             time.sleep(_EVALUATION_POLL_SECONDS)
         else:
@@ -280,7 +280,7 @@ class Trainer:
         return None
 
     def _tick(self) -> None:
-        """What is due by wall clock: supervision, display, records, checkpoint."""
+        """Work that is due by wall clock: supervision, display, records, checkpoint."""
         now = time.perf_counter()
         if now < self._next_tick:
             return
@@ -291,14 +291,14 @@ class Trainer:
             self._next_record = now + _RECORD_SECONDS
             self._record()
         due = self._learner.steps > 0 and self._clock.seconds >= self._next_checkpoint
-        if due and not self._clock.paused:  # whose evaluation is told of once
+        if due and not self._clock.paused:  # so that its evaluation is reported once
             begin = time.perf_counter()
             self._save()
             pause = checkpoint_pause(self._clock.seconds, time.perf_counter() - begin)
             self._next_checkpoint = self._clock.seconds + min(pause, self._config.checkpoint_period_seconds)
 
     def _excuse_silence(self, *, server_away: bool = False) -> None:
-        """Forgives the roles a turn that took long; one that waited for the server does not count as training."""
+        """Excuses the roles' silence during a long turn; time spent waiting for the server is not training time."""
         now = time.perf_counter()
         silence = now - self._next_tick
         if silence <= _OUTAGE_SECONDS:
@@ -315,7 +315,7 @@ class Trainer:
             self._stats = self._program.table.stats()
         progress = self._monitor.snapshot(self._clock.seconds, self._learner, self._stats, self._evaluations)
         self._display.update(progress)
-        if progress.seconds > self._recorded_seconds:  # the clock stands still while an evaluation holds training
+        if progress.seconds > self._recorded_seconds:  # the clock is paused while an evaluation holds training
             self._recorded_seconds = progress.seconds
             self._run.append(progress.to_record())
             figures = self._program.figures()
@@ -323,7 +323,7 @@ class Trainer:
                 self._run.append({"kind": "workers", "seconds": progress.seconds, **figures})
 
     def _collect(self) -> bool:
-        """Takes in every report that has arrived; whether the server was found to have been started anew."""
+        """Processes all reports that have arrived; returns whether the server was restarted."""
         self._reports.collect()
         self._excuse_silence()
         if not self._announcement.renew(paused=self._clock.paused):
@@ -375,7 +375,7 @@ class Trainer:
             self._announcement.end()
             self._supervisor.stop("actor", "worker", "quantizer", "planner")
             self._collect()
-            with contextlib.suppress(ReplayError):  # where the server is gone, what was last seen is good enough
+            with contextlib.suppress(ReplayError):  # if the server is gone, the last known values suffice
                 self._stats = self._program.table.stats()
         finally:
             self._save()
@@ -406,12 +406,12 @@ class Trainer:
         return summary
 
     def _give_up(self) -> None:
-        """Asked to stop, it did not for long: it waits for a server that stands alone and is away."""
+        """Called if the run does not stop long after a request: it waits for a separate server that is unavailable."""
         if self._config.place.server:
             self._server.close()
 
     def _policy(self) -> bytes:
-        """The present policy in full precision, as a graph."""
+        """The current policy in full precision, as a graph."""
         return self._graph.serialize(self._updater.weights())
 
     def _moment(self) -> Moment:
