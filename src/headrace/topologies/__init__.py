@@ -1,4 +1,4 @@
-"""Topologies: which roles a run has and how they are wired, whatever runs them."""
+"""Topologies: which roles a run has and how they are connected, independent of the launcher."""
 
 from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial, Topology
 

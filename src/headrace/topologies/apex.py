@@ -1,4 +1,4 @@
-"""Ape-X: actor processes around one learner (Horgan et al. 2018), with a quantizer between them (ActorQ)."""
+"""Ape-X: actor processes and one learner (Horgan et al. 2018), optionally with a quantizer (ActorQ)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,14 +25,14 @@ __all__ = ["ApexProgram", "actor_count"]
 
 
 def actor_count(config: Apex, algorithm: Algorithm) -> int:
-    """The actors asked for, or one for each core but the learner's; beside planners a single one."""
+    """The configured number of actors, or one per core except the learner's; with planners only one."""
     return config.actors or (1 if planning(algorithm) else max(1, available_cores() - 1))
 
 
 class ApexProgram:
-    """Actors push chunks with their own priorities; the learner takes batches that are ready; implements `Program`.
+    """Actors push chunks with their own priorities; the learner takes prepared batches. Implements `Program`.
 
-    `config.precision` is settled: not "auto". `generation` is that of the roles' first start; a resumed run begins
+    `config.precision` is resolved: not "auto". `generation` is that of the roles' first start; a resumed run starts
     above all earlier ones.
     """
 
@@ -76,33 +76,33 @@ class ApexProgram:
         self.learner: Learning = self._learner
 
     def step(self, timeout_seconds: float) -> None:
-        """One update, if there is a batch before the deadline."""
+        """One update if there is a batch before the deadline."""
         self._learner.step(timeout_seconds)
 
     def take_reports(self) -> list[dict[str, Any]]:
-        """None: the actors' reports come by mail."""
+        """Empty: the actors' reports come through the mailbox."""
         return []
 
     def hear(self, report: dict[str, Any]) -> None:
-        """Nobody else reports."""
+        """No effect: the learner needs no reports."""
 
     def skip(self, seconds: float) -> None:
-        """The learner's clock leaves these out."""
+        """Excludes these seconds from the learner's clock."""
         self.learner.clock.skip(seconds)
 
     def figures(self) -> dict[str, Any] | None:
-        """None: nobody shares parameters."""
+        """None: there are no shared parameters."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """Nothing: actors begin new episodes."""
+        """Empty: actors begin new episodes."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Nothing to take back."""
+        """No effect: there is no state."""
 
     def close(self) -> None:
-        """Stops the threads that sample ahead and that publish."""
+        """Stops the threads that sample ahead and publish."""
         self._ahead.close()
         self._publisher.close()
 
@@ -120,7 +120,7 @@ def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
                 seed=workshop.seed,
                 index=index,
                 first_environment=index * config.envs_per_actor,
-                exploration=tuple(exploration[index::actors]),  # every actor has its share of bold and of greedy ones
+                exploration=tuple(exploration[index::actors]),  # each actor has exploring and greedy ones
                 n_step=algorithm.n_step,
                 discount=algorithm.discount,
                 chunk_steps=config.chunk_steps,
@@ -141,6 +141,6 @@ def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
 
 
 def _pinned(shape: tuple[int, ...], dtype: str) -> Array:
-    """An array in page-locked memory, from which a copy to the GPU overlaps with other work."""
+    """An array in page-locked memory, whose copy to the GPU overlaps with other work."""
     array: Array = torch.empty(shape, dtype=getattr(torch, dtype), pin_memory=True).numpy()
     return array

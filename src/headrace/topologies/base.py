@@ -1,4 +1,4 @@
-"""The contract of every topology: the roles that it has, and one step of what runs in the training process."""
+"""The contract of every topology: its roles, and one step of its part in the training process."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ __all__ = ["Experience", "Learning", "Program", "Workshop"]
 
 
 class Workshop(NamedTuple):
-    """What a topology builds its program from."""
+    """Inputs from which a topology builds its program."""
 
     environment: str
     spec: EnvironmentSpec
@@ -24,15 +24,15 @@ class Workshop(NamedTuple):
     updater: Updater
     server: RunServer
     fresh: bool = True
-    """Begin with no experience, whatever an earlier start of the run left on the server."""
+    """Whether to start without experience, even if an earlier start of the run left some on the server."""
     run_id: str = ""
-    """Tells the run from all others, of its name too."""
+    """Distinguishes the run from all others, including those with the same name."""
     parameters: Parameters | None = None
-    """Those that workers share, where the topology has such; the updater's vector shows them."""
+    """Parameters shared by workers, if the topology has any; the updater's vector holds the newest."""
 
     @property
     def off_policy(self) -> OffPolicy:
-        """The algorithm of a topology that learns from replay; raises ConfigError for another."""
+        """The algorithm of a topology that learns from replay; raises ConfigError for any other."""
         if not isinstance(self.algorithm, OffPolicy):
             raise ConfigError(
                 "algorithm is a3c, which learns from what its own policy just did: topology serial, lock, hogwild, "
@@ -42,60 +42,60 @@ class Workshop(NamedTuple):
 
 
 class Experience(Protocol):
-    """A run's experience, wherever it is, as the training process sees it."""
+    """A run's experience as the training process sees it, wherever it is stored."""
 
     def stats(self) -> dict[str, float]:
-        """Counts, bytes, ratio of samples to inserts."""
+        """Counts, bytes, samples per insert."""
 
     def set_paused(self, paused: bool) -> None:
-        """Holds back whoever gathers it, or lets them go on."""
+        """Pauses or resumes the processes that gather experience."""
 
     def save(self, path: str) -> None:
-        """Writes a snapshot; only where the training process has it."""
+        """Writes a snapshot; only if the training process stores the experience."""
 
     def restore(self, path: str) -> None:
-        """Takes a snapshot, while it is empty."""
+        """Loads a snapshot into an empty table."""
 
     def close(self) -> None:
-        """Ends those who gather it."""
+        """Ends the processes that gather experience."""
 
 
 class Program(Protocol):
-    """A run's roles and wiring. One thread uses it."""
+    """A run's roles and their connections. One thread uses it."""
 
     actors: list[Role]
-    """To be started by a launcher, here or elsewhere."""
+    """Roles for a launcher to start, on this machine or elsewhere."""
     services: list[Role]
     """Roles that the actors depend on; started with the learner."""
     learner: Learning
     table: Experience
     saves_experience: bool
-    """Whether the table's experience belongs into a checkpoint: it is here, and nowhere else."""
+    """Whether a checkpoint must include the table's experience, because it is stored only in this process."""
     acting: PhaseClock | None
-    """The clock of an actor that runs inside this program, for whoever watches that it does not hang."""
+    """Clock of an actor inside this program, which is watched for hangs; None if there is no such actor."""
     deterministic: bool
-    """Whether the same seed gives the same run: then nothing may be decided by time."""
+    """Whether the same seed gives the same run: then no decision may depend on time."""
 
     def step(self, timeout_seconds: float) -> None:
-        """A little progress, or none at the deadline."""
+        """Makes a little progress, or none at the deadline."""
 
     def take_reports(self) -> list[dict[str, Any]]:
-        """What is new of actors that run inside this program, in the form that Totals.news() gives."""
+        """New counts of actors inside this program, in the form that Totals.news() returns."""
 
     def hear(self, report: dict[str, Any]) -> None:
-        """Takes what a worker, planner or other role of this program reported by mail, its totals as they are."""
+        """Processes a report from a worker, planner or other role of this program, with its totals unchanged."""
 
     def skip(self, seconds: float) -> None:
-        """Leaves so many seconds out of the clocks of all that runs in this program: they were not training's."""
+        """Excludes these seconds from all clocks in this program: they were not training time."""
 
     def figures(self) -> dict[str, Any] | None:
-        """What became of the gradients of workers that share parameters, for the records; None where none do."""
+        """Gradient statistics of workers that share parameters, for the records; None without such workers."""
 
     def state(self) -> dict[str, Any]:
-        """What resumes the program beside learner and table, JSON-able."""
+        """JSON-able state that, with learner and table, resumes the program."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes back what state() gave, before the first step."""
+        """Restores what state() returned, before the first step."""
 
     def close(self) -> None:
         """Ends threads and environments."""

@@ -1,4 +1,4 @@
-"""From a topology's settings to its program."""
+"""Builds a topology's program from its settings."""
 
 from headrace.errors import ConfigError
 from headrace.topologies.apex import ApexProgram
@@ -12,9 +12,9 @@ __all__ = ["build_program"]
 
 
 def build_program(config: Topology, workshop: Workshop, *, generation: int = 0, pinned: bool = False) -> Program:
-    """The program of a topology; `generation` counts resumptions, `pinned` asks for page-locked batches.
+    """The program of a topology; `generation` counts resumptions, `pinned` requests page-locked batches.
 
-    Raises ConfigError where the algorithm and the topology do not go together.
+    Raises ConfigError if the algorithm and the topology are incompatible.
     """
     if isinstance(config, Apex):
         return ApexProgram(config, workshop, generation, pinned)

@@ -1,4 +1,4 @@
-"""Settings of the topologies: which roles there are and how they are wired."""
+"""Settings of the topologies: which roles exist and how they are connected."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,18 +12,18 @@ from headrace.parameters.refresh import PullUnit
 __all__ = ["MOST_PROCESSES", "AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial", "Topology", "Workers"]
 
 MOST_PROCESSES = 1_024
-"""Actors or workers."""
+"""Limit on the number of actors or workers."""
 _MOST_ENVIRONMENTS = 4_096
-"""Of one process."""
+"""Limit for one process."""
 _MOST_CHUNK_STEPS = 10_000
 _MOST_BATCHES = 1_024
 _MOST_SHARDS = 4_096
-"""The most that a server holds."""
+"""A server's limit."""
 
 
 @dataclass(frozen=True)
 class Serial:
-    """One process acts and learns in turn: bit for bit the same for the same seed."""
+    """One process acts and learns in turn; the same seed gives bit-identical results."""
 
     envs_per_actor: int = 1
     """Environments stepped together, with one batched inference (E)."""
@@ -43,26 +43,26 @@ class Serial:
 
 @dataclass(frozen=True)
 class Apex:
-    """Actor processes send experience to one learner (Horgan et al. 2018), at a precision of their own if so asked.
+    """Actor processes send experience to one learner (Horgan et al. 2018); actors may use a lower precision.
 
-    With a precision below fp32, or fewer communication bits than 32, a quantizer process stands between the learner's
-    parameters and the actors' policies (Krishnan et al. 2022, ActorQ).
+    With a precision below fp32, or fewer communication bits than 32, a quantizer process converts the learner's
+    parameters to the actors' policies (Krishnan et al. 2022, ActorQ).
     """
 
     actors: int | None = None
-    """Actor processes; none given is one for each processor core but the learner's, at least one."""
+    """Actor processes; by default one per processor core except the learner's, at least one."""
     envs_per_actor: int = 16
     """Environments stepped together by each actor, with one batched inference (E)."""
     chunk_steps: int = 50
     """Transitions per chunk (Horgan et al. 2018, appendix)."""
     pull_period: float = 400
-    """An actor's environment steps (or what the pull unit says) between looks for newer parameters."""
+    """Interval at which an actor polls for newer parameters, in its environment steps or another pull unit."""
     pull_unit: PullUnit = "steps"
-    """What the pull period counts: environment steps, seconds, or versions (learner updates) it is behind."""
+    """Unit of the pull period: environment steps, seconds, or versions (learner updates) by which the policy lags."""
     precision: Precision | Literal["auto"] = "fp32"
-    """Arithmetic of the actors' policy; auto measures on this machine at start and takes the fastest."""
+    """Arithmetic of the actors' policy; auto measures on this machine at start and chooses the fastest."""
     communication_bits: int = 32
-    """Bits of each parameter that is sent to actors, 2 to 32, by uniform affine quantization; 32 is off."""
+    """Bits per parameter sent to actors, 2 to 32, by uniform affine quantization; 32 turns it off."""
     batches_ahead: int = 4
     """Batches that a native thread keeps ready for the learner."""
 
@@ -87,31 +87,31 @@ class Apex:
 
     @property
     def settled_precision(self) -> Precision:
-        """The precision, once it has been chosen."""
+        """The precision after "auto" was resolved."""
         assert self.precision != "auto"
         return self.precision
 
     @property
     def takes_int8(self) -> bool:
-        """Whether int8 goes with the communication bits: its weights have no more than 8."""
+        """Whether int8 is compatible with the communication bits: its weights have at most 8."""
         return self.communication_bits <= 8 or self.communication_bits == 32
 
     @property
     def quantizes(self) -> bool:
-        """Whether a quantizer stands between learner and actors."""
+        """Whether a quantizer converts parameters for the actors."""
         return self.precision != "fp32" or self.communication_bits < 32
 
 
 @dataclass(frozen=True)
 class Workers:
-    """What all topologies have whose processes act *and* learn, and share parameters."""
+    """Settings shared by all topologies whose processes both act and learn, and share parameters."""
 
     workers: int | None = None
-    """Worker processes; none given is one for each processor core."""
+    """Worker processes; by default one per processor core."""
     envs_per_worker: int = 8
     """Environments stepped together by each worker, with one batched inference (E)."""
     chunk_steps: int = 50
-    """Transitions per chunk, of algorithms that learn from replay."""
+    """Transitions per chunk, for algorithms that learn from replay."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -122,31 +122,31 @@ class Workers:
 
     @property
     def worker_count(self) -> int:
-        """The workers asked for, or one for each core."""
+        """The configured number of workers, or one per core."""
         return self.workers or available_cores()
 
 
 @dataclass(frozen=True)
 class Lock(Workers):
-    """One set of parameters in shared memory, read and changed under a lock."""
+    """One set of parameters in shared memory, read and updated under a lock."""
 
     own_optimizer_state: bool = False
-    """Each worker has its own optimizer state instead of one that all share."""
+    """Each worker has its own optimizer state instead of a shared one."""
 
 
 @dataclass(frozen=True)
 class Hogwild(Workers):
-    """One set of parameters in shared memory, read and changed without a lock (Recht et al. 2011)."""
+    """One set of parameters in shared memory, read and updated without a lock (Recht et al. 2011)."""
 
     own_optimizer_state: bool = False
-    """Each worker has its own optimizer state instead of one that all share (Mnih et al. 2016)."""
+    """Each worker has its own optimizer state instead of a shared one (Mnih et al. 2016)."""
 
 
 @dataclass(frozen=True)
 class AdPsgd(Workers):
-    """Each worker has parameters of its own, and averages them with a random other's (Lian et al. 2018, AD-PSGD).
+    """Each worker averages its own parameters with those of a random other worker (Lian et al. 2018, AD-PSGD).
 
-    The policy that is evaluated and saved is the mean of all workers'.
+    The policy that is evaluated and saved is the mean over all workers.
     """
 
     average_period: int = 1
@@ -159,29 +159,29 @@ class AdPsgd(Workers):
 
 @dataclass(frozen=True)
 class ParameterServer(Workers):
-    """Gradients go to shards of the parameters in a server, which has the optimizer.
+    """Gradients go to shards of the parameters in a server, which runs the optimizer.
 
-    Downpour SGD (Dean et al. 2012; Ong et al. 2015); with the global replay Gorila (Nair et al. 2015).
+    Downpour SGD (Dean et al. 2012; Ong et al. 2015); with global replay it is Gorila (Nair et al. 2015).
     """
 
     shards: int = 1
-    """Slices of the parameters, each with its own optimizer; gradients of different slices are applied side by side."""
+    """Slices of the parameters, each with its own optimizer; gradients of different slices are applied in parallel."""
     fetch_period: int = 1
-    """A worker's updates between two looks for newer parameters, of which there is none while a sum is not sent."""
+    """A worker's updates between two polls for newer parameters; it does not poll while a gradient sum is pending."""
     push_period: int = 1
     """A worker's updates whose gradients are summed before they are sent."""
     replay: Literal["local", "global"] = "local"
-    """local: each worker learns from its own experience; global: from that of all, in the server."""
+    """local: each worker learns from its own experience; global: from all workers' experience, in the server."""
     staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
-    """What becomes of a gradient that is versions behind: applied as it is, dropped beyond the limit (Nair et al.
-    2015), applied with a learning rate divided by how far behind it is (Zhang et al. 2016), or corrected for what has
-    changed (Zheng et al. 2017, DC-ASGD)."""
+    """Handling of a gradient that is versions behind: applied unchanged, dropped beyond the limit (Nair et al. 2015),
+    applied with the learning rate divided by its staleness (Zhang et al. 2016), or corrected for the change of the
+    parameters since (Zheng et al. 2017, DC-ASGD)."""
     staleness_limit: int = 100
-    """With drop: versions behind beyond which a gradient is dropped."""
+    """With drop: staleness in versions above which a gradient is dropped."""
     compensation: float = 0.04
-    """With compensate: the correction's weight, lambda (Zheng et al. 2017)."""
+    """With compensate: weight of the correction, lambda (Zheng et al. 2017)."""
     shard_servers: tuple[str, ...] = ()
-    """Further servers that hold shards, tcp://HOST:PORT or unix:PATH, taken in turn with the run's own."""
+    """Additional servers for shards, tcp://HOST:PORT or unix:PATH, used in rotation with the run's server."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""What planning adds to a topology: tables for a world model, planners, and batches that are in part simulated."""
+"""What planning adds to a topology: tables for a world model, planners, and batches with simulated transitions."""
 
 import dataclasses
 import shutil
@@ -39,14 +39,14 @@ _Native = EmbeddedTable | StandaloneTable
 
 
 def planning(algorithm: Algorithm) -> DynaQ | None:
-    """The settings of an algorithm that learns from a world model, too; None for one that does not."""
+    """The settings of an algorithm that plans with a world model; None for any other."""
     return algorithm if isinstance(algorithm, DynaQ) and algorithm.plans else None
 
 
 class DynaTables(NamedTuple):
-    """Real n-step experience, the same in single steps, and what was simulated; implements `Experience`.
+    """Real n-step experience, the same as one-step transitions, and simulated experience; implements `Experience`.
 
-    A snapshot has all three.
+    A snapshot contains all three.
     """
 
     real: _Native
@@ -54,18 +54,18 @@ class DynaTables(NamedTuple):
     simulated: _Native
 
     def stats(self) -> dict[str, float]:
-        """Those of the real experience; and how many simulated transitions there are."""
+        """Statistics of the real experience, and counts of simulated transitions."""
         simulated = self.simulated.stats()
         counts = {f"simulated_{name}": simulated[name] for name in ("size", "inserts", "samples")}
         return self.real.stats() | counts
 
     def set_paused(self, paused: bool) -> None:
-        """Holds back actors and planners, or lets them go on."""
+        """Pauses or resumes actors and planners."""
         for table in self:
             table.set_paused(paused)
 
     def save(self, path: str) -> None:
-        """Writes a snapshot: those of the tables, each behind its length."""
+        """Writes a snapshot: the tables' snapshots, each preceded by its length."""
         with Path(path).open("wb") as whole:
             for index, table in enumerate(self):
                 part = Path(f"{path}.{index}")
@@ -76,9 +76,10 @@ class DynaTables(NamedTuple):
                 part.unlink()
 
     def restore(self, path: str) -> None:
-        """Takes a snapshot, while the tables are empty.
+        """Loads a snapshot into empty tables.
 
-        Raises CheckpointError for one that is cut short, StorageError where a part of it has no room beside it.
+        Raises CheckpointError if the snapshot is truncated, StorageError if there is no disk space for a temporary part
+        file.
         """
         try:
             with Path(path).open("rb") as whole:
@@ -99,7 +100,7 @@ class DynaTables(NamedTuple):
 
 
 def _take_part(whole: BinaryIO, part: Path) -> None:
-    """Copies the next part of a snapshot to a file of its own."""
+    """Copies the next part of a snapshot to a separate file."""
     head = whole.read(_LENGTH.size)
     size = left = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
     with part.open("wb") as file:
@@ -110,7 +111,7 @@ def _take_part(whole: BinaryIO, part: Path) -> None:
 
 
 def dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
-    """The tables in this process, for one who acts, learns and plans in turn; raises as table_options()."""
+    """The tables in this process, for a worker that acts, learns and plans in turn; raises as table_options()."""
 
     def make(name: str, signature: Signature, options: dict[str, Any]) -> _Native:
         del name
@@ -120,7 +121,7 @@ def dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_step
 
 
 def add_dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
-    """The tables on the run's server; raises as table_options(), and ConfigError for a server that is a Redis."""
+    """The tables on the run's server; raises as table_options(), and ConfigError if the server is a Redis."""
 
     def make(name: str, signature: Signature, options: dict[str, Any]) -> _Native:
         table = workshop.server.add_table(name, signature, fresh=workshop.fresh, **options)
@@ -135,7 +136,7 @@ def add_dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_
 
 
 def mixed_batches(tables: DynaTables, config: DynaQ) -> MixedBatches:
-    """Batches with their share of simulated transitions, as long as there are enough."""
+    """Batches with their share of simulated transitions, if there are enough."""
     return MixedBatches(
         tables.real.signature,
         tables.real,
@@ -147,7 +148,7 @@ def mixed_batches(tables: DynaTables, config: DynaQ) -> MixedBatches:
 
 
 def planning_worker(settings: ActorSettings, workshop: Workshop, config: DynaQ, tables: DynaTables) -> PlanningWorker:
-    """Acts, learns and plans in turn: as the only planner, however many `apex` would have."""
+    """A worker that acts, learns and plans in turn, as the only planner regardless of the `apex` setting."""
     real, transitions, simulated = tables
     assert isinstance(real, EmbeddedTable)
     assert isinstance(transitions, EmbeddedTable)
@@ -185,12 +186,12 @@ def _tables(
     chunk_steps: int,
     make: Callable[[str, Signature, dict[str, Any]], _Native],
 ) -> DynaTables:
-    """The three; only the real one's limiter holds anybody: it counts whole batches, as `MixedBatches` draws them."""
+    """The three tables. Only the real one's limiter blocks; it counts whole batches, as drawn by `MixedBatches`."""
     require_vectors(workshop.spec)
     simulated = dataclasses.replace(
         config, replay_capacity=config.simulated_capacity, replay_bytes=0, learning_starts=1
     )
-    free = {"samples_per_insert": 0.0, "limiter_tolerance": 0.0}  # who plans keeps step by itself
+    free = {"samples_per_insert": 0.0, "limiter_tolerance": 0.0}  # planners limit their own rate
     signature = table_signature(workshop.spec)
     options = table_options(workshop, environments, chunk_steps)
     return DynaTables(

@@ -1,4 +1,4 @@
-"""The table that a topology's experience goes through."""
+"""The table for a topology's experience."""
 
 from math import ceil, prod
 from typing import Any
@@ -17,46 +17,46 @@ __all__ = ["NoReplay", "add_table", "table_options"]
 
 _HEADER_BYTES = 64
 _STEP_BYTES = 8 + 5 * 4  # policy version, first, last, reward, discount, priority
-_SLACK = 1.25  # for chunks that episodes' ends cut short
+_SLACK = 1.25  # for chunks that end early with an episode
 
 
 class NoReplay:
-    """The experience of an algorithm that learns from each step once, and keeps none; implements `Experience`."""
+    """The experience of an algorithm that learns from each step once and stores none; implements `Experience`."""
 
     def stats(self) -> dict[str, float]:
         """Nothing stored; each step sampled once."""
         return {"samples_per_insert": 1.0, "size": 0, "capacity": 0, "used_bytes": 0}
 
     def set_paused(self, paused: bool) -> None:
-        """Nobody gathers but the one who learns."""
+        """No effect: only the learner gathers experience."""
 
     def save(self, path: str) -> None:
-        """Nothing to save: saves_experience is False."""
+        """No effect: saves_experience is False."""
 
     def restore(self, path: str) -> None:
-        """Nothing was saved."""
+        """No effect: nothing was saved."""
 
     def close(self) -> None:
-        """Nobody to end."""
+        """No effect: there are no other processes."""
 
 
 def add_table(workshop: Workshop, environments: int, chunk_steps: int) -> ReplayTable:
-    """The run's table on its server; raises what table_options() and the server raise."""
+    """Adds the run's table to its server; raises what table_options() and the server raise."""
     options = table_options(workshop, environments, chunk_steps)
     return workshop.server.add_table(TABLE, table_signature(workshop.spec), fresh=workshop.fresh, **options)
 
 
 def table_options(workshop: Workshop, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:
-    """Options of the native table, its limiter set to the algorithm's replay ratio.
+    """Options of the native table, with its limiter set to the algorithm's replay ratio.
 
-    Actors finish their chunks in bursts, one of each environment at nearly the same time; the limiter's tolerance is
+    Actors finish their chunks in bursts: one chunk per environment at nearly the same time. The limiter's tolerance is
     two bursts, so that the learner works on one while the actors gather the next and neither waits.
 
-    With several workers the table is that of one of them, who has these environments: the settings are for all
-    together, and each has its share, but no less than a batch to start with.
+    With several workers the table belongs to one of them, with `environments` environments. The settings are totals
+    over all workers: each gets an equal share, but starts with at least one batch.
 
-    Raises ConfigError where the table could not hold what the first batch waits for (the oldest transitions go by
-    whole chunks), or the machine not the table, if it is this machine that has it.
+    Raises ConfigError if the table could not hold the transitions required before the first batch (the oldest are
+    removed in whole chunks), or if the table is on this machine and exceeds its memory.
     """
     spec, algorithm = workshop.spec, workshop.off_policy
     burst = algorithm.samples_per_step * chunk_steps * environments
@@ -100,7 +100,7 @@ def table_options(workshop: Workshop, environments: int, chunk_steps: int, worke
 
 
 def _bytes_for(transitions: int, spec: EnvironmentSpec, n_step: int, chunk_steps: int) -> int:
-    """Memory for so many transitions, and two chunks more."""
+    """Memory for this many transitions and two more chunks."""
     rows = chunk_steps + n_step + spec.stack - 1
     row_bytes = prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
     action_bytes = 4 * spec.actions if spec.continuous else 8

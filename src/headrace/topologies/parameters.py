@@ -1,4 +1,4 @@
-"""The parameters that a run's workers share, as the training process makes and sees them."""
+"""The parameters that a run's workers share, as the training process creates and reads them."""
 
 from typing import Protocol
 
@@ -23,28 +23,28 @@ __all__ = ["Parameters", "open_parameters"]
 
 
 class Parameters(Protocol):
-    """Shared parameters from the training process's side, which opens them once, as an `OpenVector`."""
+    """Shared parameters as the training process sees them. It opens them once, as an `OpenVector`."""
 
     def __call__(self, initial: NDArray[np.float32]) -> ParameterVector:
-        """Makes them [P] for the workers; the vector shows the newest."""
+        """Creates the shared parameters [P] for the workers; the vector holds the newest."""
 
     @property
     def place(self) -> VectorPlace:
-        """How workers reach them, once they are there."""
+        """How workers access them, once they exist."""
 
     @property
     def version(self) -> int:
-        """Updates that they have had, as far as can be told without asking a server."""
+        """Number of updates applied, as far as is known without asking a server."""
 
     def close(self) -> None:
-        """Ends connections, and removes what is the run's alone on servers that outlive it: its workers are gone."""
+        """Closes connections and removes the run's shards from servers that outlive it; its workers have ended."""
 
 
 def open_parameters(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run_id: str = "") -> Parameters | None:
-    """What makes the parameters of a topology of workers; None for the others.
+    """Creates the shared parameters of a worker topology; returns None for the other topologies.
 
-    `run_id` keeps the shards of this run apart from others' on servers that several runs may use. Raises ConfigError
-    where the algorithm does not suit the topology.
+    `run_id` separates this run's shards from others' on servers that several runs may use. Raises ConfigError if the
+    algorithm is incompatible with the topology.
     """
     if not isinstance(config, Lock | Hogwild | AdPsgd | ParameterServer):
         return None
@@ -61,7 +61,7 @@ def open_parameters(config: Topology, algorithm: Algorithm, endpoint: Endpoint, 
 class _Shared:
     """Parameters in memory of this machine; implements `Parameters`.
 
-    They are not `live` to whom acts and learns by the same ones: a rollout is of one policy (Mnih et al. 2016, S3).
+    `live` is False for on-policy algorithms: a rollout needs one fixed policy (Mnih et al. 2016, S3).
     """
 
     def __init__(self, config: Lock | Hogwild | AdPsgd, optimizer: OptimizerOptions, *, live: bool) -> None:
@@ -83,18 +83,18 @@ class _Shared:
 
     @property
     def place(self) -> VectorPlace:
-        """How workers reach them."""
+        """How workers access them."""
         assert self._model is not None
         period = self._config.average_period if isinstance(self._config, AdPsgd) else 1
         return SharedPlace(self._model.path, self._mode, period, self._live)
 
     @property
     def version(self) -> int:
-        """Updates that they have had."""
+        """Number of updates applied."""
         return self._model.version if self._model is not None else 0
 
     def close(self) -> None:
-        """Nothing: the memory goes with who holds it."""
+        """No effect: the shared memory is released when its last user closes it."""
 
     @property
     def _mode(self) -> Mode:
@@ -104,7 +104,7 @@ class _Shared:
 
 
 class _Served:
-    """Parameters in shards of servers; implements `Parameters`."""
+    """Parameters in shards on servers; implements `Parameters`."""
 
     def __init__(self, config: ParameterServer, optimizer: OptimizerOptions, endpoint: Endpoint, run_id: str) -> None:
         self._endpoint = endpoint
@@ -128,16 +128,16 @@ class _Served:
 
     @property
     def place(self) -> VectorPlace:
-        """How workers reach them."""
+        """How workers access them."""
         return self._place
 
     @property
     def version(self) -> int:
-        """Of what was fetched last."""
+        """Version of the last fetched parameters."""
         return self._vector.version if self._vector is not None else 0
 
     def close(self) -> None:
-        """Ends the connections, and drops the shards on further servers, where no later run takes their place."""
+        """Closes the connections and drops the shards on additional servers, which no later run would replace."""
         if self._vector is not None:
             self._vector.close()
             drop_shards(self._endpoint, self._place.name, self._place.options.servers)

@@ -21,7 +21,7 @@ __all__ = ["SerialProgram"]
 
 
 class SerialProgram:
-    """One worker, in the training process; implements `Program`."""
+    """One worker in the training process; implements `Program`."""
 
     def __init__(self, config: Serial, workshop: Workshop) -> None:
         self.actors: list[Role] = []
@@ -52,7 +52,7 @@ class SerialProgram:
         self._reported_seconds = dict.fromkeys(ACTOR_PHASES, 0.0)
 
     def step(self, timeout_seconds: float) -> None:
-        """One turn; it never waits."""
+        """One turn; never waits."""
         self._worker.step()
 
     def take_reports(self) -> list[dict[str, Any]]:
@@ -73,22 +73,22 @@ class SerialProgram:
         return [report] if self._planner is None else [report, plans | self._planner.report()]
 
     def hear(self, report: dict[str, Any]) -> None:
-        """Nobody reports by mail."""
+        """No effect: no role sends reports."""
 
     def skip(self, seconds: float) -> None:
-        """The worker's clocks leave these out."""
+        """Excludes these seconds from the worker's clocks."""
         self._worker.skip(seconds)
 
     def figures(self) -> dict[str, Any] | None:
-        """None: nobody shares parameters."""
+        """None: there are no shared parameters."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """The worker's place."""
+        """State of the worker."""
         return self._worker.state()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes back to it."""
+        """Restores what state() returned."""
         self._worker.restore(state)
         self._reported = self._worker.steps
 

@@ -1,4 +1,4 @@
-"""Workers that act and learn, and share parameters: under a lock, HogWild, AD-PSGD, or in a parameter server."""
+"""Workers that act and learn and share parameters: under a lock, HogWild, AD-PSGD, or in a parameter server."""
 
 import math
 import time
@@ -23,17 +23,17 @@ from headrace.topologies.tally import Counts, Tally
 __all__ = ["WorkersProgram", "worker_settings"]
 
 _NEWS_SECONDS = 1.0
-"""Between two publications of how many steps all workers have made."""
+"""Interval between two publications of the steps over all workers."""
 _HOLD_SECONDS = 2.0
-"""For how long a worker's turn is waited for; one that takes longer goes on a little after the others stand still."""
+"""Maximum wait for a worker's turn to end; a worker with a longer turn pauses a little after the others."""
 _SILENT_SECONDS = 2.0
 _POLL_SECONDS = 0.002
 
 
 class WorkersProgram:
-    """The workers' roles, and what the training process sees of them: it learns nothing itself; implements `Program`.
+    """The workers' roles, and their statistics in the training process, which does not learn; implements `Program`.
 
-    `generation` is that of the workers' first start; a resumed run begins above all earlier ones.
+    `generation` is that of the workers' first start; a resumed run starts above all earlier ones.
     """
 
     def __init__(self, config: Workers, workshop: Workshop, generation: int) -> None:
@@ -58,7 +58,7 @@ class WorkersProgram:
         self._next_news = 0.0
 
     def step(self, timeout_seconds: float) -> None:
-        """Waits: the workers get on by themselves."""
+        """Waits: the workers proceed on their own."""
         self._learning.steps = max(self._learning.steps, self._parameters.version)
         now = time.monotonic()
         if now >= self._next_news:
@@ -67,20 +67,20 @@ class WorkersProgram:
         time.sleep(timeout_seconds)
 
     def take_reports(self) -> list[dict[str, Any]]:
-        """None: the workers' reports come by mail."""
+        """Empty: the workers' reports come through the mailbox."""
         return []
 
     def hear(self, report: dict[str, Any]) -> None:
-        """Takes a worker's totals."""
+        """Processes a worker's totals."""
         if report["role"] == "worker":
             self._learning.hear(report)
             self._replay.hear(report)
 
     def skip(self, seconds: float) -> None:
-        """Nothing: workers leave out of their clocks what they were held for."""
+        """No effect: workers exclude pauses from their own clocks."""
 
     def figures(self) -> dict[str, Any] | None:
-        """What became of the workers' gradients; and how many turns were too long for a hold to wait for."""
+        """Gradient statistics of the workers, and the number of turns that exceeded the maximum wait of a hold."""
         return {**self._learning.figures(), "late_turns": self._replay.tally["late_turns"]}
 
     def state(self) -> dict[str, Any]:
@@ -88,26 +88,26 @@ class WorkersProgram:
         return {"learning": self._learning.tally.sums, "replay": self._replay.tally.sums}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from them."""
+        """Restores what state() returned."""
         self._learning.tally.sums = state["learning"]
         self._replay.tally.sums = state["replay"]
         self._replay.tell()
 
     def close(self) -> None:
-        """Lets the parameters go; the workers are the launcher's to end."""
+        """Closes the parameters; the launcher ends the workers."""
         self._parameters.close()
 
 
 def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSettings:
-    """What one worker is told; raises what table_options() raises.
+    """Settings of one worker; raises what table_options() raises.
 
-    What the settings say of the replay is meant for all workers together: each has its share of capacity, of what
-    learning starts with, but no less than a batch, and of how far sampling may be ahead, but no less than one step's
-    chunks, or it would block.
+    Replay settings are totals over all workers. Each worker gets an equal share of the capacity, of the transitions
+    before learning starts (at least one batch), and of the limiter's tolerance (at least one step's chunks, or it would
+    block).
     """
     assert workshop.parameters is not None
     algorithm, workers = workshop.algorithm, config.worker_count
-    exploration, n_step, table = [1.0] * config.envs_per_worker, 1, None  # a policy that draws is nowhere near greedy
+    exploration, n_step, table = [1.0] * config.envs_per_worker, 1, None  # a stochastic policy is not near greedy
     if isinstance(algorithm, OffPolicy):
         exploration, n_step = list(algorithm.serial_exploration(config.envs_per_worker, 0)), algorithm.n_step
         if not _shares_replay(config, workshop):
@@ -139,7 +139,7 @@ def _shares_replay(config: Workers, workshop: Workshop) -> bool:
 
 
 class _Learning:
-    """All workers' learning, as they report it; implements `Learning`."""
+    """Learner statistics over all workers, from their reports; implements `Learning`."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -151,14 +151,14 @@ class _Learning:
 
     @property
     def version(self) -> int:
-        """Of the policy as it is now: it is where every worker sees it."""
+        """Version of the current policy, which every worker sees directly."""
         return self.steps + 1
 
     def publish(self) -> None:
-        """Nothing: who evaluates is sent the policy, and nobody else needs it."""
+        """No effect: the evaluator is sent the policy, and no other process needs it."""
 
     def hear(self, report: Counts) -> None:
-        """Takes a worker's totals."""
+        """Processes a worker's totals."""
         totals = dict(report["learning"])
         self.steps = max(self.steps, totals.pop("version"))
         news = self.tally.add(report["writer"], totals)
@@ -170,16 +170,16 @@ class _Learning:
         self.staleness = self.tally["staleness_sum"] / gradients if gradients else 0.0
 
     def figures(self) -> dict[str, Any]:
-        """What became of the workers' gradients."""
+        """Gradient statistics of the workers."""
         names = ("updates", "accepted", "dropped", "refused", "lock_wait_seconds", "pull_seconds", "apply_seconds")
         staleness = self.tally["staleness"] or dict.fromkeys(STALENESS, 0)
         return {**{name: self.tally[name] for name in names}, "staleness": staleness}
 
 
 class _Replay:
-    """The workers' experience as they report it, and the gate that holds them; implements `Experience`.
+    """The workers' experience from their reports, and the gate that pauses them; implements `Experience`.
 
-    `table` is the one in the server that they share, if they do.
+    `table` is the shared table in the server, if there is one.
     """
 
     def __init__(self, server: RunServer, table: ReplayTable | None, replays: bool) -> None:
@@ -187,28 +187,28 @@ class _Replay:
         self._server = server
         self._table = table
         self._replays = replays
-        self._held: dict[int, Counts] = {}  # what each worker's replay holds
+        self._held: dict[int, Counts] = {}  # contents of each worker's replay
         self._heard: dict[int, float] = {}  # time.monotonic() of each worker's last report
         self._late_turns = 0
         last = server.fetch(GATE)
-        self._version = last[0] if last else 0  # of the gate; rises above what an earlier start of the run left
+        self._version = last[0] if last else 0  # of the gate; continues from an earlier start's version
         self._state: State = "open"
         self.tell()
 
     def hear(self, report: Counts) -> None:
-        """Takes a worker's totals."""
+        """Processes a worker's totals."""
         totals = {name: report["learning"].get(name, 0) for name in ("samples", "inserts")}
         self.tally.add(report["writer"], {"steps": report["steps"], **totals})
         self._held[report["index"]] = report["replay"]
         self._heard[report["index"]] = time.monotonic()
 
     def tell(self) -> None:
-        """Publishes the gate, with the steps that all have made."""
+        """Publishes the gate with the steps over all workers."""
         self._version += 1
         self._server.publish(GATE, Gate(self._state, int(self.tally["steps"])).to_json(), self._version)
 
     def stats(self) -> dict[str, float]:
-        """Counts, bytes, ratio of samples to inserts, of all workers."""
+        """Counts, bytes and samples per insert, over all workers."""
         if self._table is not None:
             return self._table.stats()
         if not self._replays:
@@ -221,18 +221,18 @@ class _Replay:
         return {"samples_per_insert": self.tally["samples"] / inserts if inserts else 0.0, **held}
 
     def set_paused(self, paused: bool) -> None:
-        """Has the workers stand still, and waits until those that are there do; or lets them go on."""
+        """Pauses the workers and waits until those that are alive are paused; or resumes them."""
         self._state = "held" if paused else "open"
         self.tell()
         if paused:
             self._await_workers()
 
     def save(self, path: str) -> None:
-        """Raises ReplayError: the experience is the workers'."""
+        """Raises ReplayError: the workers have the experience."""
         raise ReplayError(f"no snapshot can be written to {path}; the workers have the experience")
 
     def restore(self, path: str) -> None:
-        """Raises ReplayError: the experience is the workers'."""
+        """Raises ReplayError: the workers have the experience."""
         raise ReplayError(f"no snapshot can be read from {path}; the workers have the experience")
 
     def close(self) -> None:
@@ -244,7 +244,7 @@ class _Replay:
             self._table.close()
 
     def _await_workers(self) -> None:
-        """Until all that are there stand still at the gate, each after a turn that is whole; or until the deadline."""
+        """Waits until all live workers are at the gate, each after a complete turn; or until the deadline."""
         awaited = {index for index, heard in self._heard.items() if time.monotonic() - heard < _SILENT_SECONDS}
         deadline = time.monotonic() + _HOLD_SECONDS
         while awaited and time.monotonic() < deadline:
