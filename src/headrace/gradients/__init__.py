@@ -1,1 +1,1 @@
-"""Gradients on their way: what applies them to parameters, in this process, in shared memory or in a server."""
+"""Parameter vectors that gradients are applied to: in this process, in shared memory or in a server."""

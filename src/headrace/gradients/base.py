@@ -1,4 +1,4 @@
-"""The contract of everything that holds parameters and takes gradients."""
+"""The contract of every object that holds parameters and applies gradients."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
@@ -11,47 +11,47 @@ __all__ = ["Applied", "OpenVector", "ParameterVector"]
 
 
 class Applied(NamedTuple):
-    """What became of a gradient."""
+    """The outcome of applying a gradient."""
 
     version: int
-    """Updates that the parameters have had, by all workers, this one included."""
+    """Number of updates of the parameters by all workers, including this one."""
     staleness: int | None
-    """Of them, those that others made since the parameters were read that the gradient was computed at; -1 of one that
-    was refused; None of one that is not applied yet, but summed with those that follow."""
+    """Number of updates by others between reading the parameters for this gradient and applying it; -1 if the gradient
+    was refused; None if it is not applied yet, but summed with the following ones."""
     accepted: bool = True
-    """False: it was dropped for its staleness, or refused, since it is not finite."""
+    """False if the gradient was dropped because it was stale, or refused because it is not finite."""
 
 
 class ParameterVector(Protocol):
-    """A model's parameters as one flat vector, wherever gradients are applied to it. One thread for each object."""
+    """A model's parameters as one flat vector, wherever gradients are applied to it. One thread per object."""
 
     @property
     def parameters(self) -> Tensor:
-        """[P] float32: what the network computes with, for its tensors are views of this."""
+        """[P] float32: the network's parameters are views of this vector."""
 
     @property
     def gradient(self) -> Tensor:
-        """[P] float32: what apply() applies; the `.grad` of the network's tensors are views of this."""
+        """[P] float32: the gradient for apply(); the `.grad` of the network's parameters are views of this vector."""
 
     @property
     def version(self) -> int:
-        """Updates that `parameters` have had, as far as is known here."""
+        """Number of updates in `parameters`, as far as is known here."""
 
     def pull(self) -> int:
-        """Brings `parameters` up to date, where it is time for that; the version that they have then."""
+        """Updates `parameters` if that is due; returns their version afterwards."""
 
     def apply(self) -> Applied:
-        """Applies `gradient`, which stays as it is; `parameters` may show it only after the next pull()."""
+        """Applies `gradient`, which is unchanged; `parameters` may include it only after the next pull()."""
 
     def state(self) -> dict[str, Tensor]:
-        """Parameters, the optimizer's moments and the count of its steps, by name: copies."""
+        """Copies of parameters, optimizer moments and step count, by name."""
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave, for all who share the vector; raises CheckpointError where it does not fit."""
+        """Restores what state() returned, for all users of the vector; raises CheckpointError if it does not fit."""
 
     def close(self) -> None:
-        """Ends its connections, if it has any: no other call follows. From any thread."""
+        """Closes its connections, if it has any; no other call may follow. From any thread."""
 
 
 OpenVector = Callable[[NDArray[np.float32]], ParameterVector]
-"""Makes the vector of a model from its initial values [P]; one that exists already leaves these out."""
+"""Creates a model's vector from its initial values [P]; an existing vector ignores them."""

@@ -1,4 +1,4 @@
-"""What a vector of this process's own is saved as, wherever it computes."""
+"""Checkpoint state of a vector that belongs to one process, on any device."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ __all__ = ["VectorState", "read_state"]
 
 
 class VectorState(NamedTuple):
-    """Of P parameters, with an optimizer of M moments."""
+    """State of P parameters and an optimizer with M moments."""
 
     parameters: Tensor
     """[P] float32."""

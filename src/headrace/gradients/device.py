@@ -21,7 +21,7 @@ _MOMENTS = {
     "adagrad": ("sum",),
     "adam": ("exp_avg", "exp_avg_sq"),
 }
-"""What torch calls an optimizer's moments, in the native optimizer's order."""
+"""Torch's names of an optimizer's moments, in the native optimizer's order."""
 
 
 class DeviceVector:
@@ -37,7 +37,7 @@ class DeviceVector:
         self.version = 0
 
     def pull(self) -> int:
-        """Nothing to bring: the version."""
+        """Returns the version: there is nothing to update."""
         return self.version
 
     def apply(self) -> Applied:
@@ -47,7 +47,7 @@ class DeviceVector:
         return Applied(self.version, 0)
 
     def state(self) -> dict[str, Tensor]:
-        """Parameters, moments [M, P] and steps, on the CPU: as those of a `LocalVector`."""
+        """Parameters, moments [M, P] and steps, on the CPU, in the format of `LocalVector`."""
         held = self._optimizer.state.get(self.parameters, {})
         rows = [_row(held.get(name), self.parameters) for name in self._moments]
         moments = torch.stack(rows) if rows else torch.empty(0, len(self.parameters))
@@ -55,7 +55,7 @@ class DeviceVector:
         return {"parameters": self.parameters.detach().cpu().clone(), "moments": moments, "steps": steps}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave; raises CheckpointError where shapes differ."""
+        """Restores what state() returned; raises CheckpointError if shapes differ."""
         saved = read_state(state, len(self.parameters), len(self._moments))
         held = dict(zip(self._moments, saved.moments.clone(), strict=True))
         if self._counts_steps:
@@ -65,11 +65,11 @@ class DeviceVector:
         self.version = saved.steps
 
     def close(self) -> None:
-        """Nothing to end."""
+        """No effect: there is no connection."""
 
 
 def _row(moment: Tensor | None, parameters: Tensor) -> Tensor:
-    """A moment's copy on the CPU; zeros where there was no step yet."""
+    """Copy of a moment on the CPU; zeros before the first step."""
     return torch.zeros(len(parameters)) if moment is None else moment.detach().cpu().clone()
 
 

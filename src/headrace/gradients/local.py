@@ -1,4 +1,4 @@
-"""Parameters in this process, which takes their gradients alone."""
+"""Parameters of this process only."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ __all__ = ["LocalVector"]
 
 
 class LocalVector:
-    """Memory of this process's own and the native optimizer; implements `ParameterVector`. Never stale."""
+    """Memory of this process and the native optimizer; implements `ParameterVector`. Never stale."""
 
     def __init__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> None:
         self._values = initial.copy()
@@ -26,11 +26,11 @@ class LocalVector:
 
     @property
     def version(self) -> int:
-        """The optimizer's steps."""
+        """Number of optimizer steps."""
         return self._optimizer.steps
 
     def pull(self) -> int:
-        """Nothing to bring: the version."""
+        """Returns the version: there is nothing to update."""
         return self._optimizer.steps
 
     def apply(self) -> Applied:
@@ -45,11 +45,11 @@ class LocalVector:
         return {"parameters": self.parameters.clone(), "moments": moments, "steps": steps}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave; raises CheckpointError where shapes differ."""
+        """Restores what state() returned; raises CheckpointError if shapes differ."""
         saved = read_state(state, len(self._values), len(self._optimizer.moments))
         self._values[:] = saved.parameters.numpy()
         self._optimizer.moments[:] = saved.moments.numpy()
         self._optimizer.steps = saved.steps
 
     def close(self) -> None:
-        """Nothing to end."""
+        """No effect: there is no connection."""

@@ -1,4 +1,4 @@
-"""What became of a worker's gradients, and the time that it took."""
+"""Counts and times a worker's gradients."""
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
@@ -12,13 +12,13 @@ __all__ = ["STALENESS", "MeasuredVector"]
 
 _EDGES = (0, 1, 2, 3, 4, 8, 16, 32)
 STALENESS = ("0", "1", "2", "3", "4-7", "8-15", "16-31", "32+")
-"""Buckets of updates behind, in which gradients are counted."""
+"""Buckets of staleness in which gradients are counted."""
 
 
 class MeasuredVector:
-    """Another vector, whose calls are counted and timed; implements `ParameterVector`.
+    """Wraps another vector and counts and times its calls; implements `ParameterVector`.
 
-    `lock_wait_seconds` tells how long the vector's worker has waited for locks, in this process and before.
+    `lock_wait_seconds` returns how long the vector's worker has waited for locks, in this process and earlier ones.
     """
 
     def __init__(self, vector: ParameterVector, lock_wait_seconds: Callable[[], float] = lambda: 0.0) -> None:
@@ -43,18 +43,18 @@ class MeasuredVector:
 
     @property
     def version(self) -> int:
-        """Of `parameters`."""
+        """Version of `parameters`."""
         return self._vector.version
 
     def pull(self) -> int:
-        """Brings the parameters up to date, timed."""
+        """Updates the parameters; timed."""
         begin = perf_counter()
         version = self._vector.pull()
         self._pull_seconds += perf_counter() - begin
         return version
 
     def apply(self) -> Applied:
-        """Applies the gradient, timed and, if it is not only summed, counted."""
+        """Applies the gradient; timed, and counted unless it is only summed."""
         begin = perf_counter()
         applied = self._vector.apply()
         self._apply_seconds += perf_counter() - begin
@@ -78,15 +78,15 @@ class MeasuredVector:
         return self._vector.state()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave."""
+        """Restores what state() returned."""
         self._vector.load(state)
 
     def close(self) -> None:
-        """Ends the vector's connections."""
+        """Closes the vector's connections."""
         self._vector.close()
 
     def report(self) -> dict[str, Any]:
-        """Totals since this object was made, JSON-able, and the version after the last gradient."""
+        """JSON-able totals since the creation of this object, and the version after the last gradient."""
         return {
             "version": self._last_version,
             "staleness": dict(self._staleness),

@@ -1,4 +1,4 @@
-"""Where a run's parameters are that its workers share, and how one of them gets there; travels as JSON."""
+"""The place of the parameters that a run's workers share, and how a worker opens them; sent as JSON."""
 
 import dataclasses
 import json
@@ -23,20 +23,21 @@ Mode = Literal["lock", "hogwild", "ad-psgd"]
 
 @dataclass(frozen=True)
 class SharedPlace:
-    """Memory that processes of this machine share."""
+    """Memory shared by processes on this machine."""
 
     path: str
     mode: Mode
     average_period: int = 1
     live: bool = True
-    """Without a lock a worker computes with what others are changing (DQN), or with a copy as of its last pull()."""
+    """Whether, without a lock, a worker computes with parameters while others change them (DQN), not with a copy that
+    pull() takes."""
 
     def to_json(self) -> str:
         """The place as JSON."""
         return json.dumps({"kind": "shared", **dataclasses.asdict(self)})
 
     def open(self, initial: NDArray[np.float32], endpoint: Endpoint, worker: int, seed: int) -> MeasuredVector:
-        """The vector of one worker; raises ClosedError where who made the memory is gone."""
+        """The vector of one worker; raises ClosedError if the process that created the memory has ended."""
         model = SharedModel.open(self.path)
         return MeasuredVector(self._join(model, worker, seed), lambda: model.lock_wait_seconds(worker))
 
@@ -50,11 +51,11 @@ class SharedPlace:
 
 @dataclass(frozen=True)
 class ServedPlace:
-    """Shards in the run's server, and in others."""
+    """Shards in the run's server and in others."""
 
     options: ServedOptions
     name: str = "model"
-    """What the shards are called."""
+    """Name of the shards."""
 
     def to_json(self) -> str:
         """The place as JSON."""
@@ -64,7 +65,7 @@ class ServedPlace:
         )
 
     def open(self, initial: NDArray[np.float32], endpoint: Endpoint, worker: int, seed: int) -> MeasuredVector:
-        """The vector of one worker, which joins shards that are there; raises as ServedVector."""
+        """The vector of one worker, which joins existing shards; raises as ServedVector."""
         return MeasuredVector(ServedVector(initial, endpoint, self.name, self.options, fresh=False))
 
 

@@ -19,34 +19,36 @@ __all__ = ["ServedOptions", "ServedVector"]
 
 @dataclass(frozen=True)
 class ServedOptions:
-    """How a model lies in its server, and how often a worker speaks to it."""
+    """How a model is sharded, and how often a worker communicates with the server."""
 
     optimizer: OptimizerOptions
     shards: int = 1
-    """Slices, each applied for itself; taken in turn by the run's server and `servers`."""
+    """Number of slices, each updated independently; assigned in rotation to the run's server and `servers`."""
     servers: tuple[str, ...] = ()
-    """Addresses of further servers that hold shards."""
+    """Addresses of additional servers for shards."""
     fetch_period: int = 1
-    """Calls of apply() between two looks for newer parameters, of which there is none while a sum is open."""
+    """Calls of apply() between two polls for newer parameters; there is no poll while a sum is pending."""
     push_period: int = 1
-    """Calls of apply() whose gradients are summed into one that is sent."""
+    """Calls of apply() whose gradients are summed before they are sent."""
     staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
-    """What the server does with a gradient that comes late."""
+    """How the server handles a stale gradient."""
     staleness_limit: int = 0
-    """With drop: the updates by others beyond which a gradient is dropped."""
+    """With drop: number of updates by others above which a gradient is dropped."""
     compensation: float = 0.0
-    """With compensate: the weight of the correction, lambda."""
+    """With compensate: weight of the correction, lambda."""
 
 
 class ServedVector:
     """A worker's copy of parameters in a server; implements `ParameterVector`.
 
-    Between two looks a worker goes on with the parameters that it has: its own gradients show in them only after the
-    next fetch, while Dean et al. (2012, section 4.1) also apply them to the worker's copy. Between two pushes gradients
-    are summed, as theirs, but all at the same parameters, so that a sum is as stale as each of its gradients; one that
-    is open at close() is lost. `fresh`: shards of that name go, if there are any, and new ones begin with `initial`;
-    else those that are there are joined as they are. Raises as `open_shards()`, and ReplayError where the server's
-    shards have other settings, or are not there: a server that was started again has lost them.
+    Between two polls a worker continues with its current parameters. Its own gradients appear in them only after the
+    next fetch; Dean et al. (2012, section 4.1) also apply them to the worker's copy. Between two pushes gradients are
+    summed, as in that paper, but all at the same parameters, so a sum is as stale as each of its gradients. A sum that
+    is pending at close() is lost.
+
+    With `fresh`, existing shards of this name are dropped and new ones start with `initial`; otherwise existing shards
+    are joined unchanged. Raises as `open_shards()`, and ReplayError if the server's shards have other settings or do
+    not exist: a restarted server has lost them.
     """
 
     def __init__(
@@ -73,19 +75,19 @@ class ServedVector:
 
     @property
     def version(self) -> int:
-        """That of the parameters that were fetched last: of the first shard, where there are several."""
+        """Version of the last fetched parameters: of the first shard if there are several."""
         return self._version
 
     def pull(self) -> int:
-        """Fetches parameters if there are newer ones, the fetch period is over and no sum is open; their version."""
+        """Fetches newer parameters if the fetch period is over and no sum is pending; returns their version."""
         if not self._summed and not 0 < self._applied_since_fetch < self._options.fetch_period:
             self._fetch()
         return self._version
 
     def apply(self) -> Applied:
-        """Adds `gradient` to what is to be sent, and sends that where the push period is over.
+        """Adds `gradient` to the sum, and sends the sum at the end of the push period.
 
-        One that is not finite is not added, but refused at once. After one that was dropped the next pull() fetches.
+        A gradient that is not finite is refused at once and not added. After a dropped one the next pull() fetches.
         """
         self._applied_since_fetch += 1
         if self._options.push_period > 1:
@@ -104,13 +106,13 @@ class ServedVector:
         return Applied(version, -1 if verdict == "refused" else staleness, verdict == "accepted")
 
     def state(self) -> dict[str, Tensor]:
-        """Parameters, moments [M, P] and steps, as the server has them."""
+        """Parameters, moments [M, P] and steps from the server."""
         steps, values = self._model.state()
         moments = torch.from_numpy(values[1:].copy())
         return {"parameters": torch.from_numpy(values[0].copy()), "moments": moments, "steps": torch.tensor(steps)}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave, for all workers; raises CheckpointError where shapes differ."""
+        """Restores what state() returned, for all workers; raises CheckpointError if shapes differ."""
         try:
             rows = [state["parameters"][None], state["moments"]]
             values = torch.cat(rows).to(torch.float32).contiguous().numpy()
@@ -120,7 +122,7 @@ class ServedVector:
         self._fetch()
 
     def close(self) -> None:
-        """Ends the connections, from any thread; a call that waits raises ClosedError. The shards stay."""
+        """Closes the connections, from any thread; a waiting call raises ClosedError. The shards are kept."""
         self._model.close()
 
     def _fetch(self) -> None:

@@ -1,4 +1,4 @@
-"""Parameters in memory that the worker processes of this machine share."""
+"""Parameters in memory shared by the worker processes of this machine."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _KINDS = {"version": np.uint64, "steps": np.uint64, "joined": np.uint8, "paramet
 
 
 class _Shared:
-    """What the vectors of one shared model have in common."""
+    """Base of the vectors of one shared model."""
 
     def __init__(self, model: SharedModel, parameters: Tensor) -> None:
         self.parameters = parameters
@@ -26,21 +26,21 @@ class _Shared:
         self._change = self.gradient.numpy()
 
     def state(self) -> dict[str, Tensor]:
-        """Parameters, moments and steps of all workers: copies."""
+        """Copies of the parameters, moments and steps of all workers."""
         return {
             name: torch.from_numpy(value.astype(np.int64) if value.dtype.kind == "u" else value)
             for name, value in self._model.state().items()
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave, while no worker runs; raises CheckpointError where shapes differ."""
+        """Restores what state() returned, while no worker runs; raises CheckpointError if shapes differ."""
         try:
             self._model.load({name: state[name].numpy().astype(kind) for name, kind in _KINDS.items()})
         except (KeyError, ConfigError) as error:
             raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error
 
     def close(self) -> None:
-        """Nothing to end: the memory goes with who holds it."""
+        """No effect: the shared memory is released when its last user closes it."""
 
     def _apply(self, worker: int) -> Applied:
         version, staleness = self._model.apply(worker, self._change, self.version)
@@ -48,9 +48,9 @@ class _Shared:
 
 
 class OverseenVector(_Shared):
-    """A copy of the newest parameters, for who watches the workers; implements `ParameterVector`.
+    """A copy of the newest parameters, for the process that supervises the workers; implements `ParameterVector`.
 
-    Where each worker has its own parameters, it is their mean.
+    If each worker has its own parameters, this is their mean.
     """
 
     def __init__(self, model: SharedModel) -> None:
@@ -64,19 +64,19 @@ class OverseenVector(_Shared):
         return self.version
 
     def apply(self) -> Applied:
-        """Raises RuntimeError: gradients are the workers'."""
+        """Raises RuntimeError: only workers apply gradients."""
         raise RuntimeError("who oversees workers applies no gradients")
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave, while no worker runs; raises CheckpointError where shapes differ."""
+        """Restores what state() returned, while no worker runs; raises CheckpointError if shapes differ."""
         super().load(state)
         self.pull()
 
 
 class CopiedVector(_Shared):
-    """A copy of the shared parameters as they are at each pull(); implements `ParameterVector`.
+    """A copy of the shared parameters as of the last pull(); implements `ParameterVector`.
 
-    They are read and changed under their lock, or with none, as they are shared.
+    Whether reads and updates take a lock depends on the mode of the shared model.
     """
 
     def __init__(self, model: SharedModel, worker: int) -> None:
@@ -97,7 +97,7 @@ class CopiedVector(_Shared):
 
 
 class HogwildVector(_Shared):
-    """The shared parameters themselves, which change while they are computed with; implements `ParameterVector`."""
+    """The shared parameters themselves, which may change during computation; implements `ParameterVector`."""
 
     def __init__(self, model: SharedModel, worker: int) -> None:
         super().__init__(model, torch.from_numpy(model.parameters(worker)))
@@ -106,20 +106,21 @@ class HogwildVector(_Shared):
         self.pull()
 
     def pull(self) -> int:
-        """Nothing to bring: the version."""
+        """Returns the version: there is nothing to copy."""
         self.version = self._model.version
         return self.version
 
     def apply(self) -> Applied:
-        """One step of the optimizer, unlocked (Recht et al. 2011)."""
+        """One step of the optimizer, without a lock (Recht et al. 2011)."""
         return self._apply(self._worker)
 
 
 class AveragedVector(_Shared):
-    """A worker's own parameters, averaged with a random other's; implements `ParameterVector`.
+    """A worker's own parameters, averaged with those of a random other worker; implements `ParameterVector`.
 
-    After every `period` of its updates both take their mean (Lian et al. 2018, AD-PSGD). `seed` draws the neighbors.
-    `live` ones show at once what a neighbor averages into them, others are a copy as of the last pull().
+    After every `period` updates of the worker, both take their mean (Lian et al. 2018, AD-PSGD). `seed` determines the
+    neighbors. With `live`, the parameters immediately include what a neighbor averages into them; otherwise they are a
+    copy as of the last pull().
     """
 
     def __init__(self, model: SharedModel, worker: int, period: int, seed: int, *, live: bool = True) -> None:
@@ -133,13 +134,14 @@ class AveragedVector(_Shared):
         self.pull()
 
     def pull(self) -> int:
-        """Copies the worker's parameters, unless they are live; the version, which counts the updates of all."""
+        """Copies the worker's parameters unless they are live; returns the version, which counts all workers' updates.
+        """
         copy = self._copy
         self.version = self._model.version if copy is None else self._model.read_into(copy, self._worker)
         return self.version
 
     def apply(self) -> Applied:
-        """One step of the worker's own optimizer, and the averaging if it is due."""
+        """One step of the worker's own optimizer, then averaging if it is due."""
         applied = self._apply(self._worker)
         self._updates += 1
         if self._model.workers > 1 and self._updates % self._period == 0:
