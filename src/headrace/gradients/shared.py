@@ -134,8 +134,7 @@ class AveragedVector(_Shared):
         self.pull()
 
     def pull(self) -> int:
-        """Copies the worker's parameters unless they are live; returns the version, which counts all workers' updates.
-        """
+        """Copies the worker's parameters unless they are live; returns the version: the updates of all workers."""
         copy = self._copy
         self.version = self._model.version if copy is None else self._model.read_into(copy, self._worker)
         return self.version
