@@ -1,4 +1,4 @@
-"""Servers: what experience, parameters and reports of a run go through, wherever it is."""
+"""Servers, which carry a run's experience, parameters and reports, wherever they run."""
 
 from headrace.replay.remote import read_token
 from headrace.servers.base import LEARNER, Batches, Endpoint, ReplayTable, RoleServer, RunServer, shown

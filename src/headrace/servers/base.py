@@ -1,4 +1,4 @@
-"""The contract of everything that a run's experience, parameters and reports can go through."""
+"""The contract of every server for a run's experience, parameters and reports."""
 
 import json
 import re
@@ -17,16 +17,16 @@ from headrace.types import Batch
 __all__ = ["LEARNER", "Batches", "Endpoint", "ReplayTable", "RoleServer", "RunServer", "shown"]
 
 LEARNER = "learner"
-"""The claim that a run's learner holds."""
+"""The claim held by a run's learner."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """All that a role needs to reach its run's server; travels as JSON.
+    """Everything that a role needs to connect to its run's server; sent as JSON.
 
     `address` is tcp://HOST:PORT, unix:PATH, unix:@NAME or redis://HOST:PORT[/DB]. A run's names on the server are
-    "RUN/NAME", or as they are where `run` is empty (a server that belongs to one run). `token_file` holds the secret
-    that the server asks for, if it does. A lost connection is tried again for `reconnect_seconds`.
+    "RUN/NAME", or unchanged if `run` is empty (a server that belongs to one run). `token_file` contains the server's
+    secret, if it requires one. A lost connection is retried for `reconnect_seconds`.
     """
 
     address: str
@@ -35,7 +35,7 @@ class Endpoint:
     reconnect_seconds: float = 0.0
 
     def name(self, name: str) -> str:
-        """A run's own name for a table, blob, mailbox or claim."""
+        """The full name of a run's table, blob, mailbox or claim."""
         return f"{self.run}/{name}" if self.run else name
 
     def to_json(self) -> str:
@@ -49,7 +49,7 @@ class Endpoint:
 
 
 def shown(address: str) -> str:
-    """An address as anybody may read it: without the password that one of a Redis may hold, well formed or not."""
+    """An address without the password that a Redis address may contain, even if the address is malformed."""
     if address.startswith("unix:"):
         return address
     scheme, rest = re.fullmatch(r"(\w+:/+)?(.*)", address, re.DOTALL).groups(default="")  # type: ignore[union-attr]
@@ -59,35 +59,35 @@ def shown(address: str) -> str:
 
 
 class RoleServer(ParameterStore, Protocol):
-    """A run's server as one of its roles sees it; names are the run's own, without prefix.
+    """A run's server as one of its roles sees it; names are without the run's prefix.
 
     Every method may be called from any thread, and raises ClosedError once the run or the server is gone.
     """
 
     def version(self, name: str) -> int:
-        """That of a blob, without its bytes; 0 where there is none."""
+        """The version of a blob, without its bytes; 0 if there is none."""
 
     def insert(self, table: str, *chunks: bytes) -> object:
-        """Stores chunks in order, waiting for the limiter as long as it holds; together they cost one round trip."""
+        """Stores chunks in order, in one round trip; waits while the rate limiter blocks inserts."""
 
     def put(self, mailbox: str, message: bytes) -> None:
         """Sends a message."""
 
     def claim(self, name: str, owner: int) -> None:
-        """Takes a name for as long as this object is open; raises ReplayError where another owner holds it."""
+        """Claims a name until this object is closed; raises ReplayError if another owner holds it."""
 
     def close(self) -> None:
-        """Ends the connection, from any thread; a call that waits raises ClosedError."""
+        """Closes the connection, from any thread; a waiting call raises ClosedError."""
 
 
 class Batches(Protocol):
-    """Batches that are ready before they are asked for. One consumer thread."""
+    """Batches that are prepared before they are requested. One consumer thread."""
 
     def next(self, timeout_seconds: float | None = None) -> Batch | None:
         """The next batch, valid until the next call; None at the deadline."""
 
     def close(self) -> None:
-        """Stops what prepares them."""
+        """Stops preparing batches."""
 
 
 class ReplayTable(Protocol):
@@ -95,30 +95,30 @@ class ReplayTable(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """What one step looks like."""
+        """Layout of one step."""
 
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
     ) -> Batches:
-        """Keeps `count` batches of B transitions ready; `allocate` as BatchBuffer's, if this process fills them."""
+        """Keeps `count` batches of B transitions ready; `allocate` as in BatchBuffer, if this process fills them."""
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> object:
-        """Sets priorities [B], at once or soon; those of overwritten transitions are dropped."""
+        """Sets priorities [B], possibly with a delay; those of overwritten transitions are dropped."""
 
     def set_paused(self, paused: bool) -> None:
-        """Holds back inserts, and only these."""
+        """Pauses or resumes inserts only."""
 
     def stats(self) -> dict[str, float]:
-        """Counts, bytes, ratio of samples to inserts."""
+        """Counts, bytes, samples per insert."""
 
     def save(self, path: str) -> None:
-        """Writes a snapshot; only where the server does not keep the experience itself."""
+        """Writes a snapshot; only if the server does not store the experience itself."""
 
     def restore(self, path: str) -> None:
-        """Takes a snapshot into an empty table."""
+        """Loads a snapshot into an empty table."""
 
     def close(self) -> None:
-        """Lets go whoever waits, and ends the actors: later inserts raise ClosedError."""
+        """Releases waiting callers and ends the actors: later inserts raise ClosedError."""
 
 
 class RunServer(ParameterStore, Protocol):
@@ -126,29 +126,31 @@ class RunServer(ParameterStore, Protocol):
 
     @property
     def endpoint(self) -> Endpoint:
-        """How roles reach it."""
+        """How roles connect to it."""
 
     @property
     def keeps_experience(self) -> bool:
-        """Whether experience outlives the training process there: then a checkpoint holds none."""
+        """Whether experience outlives the training process on the server: then checkpoints contain none."""
 
     def begin(self, *, fresh: bool) -> None:
-        """What an earlier start of the run published goes, and `fresh` all else of it; add_table() does it at last."""
+        """Drops what earlier starts of the run published, and with `fresh` all its data; add_table() does so at the
+        latest."""
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> ReplayTable:
-        """The run's table, with the options of `headrace._native.Table`; not `fresh`: with the experience it holds."""
+        """The run's table, with the options of `headrace._native.Table`; without `fresh`, with its present experience.
+        """
 
     def drain(self, mailbox: str) -> list[bytes]:
         """Messages that have arrived since the last call."""
 
     def restarted(self) -> bool:
-        """Whether the server was started anew since the last call: what was published is gone then.
+        """Whether the server was restarted since the last call, so that published data is lost.
 
-        A table that it does not have any more is there again, empty. Raises ReplayError where that can't be.
+        A table that it lost is created again, empty. Raises ReplayError if that is impossible.
         """
 
     def outages(self) -> int:
-        """How many times a lost connection of this process was made again."""
+        """Number of times that a lost connection of this process was restored."""
 
     def close(self) -> None:
-        """Ends connections and threads; an embedded server ends with it."""
+        """Ends connections and threads, and an embedded server."""

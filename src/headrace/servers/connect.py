@@ -1,4 +1,4 @@
-"""From where a server is to a connection with it."""
+"""Connects to a server at an address."""
 
 import secrets
 
@@ -14,27 +14,26 @@ _REDIS = "redis://"
 
 
 def connect_role(endpoint: Endpoint) -> RoleServer:
-    """A role's connection to its run's server; StorageError where none answers in time, ConfigError for the token."""
+    """A role's connection to its run's server; StorageError if no server answers in time, ConfigError for the token."""
     if endpoint.address.startswith(_REDIS):
-        from headrace.servers.redis import RedisRoleServer  # an extra: only who uses it needs its package
+        from headrace.servers.redis import RedisRoleServer  # an optional dependency, imported only if used
 
         return RedisRoleServer(endpoint)
     return StandaloneRole(endpoint)
 
 
 def connect_tables(endpoint: Endpoint) -> Connection:
-    """A connection for a role that samples; raises as connect_role(), and ConfigError for a Redis, which can't."""
+    """A connection for a role that samples; raises as connect_role(), and ConfigError for Redis, which can't sample."""
     if endpoint.address.startswith(_REDIS):
         raise ConfigError(f"server is {shown(endpoint.address)}; one of `headrace serve` is required to sample from")
     return open_connection(endpoint)
 
 
 def open_server(endpoint: Endpoint | None, run_id: str = "") -> RunServer:
-    """The training process's server: one of its own where no endpoint is given. Raises as connect_role() does.
+    """The training process's server: an embedded one if there is no endpoint. Raises as connect_role().
 
-    `run_id`: the same for every start of a run, hexadecimal.
-
-    ConfigError, too, where another learner has the run.
+    `run_id` is hexadecimal and the same for every start of a run. Also raises ConfigError if another learner has the
+    run.
     """
     if endpoint is None:
         return EmbeddedServer()

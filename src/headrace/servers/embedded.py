@@ -1,4 +1,4 @@
-"""A server of the run's own, in the training process."""
+"""The run's own server, in the training process."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ __all__ = ["EmbeddedServer", "EmbeddedTable"]
 
 
 class EmbeddedTable:
-    """A table in this process; implements `ReplayTable`. `native` is the table itself."""
+    """A table in this process; implements `ReplayTable`. `native` is the native table."""
 
     def __init__(self, native: Table) -> None:
         self.native = native
 
     @property
     def signature(self) -> Signature:
-        """What one step looks like."""
+        """Layout of one step."""
         return self.native.signature
 
     def batches_ahead(
@@ -30,19 +30,19 @@ class EmbeddedTable:
         return BatchesAhead(self.native, batch_size, importance_exponent, count, allocate)
 
     def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; False at the deadline."""
+        """Fills a batch; returns False at the deadline."""
         return self.native.sample_into(batch, importance_exponent, timeout_seconds)
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
-        """Sets priorities [B]; how many were applied."""
+        """Sets priorities [B]; returns how many were applied."""
         return self.native.update_priorities(key, priority)
 
     def set_paused(self, paused: bool) -> None:
-        """Holds back inserts, and only these."""
+        """Pauses or resumes inserts only."""
         self.native.set_paused(paused)
 
     def stats(self) -> dict[str, float]:
-        """Counts, bytes, ratio of samples to inserts."""
+        """Counts, bytes, samples per insert."""
         return self.native.stats()
 
     def save(self, path: str) -> None:
@@ -50,16 +50,16 @@ class EmbeddedTable:
         self.native.save(path)
 
     def restore(self, path: str) -> None:
-        """Takes a snapshot into an empty table."""
+        """Loads a snapshot into an empty table."""
         self.native.restore(path)
 
     def close(self) -> None:
-        """Lets go whoever waits; later inserts raise ClosedError."""
+        """Releases waiting callers; later inserts raise ClosedError."""
         self.native.close()
 
 
 class EmbeddedServer:
-    """Implements `RunServer`: the training process calls it directly, roles reach it over a Unix socket."""
+    """Implements `RunServer`: the training process calls it directly, roles connect over a Unix socket."""
 
     def __init__(self) -> None:
         self._server = Server()
@@ -67,19 +67,19 @@ class EmbeddedServer:
 
     @property
     def endpoint(self) -> Endpoint:
-        """A socket that only this user's processes on this machine can reach."""
+        """A socket that only this user's processes on this machine can connect to."""
         return self._endpoint
 
     @property
     def keeps_experience(self) -> bool:
-        """False: it ends with the process."""
+        """False: experience ends with the process."""
         return False
 
     def begin(self, *, fresh: bool) -> None:
-        """Nothing: there was no earlier start."""
+        """No effect: there was no earlier start."""
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> EmbeddedTable:
-        """Adds an empty table: there is nothing from before, `fresh` or not."""
+        """Adds an empty table. `fresh` has no effect, since there is no earlier experience."""
         del fresh
         return EmbeddedTable(self._server.add_table(name, signature, **options))
 
@@ -100,7 +100,7 @@ class EmbeddedServer:
         return False
 
     def outages(self) -> int:
-        """None: there is no connection to lose."""
+        """0: there is no connection to lose."""
         return 0
 
     def close(self) -> None:

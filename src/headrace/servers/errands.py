@@ -1,4 +1,4 @@
-"""Calls whose answer nobody waits for."""
+"""Calls in a background thread, for callers that do not wait for the result."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,28 +11,28 @@ _AHEAD = 8
 
 
 class Errands:
-    """Makes calls one after another in a thread of its own; whoever is 8 ahead waits for the first. One caller."""
+    """Makes calls in order in its own thread; with 8 calls pending, a caller waits for the first. One caller."""
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._pending: deque[Future[Any]] = deque()
 
     def send(self, call: Callable[..., object], *arguments: object) -> None:
-        """Has a call made soon; raises what an earlier one raised."""
+        """Schedules a call; raises the error of an earlier one."""
         while self._pending and (len(self._pending) >= _AHEAD or self._pending[0].done()):
             self._pending.popleft().result()
         self._pending.append(self._executor.submit(call, *arguments))
 
     def finish(self) -> None:
-        """Waits until every call is made; raises what the first that failed raised."""
+        """Waits until all calls are done; raises the first error."""
         while self._pending:
             self._pending.popleft().result()
 
     def forget(self) -> None:
-        """Waits until every call is made, whatever came of it."""
+        """Waits until all calls are done; ignores errors."""
         while self._pending:
             self._pending.popleft().exception()
 
     def close(self) -> None:
-        """Drops what has not begun, and waits for what has."""
+        """Drops calls that have not started, and waits for the running one."""
         self._executor.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""A table in the learner's process, filled by a thread that pulls chunks out of a queue: the published baseline."""
+"""A table in the learner's process, filled by a thread that pulls chunks from a queue: the published baseline."""
 
 import threading
 import time
@@ -23,12 +23,12 @@ _REFUSALS = 16
 
 
 class PulledTable:
-    """Pulls everything and samples here, when a batch is asked for; implements `ReplayTable`.
+    """Pulls all experience and samples on request in this process; implements `ReplayTable`.
 
-    `pull()` gives the chunks that have arrived, none if there are none, and is called by one thread, from the first
-    batch that is asked for on: a snapshot can be restored before. `end()` tells whoever sends that nobody reads any
-    more. A chunk that does not fit is counted in stats() and left out, for it may be a stray actor's; where the first
-    16 chunks do not fit, or `pull` fails, every later call raises that error.
+    `pull()` returns the chunks that have arrived, which may be none. One thread calls it, starting with the first
+    requested batch, so that a snapshot can be restored before. `end()` tells senders that the queue is no longer read.
+    A chunk that does not fit may come from a stray actor: it is counted in stats() and ignored. If none of the first 16
+    chunks fits, or if `pull` fails, every later call raises that error.
     """
 
     def __init__(self, table: NativeTable, pull: Callable[[], list[bytes]], end: Callable[[], None]) -> None:
@@ -44,17 +44,17 @@ class PulledTable:
 
     @property
     def signature(self) -> Signature:
-        """What one step looks like."""
+        """Layout of one step."""
         return self._table.signature
 
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
     ) -> Batches:
-        """Batches of B transitions, sampled when they are asked for: none is ready ahead, whatever `count` says."""
+        """Batches of B transitions, sampled on request: none are prepared ahead, regardless of `count`."""
         return _SampledBatches(self, BatchBuffer(self.signature, batch_size, allocate), importance_exponent)
 
     def sample_into(self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None) -> bool:
-        """Draws a batch; False at the deadline."""
+        """Samples a batch; returns False at the deadline."""
         self._start()
         self._check()
         try:
@@ -64,16 +64,16 @@ class PulledTable:
             raise
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
-        """Sets priorities [B]; those of overwritten transitions are dropped. How many were applied."""
+        """Sets priorities [B]; those of overwritten transitions are dropped. Returns how many were applied."""
         self._check()
         return self._table.update_priorities(key, priority)
 
     def set_paused(self, paused: bool) -> None:
-        """Holds back inserts: the queue fills, and holds the actors."""
+        """Pauses or resumes inserts: the queue fills and blocks the actors."""
         self._table.set_paused(paused)
 
     def stats(self) -> dict[str, float]:
-        """The table's, and of the pulling: chunks, bytes, seconds that moved some and that found none, refusals."""
+        """The table's statistics, and those of pulling: chunks, bytes, seconds with and without chunks, refusals."""
         self._check()
         with self._lock:
             return {
@@ -90,11 +90,11 @@ class PulledTable:
         self._table.save(path)
 
     def restore(self, path: str) -> None:
-        """Takes a snapshot into an empty table, before the first batch is asked for."""
+        """Loads a snapshot into an empty table, before the first batch is requested."""
         self._table.restore(path)
 
     def close(self) -> None:
-        """Ends the pulling, lets go whoever waits, and ends the actors."""
+        """Ends pulling, releases waiting callers, and ends the actors."""
         with self._lock:
             again, thread = self._stop.is_set(), self._thread
             self._stop.set()
@@ -103,7 +103,7 @@ class PulledTable:
             return
         self._end()
         if thread:
-            thread.join(_JOIN_SECONDS)  # one that waits for a queue that is gone ends with its connection
+            thread.join(_JOIN_SECONDS)  # if it waits for a lost queue, it ends with its connection
 
     def _start(self) -> None:
         with self._lock:
@@ -131,11 +131,11 @@ class PulledTable:
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
                 with self._lock:
                     self._idle_seconds += time.perf_counter() - started
-        except Exception as error:  # the learner would wait for ever otherwise, whatever it is
+        except Exception as error:  # of any type: otherwise the learner would wait forever
             if not self._stop.is_set():
                 with self._lock:
                     self._error = error
-                self._table.close()  # so that a learner that waits for a batch hears of it
+                self._table.close()  # so that a learner waiting for a batch gets the error
 
     def _timed_pull(self) -> list[bytes]:
         started = time.perf_counter()
@@ -151,7 +151,7 @@ class PulledTable:
         return chunks
 
     def _insert(self, chunk: bytes) -> None:
-        """Inserts a chunk, as soon as the limiter allows it."""
+        """Inserts a chunk as soon as the rate limiter allows it."""
         try:
             while not self._stop.is_set() and self._table.insert(chunk, _INSERT_SECONDS) is None:
                 pass
@@ -164,7 +164,7 @@ class PulledTable:
 
 
 class _SampledBatches:
-    """Batches sampled in the thread that asks for them; implements `Batches`."""
+    """Batches sampled in the requesting thread; implements `Batches`."""
 
     def __init__(self, table: PulledTable, buffer: BatchBuffer, importance_exponent: float) -> None:
         self._table = table
@@ -177,4 +177,4 @@ class _SampledBatches:
         return self._buffer.arrays if sampled else None
 
     def close(self) -> None:
-        """Nothing runs between two calls."""
+        """No effect: nothing runs between two calls."""

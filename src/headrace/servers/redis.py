@@ -1,13 +1,13 @@
-"""A run on Redis, the published baseline: actors push chunks, the learner pulls them all and samples in its process.
+"""A run on Redis, the published baseline: actors push chunks; the learner pulls them all and samples in its process.
 
-Everything is under `headrace:RUN:`, and nothing but bytes and numbers is stored (no pickle):
+All keys start with `headrace:RUN:`. Only bytes and numbers are stored (no pickle):
 
-    experience:TABLE   list of chunks, oldest first; the string "closed" once nobody reads them any more
+    experience:TABLE   list of chunks, oldest first; the string "closed" once the list is no longer read
     parameters:NAME    hash of version and bytes
-    mailbox:NAME       list of messages, each behind its writer's number and its own
-    taken:NAME         those of them that the learner reads
+    mailbox:NAME       list of messages, each preceded by its writer's number and its own
+    taken:NAME         the messages that the learner is reading
     claim:NAME         its owner's number, with a time to live that the owner renews
-    mark               a random value that the learner changes: where it is another's, Redis was flushed or put back
+    mark               a random value that the learner changes; another value means that Redis was flushed or restored
 """
 
 import contextlib
@@ -29,20 +29,20 @@ from headrace.servers.redis_connection import RedisConnection
 __all__ = ["RedisRoleServer", "RedisServer"]
 
 _QUEUE_CHUNKS, _QUEUE_BYTES = 64, 64 << 20
-"""What waits for the learner at most, and one chunk of every actor more."""
-_PULL_CHUNKS = _QUEUE_CHUNKS // 2  # so that actors push while the learner takes in what it pulled
+"""Maximum queue length for the learner; every actor may exceed it by one chunk."""
+_PULL_CHUNKS = _QUEUE_CHUNKS // 2  # half, so that actors push while the learner inserts
 _MAILBOX_MESSAGES = 10_000
 _SHORTEST_HOLD_SECONDS, _LONGEST_HOLD_SECONDS = 0.002, 0.05
 _CLAIM_MILLISECONDS = 4_000
 _RENEWAL_SECONDS = 1.0
 _CLAIM_WAIT_SECONDS, _CLAIM_POLL_SECONDS = 5.0, 0.1
-"""For how long a predecessor's claim may still be there."""
+"""How long a predecessor's claim may remain."""
 _CLOSED_SECONDS = 86_400
 _LAST_WORDS_SECONDS = 60
-_NUMBER = struct.Struct("<QQ")  # who sends it, and the how-manieth: what is sent again is known by it
+_NUMBER = struct.Struct("<QQ")  # sender and sequence number, to recognize repeated messages
 _CHUNK_NUMBER, _CHUNK_HEADER_BYTES = 48, 64  # native/core/chunk.h: ChunkHeader.writer
 
-# -> whether it was stored, and the version stored. The same once more is no error: an answer was lost.
+# -> whether it was stored, and the stored version. A repetition is not an error, since an answer may have been lost.
 _PUBLISH = """
 local stored = redis.call('HGET', KEYS[1], 'version') or '0'
 local version = ARGV[1]
@@ -59,7 +59,7 @@ local owner = redis.call('GET', KEYS[1]) or ARGV[1]
 if owner == ARGV[1] then redis.call('SET', KEYS[1], owner, 'PX', ARGV[2]) end
 return owner
 """
-# Takes all messages there are, once those that were read last time are forgotten: writers trim what nobody took alone.
+# Takes all messages, after deleting those that the last call read: writers trim only the mailbox.
 _TAKE = """
 if ARGV[1] == '1' then redis.call('DEL', KEYS[2]) end
 if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAMENX', KEYS[1], KEYS[2]) end
@@ -69,12 +69,12 @@ _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS
 
 
 class _Run:
-    """What both ends of a run do on Redis."""
+    """Operations on Redis that both ends of a run share."""
 
     def __init__(self, endpoint: Endpoint, first_seconds: float) -> None:
         self._endpoint = endpoint
         self._connection = RedisConnection(endpoint, first_seconds)
-        self._claims_lock = threading.Lock()  # guards _claims and _renewal, and orders renewals and releases
+        self._claims_lock = threading.Lock()  # guards _claims and _renewal; orders renewals and releases
         self._claims: dict[str, bytes] = {}
         self._renewal: threading.Thread | None = None
 
@@ -87,12 +87,12 @@ class _Run:
         return int(number)
 
     def version(self, name: str) -> int:
-        """That of a blob, without its bytes; 0 where there is none."""
+        """The version of a blob, without its bytes; 0 if there is none."""
         key = self._key("parameters", name)
         return int(self._connection.call(lambda client: client.hget(key, "version")) or 0)
 
     def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
-        """A newer blob; see `ParameterStore`. No more than its version moves where it is not newer."""
+        """A newer blob; see `ParameterStore`. Transfers only the version if the blob is not newer."""
         if self.version(name) <= newer_than:
             return None
         key = self._key("parameters", name)
@@ -100,9 +100,9 @@ class _Run:
         return None if version is None else (int(version), data)
 
     def claim(self, name: str, owner: int) -> None:
-        """Takes a name for as long as this is open; raises ReplayError where another owner holds it.
+        """Claims a name until this object is closed; raises ReplayError if another owner holds it.
 
-        That of an owner who went without a word is free 4 seconds later.
+        The claim of an owner that ended without releasing it expires after 4 seconds.
         """
         mine = str(owner).encode()
         if self._take(name, mine) != mine:
@@ -114,16 +114,16 @@ class _Run:
                 self._renewal.start()
 
     def close(self) -> None:
-        """Gives claims back and ends the connection, from any thread; a call that waits raises ClosedError."""
+        """Releases claims and closes the connection, from any thread; a waiting call raises ClosedError."""
         with self._claims_lock:
             for name, owner in self._claims.items():
-                with contextlib.suppress(HeadraceError):  # where Redis is gone, or this is closed already
+                with contextlib.suppress(HeadraceError):  # Redis may be gone, or this object closed
                     self._release(name, owner)
             self._claims.clear()
         self._connection.close()
 
     def _key(self, *parts: str) -> str:
-        return ":".join(("headrace", quote(self._endpoint.run, safe=""), *parts))  # no run's name begins another's
+        return ":".join(("headrace", quote(self._endpoint.run, safe=""), *parts))  # no run's name is another's prefix
 
     def _take(self, name: str, owner: bytes, *, patient: bool = True) -> bytes:
         key = self._key("claim", name)
@@ -137,13 +137,13 @@ class _Run:
         self._connection.call(lambda client: client.eval(_RELEASE, 1, key, owner), patient=False)
 
     def _renew(self) -> None:
-        with contextlib.suppress(HeadraceError):  # wait() raises once this is closed
+        with contextlib.suppress(HeadraceError):  # wait() raises once this object is closed
             while True:
                 self._connection.wait(_RENEWAL_SECONDS)
                 with self._claims_lock:
                     for name, owner in self._claims.items():
                         holder = owner
-                        with contextlib.suppress(HeadraceError):  # away; whoever else calls waits for it, or says so
+                        with contextlib.suppress(HeadraceError):  # unavailable; other calls wait for it or report it
                             holder = self._take(name, owner, patient=False)
                         if holder != owner:
                             gone = f"{name} of run {self._endpoint.run} at {self._connection.address}"
@@ -155,12 +155,12 @@ class RedisRoleServer(_Run):
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint, first_seconds=endpoint.reconnect_seconds)
-        self._lock = threading.Lock()  # keeps chunks and messages in the order of their numbers
+        self._lock = threading.Lock()  # keeps chunks and messages in numerical order
         self._writer = secrets.randbits(64) or 1
         self._numbers = itertools.count(1)
 
     def insert(self, table: str, *chunks: bytes) -> None:
-        """Sends chunks, each once the learner's queue has room for it; their keys are not known."""
+        """Sends chunks, each followed by a wait for space in the learner's queue; returns no keys."""
         for chunk in chunks:
             self._insert(table, chunk)
 
@@ -180,7 +180,7 @@ class RedisRoleServer(_Run):
             length = self._connection.call(lambda client: client.llen(key))
 
     def put(self, mailbox: str, message: bytes) -> None:
-        """Sends a message; where 10,000 wait already, the oldest goes."""
+        """Sends a message; if 10,000 are waiting, the oldest is dropped."""
         key = self._key("mailbox", mailbox)
         with self._lock:
             numbered = _NUMBER.pack(self._writer, next(self._numbers)) + message
@@ -197,7 +197,7 @@ class RedisRoleServer(_Run):
 class RedisServer(_Run):
     """A run on Redis as the training process sees it; implements `RunServer`. Holds the run's claim LEARNER.
 
-    Raises ConfigError where another learner has the run, or where Redis would throw experience away by itself.
+    Raises ConfigError if another learner has the run, or if Redis would evict experience.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -217,25 +217,25 @@ class RedisServer(_Run):
 
     @property
     def endpoint(self) -> Endpoint:
-        """How roles reach it."""
+        """How roles connect to it."""
         return self._endpoint
 
     @property
     def keeps_experience(self) -> bool:
-        """False: but for a short queue it is in this process."""
+        """False: except for a short queue, experience is in this process."""
         return False
 
     def begin(self, *, fresh: bool) -> None:
-        """Nothing yet: the table is what begins."""
+        """No effect: add_table() starts the run."""
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> PulledTable:
         """An empty table in this process, filled from Redis.
 
-        All else that an earlier start of the run left there goes, and with `fresh` the chunks that nobody pulled too.
+        Drops all other data of the run's earlier starts, and with `fresh` also chunks that were not pulled.
         """
         native = NativeTable(signature, **options)
         key = self._key("experience", name)
-        if self._connection.call(lambda client: client.type(key)) == b"string":  # the closed one of an earlier start
+        if self._connection.call(lambda client: client.type(key)) == b"string":  # closed by an earlier start
             self._connection.call(lambda client: client.delete(key))
         self._drop(but=("claim", "mark") if fresh else ("claim", "mark", "experience"), patient=True)
         queue = _Queue(self._connection, key, _PULL_CHUNKS)
@@ -255,12 +255,12 @@ class RedisServer(_Run):
         return messages
 
     def _take_messages(self, mailbox: str) -> list[bytes]:
-        """What has arrived, the oldest first; all of it again where an answer was lost."""
+        """Messages that have arrived, oldest first; repeats them if an answer was lost."""
         keys = self._key("mailbox", mailbox), self._key("taken", mailbox)
 
         def take(client: Any) -> list[bytes]:
             read = mailbox in self._read
-            self._read.discard(mailbox)  # done twice, it would forget what nobody saw
+            self._read.discard(mailbox)  # a repeated call must not delete unread messages
             messages: list[bytes] = client.eval(_TAKE, 2, *keys, int(read))
             return messages
 
@@ -269,7 +269,7 @@ class RedisServer(_Run):
         return messages
 
     def restarted(self) -> bool:
-        """Whether Redis lost what was published: flushed, started anew, or an older copy took its place."""
+        """Whether Redis lost published data: it was flushed, restarted, or replaced by an older copy."""
         key, mark = self._key("mark"), secrets.token_hex(8).encode()
 
         def exchange(client: Any) -> tuple[bytes | None, bool]:
@@ -279,22 +279,22 @@ class RedisServer(_Run):
             before, written = both.execute(raise_on_error=False)
             if isinstance(before, Exception):
                 raise before
-            return before, written is True  # refused where there is no memory: then the old one stands
+            return before, written is True  # not written if memory is full: the old mark remains
 
         before, written = self._connection.call(exchange)
-        lost = before not in (self._mark, mark)  # this one: written by a try whose answer was lost
+        lost = before not in (self._mark, mark)  # `mark` itself: written by an attempt whose answer was lost
         if written:
             self._mark = mark
         return lost
 
     def outages(self) -> int:
-        """How many calls had to be made again."""
+        """Number of calls that succeeded after a retry."""
         return self._connection.outages
 
     def close(self) -> None:
-        """Ends tables, threads and the connection, and takes out of Redis what the run had there.
+        """Ends tables, threads and the connection, and removes the run's data from Redis.
 
-        What was published stays for a minute, so that whoever asks now and then reads the last of it.
+        Published blobs remain for a minute, so that roles that poll rarely can read the last ones.
         """
         for table in self._tables:
             table.close()
@@ -302,7 +302,7 @@ class RedisServer(_Run):
             self._drop(but=("claim", "experience", "parameters"), patient=False)
             self._connection.call(self._let_expire, patient=False)
         except HeadraceError:
-            self._connection.close()  # Redis is gone: nothing is left to take out, nor to wait for
+            self._connection.close()  # Redis is gone: there is nothing to remove
         super().close()
 
     def _claim_run(self, owner: int) -> None:
@@ -321,19 +321,19 @@ class RedisServer(_Run):
             self._connection.wait(_CLAIM_POLL_SECONDS)
 
     def _end(self, key: str) -> None:
-        """Puts an end to a list: pushing to a string is an error. For a day, so that no run stays there for ever."""
+        """Ends a list: pushing to a string is an error. The string expires after a day."""
 
         def replace(client: Any) -> None:
-            both = client.pipeline(transaction=False)  # one after the other: the first makes room for the second
+            both = client.pipeline(transaction=False)  # in this order: the first command frees memory for the second
             both.delete(key)
             both.set(key, "closed", ex=_CLOSED_SECONDS)
             both.execute()
 
-        with contextlib.suppress(HeadraceError):  # where Redis is gone, actors see that too
+        with contextlib.suppress(HeadraceError):  # if Redis is gone, actors notice that too
             self._connection.call(replace, patient=False)
 
     def _drop(self, *, but: tuple[str, ...], patient: bool) -> None:
-        """Takes the run's keys away, but those of these kinds."""
+        """Removes the run's keys except those of these kinds."""
         kept = tuple(self._key(kind).encode() for kind in but)
 
         def sweep(client: Any) -> None:
@@ -351,7 +351,7 @@ class RedisServer(_Run):
         try:
             memory = self._connection.call(lambda client: client.info("memory"))
         except ConfigError:
-            return  # a user who may not ask; that Redis loses something is seen by its mark only
+            return  # not permitted; then only the mark shows that Redis lost data
         policy = memory.get("maxmemory_policy", "noeviction")
         if memory.get("maxmemory", 0) and policy.startswith("allkeys"):
             raise ConfigError(
@@ -361,9 +361,9 @@ class RedisServer(_Run):
 
 
 class _Queue:
-    """A list that one reader takes from. What was read goes with the next read, so that a lost answer loses nothing.
+    """A list with a single reader. Items are removed with the next read, so that a lost answer loses nothing.
 
-    Nobody else may take anything out of it.
+    No other reader may remove items.
     """
 
     def __init__(self, connection: RedisConnection, key: str, most: int) -> None:
@@ -373,11 +373,11 @@ class _Queue:
         self._seen = 0
 
     def read(self) -> list[bytes]:
-        """What has arrived, the oldest first, up to so many; all of it again where an answer was lost."""
+        """Returns at most `most` arrived items, oldest first; repeats them if an answer was lost."""
 
         def advance(client: Any) -> list[bytes]:
-            seen, self._seen = self._seen, 0  # done twice, it would take what nobody saw
-            both = client.pipeline(transaction=False)  # no MULTI: without memory Redis refuses whatever is in one
+            seen, self._seen = self._seen, 0  # a repeated call must not remove unread items
+            both = client.pipeline(transaction=False)  # no MULTI: Redis refuses it without free memory
             both.ltrim(self._key, seen, -1)
             both.lrange(self._key, 0, self._most - 1)
             found: list[bytes] = both.execute()[1]

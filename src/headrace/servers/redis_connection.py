@@ -1,4 +1,4 @@
-"""A Redis as its callers need it: one address, one way to wait, one line for each thing that goes wrong."""
+"""A connection to Redis: one address, one retry rule, and a one-line error for every failure."""
 
 import contextlib
 import threading
@@ -21,12 +21,12 @@ T = TypeVar("T")
 _PORT = 6379
 _TIMEOUT_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
-_PIPELINE = "of pipeline caused error: "  # redis-py puts the command before it, of which nobody needs to hear
-_READ_BYTES = 1 << 18  # as much of a chunk as one read of the socket may bring
+_PIPELINE = "of pipeline caused error: "  # redis-py puts the command before this text; it is not shown
+_READ_BYTES = 1 << 18  # one socket read may return this much of a chunk
 
 
 class RedisAddress(NamedTuple):
-    """Where a Redis is; as text without its password."""
+    """Address of a Redis; str() omits the password."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class RedisAddress(NamedTuple):
     @staticmethod
     def parse(text: str) -> "RedisAddress":
         """Reads redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]; raises ConfigError, which repeats no password."""
-        with contextlib.suppress(ValueError):  # urlsplit's own of a host or a port
+        with contextlib.suppress(ValueError):  # urlsplit raises it for a bad host or port
             url = urlsplit(text)
             database = url.path.removeprefix("/") or "0"
             port = url.port or _PORT
@@ -57,9 +57,9 @@ class RedisAddress(NamedTuple):
 
 
 class RedisConnection:
-    """Calls to one Redis, tried again while it is away; raises ConfigError, StorageError where none answers at first.
+    """Calls to one Redis, retried while it is unavailable; raises ConfigError, or StorageError if it never answered.
 
-    Every method may be called from any thread. `first_seconds`: for how long the first call is tried.
+    Every method may be called from any thread. `first_seconds` is how long the first call is retried.
     """
 
     def __init__(self, endpoint: Endpoint, first_seconds: float) -> None:
@@ -74,7 +74,7 @@ class RedisConnection:
         self._redis = redis
         self.address = RedisAddress.parse(endpoint.address)
         self._reconnect_seconds = endpoint.reconnect_seconds
-        self.outages = 0  # calls that had their answer after Redis was away
+        self.outages = 0  # calls that were answered after an outage
         self._reason: HeadraceError | None = None
         self._closed = threading.Event()
         self._pool = redis.ConnectionPool(
@@ -100,21 +100,21 @@ class RedisConnection:
             raise
 
     def call(self, work: Callable[[Any], T], *, patient: bool = True) -> T:
-        """The answer to `work(client of redis-py)`, which must bear being done twice: it is, where an answer was lost.
+        """Returns `work(client of redis-py)`, which must be idempotent: it is repeated if an answer was lost.
 
-        Where Redis is away, loading, or has no memory left, it is tried again for the endpoint's reconnect_seconds
-        (not `patient`: once). Then, and for all other errors: ClosedError where Redis is gone, StorageError or
-        ConfigError where it refuses, in one line with Redis's own words.
+        While Redis is unavailable, loading or out of memory, the call is retried for the endpoint's reconnect_seconds
+        (without `patient`: not retried). After that, and for all other errors, raises ClosedError if Redis is gone, and
+        StorageError or ConfigError if it refuses, in one line with Redis's own message.
         """
         return self._try_for(self._reconnect_seconds if patient else 0.0, work)
 
     def wait(self, seconds: float) -> None:
-        """Sleeps; raises ClosedError at once where this is closed meanwhile."""
+        """Sleeps; raises ClosedError immediately if the connection is closed in the meantime."""
         self._closed.wait(seconds)
         self._check()
 
     def close(self, reason: HeadraceError | None = None) -> None:
-        """Ends calls that wait; they and all later ones raise `reason`, or ClosedError."""
+        """Ends waiting calls; they and all later calls raise `reason`, or ClosedError."""
         if not self._closed.is_set():
             self._reason = reason
             self._closed.set()
@@ -130,7 +130,7 @@ class RedisConnection:
                 self.outages += deadline is not None
                 return answer
             except Exception as error:
-                self._check()  # what another thread closes breaks in many ways
+                self._check()  # a connection closed by another thread fails in many ways
                 if not isinstance(error, self._redis.RedisError):
                     raise
                 deadline = deadline or time.monotonic() + seconds
@@ -146,14 +146,14 @@ class RedisConnection:
             raise self._reason or ClosedError(f"the connection to {self.address} is closed")
 
     def _passes(self, error: "redis.RedisError") -> bool:
-        """Whether what is wrong may be over soon."""
+        """Whether an error may be temporary."""
         e = self._redis
         if isinstance(error, e.AuthenticationError | e.exceptions.AuthorizationError):
             return False
         return isinstance(error, e.ConnectionError | e.TimeoutError | e.ReadOnlyError) or _is_out_of_memory(error)
 
     def _told(self, error: "redis.RedisError") -> HeadraceError:
-        """The error in our terms. Classes in the order in which redis-py derives them from each other."""
+        """The error as a HeadraceError. Checks classes in the order of redis-py's inheritance."""
         e = self._redis
         said = str(error).rpartition(_PIPELINE)[2].rstrip(".") or type(error).__name__
         if isinstance(error, e.AuthenticationError | e.exceptions.AuthorizationError | e.exceptions.NoPermissionError):

@@ -1,4 +1,4 @@
-"""A run's parameters in shards of its server, and of others."""
+"""A run's parameters in shards of its server and of other servers."""
 
 import contextlib
 import re
@@ -19,10 +19,10 @@ _REDIS = "redis://"
 def open_shards(
     endpoint: Endpoint, name: str, count: int, shards: int = 1, servers: Sequence[str] = ()
 ) -> ShardedModel:
-    """Connects to `count` parameters in shards of the run's server and, in turn with it, of `servers`.
+    """Connects to `count` parameters in shards, assigned in rotation to the run's server and `servers`.
 
-    These, too, are asked with the run's token; `name` must then be the run's alone on them. Raises ConfigError for what
-    can never work (a Redis has no shards), StorageError where no server answers in time.
+    All servers get the run's token; `name` must be unique to the run on `servers`. Raises ConfigError for an
+    unsupported server (a Redis has no shards), StorageError if a server does not answer in time.
     """
     addresses = [endpoint.address, *servers]
     for address in addresses:
@@ -43,13 +43,13 @@ def open_shards(
 
 
 def blamed_server(error: HeadraceError, address: str) -> tuple[str, str]:
-    """The server that an error is about, and what it says: the one at `address` where the error names no other."""
+    """The server that an error is about, and its message; the server is `address` if the error names no other."""
     named = re.fullmatch(r"address '([^']*)': (.*)", str(error), re.DOTALL)
     return (named[1], named[2]) if named else (address, str(error))
 
 
 def drop_shards(endpoint: Endpoint, name: str, servers: Sequence[str]) -> None:
-    """Removes a model's shards from `servers`; one that does not answer at once keeps its own."""
+    """Removes a model's shards from `servers`; a server that does not answer quickly keeps its shards."""
     for server in servers:
         with contextlib.suppress(HeadraceError):
             client = Client(

@@ -1,4 +1,4 @@
-"""A server that stands alone and may be shared by several runs, each under its own name."""
+"""A separate server, which several runs may share, each under its own name."""
 
 import contextlib
 import time
@@ -20,7 +20,7 @@ __all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable", "open_connec
 
 _CONNECT_SECONDS = 10.0
 _CLAIM_SECONDS = 5.0
-"""For how long a predecessor's connection may still be closing."""
+"""How long a predecessor's connection may take to close."""
 _POLL_SECONDS = 0.1
 
 
@@ -31,13 +31,13 @@ class StandaloneRole:
         self._endpoint = endpoint
         self._client = Client(
             endpoint.address,
-            max(_CONNECT_SECONDS, endpoint.reconnect_seconds),  # it may be started while the server is away
+            max(_CONNECT_SECONDS, endpoint.reconnect_seconds),  # it may start while the server is unavailable
             token=_token(endpoint),
             reconnect_seconds=endpoint.reconnect_seconds,
         )
 
     def insert(self, table: str, *chunks: bytes) -> int:
-        """Stores chunks in order, waiting for the limiter as long as it holds; the key of the last."""
+        """Stores chunks in order, waiting while the rate limiter blocks inserts; returns the key of the last one."""
         return self._client.insert(self._endpoint.name(table), *chunks)
 
     def put(self, mailbox: str, message: bytes) -> None:
@@ -53,23 +53,23 @@ class StandaloneRole:
         return self._client.fetch(self._endpoint.name(name), newer_than)
 
     def version(self, name: str) -> int:
-        """That of a blob, without its bytes; 0 where there is none."""
+        """The version of a blob, without its bytes; 0 if there is none."""
         blob = self._client.stats()["parameters"].get(self._endpoint.name(name))
         return int(blob["version"]) if blob else 0
 
     def claim(self, name: str, owner: int) -> None:
-        """Takes a name for as long as this is open; raises ReplayError where another owner holds it."""
+        """Claims a name until this object is closed; raises ReplayError if another owner holds it."""
         self._client.claim(self._endpoint.name(name), owner)
 
     def close(self) -> None:
-        """Ends the connection; a call that waits raises ClosedError."""
+        """Closes the connection; a waiting call raises ClosedError."""
         self._client.close()
 
 
 class StandaloneTable:
-    """A table of a server's; implements `ReplayTable`. Priorities are on their way while the learner goes on.
+    """A table on a separate server; implements `ReplayTable`. Priorities are sent while the learner continues.
 
-    `open_again` makes the table on a server that may have lost it.
+    `open_again` creates the table on a server that may have lost it.
     """
 
     def __init__(
@@ -83,57 +83,57 @@ class StandaloneTable:
 
     @property
     def signature(self) -> Signature:
-        """What one step looks like."""
+        """Layout of one step."""
         return self._table.signature
 
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
     ) -> Batches:
-        """Keeps `count` batches in flight, in memory of the connection's own."""
+        """Keeps `count` batches in flight, in memory of their own connection."""
         batches = _Batches(lambda: self._table.batches_ahead(batch_size, importance_exponent, count, allocate))
         self._batches.append(batches)
         return batches
 
     def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; False at the deadline."""
+        """Fills a batch; returns False at the deadline."""
         return self._table.sample_view(batch, importance_exponent, timeout_seconds)
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
-        """Sets priorities [B] soon; what went wrong with an earlier call is raised by a later one."""
+        """Sets priorities [B] in the background; a later call raises the error of an earlier one."""
         self._errands.send(self._late_table.update_priorities, key.copy(), priority)
 
     def set_paused(self, paused: bool) -> None:
-        """Holds back inserts, and only these."""
+        """Pauses or resumes inserts only."""
         self._table.set_paused(paused)
 
     def stats(self) -> dict[str, float]:
-        """Counts, bytes, ratio of samples to inserts."""
+        """Counts, bytes, samples per insert."""
         return self._table.stats()
 
     def save(self, path: str) -> None:
-        """Raises ReplayError: the server keeps the experience."""
+        """Raises ReplayError: the server stores the experience."""
         self._table.save(path)
 
     def restore(self, path: str) -> None:
-        """Raises ReplayError: the server keeps the experience."""
+        """Raises ReplayError: the server stores the experience."""
         self._table.restore(path)
 
     def close(self) -> None:
-        """Lets go whoever waits; later inserts raise ClosedError. What is on its way arrives before."""
+        """Releases waiting callers; later inserts raise ClosedError. Pending priorities are sent first."""
         try:
             self._errands.finish()
         finally:
             self._table.close()
 
     def renew(self) -> None:
-        """Has the table, empty if need be, on a server that was started anew. By the thread that takes batches."""
+        """Opens the table on a restarted server, empty if it was lost. Called by the thread that consumes batches."""
         self._open_again()
         for batches in self._batches:
             batches.renew()
 
 
 class _Batches:
-    """A stream of batches, and another one after a table was lost; implements `Batches`. One thread."""
+    """A stream of batches, replaced after its table was lost; implements `Batches`. One thread."""
 
     def __init__(self, open_stream: Callable[[], StreamedBatches]) -> None:
         self._open = open_stream
@@ -144,24 +144,24 @@ class _Batches:
         return self._stream.next(timeout_seconds)
 
     def renew(self) -> None:
-        """Begins a new stream: one that met a server without its table has ended."""
+        """Opens a new stream: the old one ended when the server had no table for it."""
         self._stream.close()
         self._stream = self._open()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._stream.close()
 
 
 class StandaloneServer:
-    """Implements `RunServer`. Holds the run's claim LEARNER: raises ConfigError where another learner has it.
+    """Implements `RunServer`. Holds the run's claim LEARNER; raises ConfigError if another learner has it.
 
-    The server keeps the name for `owner`, and for later starts of the run with this `run_id` (hexadecimal), for as long
-    as a lost connection is tried again; close() gives it back.
+    The server reserves the name for `owner`, and for later starts of the run with this `run_id` (hexadecimal), as long
+    as a lost connection is retried; close() releases it.
 
-    Priorities go over a connection of their own, from a thread of their own: the learner does not wait for a server
-    that is far away. What is published has another connection, on which one publication waits for the other: a policy
-    may be large. A thread that must not wait leaves publishing to one that may.
+    Priorities have their own connection and thread, so that the learner does not wait for a distant server.
+    Publications have another connection, on which they wait for each other, since a policy may be large. A thread that
+    must not wait should leave publishing to another thread.
     """
 
     def __init__(self, endpoint: Endpoint, owner: int, run_id: str = "") -> None:
@@ -180,16 +180,16 @@ class StandaloneServer:
 
     @property
     def endpoint(self) -> Endpoint:
-        """How roles reach it."""
+        """How roles connect to it."""
         return self._endpoint
 
     @property
     def keeps_experience(self) -> bool:
-        """True: it outlives the run."""
+        """True: experience outlives the run."""
         return True
 
     def begin(self, *, fresh: bool) -> None:
-        """What an earlier start published goes, and `fresh` all else of the run too; a second call does nothing."""
+        """Drops blobs of earlier starts, and with `fresh` all data of the run; a second call has no effect."""
         if self._begun:
             return
         self._begun = True
@@ -199,7 +199,7 @@ class StandaloneServer:
             self._drop_blobs()
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> StandaloneTable:
-        """A table of the run's; the first begins the run, where that was not done before."""
+        """A table of the run; calls begin() if that was not done before."""
         self.begin(fresh=fresh)
         prefix = self._endpoint.name("")
         self._client.open_table(prefix + name, signature, fresh=fresh, **options)
@@ -225,23 +225,23 @@ class StandaloneServer:
         return self._client.drain(self._endpoint.name(mailbox))
 
     def restarted(self) -> bool:
-        """Whether the server that answered last is another than before; see `RunServer`."""
+        """Whether the server that answered last is a different instance; see `RunServer`."""
         before, self._instance = self._instance, self._client.instance
         if self._instance == before:
             return False
-        self._errands.forget()  # what was sent to the server before says nothing of this one
-        self._drop_blobs()  # what came here late is in the way of what is published again
+        self._errands.forget()  # errors of the previous server do not matter
+        self._drop_blobs()  # late blobs of earlier versions would block new publications
         for table in self._tables:
             table.renew()
         return True
 
     def outages(self) -> int:
-        """How many times one of the connections was lost and made again."""
+        """Number of times that one of the connections was lost and restored."""
         connections = (self._connection, self._late_connection, self._publications)
         return sum(connection.client.reconnections for connection in connections)
 
     def close(self) -> None:
-        """Ends the connections, and with them the claim."""
+        """Closes the connections, which releases the claim."""
         self._connection.close()
         self._late_connection.close()
         self._publications.close()
@@ -270,7 +270,7 @@ class StandaloneServer:
 
 
 def open_connection(endpoint: Endpoint) -> Connection:
-    """A connection to a native server for whoever samples; StorageError where none answers in time."""
+    """A connection to a native server for a role that samples; StorageError if no server answers in time."""
     return Connection(
         endpoint.address, _CONNECT_SECONDS, token=_token(endpoint), reconnect_seconds=endpoint.reconnect_seconds
     )
