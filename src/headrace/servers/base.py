@@ -133,12 +133,11 @@ class RunServer(ParameterStore, Protocol):
         """Whether experience outlives the training process on the server: then checkpoints contain none."""
 
     def begin(self, *, fresh: bool) -> None:
-        """Drops what earlier starts of the run published, and with `fresh` all its data; add_table() does so at the
-        latest."""
+        """Drops what earlier starts of the run published, and with `fresh` all its data; add_table() calls it if
+        needed."""
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> ReplayTable:
-        """The run's table, with the options of `headrace._native.Table`; without `fresh`, with its present experience.
-        """
+        """The run's table, with options of `headrace._native.Table`; without `fresh`, with its earlier experience."""
 
     def drain(self, mailbox: str) -> list[bytes]:
         """Messages that have arrived since the last call."""
