@@ -1,4 +1,4 @@
-"""Parameters: published with rising versions, pulled when newer."""
+"""Parameters: published with increasing versions, fetched if newer."""
 
 from headrace.parameters.base import ParameterStore
 from headrace.parameters.policy import Policy

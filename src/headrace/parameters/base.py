@@ -1,4 +1,4 @@
-"""The contract of everything that holds versioned parameters: the server, and a client of it."""
+"""The contract of every store of versioned parameters: the server, and its clients."""
 
 from typing import Protocol
 
@@ -9,10 +9,10 @@ class ParameterStore(Protocol):
     """Named, versioned blobs. Every method may be called from any thread."""
 
     def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
-        """Replaces a blob; 0 takes the next version. The version stored; raises ReplayError where it does not rise.
+        """Replaces a blob; returns the stored version. Raises ReplayError if the version does not increase.
 
-        The same bytes under the same version once more are no error.
+        Version 0 means the next one. Publishing the same bytes under the same version again is not an error.
         """
 
     def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
-        """Version and bytes where there is a version above `newer_than`."""
+        """Returns version and bytes if the version is above `newer_than`."""

@@ -1,4 +1,4 @@
-"""The form in which a policy is sent to actors: a graph that they install, or packed parameters to make one of."""
+"""The form in which a policy is sent to actors: a graph that they install, or packed parameters to build one from."""
 
 import json
 import struct
@@ -15,7 +15,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class PolicyEncoder:
-    """From parameters, float32, to what is sent: a graph of the precision, or below 32 bits packed parameters."""
+    """Encodes float32 parameters: as a graph of the precision, or below 32 bits as packed parameters."""
 
     def __init__(self, architecture: Architecture, precision: Precision, bits: int) -> None:
         self._bits = bits
@@ -24,14 +24,14 @@ class PolicyEncoder:
         self._header = _LENGTH.pack(len(header)) + header
 
     def encode(self, weights: Mapping[str, Array]) -> bytes:
-        """What decode() takes."""
+        """Returns the bytes that decode() reads."""
         if self._bits == 32:
             return self._graph.serialize(weights)
         return self._header + pack(weights, self._bits)
 
 
 class PolicyDecoder:
-    """From what is sent to a graph of the precision. One thread."""
+    """Decodes received bytes to a graph of the precision. One thread."""
 
     def __init__(self, precision: Precision, bits: int) -> None:
         self._precision = precision
@@ -40,7 +40,7 @@ class PolicyDecoder:
         self._graph: PolicyGraph | None = None
 
     def decode(self, data: bytes) -> bytes:
-        """The graph of what encode() gave."""
+        """The graph of what encode() returned."""
         if self._bits == 32:
             return data
         begin = _LENGTH.size + _LENGTH.unpack_from(data)[0]

@@ -1,12 +1,12 @@
-"""Parameters in b bits each: uniform affine quantization, for what is sent to actors.
+"""Parameters in b bits each, by uniform affine quantization, for sending to actors.
 
-    magic "HRPK", version u8, b u8, CRC-32 u32 of all that follows, length u32 of the header
+    magic "HRPK", version u8, b u8, CRC-32 u32 of everything after it, length u32 of the header
     header: JSON, a list of [name, shape]
     for each tensor of n values in C channels: minima [C] float32, scales [C] float32, ceil(n / 8) * b bytes of codes
 
 A value is minimum + code * scale of its channel. A channel is one output of a weight [O, ...]; a vector is one channel.
-Codes lie in planes: of G = ceil(n / 8), codes j G to (j + 1) G are bits j b to (j + 1) b of G numbers with 8 b bits,
-whose first bytes come first, then their second bytes, and so on. Everything is little-endian.
+Codes are stored in planes: with G = ceil(n / 8), codes j G to (j + 1) G are bits j b to (j + 1) b of G numbers with 8 b
+bits. The first bytes of all G numbers come first, then their second bytes, and so on. Everything is little-endian.
 """
 
 import json
@@ -27,13 +27,13 @@ __all__ = ["pack", "unpack"]
 _MAGIC = b"HRPK"
 _VERSION = 1
 _PROLOGUE = struct.Struct("<4sBBII")
-_CHECKED_FROM = 10  # what lies before the end of the checksum is not covered by it
-_BLOCK_VALUES = 1 << 15  # what stays in the cache between the passes over it
+_CHECKED_FROM = 10  # the checksum covers only the bytes after it
+_BLOCK_VALUES = 1 << 15  # fits in the cache between passes
 _PLANES = 8
 
 
 def pack(weights: Mapping[str, Array], bits: int) -> bytes:
-    """Parameters in `bits` (2 to 31) bits each, each within half its channel's scale; what unpack() reads.
+    """Packs parameters in `bits` (2 to 31) bits each, with an error of at most half its channel's scale, for unpack().
 
     The scale is (max - min) / (2^bits - 1).
     """
@@ -48,7 +48,7 @@ def pack(weights: Mapping[str, Array], bits: int) -> bytes:
 
 
 def unpack(data: bytes | memoryview) -> dict[str, Array]:
-    """The parameters, float32, by name; raises CorruptFile where the bytes are not what pack() makes."""
+    """The float32 parameters by name; raises CorruptFile if the bytes are not in the format of pack()."""
     data = memoryview(data)
     bits, shapes, begin = _read_header(data)
     weights: dict[str, Array] = {}
@@ -66,7 +66,7 @@ def unpack(data: bytes | memoryview) -> dict[str, Array]:
 
 
 def _read_header(data: memoryview) -> tuple[int, dict[str, tuple[int, ...]], int]:
-    """Bits, shapes, and where the first tensor begins."""
+    """Bits, shapes, and the offset of the first tensor."""
     _check(len(data) >= _PROLOGUE.size, f"{len(data)} bytes, fewer than the first {_PROLOGUE.size}")
     magic, version, bits, checksum, length = _PROLOGUE.unpack_from(data)
     _check(magic == _MAGIC, f"they begin with {magic!r}, not {_MAGIC!r}")
@@ -113,10 +113,10 @@ def _blocks(channels: int, width: int) -> list[slice]:
 
 
 def _encode(value: Array, bits: int) -> tuple[NDArray[np.float32], NDArray[np.float32], Array]:
-    """Minima [C], scales [C] and codes [C, n / C]; doubles, for a float's 24 bits are fewer than a code may have."""
+    """Minima [C], scales [C] and codes [C, n / C]; uses doubles, since a code may exceed a float's 24 bits."""
     codes = np.empty(value.shape, _code_type(bits))
     minimum = value.min(1)
-    with np.errstate(invalid="ignore"):  # of parameters that are not finite, scales and then all values are not
+    with np.errstate(invalid="ignore"):  # parameters that are not finite give scales and values that are not finite
         exact = (value.max(1).astype(np.float64) - minimum) / (2**bits - 1)
         scale = exact.astype(np.float32)
         scale = np.where(scale < exact, np.nextafter(scale, np.float32(np.inf)), scale)  # the largest code must reach

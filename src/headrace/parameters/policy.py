@@ -1,4 +1,4 @@
-"""The policy as actors and evaluators run it: an ONNX graph that is replaced when a newer one is published."""
+"""The policy as actors and evaluators run it: an ONNX graph, replaced when a newer one is published."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +11,16 @@ __all__ = ["Policy"]
 
 
 class Policy:
-    """Outputs of the newest graph that load() was given; one thread. Inference takes one processor core.
+    """Runs the newest graph passed to load(); one thread. Inference uses one processor core.
 
-    A policy may be made in another thread than uses it, and does not hold Python's lock for long meanwhile.
+    A policy may be created in a different thread from its user's; creation does not hold Python's lock for long.
     """
 
     def __init__(self, graph: bytes, version: int) -> None:
         self.load(graph, version)
 
     def load(self, graph: bytes, version: int) -> None:
-        """Makes a session of the graph and takes it into use."""
+        """Creates a session of the graph and uses it from now on."""
         self._session = open_session(graph)
         self.version = version
 

@@ -1,4 +1,4 @@
-"""Newer policies for a thread that acts: looked for in its loop, fetched and loaded beside it."""
+"""Newer policies for an acting thread: polls are scheduled in its loop; a second thread fetches and loads."""
 
 import threading
 from collections.abc import Callable
@@ -17,15 +17,15 @@ __all__ = ["PullSchedule", "PullUnit", "Refresh"]
 
 _CLOSE_SECONDS = 5.0
 _VERSIONS_PERIOD_SECONDS = 0.01
-"""Between looks whether a policy is so many versions behind."""
+"""Interval of polls with a pull period in versions."""
 
 Decode = Callable[[bytes], bytes]
 PullUnit = Literal["steps", "seconds", "versions"]
-"""What a pull period counts."""
+"""Unit of a pull period."""
 
 
 class PullSchedule:
-    """When an actor looks for a newer policy, and how much newer it has to be. One thread; `now` tells seconds."""
+    """When an actor polls for a newer policy, and how much newer it must be. One thread; `now` returns seconds."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class PullSchedule:
         now: Callable[[], float] = perf_counter,
     ) -> None:
         self.behind = int(period) if unit == "versions" else 1
-        """Versions that a policy must be newer."""
+        """Minimum number of versions by which a policy must be newer."""
         self._steps = period if unit == "steps" else 0.0
         self._seconds = {"steps": 0.0, "seconds": period, "versions": _VERSIONS_PERIOD_SECONDS}[unit]
         self._now = now
@@ -42,7 +42,7 @@ class PullSchedule:
         self._since = now()
 
     def due(self, steps: int) -> bool:
-        """Whether to look now, so many environment steps after the last call: at least a period after the last look."""
+        """Whether to poll now, `steps` environment steps after the last call: once a period after the last poll."""
         if self._steps:
             self._since_steps += steps
             if self._since_steps < self._steps:
@@ -57,49 +57,50 @@ class PullSchedule:
 
 
 class Refresh:
-    """The policy that acts, and a thread that fetches the next one and makes its session while this one goes on.
+    """The current policy, and a thread that fetches the next one and creates its session in the background.
 
-    The acting thread says when to look and takes what is ready between two of its steps; it waits neither for the
-    server nor for a session. The thread asks `store`, a connection that nobody else waits for, for `news`, which is
-    published after the policy and under its version, so that nothing else moves where nothing is new; then it fetches
-    `name`, of which `decode` makes a policy's graph.
+    The acting thread decides when to poll, and installs a policy that is ready between two of its steps; it waits
+    neither for the server nor for a session. The background thread polls `store`, its own connection, for `news`. These
+    are published after the policy with the same version, so a poll without a result transfers no policy. Then it
+    fetches `name`, which `decode` converts to a policy's graph.
     """
 
     def __init__(self, store: ParameterStore, name: str, news: str, decode: Decode, policy: Policy) -> None:
         self.seconds = dict.fromkeys(("fetch", "deserialize", "load"), 0.0)
-        """What the thread has spent on each, in all its looks; only the thread adds to it."""
+        """Seconds that the thread has spent on each part, over all polls; only the thread updates it."""
         self.count = 0
-        """Policies taken."""
+        """Number of installed policies."""
         self.latency_seconds: float | None = None
-        """From the learner's parameters to the last policy taken; None before, or where the learner is elsewhere."""
+        """Time from the learner's parameters to the last installation; None before it, or if the learner is on another
+        host."""
         self._store = store
         self._name = name
         self._news = news
         self._decode = decode
         self._policy = policy
-        self._changed = threading.Condition()  # guards all below
-        self._busy = False  # from a look until it has found nothing, or what it found is taken
+        self._changed = threading.Condition()  # guards all fields below
+        self._busy = False  # True from a poll until it found nothing or its policy was installed
         self._behind = 0
         self._next: tuple[Policy, Stamp | None] | None = None
         self._retired: Policy | None = None
         self._error: Exception | None = None
         self._closed = False
         self.ready = False
-        """Whether take() has something to give, or to raise."""
+        """Whether take() has a policy to install or an error to raise."""
         self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
         self._thread.start()
 
     @property
     def version(self) -> int:
-        """That of the policy that acts."""
+        """Version of the current policy."""
         return self._policy.version
 
     def output(self, observation: Array) -> NDArray[np.float32]:
-        """Outputs [B, A] of the policy that acts, for observations [B, *input]."""
+        """Outputs [B, A] of the current policy for observations [B, *input]."""
         return self._policy.output(observation)
 
     def look(self, behind: int = 1) -> None:
-        """Has the thread ask for a policy at least so many versions newer, unless it is at work; waits for nothing."""
+        """Makes the thread poll for a policy at least `behind` versions newer, unless it is busy; never waits."""
         if not self._busy:
             with self._changed:
                 self._busy = True
@@ -107,25 +108,25 @@ class Refresh:
                 self._changed.notify()
 
     def take(self) -> int:
-        """Takes the policy that is ready into use; its version. Raises what the thread met."""
+        """Installs the policy that is ready; returns its version. Raises the thread's error, if any."""
         with self._changed:
             self.ready = self._busy = False
             if self._error is not None:
                 raise self._error
             assert self._next is not None
             (policy, stamp), self._next = self._next, None
-            self._policy, self._retired = policy, self._policy  # which the thread frees: that, too, takes a while
+            self._policy, self._retired = policy, self._policy  # the thread frees the old one, which takes time
             self._changed.notify()
         self.count += 1
         self.latency_seconds = stamp.age_seconds if stamp else None
         return self.version
 
     def report(self) -> dict[str, Any]:
-        """What there is to tell of it, JSON-able; from any thread."""
+        """JSON-able totals; from any thread."""
         return {"count": self.count, "seconds": dict(self.seconds), "latency_seconds": self.latency_seconds}
 
     def close(self) -> None:
-        """Ends the thread; a connection that it may be waiting for is to be closed before."""
+        """Ends the thread; close its connection first, since the thread may be waiting for it."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -152,17 +153,17 @@ class Refresh:
                 version = made[0].version
             with self._changed:
                 self._next, self._error = made, error
-                self.ready = self._busy = bool(made or error)  # busy until it is taken
+                self.ready = self._busy = bool(made or error)  # busy until installed
             made = None
 
     def _make(self, version: int, behind: int) -> tuple[Policy, Stamp | None] | None:
-        """The newest policy, and when the learner had it; None where there is none that new."""
+        """The newest policy, and when the learner had it; None if there is none that new."""
         begin = perf_counter()
         news = self._store.fetch(self._news, version + behind - 1)
         fetched = self._store.fetch(self._name, version) if news else None
         fetched_at = perf_counter()
         self.seconds["fetch"] += fetched_at - begin
-        if news is None or fetched is None:  # a server that was started anew may have the one without the other
+        if news is None or fetched is None:  # a restarted server may have only one of them
             return None
         graph = self._decode(fetched[1])
         decoded_at = perf_counter()

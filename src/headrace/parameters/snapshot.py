@@ -1,4 +1,4 @@
-"""What a learner has to say of its policy at one moment, and how that travels."""
+"""A snapshot of the learner's policy, and its encoding."""
 
 import functools
 import json
@@ -24,19 +24,19 @@ _ALIGNMENT = 8
 
 
 class Stamp(NamedTuple):
-    """A moment on the clock that all processes of one host share, until it is started anew."""
+    """A time on the clock shared by all processes of one host until it reboots."""
 
     host: str
     seconds: float
 
     @staticmethod
     def now() -> "Stamp":
-        """This moment, here."""
+        """The current time on this host."""
         return Stamp(_host(), time.monotonic())
 
     @property
     def age_seconds(self) -> float | None:
-        """Seconds since then; None where that was on another host."""
+        """Seconds since then; None if the stamp is from another host."""
         return time.monotonic() - self.seconds if self.host == _host() else None
 
     def to_json(self) -> str:
@@ -51,7 +51,7 @@ class Stamp(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The policy's parameters, float32, by name, with observations [n, *input] to try them on, if there are any yet."""
+    """The policy's float32 parameters by name, and observations [n, *input] for measuring its error, or None."""
 
     weights: Mapping[str, Array]
     probe: Array | None
@@ -59,10 +59,10 @@ class Snapshot(NamedTuple):
 
 
 def encode_snapshot(snapshot: Snapshot) -> memoryview:
-    """A safetensors file in memory: parameters by name, "probe", and when it was taken in the metadata.
+    """A safetensors file in memory: parameters by name, "probe", and the time of the snapshot in the metadata.
 
-    Written here since `safetensors.numpy.save` copies everything three times under Python's lock; this copies once,
-    and large arrays without it.
+    Replaces `safetensors.numpy.save`, which copies everything three times under Python's lock; this copies once, and
+    large arrays without the lock.
     """
     arrays = dict(snapshot.weights) if snapshot.probe is None else {**snapshot.weights, _PROBE: snapshot.probe}
     header: dict[str, Any] = {"__metadata__": {"taken": snapshot.taken.to_json()}}
@@ -100,5 +100,5 @@ def decode_snapshot(file: bytes | memoryview) -> Snapshot:
 
 @functools.cache
 def _host() -> str:
-    """Another one for every start of every machine (Linux)."""
+    """Identifies one boot of one machine (Linux)."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
