@@ -1,4 +1,4 @@
-"""Replay: tables of experience, in this process or behind a server, under one contract."""
+"""Replay: tables of experience, in this process or on a server, with one contract."""
 
 from headrace._native import BatchAhead, BatchView, ChunkWriter, Signature
 from headrace.replay.base import Replay

@@ -17,20 +17,20 @@ class Replay(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """What one step looks like."""
+        """Layout of one step."""
 
     def insert(self, chunk: bytes, timeout_seconds: float | None = None) -> int | None:
-        """Stores a chunk; the key of its first transition, or None where the limiter held it to the deadline."""
+        """Stores a chunk; returns the key of its first transition, or None if blocked until the deadline."""
 
     def sample(
         self, batch_size: int, importance_exponent: float = 0.4, timeout_seconds: float | None = None
     ) -> Batch | None:
-        """B transitions in arrays of their own, or None at the deadline."""
+        """B transitions in new arrays, or None at the deadline."""
 
     def sample_into(
         self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None = None
     ) -> bool:
-        """The same into arrays that are used again; False at the deadline."""
+        """Samples into reused arrays; returns False at the deadline."""
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
-        """Sets priorities [B]; those of overwritten transitions are dropped. How many were applied."""
+        """Sets priorities [B]; those of overwritten transitions are dropped. Returns how many were applied."""

@@ -1,4 +1,4 @@
-"""Memory for batches, and batches that are ready before they are asked for."""
+"""Memory for batches, and batches that are prepared before they are requested."""
 
 from collections.abc import Callable
 
@@ -15,9 +15,9 @@ Allocate = Callable[[tuple[int, ...], str], Array]
 
 
 class BatchBuffer:
-    """The arrays of one batch of B transitions, allocated once; `arrays` is what a sample fills.
+    """The arrays of one batch of B transitions, allocated once; samples are written to `arrays`.
 
-    `allocate(shape, dtype)` may give pinned memory; None takes NumPy's own.
+    `allocate(shape, dtype)` may return pinned memory; None uses NumPy's allocator.
     """
 
     def __init__(self, signature: Signature, batch_size: int, allocate: Allocate | None = None) -> None:
@@ -67,14 +67,14 @@ class BatchesAhead:
 
 
 class StreamedBatches:
-    """Batches that a server keeps in flight; the arrays can't be written to. One consumer thread."""
+    """Batches that a server keeps in flight; the arrays are read-only. One consumer thread."""
 
     def __init__(self, stream: BatchStream) -> None:
         self._stream = stream
 
     @property
     def shared(self) -> bool:
-        """Whether they lie in memory shared with the server."""
+        """Whether they are in memory shared with the server."""
         return self._stream.shared
 
     def next(self, timeout_seconds: float | None = None) -> Batch | None:
@@ -83,5 +83,5 @@ class StreamedBatches:
         return None if arrays is None else Batch(*arrays)
 
     def close(self) -> None:
-        """Ends the connection; next() raises ClosedError once what had come is taken."""
+        """Closes the connection; next() raises ClosedError after the batches that had arrived."""
         self._stream.close()

@@ -1,4 +1,4 @@
-"""Batches of two tables."""
+"""Batches with transitions from two tables."""
 
 from typing import Protocol
 
@@ -12,22 +12,22 @@ from headrace.types import Array, Batch
 __all__ = ["MixedBatches", "Sampled"]
 
 _FRESH_BATCHES = 1000
-"""Between looks whether anything has been simulated."""
+"""Interval, in batches, of checks for new simulated transitions."""
 _GOLDEN = 0.6180339887498949
-"""Multiples of it, without their whole part, are spread evenly over 0 to 1, however many there are."""
+"""The fractional parts of its multiples are spread evenly over 0 to 1, however many there are."""
 
 
 class Sampled(Protocol):
-    """A table that batches are drawn from."""
+    """A table to sample from."""
 
     def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; False at the deadline."""
+        """Fills a batch; returns False at the deadline."""
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> object:
         """Sets priorities [B]."""
 
     def stats(self) -> dict[str, float]:
-        """Counts, "inserts" among them."""
+        """Counts, including "inserts"."""
 
 
 class MixedBatches:
@@ -53,7 +53,7 @@ class MixedBatches:
         importance_exponent: float,
     ) -> None:
         self.simulated = 0
-        """Simulated transitions in all batches so far."""
+        """Number of simulated transitions in all batches so far."""
         self._real = real
         self._simulated = simulated
         self._exponent = importance_exponent
@@ -61,11 +61,11 @@ class MixedBatches:
         self._buffer = BatchBuffer(signature, batch_size)
         self._simulated_buffer = BatchBuffer(signature, batch_size - real_rows)
         self._count = self._next_look = 0  # batches
-        self._inserts = -1.0  # of simulated transitions, when that was asked last
+        self._inserts = -1.0  # of simulated transitions, at the last check
         self._fresh = True
 
     def next(self, timeout_seconds: float | None = None) -> Batch | None:
-        """The next batch, valid until the next call; None where the real table has none before the deadline."""
+        """The next batch, valid until the next call; None if the real table has none before the deadline."""
         if not self._real.sample_into(self._buffer.view, self._exponent, timeout_seconds):
             return None
         if self._count >= self._next_look:
@@ -78,7 +78,7 @@ class MixedBatches:
         return self._mix()
 
     def _mix(self) -> Batch:
-        """Both buffers in one: the real rows that stay, then the simulated ones."""
+        """Combines both buffers: the remaining real rows, then the simulated ones."""
         whole, simulated, count = self._buffer.arrays, self._simulated_buffer.arrays, self._real_rows
         self.simulated += len(simulated.key)
         rows = _spread(count, len(whole.key), self._count * _GOLDEN % 1)
@@ -91,14 +91,14 @@ class MixedBatches:
         return whole._replace(key=whole.key[:count], policy_version=whole.policy_version[:count])
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> object:
-        """Sets priorities of a batch's real rows to the first of those [B] that its update gave."""
+        """Sets priorities of a batch's real rows, the first of those [B] that its update returned."""
         return self._real.update_priorities(key, priority[: len(key)])
 
     def close(self) -> None:
-        """Nothing to stop: batches are drawn when they are asked for."""
+        """No effect: batches are sampled on request."""
 
 
 def _spread(count: int, size: int, offset: float) -> NDArray[np.int64]:
-    """So many of `size` rows, evenly; each as often as any other, over offsets spread over 0 to 1."""
+    """Selects `count` of `size` rows, evenly; each equally often if offsets are spread evenly over 0 to 1."""
     rows: NDArray[np.int64] = ((np.arange(count) + offset) * (size / count)).astype(np.int64)
     return rows

@@ -1,4 +1,4 @@
-"""A table behind a server."""
+"""A table on a server."""
 
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ __all__ = ["Connection", "RemoteTable", "connect", "read_token"]
 
 
 _MOST_TOKEN_FILE_BYTES = 8192
-"""A token has at most 4096 bytes; the rest is white space around it."""
+"""A token has at most 4096 bytes; the rest allows for surrounding white space."""
 
 
 def read_token(path: str | Path) -> bytes:
-    """The secret in a token file, without the white space around it; raises ConfigError where it can't be read.
+    """The secret in a token file, without surrounding white space; raises ConfigError if it can't be read.
 
-    The file may be a pipe; no more than 8 KiB are read.
+    The file may be a pipe; at most 8 KiB are read.
     """
     try:
         with open(path, "rb") as file:
@@ -37,15 +37,15 @@ def read_token(path: str | Path) -> bytes:
 def connect(address: str, timeout_seconds: float = 10.0, token_file: str | Path | None = None) -> "Connection":
     """Connects to the server at tcp://HOST:PORT, unix:PATH or unix:@NAME.
 
-    `token_file` holds the secret that the server asks for, if it does. Raises StorageError where none answers in time.
+    `token_file` contains the server's secret, if it requires one. Raises StorageError if no server answers in time.
     """
     return Connection(address, timeout_seconds, token=None if token_file is None else read_token(token_file))
 
 
 class Connection:
-    """One connection to a server; calls from several threads queue.
+    """One connection to a server; calls from several threads are queued.
 
-    A lost connection is tried again for `reconnect_seconds`; nothing is done twice.
+    A lost connection is retried for `reconnect_seconds`; no operation is executed twice.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class Connection:
         self.client = Client(address, **self._options)
 
     def table(self, name: str) -> "RemoteTable":
-        """The table of that name; raises ReplayError, naming those there are."""
+        """The table of this name; raises ReplayError, which lists the existing tables."""
         return RemoteTable(self, name)
 
     def stream(self, table: str, batch_size: int, importance_exponent: float, count: int) -> StreamedBatches:
-        """Batches of a table, `count` of them in flight, over a connection of their own."""
+        """Batches of a table, `count` of them in flight, over their own connection."""
         return StreamedBatches(
             BatchStream(self._address, table, batch_size, importance_exponent, credit=count, **self._options)
         )
@@ -79,7 +79,7 @@ class Connection:
 
 
 class RemoteTable:
-    """The calls of `Table` on a table in another process; implements `Replay`."""
+    """The methods of `Table` for a table in another process; implements `Replay`."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
@@ -89,7 +89,7 @@ class RemoteTable:
 
     @property
     def signature(self) -> Signature:
-        """What one step looks like."""
+        """Layout of one step."""
         return self._signature
 
     def writer(self, *, n_step: int = 1, discount: float = 0.99, chunk_steps: int = 50, actor: int = 0) -> Writer:
@@ -97,13 +97,13 @@ class RemoteTable:
         return Writer(self, n_step=n_step, discount=discount, chunk_steps=chunk_steps, actor=actor)
 
     def insert(self, chunk: bytes, timeout_seconds: float | None = None) -> int | None:
-        """Stores a chunk, and waits for the limiter as long as it holds; see `Replay`."""
+        """Stores a chunk; waits while the rate limiter blocks inserts; see `Replay`."""
         return self._client.insert(self._name, chunk)
 
     def sample(
         self, batch_size: int, importance_exponent: float = 0.4, timeout_seconds: float | None = None
     ) -> Batch | None:
-        """B transitions in arrays of their own; see `Replay`."""
+        """B transitions in new arrays; see `Replay`."""
         buffer = BatchBuffer(self.signature, batch_size)
         return buffer.arrays if self.sample_into(buffer, importance_exponent, timeout_seconds) else None
 
@@ -114,13 +114,13 @@ class RemoteTable:
         return self.sample_view(buffer.view, importance_exponent, timeout_seconds)
 
     def sample_view(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """B transitions into any arrays; False at the deadline."""
+        """B transitions into any arrays; returns False at the deadline."""
         return self._client.sample_into(self._name, batch, importance_exponent, timeout_seconds)
 
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
     ) -> StreamedBatches:
-        """Keeps `count` batches in flight; their memory is the connection's, so that `allocate` is not called."""
+        """Keeps `count` batches in flight, in memory of their connection; `allocate` is not called."""
         return self._connection.stream(self._name, batch_size, importance_exponent, count)
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int:
@@ -128,24 +128,24 @@ class RemoteTable:
         return self._client.update_priorities(self._name, key, np.abs(priority, dtype=np.float32))
 
     def set_paused(self, paused: bool) -> None:
-        """Holds back inserts, and only these."""
+        """Pauses or resumes inserts only."""
         self._client.set_state(self._name, "paused" if paused else "open")
 
     def stats(self) -> dict[str, float]:
-        """Counts, bytes, ratio of samples to inserts, seconds that each side was held."""
+        """Counts, bytes, samples per insert, seconds that each side was blocked."""
         tables = self._client.stats()["tables"]
         if self._name not in tables:
             raise ReplayError(f"table {self._name}: the server has it no more; it has {', '.join(tables) or 'none'}")
         return {name: value for name, value in tables[self._name].items() if name != "state"}
 
     def save(self, path: str) -> None:
-        """Raises ReplayError: the server keeps the experience."""
+        """Raises ReplayError: the server stores the experience."""
         raise ReplayError(f"table {self._name}: no snapshot can be written to {path}; the server keeps the experience")
 
     def restore(self, path: str) -> None:
-        """Raises ReplayError: the server keeps the experience."""
+        """Raises ReplayError: the server stores the experience."""
         raise ReplayError(f"table {self._name}: no snapshot can be read from {path}; the server keeps the experience")
 
     def close(self) -> None:
-        """Closes the table for everyone: who waits is let go, and later inserts raise ClosedError."""
+        """Closes the table for all users: waiting calls return, and later inserts raise ClosedError."""
         self._client.set_state(self._name, "closed")

@@ -18,10 +18,11 @@ __all__ = ["Table"]
 class Table:
     """Experience with prioritized or uniform sampling; implements `Replay`.
 
-    Sampling is stratified over priority ** priority_exponent (Schaul et al. 2016) and seeded: the same seed and
-    calls give the same samples. `capacity` counts transitions, `capacity_bytes` bounds the memory (0: what the
-    capacity needs); the oldest go first. `samples_per_insert` above 0 blocks whichever side is ahead. `path` keeps
-    the experience in a memory-mapped file, where the next table with that path finds it again. Raises ConfigError.
+    Sampling is stratified over priority ** priority_exponent (Schaul et al. 2016) and seeded: the same seed and calls
+    give the same samples. `capacity` counts transitions; `capacity_bytes` limits the memory (0: as much as the capacity
+    requires); the oldest transitions are removed first. `samples_per_insert` above 0 blocks the side that is ahead.
+    `path` stores the experience in a memory-mapped file, from which the next table with this path loads it. Raises
+    ConfigError.
     """
 
     def __init__(
@@ -51,11 +52,11 @@ class Table:
 
     @property
     def signature(self) -> Signature:
-        """What one step looks like."""
+        """Layout of one step."""
         return self.native.signature
 
     def __len__(self) -> int:
-        """Transitions stored."""
+        """Number of stored transitions."""
         return self.native.size
 
     def writer(self, *, n_step: int = 1, discount: float = 0.99, chunk_steps: int = 50, actor: int = 0) -> Writer:
@@ -69,7 +70,7 @@ class Table:
     def sample(
         self, batch_size: int, importance_exponent: float = 0.4, timeout_seconds: float | None = None
     ) -> Batch | None:
-        """B transitions in arrays of their own; see `Replay`."""
+        """B transitions in new arrays; see `Replay`."""
         buffer = BatchBuffer(self.signature, batch_size)
         return buffer.arrays if self.sample_into(buffer, importance_exponent, timeout_seconds) else None
 
@@ -80,7 +81,7 @@ class Table:
         return self.native.sample_into(buffer.view, importance_exponent, timeout_seconds)
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int:
-        """Sets priorities to |priority| [B], so that signed TD errors may be given; see `Replay`."""
+        """Sets priorities to |priority| [B], so TD errors may be signed; see `Replay`."""
         return self.native.update_priorities(key, np.abs(priority, dtype=np.float32))
 
     def save(self, path: str | Path) -> None:
@@ -88,13 +89,13 @@ class Table:
         self.native.save(str(path))
 
     def restore(self, path: str | Path) -> None:
-        """Takes a snapshot into an empty table of the same signature and capacity; raises CorruptFile."""
+        """Loads a snapshot into an empty table of the same signature and capacity; raises CorruptFile."""
         self.native.restore(str(path))
 
     def stats(self) -> dict[str, float]:
-        """Counts, bytes, ratio of samples to inserts, seconds that each side was held."""
+        """Counts, bytes, samples per insert, seconds that each side was blocked."""
         return self.native.stats()
 
     def close(self) -> None:
-        """Wakes everyone who waits; later calls raise ClosedError."""
+        """Wakes all waiting callers; later calls raise ClosedError."""
         self.native.close()

@@ -1,4 +1,4 @@
-"""Steps of one environment in, chunks into a table."""
+"""Turns steps of one environment into chunks for a table."""
 
 from typing import Any, Protocol
 
@@ -25,17 +25,17 @@ class Writer:
         )
 
     def start(self, observation: Array) -> None:
-        """Begins an episode with the observation [*O] that reset() returned."""
+        """Begins an episode with the observation [*O] from reset()."""
         self._chunks.start(observation)
 
     def append(self, action: Any, reward: float, observation: Array, terminated: bool, truncated: bool) -> None:
-        """One step: the action, and the reward and observation [*O] that it led to. May wait for the rate limiter."""
+        """Adds a step: the action, and the resulting reward and observation [*O]. May wait for the rate limiter."""
         self._chunks.append(action, reward, observation, terminated, truncated)
         if self._chunks.finished:
             self._insert()
 
     def flush(self) -> None:
-        """Sends the open chunk's complete transitions now."""
+        """Sends the complete transitions of the open chunk now."""
         self._chunks.flush()
         self._insert()
 
