@@ -1,1 +1,1 @@
-"""Algorithms: one folder each, and the update rules that they share in `targets`."""
+"""Algorithms: one folder each, with shared update rules in `targets`."""

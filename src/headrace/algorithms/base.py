@@ -1,4 +1,4 @@
-"""What every algorithm's learner side offers to the roles."""
+"""The contract of every algorithm's learner side."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -14,9 +14,9 @@ __all__ = ["Update", "Updater"]
 
 
 class Update(NamedTuple):
-    """What one gradient step gave back."""
+    """The result of one gradient step."""
 
-    priority: NDArray[np.float32]  # [B], |TD error| or what the algorithm has for it
+    priority: NDArray[np.float32]  # [B], |TD error| or the algorithm's equivalent
     loss: float
 
 
@@ -25,14 +25,14 @@ class Updater(Protocol):
 
     @property
     def architecture(self) -> Architecture:
-        """The policy's network."""
+        """Architecture of the policy's network."""
 
     @property
     def version(self) -> int:
-        """Updates that the policy has had, by all who learn it."""
+        """Number of updates of the policy, by all learners."""
 
     def pull(self) -> int:
-        """Brings the networks up to date with what others have learned, where it is time for that; the version then."""
+        """Updates the networks with what others have learned, if that is due; returns the version afterwards."""
 
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
         """Moves the fields that update() needs to the learner's device."""
@@ -41,13 +41,13 @@ class Updater(Protocol):
         """One gradient step on a transferred batch."""
 
     def weights(self) -> dict[str, Array]:
-        """The policy's present parameters, float32, by name: a copy."""
+        """A copy of the policy's current float32 parameters, by name."""
 
     def act(self, observation: Array) -> NDArray[np.float32]:
-        """The present policy's outputs [B, A] for observations [B, *input]."""
+        """The current policy's outputs [B, A] for observations [B, *input]."""
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that training changes, by name."""
+        """All state that training changes, by name."""
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave; raises CheckpointError where it does not fit."""
+        """Restores what state() returned; raises CheckpointError if it does not fit."""

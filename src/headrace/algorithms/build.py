@@ -1,4 +1,4 @@
-"""From an algorithm's settings to its learner side."""
+"""Builds an algorithm's learner side from its settings."""
 
 import torch
 
@@ -20,9 +20,9 @@ __all__ = ["build_updater"]
 def build_updater(
     config: Algorithm, spec: EnvironmentSpec, device: torch.device, seed: int, open_: OpenVector | None = None
 ) -> Updater:
-    """Networks and optimizers; raises ConfigError where the environment's actions or frames don't suit them.
+    """Networks and optimizers; raises ConfigError if the environment's actions or observations are unsupported.
 
-    `open_` makes the vector of parameters that workers share; none given is one of this process's own.
+    `open_` creates the parameter vector that workers share; by default the vector belongs to this process.
     """
     if isinstance(config, A3C):
         return A3CUpdater(config, spec, device, seed, open_)

@@ -1,4 +1,4 @@
-"""Settings that all algorithms have, and those of the ones which learn from replay."""
+"""Settings of all algorithms, and of those that learn from replay."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ __all__ = [
 OptimizerName = Literal["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"]
 
 MOST_BATCH = 65_536
-"""Transitions of one batch: the most that a server gathers at once."""
+"""Limit on the transitions in one batch: the most that a server gathers at once."""
 MOST_TRANSITIONS = 2**40
-"""Of one table: the most that its keys can name."""
+"""Limit for one table: the number of distinct keys."""
 MOST_RATIO = 100_000
-"""Transitions sampled, or simulated, for each environment step: far more, and a run would not get to its next step."""
+"""Limit on transitions sampled, or simulated, per environment step: far above it a run would hardly advance."""
 _MOST_N_STEP = 10_000
 _MOST_EXPONENT = 4
 _MOST_WIDTH = 65_536
@@ -36,23 +36,23 @@ _MOST_LAYERS = 64
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What acting and publishing need to know of an algorithm; each algorithm adds its own.
+    """Settings of acting and publishing that all algorithms share; each algorithm adds its own.
 
-    Counts called steps are environment steps; counts called updates are gradient steps of the learner.
-    Raises ConfigError, naming the field, where a value can never work.
+    Counts called steps are environment steps; counts called updates are gradient steps of the learner. Raises
+    ConfigError with the field's name if a value can never work.
     """
 
     network: Literal["auto", "mlp", "nature", "grid", "ong"] = "auto"
-    """auto: a CNN for frames and boards (nature, grid), an MLP for the rest; ong: that of Ong et al. 2015."""
+    """auto: a CNN for frames and boards (nature, grid), otherwise an MLP; ong: the network of Ong et al. 2015."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the MLP's hidden layers, or of the dense layers after the CNN (Nature: 512)."""
 
     discount: float = 0.99
     learning_rate: float = 1e-3
     clip_rewards: bool = False
-    """Train on rewards cut to [-1, 1] (Mnih et al. 2015); scores are always raw."""
+    """Train on rewards clipped to [-1, 1] (Mnih et al. 2015); scores are always raw."""
     publish_period: int = 20
-    """Updates between publications of the policy to the actors (Ape-X; the other topologies need none)."""
+    """Updates between publications of the policy to the actors (Ape-X; the other topologies do not use it)."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -69,22 +69,22 @@ class OffPolicy(Algorithm, ABC):
     n_step: int = 3
     """Rewards summed before the bootstrap (Sutton 1988; Horgan et al. 2018 use 3)."""
     prioritized: bool = True
-    """Sample by |TD error| to the priority exponent (Schaul et al. 2016)."""
+    """Sample in proportion to |TD error| to the power of the priority exponent (Schaul et al. 2016)."""
     priority_exponent: float = 0.6
     """alpha: 0 samples uniformly."""
     importance_exponent: float = 0.4
-    """beta: how far importance weights correct for prioritized sampling."""
+    """beta: how strongly importance weights correct for prioritized sampling."""
 
     batch_size: int = 256
     target_update_period: int = 200
     """Updates between changes of the target network."""
     target_update_rate: float = 1.0
-    """1 copies the network into the target; below 1 averages (Polyak)."""
+    """1 copies the network to the target; below 1 averages (Polyak)."""
 
     replay_capacity: int = 100_000
-    """Transitions kept; the oldest go first."""
+    """Transitions stored; the oldest are removed first."""
     replay_bytes: int = 0
-    """Memory for experience; 0 is as much as the capacity needs."""
+    """Memory for experience; 0 is as much as the capacity requires."""
     learning_starts: int = 1_000
     """Transitions stored before the first update."""
     samples_per_step: float = 16.0
@@ -110,15 +110,15 @@ class OffPolicy(Algorithm, ABC):
 
     @property
     def actor_priorities(self) -> bool:
-        """Whether actors can tell the |TD error| of what they send."""
+        """Whether actors can compute the |TD error| of the transitions they send."""
         return False
 
     @abstractmethod
     def exploration(self, count: int) -> Sequence[float]:
-        """How far each of N environments of all actors explores, from first to last; fixed for the run."""
+        """Exploration of each of N environments over all actors, from first to last; fixed for the run."""
 
     def serial_exploration(self, count: int, step: int) -> Sequence[float]:
-        """How far each of N environments explores where it acts and learns in turn, so many steps of all in."""
+        """Exploration of each of N environments where acting and learning alternate, after `step` steps in total."""
         return self.exploration(count)
 
 
@@ -135,7 +135,7 @@ def require_fractions(config: object, *fields: str) -> None:
 
 
 def require_widths(config: object, *fields: str) -> None:
-    """Raises ConfigError for the first of these fields whose layers no network should have."""
+    """Raises ConfigError for the first of these fields whose layer widths or number of layers are out of range."""
     for field in fields:
         widths = getattr(config, field)
         require(field, widths, all(width > 0 for width in widths), "widths above 0")

@@ -1,4 +1,4 @@
-"""A torch module whose parameters and gradients lie in one flat vector each."""
+"""Stores a torch module's parameters in one flat vector, and its gradients in another."""
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ _SMALLEST_NORM = 1e-6
 
 
 def optimizer_options(config: DQN | A3C) -> OptimizerOptions:
-    """What the settings say of the optimizer."""
+    """Options of the optimizer in the settings."""
     return OptimizerOptions(
         config.optimizer,
         learning_rate=config.learning_rate,
@@ -29,14 +29,14 @@ def optimizer_options(config: DQN | A3C) -> OptimizerOptions:
 
 
 def flat_values(module: nn.Module) -> NDArray[np.float32]:
-    """The module's parameters [P], one after another: a copy."""
+    """A copy of the module's parameters [P], concatenated."""
     return torch.nn.utils.parameters_to_vector(module.parameters()).detach().cpu().numpy().copy()
 
 
 def lay_out(module: nn.Module, vector: ParameterVector) -> None:
-    """Makes the module's parameters and their gradients views of the vector's, whose values they take.
+    """Makes the module's parameters and gradients views of the vector, and so adopts its values.
 
-    Raises CheckpointError where their numbers differ.
+    Raises CheckpointError if the numbers of parameters differ.
     """
     begin = 0
     total = sum(parameter.numel() for parameter in module.parameters())
@@ -53,13 +53,13 @@ def lay_out(module: nn.Module, vector: ParameterVector) -> None:
 
 
 def open_vector(options: OptimizerOptions, device: torch.device) -> OpenVector:
-    """Opens vectors of this process's own: the native optimizer on the CPU, torch's on a GPU."""
+    """Opens vectors that belong to this process: with the native optimizer on the CPU, with torch's on a GPU."""
     if device.type == "cpu":
         return lambda initial: LocalVector(initial, options)
     return lambda initial: DeviceVector(initial, options, device)
 
 
 def clip_norm(gradient: Tensor, largest: float) -> None:
-    """Scales a gradient [P] down to this norm (Pascanu et al. 2013); 0 is off."""
+    """Scales a gradient [P] down to at most this norm (Pascanu et al. 2013); 0 is off."""
     if largest > 0:
         gradient.mul_((largest / (gradient.norm() + _SMALLEST_NORM)).clamp_(max=1.0))

@@ -1,4 +1,4 @@
-"""What learners do with torch modules, whatever they learn."""
+"""Operations on torch modules shared by all learners."""
 
 import warnings
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from headrace.types import Array, Batch
 
 __all__ = ["Learned", "copy_weights", "move_target", "to_device"]
 
-# Batches from another process lie in memory that can't be written to; nothing here writes to them.
+# Batches from another process are in read-only memory; nothing here writes to them.
 warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
 
 
 class Learned(NamedTuple):
-    """Modules and optimizers of an updater, by the names that a checkpoint has for them."""
+    """Modules and optimizers of an updater, by their names in a checkpoint."""
 
     modules: Mapping[str, nn.Module]
     optimizers: Mapping[str, torch.optim.Optimizer]
 
     def state(self, updates: int) -> dict[str, Tensor]:
-        """Parameters, the optimizers' moments and the count of updates, by name."""
+        """Parameters, optimizer moments and the number of updates, by name."""
         state = {
             f"{part}.{name}": value
             for part, module in self.modules.items()
@@ -36,7 +36,7 @@ class Learned(NamedTuple):
         return state
 
     def load(self, state: Mapping[str, Tensor]) -> int:
-        """Takes back what state() gave, and returns the updates; CheckpointError where names or shapes differ."""
+        """Restores what state() returned; returns the number of updates. CheckpointError if names or shapes differ."""
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in (*self.modules, *self.optimizers)}
         try:
             for name, value in state.items():
@@ -58,13 +58,13 @@ class Learned(NamedTuple):
 
 
 def copy_weights(module: nn.Module) -> dict[str, Array]:
-    """The parameters as arrays of their own, by name."""
+    """Copies of the parameters as arrays, by name."""
     return {name: value.detach().to("cpu", copy=True).numpy() for name, value in module.state_dict().items()}
 
 
 @torch.no_grad()
 def move_target(target: nn.Module, online: nn.Module, rate: float) -> None:
-    """Target parameters go so far towards the online ones; 1 copies."""
+    """Moves the target's parameters towards the online ones by the fraction `rate`; 1 copies."""
     for slow, fast in zip(target.parameters(), online.parameters(), strict=True):
         slow.lerp_(fast, rate)
 

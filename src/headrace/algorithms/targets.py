@@ -1,8 +1,8 @@
 """Update rules as pure functions.
 
 Shapes: q_t and q_tpn are [B, A] Q values of s_t and s_{t+n}; everything else is [B] unless the rule says otherwise.
-`reward` is the n-step return sum_{i<n} gamma^i r_{t+i}, `discount` gamma^n or 0 where the episode terminated. Each rule
-asserts the ranks of its inputs: a [B, 1] would broadcast to [B, B] without an error.
+`reward` is the n-step return sum_{i<n} gamma^i r_{t+i}; `discount` is gamma^n, or 0 if the episode terminated. Each
+rule asserts the ranks of its inputs: a [B, 1] would broadcast to [B, B] without an error.
 """
 
 import torch
@@ -13,7 +13,7 @@ __all__ = ["double_q_target", "huber", "project", "q_target", "squared", "td_err
 
 
 def q_target(reward: Tensor, discount: Tensor, q_tpn: Tensor) -> Tensor:
-    """R + gamma^n max_a Q'(s_{t+n}, a), of the target network's Q' (Mnih et al. 2015)."""
+    """R + gamma^n max_a Q'(s_{t+n}, a), with the target network's Q' (Mnih et al. 2015)."""
     _assert_ranks(1, reward, discount)
     _assert_ranks(2, q_tpn)
     return reward + discount * q_tpn.amax(1)
@@ -45,18 +45,19 @@ def squared(error: Tensor) -> Tensor:
 
 
 def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
-    """Puts a distribution of R + discount z back on the atoms z (Bellemare et al. 2017, algorithm 1).
+    """Projects a distribution of R + discount z onto the atoms z (Bellemare et al. 2017, algorithm 1).
 
-    `support` [Z] is evenly spaced and rising, `probabilities` [B, Z] are those of s_{t+n}. What falls between two
-    atoms is divided by its distance to them, what falls beyond the ends goes to the ends. Gives [B, Z].
+    `support` [Z] is evenly spaced and increasing; `probabilities` [B, Z] are those of s_{t+n}. Probability between two
+    atoms is divided according to its distance from them; probability beyond the ends goes to the end atoms. Returns [B,
+    Z].
     """
     _assert_ranks(1, support, reward, discount)
     _assert_ranks(2, probabilities)
     last = len(support) - 1
     spacing = (support[-1] - support[0]) / last
     value = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), support)  # [B, Z]
-    place = ((value - support[0]) / spacing).clamp_(0, last)  # in atoms
-    lower = place.floor().clamp_(max=last - 1)  # so that lower + 1 is an atom too
+    place = ((value - support[0]) / spacing).clamp_(0, last)  # in units of atoms
+    lower = place.floor().clamp_(max=last - 1)  # so that lower + 1 is also an atom
     above = (place - lower) * probabilities
     index = lower.long()
     projected = torch.zeros_like(probabilities).scatter_add_(1, index, probabilities - above)

@@ -133,8 +133,7 @@ class RunServer(ParameterStore, Protocol):
         """Whether experience outlives the training process on the server: then checkpoints contain none."""
 
     def begin(self, *, fresh: bool) -> None:
-        """Drops what earlier starts of the run published, and with `fresh` all its data; add_table() calls it if
-        needed."""
+        """Drops what earlier starts of the run published, and with `fresh` all its data. add_table() implies it."""
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> ReplayTable:
         """The run's table, with options of `headrace._native.Table`; without `fresh`, with its earlier experience."""

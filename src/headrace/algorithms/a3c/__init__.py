@@ -1,4 +1,4 @@
-"""Advantage actor-critic on what the policy has just done (Mnih et al. 2016)."""
+"""On-policy advantage actor-critic (Mnih et al. 2016)."""
 
 from headrace.algorithms.a3c.config import A3C
 

@@ -13,26 +13,26 @@ _MOST_N_STEP = 10_000
 
 @dataclass(frozen=True)
 class A3C(Algorithm):
-    """Advantage actor-critic (Mnih et al. 2016, algorithm S3): asynchronous with several workers, else A2C.
+    """Advantage actor-critic (Mnih et al. 2016, algorithm S3): asynchronous with several workers, otherwise A2C.
 
-    Actions are discrete or continuous. Raises ConfigError, naming the field, where a value can never work.
+    Actions are discrete or continuous. Raises ConfigError with the field's name if a value can never work.
     """
 
     n_step: int = 5
-    """Steps of each environment between updates: returns have up to so many rewards before the bootstrap (t_max)."""
+    """Steps of each environment between updates: returns sum at most this many rewards before the bootstrap (t_max)."""
     learning_rate: float = 7e-4
     entropy_bonus: float = 0.01
-    """Weight of the policy's entropy, which keeps it from settling too soon (beta)."""
+    """Weight of the policy's entropy, which prevents premature convergence (beta)."""
     value_weight: float = 0.5
-    """Weight of the values' squared error in the loss."""
+    """Weight of the value's squared error in the loss."""
     max_gradient_norm: float = 0.5
-    """Gradients are scaled down to this norm; 0 is off."""
+    """Gradients are scaled down to at most this norm; 0 is off."""
     trunk: Literal["shared", "separate"] = "shared"
     """shared: policy and value are two heads of one network; separate: two networks."""
     optimizer: OptimizerName = "rmsprop"
-    """RMSprop, whose running means the workers share, as the paper found best; or as for DQN."""
+    """RMSprop with statistics that the workers share, the best in the paper; the other choices are those of DQN."""
     optimizer_decay: float = 0.99
-    """Of RMSprop's running means, or the momentum; the others have none."""
+    """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-5
 
     def __post_init__(self) -> None:

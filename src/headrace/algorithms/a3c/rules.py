@@ -1,4 +1,4 @@
-"""A3C's rules as pure functions. Shapes: everything is [B], or as its rule says."""
+"""A3C's rules as pure functions. Shapes: everything is [B] unless the rule says otherwise."""
 
 from math import log, pi
 
@@ -17,10 +17,10 @@ _LOG_2_PI = log(2 * pi)
 
 
 def n_step_returns(reward: Tensor, discount: Tensor, bootstrap: Tensor) -> Tensor:
-    """R_t = r_t + discount_t R_{t+1} back from the end of a rollout, all [T, E] (Mnih et al. 2016, algorithm S3).
+    """R_t = r_t + discount_t R_{t+1}, from the end of a rollout back, all [T, E] (Mnih et al. 2016, algorithm S3).
 
-    Where `bootstrap` is not NaN it is the value of what the step led to, and in R_{t+1}'s place: at the last step, and
-    where an episode was cut short. `discount` is 0 where one terminated.
+    A `bootstrap` that is not NaN is the value of the next observation and replaces R_{t+1}: at the last step, and where
+    an episode was truncated. `discount` is 0 where an episode terminated.
     """
     following = torch.zeros_like(reward[0])
     returns = torch.empty_like(reward)
@@ -43,11 +43,11 @@ def categorical_entropy(logits: Tensor) -> Tensor:
 
 
 def gaussian_log_probability(mean: Tensor, log_sigma: Tensor, action: Tensor) -> Tensor:
-    """The log of the density of actions [B, A] under independent normals, of means [B, A] and log deviations [A]."""
+    """Log density of actions [B, A] under independent normals with means [B, A] and log standard deviations [A]."""
     distance = (action - mean) * (-log_sigma).exp()
     return -(0.5 * distance.square() + log_sigma + 0.5 * _LOG_2_PI).sum(1)
 
 
 def gaussian_entropy(log_sigma: Tensor) -> Tensor:
-    """1/2 log(2 pi e sigma^2), summed over log deviations [A]: a number."""
+    """1/2 log(2 pi e sigma^2), summed over log standard deviations [A]: a scalar."""
     return (log_sigma + 0.5 * (1 + _LOG_2_PI)).sum()

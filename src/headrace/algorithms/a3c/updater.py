@@ -28,8 +28,8 @@ __all__ = ["A3CUpdater"]
 class A3CUpdater:
     """Policy and value, and the vector of their parameters; implements `algorithms.base.Updater`.
 
-    Whoever acts calls pull() before each rollout: update() computes its gradient at the parameters that chose the
-    actions. `open_` makes the vector, which may be shared with other workers; none given is one of this process's own.
+    The caller must pull() before each rollout: update() computes the gradient at the parameters that chose the actions.
+    `open_` creates the vector, which may be shared with other workers; by default it belongs to this process.
     """
 
     def __init__(
@@ -46,26 +46,26 @@ class A3CUpdater:
 
     @property
     def version(self) -> int:
-        """Updates that the parameters have had."""
+        """Number of updates of the parameters."""
         return self._vector.version
 
     @property
     def sigma(self) -> NDArray[np.float32]:
-        """Deviations [A] of continuous actions."""
+        """Standard deviations [A] of continuous actions."""
         sigma: NDArray[np.float32] = self._network.log_sigma.detach().exp().cpu().numpy()
         return sigma
 
     def pull(self) -> int:
-        """Brings the parameters up to date, where it is time for that; returns their version."""
+        """Updates the parameters if that is due; returns their version."""
         return self._vector.pull()
 
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
-        """observation, action and return on the learner's device; the bootstrap is in the batch's reward already."""
+        """observation, action and return on the learner's device; the batch's reward already includes the bootstrap."""
         fields = (batch.observation, batch.action, batch.reward)
         return tuple(torch.from_numpy(field).to(self._device) for field in fields)
 
     def update(self, tensors: tuple[Tensor, ...]) -> Update:
-        """One step up log pi(a) (R - V) + entropy, and down (R - V)^2 / 2 (Mnih et al. 2016, section 4); means over B.
+        """Maximizes log pi(a) (R - V) + entropy, minimizes (R - V)^2 / 2 (Mnih et al. 2016, section 4); means over B.
 
         The priority is |R - V|.
         """
@@ -95,7 +95,7 @@ class A3CUpdater:
 
     @torch.inference_mode()
     def act(self, observation: Array) -> NDArray[np.float32]:
-        """Logits, or means in [-1, 1], [B, A] of observations [B, *input]."""
+        """Logits, or means in [-1, 1], [B, A] for observations [B, *input]."""
         output: NDArray[np.float32] = self._network.policy(self._tensor(observation)).cpu().numpy()
         return output
 
@@ -106,11 +106,11 @@ class A3CUpdater:
         return value
 
     def state(self) -> dict[str, Tensor]:
-        """The vector with its optimizer's moments and steps."""
+        """The vector's parameters, optimizer moments and steps."""
         return self._vector.state()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave; raises CheckpointError where names or shapes differ."""
+        """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         self._vector.load(state)
 
     def _tensor(self, observation: Array) -> Tensor:

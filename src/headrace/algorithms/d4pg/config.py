@@ -17,7 +17,7 @@ _MOST_ATOMS = 1_024
 class D4PG(OffPolicy):
     """Distributed distributional deterministic policy gradient (Barth-Maron et al. 2018); actions are continuous.
 
-    `hidden` and `learning_rate` are the policy's. Raises ConfigError, naming the field, where a value can never work.
+    `hidden` and `learning_rate` are the policy's. Raises ConfigError with the field's name if a value can never work.
     """
 
     n_step: int = 5
@@ -27,16 +27,16 @@ class D4PG(OffPolicy):
     samples_per_step: float = 32.0
 
     critic_hidden: tuple[int, ...] = (512, 512, 256)
-    """Widths of the critic's hidden layers, the first of which is followed by LayerNorm and tanh."""
+    """Widths of the critic's hidden layers; the first is followed by LayerNorm and tanh."""
     critic_learning_rate: float = 1e-4
     atoms: int = 51
-    """Z: values on which the critic puts its probabilities, evenly spaced from value_min to value_max."""
+    """Z: number of values in the critic's distribution, evenly spaced from value_min to value_max."""
     value_min: float = -150.0
     value_max: float = 150.0
     saturation_penalty: float = 0.0
-    """Weight, in the policy's loss, of the mean square of what its tanh gets (Andrychowicz et al. 2017); 0 is none."""
+    """Weight, in the policy's loss, of the mean squared input of its tanh (Andrychowicz et al. 2017); 0 is off."""
     sigmas: tuple[float, ...] = (0.0, 0.2)
-    """Noise of the environments: evenly spaced along the line through these, from the first environment to the last."""
+    """Noise of the environments, from first to last: evenly spaced along the line through these values."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,5 +51,5 @@ class D4PG(OffPolicy):
         require("sigmas", self.sigmas, all(sigma >= 0 for sigma in self.sigmas), "numbers of 0 or more")
 
     def exploration(self, count: int) -> Sequence[float]:
-        """Sigmas, one for each environment."""
+        """One sigma per environment."""
         return sigma_ladder(count, self.sigmas)

@@ -19,13 +19,13 @@ from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["D4PGUpdater"]
 
-_SMALLEST_PRIORITY = 1e-6  # a divergence of 0, or just below by rounding, is still sampled now and then
+_SMALLEST_PRIORITY = 1e-6  # a divergence of 0, or rounded just below it, is still sampled
 
 
 class D4PGUpdater:
-    """Policy, critic, their targets and an Adam each; implements `algorithms.base.Updater`.
+    """Policy, critic and their targets, with one Adam each for policy and critic; implements `algorithms.base.Updater`.
 
-    Raises ConfigError where actions are discrete or observations need a CNN.
+    Raises ConfigError if actions are discrete or observations need a CNN.
     """
 
     def __init__(self, config: D4PG, spec: EnvironmentSpec, device: torch.device, seed: int) -> None:
@@ -57,11 +57,11 @@ class D4PGUpdater:
 
     @property
     def version(self) -> int:
-        """Updates that the policy has had."""
+        """Number of updates of the policy."""
         return self._updates
 
     def pull(self) -> int:
-        """Nothing to bring: the version."""
+        """Returns the version: there is nothing to update."""
         return self._updates
 
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
@@ -69,9 +69,9 @@ class D4PGUpdater:
         return to_device(batch, self._device)
 
     def update(self, tensors: tuple[Tensor, ...]) -> Update:
-        """One step of critic and policy, both from the critic as it was (Barth-Maron et al. 2018, algorithm 1).
+        """One step of critic and policy, both from the critic before the step (Barth-Maron et al. 2018, algorithm 1).
 
-        The priority is the divergence KL(target | critic) of each transition (Hessel et al. 2018), the loss the
+        The priority is the divergence KL(target | critic) of each transition (Hessel et al. 2018); the loss is the
         critic's weighted cross-entropy.
         """
         observation, next_observation, action, reward, discount, weight = tensors
@@ -103,11 +103,11 @@ class D4PGUpdater:
         return action
 
     def state(self) -> dict[str, Tensor]:
-        """Networks, moments of both Adams and the count of updates."""
+        """Networks, moments of both Adams and the number of updates."""
         return self._learned.state(self._updates)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave; raises CheckpointError where names or shapes differ."""
+        """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         self._updates = self._learned.load(state)
 
     @property
@@ -116,15 +116,15 @@ class D4PGUpdater:
 
     @torch.no_grad()
     def _target(self, next_observation: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
-        """Distribution [B, Z] of the n-step return, bootstrapped by both targets."""
+        """Distribution [B, Z] of the n-step return, bootstrapped with both targets."""
         logits = self._target_critic(next_observation, self._target_policy(next_observation))
         return project(self._support, logits.softmax(1), reward, discount)
 
     def _ascend(self, observation: Tensor) -> None:
-        """Adds to the policy's gradients those of -E[Z(s, policy(s))] + penalty * u^2, u [B, A] going into its tanh.
+        """Adds the gradient of -E[Z(s, policy(s))] + penalty * u^2 to the policy's; u [B, A] is the input of its tanh.
 
-        Both are means over the batch, the penalty over dimensions too. The chain is cut at the action, so that the
-        critic's parameters get no gradient and none is computed.
+        Both terms are means over the batch, the penalty also over dimensions. The graph is cut at the action, so that
+        no gradient of the critic's parameters is computed.
         """
         inputs: list[Tensor] = []
         with self._policy.get_submodule("action").register_forward_hook(lambda *call: inputs.append(call[-1])):

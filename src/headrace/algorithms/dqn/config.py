@@ -15,29 +15,29 @@ __all__ = ["DQN"]
 class DQN(OffPolicy):
     """Deep Q-learning; with every switch off it is Mnih et al. 2015.
 
-    Counts called steps are environment steps; counts called updates are gradient steps of the learner.
-    Raises ConfigError, naming the field, where a value can never work.
+    Counts called steps are environment steps; counts called updates are gradient steps of the learner. Raises
+    ConfigError with the field's name if a value can never work.
     """
 
     double: bool = True
-    """Choose the bootstrap action by the online network (van Hasselt et al. 2016)."""
+    """Choose the bootstrap action with the online network (van Hasselt et al. 2016)."""
     dueling: bool = False
     """Split the network into value and advantage (Wang et al. 2016)."""
     optimizer: OptimizerName = "adam"
-    """Adam (Kingma, Ba 2015), RMSprop plain or centered (Graves 2013), AdaGrad (Duchi et al. 2011), SGD with or without
-    momentum."""
+    """Adam (Kingma, Ba 2015), plain or centered RMSprop (Graves 2013), AdaGrad (Duchi et al. 2011), or SGD with or
+    without momentum."""
     optimizer_decay: float = 0.95
-    """Of RMSprop's running means, or the momentum; the others have none."""
+    """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-8
     loss: Literal["huber", "squared"] = "huber"
     max_gradient_norm: float = 10.0
-    """Gradients are scaled down to this norm; 0 is off."""
+    """Gradients are scaled down to at most this norm; 0 is off."""
 
     epsilon_final: float = 0.05
-    """Exploration of the serial topology at the end of its linear decay from 1."""
+    """Epsilon at the end of its linear decay from 1, in every topology except apex."""
     epsilon_decay_steps: int = 10_000
     epsilon_base: float = 0.4
-    """With actors apart, environment i of N explores with epsilon_base ** (1 + epsilon_exponent * i / (N - 1))."""
+    """In apex, environment i of N explores with epsilon_base ** (1 + epsilon_exponent * i / (N - 1))."""
     epsilon_exponent: float = 7.0
 
     def __post_init__(self) -> None:
@@ -49,12 +49,12 @@ class DQN(OffPolicy):
 
     @property
     def name(self) -> str:
-        """As the command line has it."""
+        """Name on the command line."""
         return "dqn"
 
     @property
     def actor_priorities(self) -> bool:
-        """Where sampling is prioritized: actors have the Q values."""
+        """Whether sampling is prioritized: actors have the Q values."""
         return self.prioritized
 
     def exploration(self, count: int) -> Sequence[float]:
@@ -62,5 +62,5 @@ class DQN(OffPolicy):
         return epsilon_ladder(count, self.epsilon_base, self.epsilon_exponent)
 
     def serial_exploration(self, count: int, step: int) -> Sequence[float]:
-        """One epsilon for all, decaying (Mnih et al. 2015)."""
+        """One decaying epsilon for all (Mnih et al. 2015)."""
         return [linear_epsilon(step, self.epsilon_decay_steps, self.epsilon_final)] * count

@@ -24,10 +24,10 @@ _VECTOR = "vector."
 
 
 class DQNUpdater:
-    """Online and target network, and the vector of the online one's parameters; implements `algorithms.base.Updater`.
+    """Online and target network, and the online network's parameter vector; implements `algorithms.base.Updater`.
 
-    `open_` makes that vector, which may be shared with other workers; none given is one of this process's own. Raises
-    ConfigError where actions are continuous.
+    `open_` creates the vector, which may be shared with other workers; by default it belongs to this process. Raises
+    ConfigError if actions are continuous.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class DQNUpdater:
 
     @property
     def version(self) -> int:
-        """Updates that the online network has had."""
+        """Number of updates of the online network."""
         return self._vector.version
 
     def pull(self) -> int:
-        """Brings the online network up to date; the target moves as often as it was due since the last time."""
+        """Updates the online network; moves the target as often as was due since the last call."""
         version, period = self._vector.pull(), self._config.target_update_period
         due = version // period - self._followed // period
         self._followed = version
@@ -75,7 +75,7 @@ class DQNUpdater:
         return to_device(batch, self._device)
 
     def update(self, tensors: tuple[Tensor, ...]) -> Update:
-        """One step down the weighted loss of TD errors, [B] each."""
+        """One gradient step on the weighted loss of TD errors, [B] each."""
         self.pull()
         observation, next_observation, action, reward, discount, weight = tensors
         with torch.no_grad():
@@ -99,18 +99,18 @@ class DQNUpdater:
 
     @torch.inference_mode()
     def act(self, observation: Array) -> NDArray[np.float32]:
-        """Q values [B, A] of observations [B, *input]."""
+        """Q values [B, A] for observations [B, *input]."""
         q: NDArray[np.float32] = self._online(torch.from_numpy(observation).to(self._device)).cpu().numpy()
         return q
 
     def state(self) -> dict[str, Tensor]:
-        """The target network, the vector with its optimizer's moments, and the count of updates."""
+        """The target network, the vector with its optimizer moments, and the number of updates."""
         self.pull()
         vector = {_VECTOR + name: value for name, value in self._vector.state().items()}
         return self._learned.state(self._followed) | vector
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Takes back what state() gave; raises CheckpointError where names or shapes differ."""
+        """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         vector = {name: value for name, value in state.items() if name.startswith(_VECTOR)}
         self._followed = self._learned.load({name: state[name] for name in state.keys() - vector.keys()})
         self._vector.load({name.removeprefix(_VECTOR): value for name, value in vector.items()})

@@ -1,4 +1,4 @@
-"""Deep Dyna-Q (Sutton 1990): DQN that learns from a world model's experience beside its own."""
+"""Deep Dyna-Q (Sutton 1990): DQN that learns from real and simulated experience."""
 
 from headrace.algorithms.dyna_q.config import DynaQ
 

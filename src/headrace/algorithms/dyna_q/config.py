@@ -18,40 +18,40 @@ _MOST_ROLLOUT_STEPS = 1_000
 
 @dataclass(frozen=True)
 class DynaQ(DQN):
-    """DQN whose batches are in part simulated by a world model (Sutton 1990, Dyna-Q); without planning exactly DQN.
+    """DQN whose batches are partly simulated by a world model (Sutton 1990, Dyna-Q); without planning exactly DQN.
 
-    Raises ConfigError, naming the field, where a value can never work.
+    Raises ConfigError with the field's name if a value can never work.
     """
 
     planning: bool = True
-    """Train a world model and learn from what it simulates; off: DQN, for the ablation."""
+    """Train a world model and learn from its simulations; off: DQN, for the ablation."""
     planners: int = 1
-    """Planner processes (apex), each of which has a world model of its own."""
+    """Planner processes (apex), each with its own world model."""
     real_fraction: float = 0.5
-    """Real share of each batch; samples_per_step counts real and simulated ones together."""
+    """Real share of each batch; samples_per_step counts real and simulated transitions together."""
     ensemble_size: int = 5
     """Members of the world model (Chua et al. 2018)."""
     model_hidden: tuple[int, ...] = (128, 128)
     """Widths of each member's hidden layers."""
     model_learning_rate: float = 1e-3
     model_batch_size: int = 256
-    """Real transitions of a batch for each member."""
+    """Real transitions in a batch for each member."""
     model_samples_per_step: float = 16.0
-    """Real transitions that each member is trained on, for each environment step."""
+    """Real transitions that each member is trained on per environment step."""
     rollout_steps: int = 1
     """Simulated steps from each real state (Janner et al. 2019 call it k)."""
     simulated_per_step: float = 4.0
-    """Simulated steps for each environment step, by all planners; those that are gated or dropped count."""
+    """Simulated steps per environment step, over all planners, including gated and dropped ones."""
     rollout_epsilon: float = 0.1
-    """Simulated steps whose action is random."""
+    """Fraction of simulated steps whose action is random."""
     search_control: Literal["prioritized", "uniform"] = "prioritized"
-    """Start simulations where the |TD error| is large (Moore, Atkeson 1993), or anywhere."""
+    """Start simulations where the |TD error| is large (Moore, Atkeson 1993), or uniformly."""
     model_error_limit: float = 0.6
-    """Simulate only while the error on transitions held out is below this; 1 is that of predicting the mean."""
+    """Simulate only while the error on held-out transitions is at most this; 1 is the error of predicting the mean."""
     disagreement_limit: float = 0.5
     """End a simulation where members differ by more than this, in standard deviations of a state's change."""
     simulated_capacity: int = 20_000
-    """Simulated transitions kept; the oldest, of the oldest models, go first."""
+    """Simulated transitions stored; the oldest, from the oldest models, are removed first."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,22 +77,22 @@ class DynaQ(DQN):
 
     @property
     def name(self) -> str:
-        """As the command line has it."""
+        """Name on the command line."""
         return "dyna-q"
 
     @property
     def plans(self) -> bool:
-        """Whether there is a world model, and batches have room for what it simulates."""
+        """Whether there is a world model and batches have room for simulated transitions."""
         return self.planning and self.real_rows < self.batch_size
 
     @property
     def real_rows(self) -> int:
-        """Real transitions of each batch: at least one."""
+        """Real transitions in each batch: at least one."""
         return max(1, round(self.real_fraction * self.batch_size))
 
 
 def require_vectors(spec: EnvironmentSpec) -> None:
-    """Raises ConfigError for observations that a world model does not predict: it takes vectors of floats."""
+    """Raises ConfigError unless observations are vectors of floats: a world model predicts no others."""
     if spec.stack > 1 or len(spec.observation_shape) > 1 or not spec.observation_dtype.startswith("float"):
         raise ConfigError(
             f"algorithm is dyna-q, and an observation is {spec.observation_dtype} {list(spec.input_shape)}; its world "

@@ -1,4 +1,4 @@
-"""Fits a world model to real transitions, and tells how far it can be believed."""
+"""Fits a world model to real transitions and measures its error."""
 
 from math import inf, isfinite
 
@@ -16,18 +16,18 @@ from headrace.types import Batch, EnvironmentSpec
 __all__ = ["ModelLearner", "change", "held_out"]
 
 _HELD_OUT = 10
-"""One transition of so many is never trained on."""
+"""One of this many transitions is never used for training."""
 _JUDGED_ROWS = 2048
-"""Of the transitions that were held out last: what the error is measured on."""
+"""Number of the newest held-out transitions on which the error is measured."""
 _JUDGED_PERIOD = 20
 """Updates between measurements of the error."""
 _SMALLEST_SPREAD = 1e-3
-"""Of targets that hardly differ: what cannot be wrong by much is not called bad for little."""
-_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))  # of splitmix64 (Steele et al. 2014)
+"""Lower limit on the spread of targets, so that a tiny error on nearly constant targets does not count as large."""
+_MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))  # constants of splitmix64 (Steele et al. 2014)
 
 
 def held_out(key: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Whether transitions [B] are kept from training: the same answer for a transition as long as it is stored."""
+    """Whether transitions [B] are excluded from training; constant for a transition as long as it is stored."""
     mixed = key * _MIX[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX[1]
     out: NDArray[np.bool_] = (mixed >> np.uint64(32)) % np.uint64(_HELD_OUT) == 0
@@ -35,22 +35,22 @@ def held_out(key: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 
 def change(observation: Tensor, next_observation: Tensor) -> Tensor:
-    """What the model predicts of states [B, O]: s_{t+1} - s_t, float32."""
+    """The model's prediction target for states [B, O]: s_{t+1} - s_t, float32."""
     return (next_observation - observation).float()
 
 
 class ModelLearner:
     """A world model and its optimizer. One thread.
 
-    Batches hold N * B one-step transitions, B for each member, with importance weights that undo how they were drawn,
-    and a discount of 0 where the episode terminated, else 1.
+    Batches contain N * B one-step transitions, B for each member, with importance weights that correct for how they
+    were sampled, and a discount of 0 if the episode terminated, else 1.
     """
 
     def __init__(self, config: DynaQ, spec: EnvironmentSpec, seed: int) -> None:
         self.version = 0
-        """Updates."""
+        """Number of updates."""
         self.error = inf
-        """Mean |error| of held-out transitions, as a share of that of predicting the mean; over changes and reward."""
+        """Mean |error| on held-out transitions relative to that of predicting the mean; over changes and reward."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             width = spec.observation_shape[0]
@@ -60,9 +60,9 @@ class ModelLearner:
         self._judged: list[Tensor] = []  # rows of the newest held-out transitions, oldest first
 
     def learn(self, batch: Batch) -> float:
-        """One update of all members, each on its share of the rows that are not held out; the loss.
+        """One update of all members, each on its share of the rows that are not held out; returns the loss.
 
-        Where all rows are held out it counts as one, and changes nothing. Raises DivergenceError.
+        If all rows are held out, the update counts but changes nothing. Raises DivergenceError.
         """
         fields = (batch.observation, batch.next_observation, batch.action, batch.reward, batch.discount, batch.weight)
         observation, next_observation, action, reward, discount, weight = map(torch.from_numpy, fields)
@@ -106,7 +106,7 @@ class ModelLearner:
 
     @torch.no_grad()
     def _judge(self) -> float:
-        """The error of the members' mean on what was held out last."""
+        """Error of the members' mean on the newest held-out transitions."""
         rows = torch.cat(self._judged)
         width = (rows.shape[1] - 3) // 2
         observation, changes, action, reward, weight = torch.split(rows, [width, width, 1, 1, 1], 1)

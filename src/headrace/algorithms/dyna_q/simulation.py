@@ -1,4 +1,4 @@
-"""Rolls a world model out from real states, under a policy, into chunks of experience."""
+"""Rolls out a world model from real states with a policy, and writes chunks of experience."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,15 +17,15 @@ __all__ = ["Rollouts", "simulate", "write_chunks"]
 
 
 class Rollouts(NamedTuple):
-    """R simulations of up to H steps, of which `length` counts."""
+    """R simulations of up to H steps, of which the first `length` count."""
 
     observation: Array  # [H+1, R, O]
     action: NDArray[np.int64]  # [H, R]
     reward: NDArray[np.float32]  # [H, R]
-    length: NDArray[np.int64]  # [R]: steps until termination, a disagreement or the end
-    terminated: NDArray[np.bool_]  # [R]: whether the last of them terminated
+    length: NDArray[np.int64]  # [R]: steps until termination, disagreement or the end
+    terminated: NDArray[np.bool_]  # [R]: whether the last step terminated
     dropped: int
-    """Simulations that ended where the members disagreed: that step is not one of `length`."""
+    """Number of simulations that ended because the members disagreed; `length` excludes that step."""
 
 
 def simulate(
@@ -38,8 +38,8 @@ def simulate(
 ) -> Rollouts:
     """Simulates up to `steps` steps from real states [R, O]; `output` gives Q values [R, A] of states.
 
-    Each step is the prediction of a random member (Chua et al. 2018, TS1). Where the members' disagreement is above
-    the limit, the step is dropped and the simulation ends before it.
+    Each step is the prediction of a random member (Chua et al. 2018, TS1). If the members' disagreement exceeds the
+    limit, the step is dropped and the simulation ends before it.
     """
     count, rows = len(start), np.arange(len(start))
     observation, actions, rewards = [start], [], []
@@ -66,7 +66,7 @@ def simulate(
 
 
 def write_chunks(rollouts: Rollouts, signature: Signature, config: DynaQ, version: int, actor: int) -> list[bytes]:
-    """Chunks of n-step transitions, one of each simulation that has a step; `version` of the model is their tag.
+    """Chunks of n-step transitions, one per simulation with at least one step, stamped with the model's `version`.
 
     A simulation that did not terminate bootstraps from its last state, as a truncated episode does.
     """
