@@ -69,7 +69,7 @@ class OffPolicy(Algorithm, ABC):
     n_step: int = 3
     """Rewards summed before the bootstrap (Sutton 1988; Horgan et al. 2018 use 3)."""
     prioritized: bool = True
-    """Sample in proportion to |TD error| to the power of the priority exponent (Schaul et al. 2016)."""
+    """Sample in proportion to |TD error| ** priority exponent (Schaul et al. 2016)."""
     priority_exponent: float = 0.6
     """alpha: 0 samples uniformly."""
     importance_exponent: float = 0.4

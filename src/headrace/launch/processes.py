@@ -132,7 +132,7 @@ def _family(running: list[_Running]) -> Family:
 
 
 def _end(ended: list[_Running], family: Family) -> None:
-    """Kills what is left of roles: their processes, and all processes that their environments left behind."""
+    """Kills the remaining processes of roles, and all processes that their environments left behind."""
     for running in ended:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.process.pid, signal.SIGKILL)

@@ -30,7 +30,7 @@ class ThreadLauncher:
         thread.start()
 
     def poll(self) -> list[Exit]:
-        """Roles that raised since the last call."""
+        """Roles that ended with an error since the last call."""
         exits, self._exits = self._exits, []
         for ended in exits:
             self._running.pop(ended.role.name, None)

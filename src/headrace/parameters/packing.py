@@ -119,7 +119,7 @@ def _encode(value: Array, bits: int) -> tuple[NDArray[np.float32], NDArray[np.fl
     with np.errstate(invalid="ignore"):  # parameters that are not finite give scales and values that are not finite
         exact = (value.max(1).astype(np.float64) - minimum) / (2**bits - 1)
         scale = exact.astype(np.float32)
-        scale = np.where(scale < exact, np.nextafter(scale, np.float32(np.inf)), scale)  # the largest code must reach
+        scale = np.where(scale < exact, np.nextafter(scale, np.float32(np.inf)), scale)  # last code reaches max
         divisor = np.where(scale > 0, scale, np.float32(1)).astype(np.float64)
         for rows in _blocks(*value.shape):
             steps = value[rows].astype(np.float64)
@@ -165,6 +165,6 @@ def _separate(planes: NDArray[np.uint8], values: int, bits: int) -> Array:
 
 
 def _spans(number: int, bits: int) -> list[tuple[int, int]]:
-    """The bytes that a plane's codes reach into, and by how much a code is shifted down to be in each."""
+    """The bytes that contain a plane's codes, and the right shift of a code for each of them."""
     begin = number * bits
     return [(byte, 8 * byte - begin) for byte in range(begin // 8, (begin + bits - 1) // 8 + 1)]

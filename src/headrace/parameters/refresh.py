@@ -157,7 +157,7 @@ class Refresh:
             made = None
 
     def _make(self, version: int, behind: int) -> tuple[Policy, Stamp | None] | None:
-        """The newest policy, and when the learner had it; None if there is none that new."""
+        """The newest policy, and when the learner had it; None if there is none new enough."""
         begin = perf_counter()
         news = self._store.fetch(self._news, version + behind - 1)
         fetched = self._store.fetch(self._name, version) if news else None

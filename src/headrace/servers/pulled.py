@@ -131,7 +131,7 @@ class PulledTable:
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
                 with self._lock:
                     self._idle_seconds += time.perf_counter() - started
-        except Exception as error:  # of any type: otherwise the learner would wait forever
+        except Exception as error:  # any error at all, or the learner would wait forever
             if not self._stop.is_set():
                 with self._lock:
                     self._error = error

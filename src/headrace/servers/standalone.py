@@ -89,7 +89,7 @@ class StandaloneTable:
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
     ) -> Batches:
-        """Keeps `count` batches in flight, in memory of their own connection."""
+        """Keeps `count` batches in flight, in memory of a separate connection."""
         batches = _Batches(lambda: self._table.batches_ahead(batch_size, importance_exponent, count, allocate))
         self._batches.append(batches)
         return batches

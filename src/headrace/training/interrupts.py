@@ -43,7 +43,7 @@ class Interrupts:
             signal.signal(number, handler)
 
     def heeded(self) -> None:
-        """Records that the run is about to end and no longer waits."""
+        """Cancels `give_up`: the run is about to end and no longer waits."""
         self._timer.cancel()
 
     def _lose_patience(self) -> None:

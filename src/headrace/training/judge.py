@@ -1,4 +1,4 @@
-"""Decides when a run's policy is evaluated, and pauses training meanwhile."""
+"""Decides when a run's policy is evaluated, and pauses training for an evaluation if required."""
 
 from collections.abc import Callable
 from typing import Any

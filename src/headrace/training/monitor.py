@@ -69,7 +69,7 @@ class Monitor:
             self._off_clock[index] = self._off_clock.get(index, 0.0) + seconds
 
     def forget(self, index: int) -> None:
-        """Records that an actor ended."""
+        """Removes an actor that ended."""
         self._heard.pop(index, None)
         self._off_clock.pop(index, None)
 

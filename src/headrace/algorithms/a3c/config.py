@@ -19,7 +19,7 @@ class A3C(Algorithm):
     """
 
     n_step: int = 5
-    """Steps of each environment between updates: returns sum at most this many rewards before the bootstrap (t_max)."""
+    """Steps of each environment between updates: returns sum up to this many rewards before the bootstrap (t_max)."""
     learning_rate: float = 7e-4
     entropy_bonus: float = 0.01
     """Weight of the policy's entropy, which prevents premature convergence (beta)."""
@@ -30,7 +30,7 @@ class A3C(Algorithm):
     trunk: Literal["shared", "separate"] = "shared"
     """shared: policy and value are two heads of one network; separate: two networks."""
     optimizer: OptimizerName = "rmsprop"
-    """RMSprop with statistics that the workers share, the best in the paper; the other choices are those of DQN."""
+    """RMSprop, whose optimizer state the workers share, did best in the paper; the others are as for DQN."""
     optimizer_decay: float = 0.99
     """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-5

@@ -27,7 +27,7 @@ class D4PG(OffPolicy):
     samples_per_step: float = 32.0
 
     critic_hidden: tuple[int, ...] = (512, 512, 256)
-    """Widths of the critic's hidden layers; the first is followed by LayerNorm and tanh."""
+    """Widths of the critic's hidden layers, the first of which is followed by LayerNorm and tanh."""
     critic_learning_rate: float = 1e-4
     atoms: int = 51
     """Z: number of values in the critic's distribution, evenly spaced from value_min to value_max."""

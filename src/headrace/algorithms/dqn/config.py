@@ -24,8 +24,7 @@ class DQN(OffPolicy):
     dueling: bool = False
     """Split the network into value and advantage (Wang et al. 2016)."""
     optimizer: OptimizerName = "adam"
-    """Adam (Kingma, Ba 2015), plain or centered RMSprop (Graves 2013), AdaGrad (Duchi et al. 2011), or SGD with or
-    without momentum."""
+    """Adam (Kingma, Ba 2015), RMSprop plain or centered (Graves 2013), AdaGrad (Duchi et al. 2011), SGD or momentum."""
     optimizer_decay: float = 0.95
     """Decay of RMSprop's running means, or the momentum; the others have none."""
     optimizer_epsilon: float = 1e-8
