@@ -217,4 +217,4 @@ def test_help_shows_the_settings_of_the_chosen_pair_alone(algorithm, topology, c
     described = " ".join(out.replace("│", " ").split())
     assert f"with --algorithm {algorithm} --topology {topology}." in described
     assert ("the first of which is followed by LayerNorm and tanh" in described) == (algorithm == "d4pg")
-    assert ("between looks for newer parameters. (default: 400)" in described) == (topology == "apex")
+    assert ("an actor polls for newer parameters" in described) == (topology == "apex")
