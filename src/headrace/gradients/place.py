@@ -29,8 +29,8 @@ class SharedPlace:
     mode: Mode
     average_period: int = 1
     live: bool = True
-    """Whether, without a lock, a worker computes with parameters while others change them (DQN), not with a copy that
-    pull() takes."""
+    """True: a worker without a lock computes with parameters that others are changing (DQN). False: with a copy as of
+    its last pull()."""
 
     def to_json(self) -> str:
         """The place as JSON."""

@@ -61,8 +61,8 @@ class Snapshot(NamedTuple):
 def encode_snapshot(snapshot: Snapshot) -> memoryview:
     """A safetensors file in memory: parameters by name, "probe", and the time of the snapshot in the metadata.
 
-    Replaces `safetensors.numpy.save`, which copies everything three times under Python's lock; this copies once, and
-    large arrays without the lock.
+    Used instead of `safetensors.numpy.save`, which copies everything three times under Python's lock; this copies once,
+    and large arrays without the lock.
     """
     arrays = dict(snapshot.weights) if snapshot.probe is None else {**snapshot.weights, _PROBE: snapshot.probe}
     header: dict[str, Any] = {"__metadata__": {"taken": snapshot.taken.to_json()}}

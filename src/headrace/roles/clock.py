@@ -20,7 +20,7 @@ class PhaseClock:
 
     @property
     def place(self) -> tuple[str, float, int]:
-        """Changes with every sign of progress; a role whose place stays the same for long hangs."""
+        """Changes with every sign of progress; a role hangs if its place has not changed for long."""
         return self.phase, self.entered, self.beats
 
     def skip(self, seconds: float) -> None:
