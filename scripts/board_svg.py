@@ -74,7 +74,8 @@ class BoardPicture(QuietDisplay):
         """Redraws the board; the record holds only this one."""
         self._console.export_text(clear=True)
         self._live.update(progress)
-        if progress.evaluation_return is not None and not progress.paused and sum(progress.actor_times.values()):
+        working = sum(progress.actor_times.values()) and sum(progress.learner_times.values())
+        if progress.evaluation_return is not None and not progress.paused and working:
             self.svg = self._console.export_svg(theme=THEME, code_format=TEMPLATE, unique_id="board")
 
     def close(self) -> None:
