@@ -86,14 +86,19 @@ def test_lost_claims_are_said(serve, tmp_path, damage, said):
     assert err.count("\n") == 1
 
 
-def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
-    data = tmp_path / "data"
+def fill_and_kill(serve, data):
+    """A server on `data` that is killed after 70 acknowledged transitions."""
     server = serve("--data", str(data))
     client = Client(server.address)
     client.open_table("run/replay", SIGNATURE, fresh=True, capacity=1_000)
     for _ in range(7):
         client.insert("run/replay", chunk(10))
     assert server.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+
+
+def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
+    data = tmp_path / "data"
+    fill_and_kill(serve, data)
     again = serve("--data", str(data))
     client = Client(again.address)
     assert client.stats()["tables"]["run/replay"]["size"] == 70
@@ -105,12 +110,7 @@ def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
 
 def test_it_says_what_is_damaged_and_lost(serve, tmp_path):
     data = tmp_path / "data"
-    server = serve("--data", str(data))
-    client = Client(server.address)
-    client.open_table("run/replay", SIGNATURE, fresh=True, capacity=1_000)
-    for _ in range(7):
-        client.insert("run/replay", chunk(10))
-    assert server.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    fill_and_kill(serve, data)
     arena = data / "table-1.arena"
     image = bytearray(arena.read_bytes())
     image[image.index(b"HRC2", image.index(b"HRC2") + 4) + 70] ^= 1  # in the second chunk

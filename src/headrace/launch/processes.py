@@ -74,6 +74,8 @@ class ProcessLauncher:
     def poll(self) -> list[Exit]:
         """Processes that ended by themselves since the last call."""
         ended = [running for running in self._running.values() if running.process.poll() is not None]
+        if not ended:
+            return []
         for running in ended:
             del self._running[running.role.name]
         _end(ended, _family(ended))
