@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from headrace import A3C, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
+from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
 from headrace._native import OptimizerOptions, Table
 from headrace.algorithms.config import Algorithm
 from headrace.environments import describe
@@ -32,6 +32,7 @@ from headrace.topologies.workers import WorkersProgram, worker_settings
 
 CPU = torch.device("cpu")
 CARTPOLE = "CartPole-v1"
+TARGET = "headrace.environments.toy:Target"
 SMALL: dict[str, Any] = {
     "hidden": (16,),
     "batch_size": 16,
@@ -46,6 +47,11 @@ ALGORITHMS: dict[str, Algorithm] = {
     "all switches": DQN(**{**SMALL, "dueling": True, "target_update_rate": 0.5}),
     "rmsprop": DQN(**{**SMALL, "optimizer": "centered-rmsprop", "optimizer_epsilon": 0.01}),
     "a3c": A3C(hidden=(16,)),
+    "d4pg": D4PG(
+        **{name: value for name, value in SMALL.items() if not name.startswith("epsilon")},
+        critic_hidden=(16,),
+        sigmas=(0.3,),
+    ),
     "a3c of two networks": A3C(hidden=(16,), trunk="separate", optimizer="adam"),
 }
 ONE: dict[str, Any] = {"workers": 1, "envs_per_worker": 3, "chunk_steps": 10}
@@ -68,10 +74,11 @@ def server() -> Iterator[EmbeddedServer]:
 
 
 def workshop_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | Serial, seed: int = 5) -> Workshop:
-    spec = describe(CARTPOLE)
+    environment = CARTPOLE if "discrete" in algorithm.action_kinds else TARGET
+    spec = describe(environment)
     parameters = open_parameters(config, algorithm, server.endpoint)
     updater = algorithm.make_updater(spec, CPU, seed, parameters)
-    return Workshop(CARTPOLE, spec, seed, algorithm, updater, server, run_id="mine", parameters=parameters)
+    return Workshop(environment, spec, seed, algorithm, updater, server, run_id="mine", parameters=parameters)
 
 
 def run_worker(server: EmbeddedServer, workshop: Workshop, config: Workers, turns: int) -> int:

@@ -106,9 +106,9 @@ class Algorithm(ABC):
         """Raises ConfigError if the algorithm does not take the environment's actions or observations."""
         kind: ActionKind = "continuous" if spec.continuous else "discrete"
         if kind not in self.action_kinds:
-            able = [name for name, other in known_algorithms().items() if kind in other.action_kinds]
+            able = ", ".join(name for name, other in known_algorithms().items() if kind in other.action_kinds)
             raise ConfigError(
-                f"algorithm is {self.name}, and the environment's actions are {kind}: {' or '.join(able)} is required"
+                f"algorithm is {self.name}, and the environment's actions are {kind}: one of {able} is required"
             )
 
     def architecture(self, spec: EnvironmentSpec) -> Architecture:

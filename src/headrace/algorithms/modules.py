@@ -8,36 +8,31 @@ import torch
 from torch import Tensor, nn
 
 from headrace.errors import CheckpointError
+from headrace.gradients.base import ParameterVector
 from headrace.types import Array, Batch
 
-__all__ = ["Learned", "copy_weights", "move_target", "to_device"]
+__all__ = ["Follower", "Learned", "copy_weights", "move_target", "to_device"]
 
 # Batches from another process are in read-only memory; nothing here writes to them.
 warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
 
 
 class Learned(NamedTuple):
-    """Modules and optimizers of an updater, by their names in a checkpoint."""
+    """Everything that an updater learns, by its names in a checkpoint: target networks and parameter vectors."""
 
     modules: Mapping[str, nn.Module]
-    optimizers: Mapping[str, torch.optim.Optimizer]
+    vectors: Mapping[str, ParameterVector]
 
     def state(self, updates: int) -> dict[str, Tensor]:
         """Parameters, optimizer moments and the number of updates, by name."""
-        state = {
-            f"{part}.{name}": value
-            for part, module in self.modules.items()
-            for name, value in module.state_dict().items()
-        }
-        for part, optimizer in self.optimizers.items():
-            for index, moments in optimizer.state_dict()["state"].items():
-                state |= {f"{part}.{index}.{name}": value for name, value in moments.items()}
-        state["updates"] = torch.tensor(updates)
-        return state
+        parts = [(part, module.state_dict()) for part, module in self.modules.items()]
+        parts += [(part, vector.state()) for part, vector in self.vectors.items()]
+        state = {f"{part}.{name}": value for part, values in parts for name, value in values.items()}
+        return state | {"updates": torch.tensor(updates)}
 
     def load(self, state: Mapping[str, Tensor]) -> int:
         """Restores what state() returned; returns the number of updates. CheckpointError if names or shapes differ."""
-        parts: dict[str, dict[str, Tensor]] = {name: {} for name in (*self.modules, *self.optimizers)}
+        parts: dict[str, dict[str, Tensor]] = {name: {} for name in (*self.modules, *self.vectors)}
         try:
             for name, value in state.items():
                 if name != "updates":
@@ -45,16 +40,29 @@ class Learned(NamedTuple):
                     parts[part][rest] = value
             for part, module in self.modules.items():
                 module.load_state_dict(parts[part])
-            for part, optimizer in self.optimizers.items():
-                moments: dict[int, dict[str, Tensor]] = {}
-                for name, value in parts[part].items():
-                    index, moment = name.split(".")
-                    moments.setdefault(int(index), {})[moment] = value
-                groups = optimizer.state_dict()["param_groups"]
-                optimizer.load_state_dict({"state": moments, "param_groups": groups})
-            return int(state["updates"])
+            updates = int(state["updates"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint's network does not fit these settings: {error}") from error
+        for part, vector in self.vectors.items():
+            vector.load(parts[part])
+        return updates
+
+
+class Follower(NamedTuple):
+    """Moves target networks towards the online ones, every `period` updates by the fraction `rate`."""
+
+    pairs: tuple[tuple[nn.Module, nn.Module], ...]
+    """Target and online networks."""
+    period: int
+    rate: float
+
+    def follow(self, before: int, version: int) -> None:
+        """Moves the targets as often as is due between two versions of the online networks."""
+        due = version // self.period - before // self.period
+        if due > 0:
+            rate = self.rate if due == 1 else 1 - (1 - self.rate) ** due
+            for target, online in self.pairs:
+                move_target(target, online, rate)
 
 
 def copy_weights(module: nn.Module) -> dict[str, Array]:

@@ -7,11 +7,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
 from headrace.algorithms.d4pg.config import D4PG
-from headrace.algorithms.modules import Learned, copy_weights, move_target, to_device
+from headrace.algorithms.flat import flat_values, lay_out, local_vectors
+from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
 from headrace.algorithms.targets import project
-from headrace.errors import ConfigError
 from headrace.gradients.base import OpenVector
 from headrace.networks.critic import Critic
 from headrace.networks.policy_network import PolicyNetwork
@@ -23,9 +24,9 @@ _SMALLEST_PRIORITY = 1e-6  # a divergence of 0, or rounded just below it, is sti
 
 
 class D4PGUpdater:
-    """Policy, critic and their targets, with one Adam each for policy and critic; implements `algorithms.base.Updater`.
+    """Policy and critic, each in a vector with its own Adam, and their targets; implements `algorithms.base.Updater`.
 
-    Raises ConfigError if actions are discrete or observations need a CNN.
+    See `Algorithm.make_updater()` for the arguments. Raises ConfigError also if observations need a CNN.
     """
 
     def __init__(
@@ -37,8 +38,6 @@ class D4PGUpdater:
         open_vector: OpenVector | None = None,
     ) -> None:
         config.require_spaces(spec)
-        if open_vector is not None:
-            raise ConfigError("algorithm is d4pg, whose workers can't share parameters: dqn or a3c is required")
         self._config = config
         self._device = device
         torch.manual_seed(seed)
@@ -47,30 +46,46 @@ class D4PGUpdater:
         self._critic, self._target_critic = (
             Critic(self.architecture, spec.actions, config.critic_hidden, config.atoms).to(device) for _ in range(2)
         )
-        for target, online in self._targets:
+        open_vector = open_vector or local_vectors(device)
+        rates = (config.learning_rate, config.critic_learning_rate)
+        policy_adam, critic_adam = (OptimizerOptions("adam", learning_rate=rate) for rate in rates)
+        self._policy_vector = open_vector(flat_values(self._policy), policy_adam)
+        self._critic_vector = open_vector(flat_values(self._critic), critic_adam)
+        lay_out(self._policy, self._policy_vector)
+        lay_out(self._critic, self._critic_vector)
+        pairs = ((self._target_policy, self._policy), (self._target_critic, self._critic))
+        for target, online in pairs:
             target.requires_grad_(False).load_state_dict(online.state_dict())
-        self._policy_adam = torch.optim.Adam(self._policy.parameters(), lr=config.learning_rate, fused=True)
-        self._critic_adam = torch.optim.Adam(self._critic.parameters(), lr=config.critic_learning_rate, fused=True)
+        self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
+        self._followed = self._policy_vector.version
         self._support = torch.linspace(config.value_min, config.value_max, config.atoms, device=device)
         self._learned = Learned(
-            {
-                "policy": self._policy,
-                "critic": self._critic,
-                "target_policy": self._target_policy,
-                "target_critic": self._target_critic,
-            },
-            {"policy_adam": self._policy_adam, "critic_adam": self._critic_adam},
+            {"target_policy": self._target_policy, "target_critic": self._target_critic},
+            {"policy": self._policy_vector, "critic": self._critic_vector},
         )
-        self._updates = 0
+
+    @property
+    def policy(self) -> PolicyNetwork:
+        """The online policy."""
+        return self._policy
+
+    @property
+    def critic(self) -> Critic:
+        """The online critic."""
+        return self._critic
 
     @property
     def version(self) -> int:
         """Number of updates of the policy."""
-        return self._updates
+        return self._policy_vector.version
 
     def pull(self) -> int:
-        """Returns the version: there is nothing to update."""
-        return self._updates
+        """Updates policy and critic; moves the targets as often as was due since the last call."""
+        version = self._policy_vector.pull()
+        self._critic_vector.pull()
+        self._follower.follow(self._followed, version)
+        self._followed = version
+        return version
 
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
         """observation, next_observation, action, reward, discount, weight on the learner's device."""
@@ -82,26 +97,24 @@ class D4PGUpdater:
         The priority is the divergence KL(target | critic) of each transition (Hessel et al. 2018); the loss is the
         critic's weighted cross-entropy.
         """
+        self.pull()
         observation, next_observation, action, reward, discount, weight = tensors
         target = self._target(next_observation, reward, discount)
         logits = self._critic(observation, action)
         cross_entropy = torch.nn.functional.cross_entropy(logits, target, reduction="none")
         loss = (weight * cross_entropy).mean()
-        self._critic_adam.zero_grad()
-        self._policy_adam.zero_grad()
+        self._critic_vector.gradient.zero_()
+        self._policy_vector.gradient.zero_()
         torch.autograd.backward(loss)
         self._ascend(observation)
-        self._critic_adam.step()
-        self._policy_adam.step()
-        self._updates += 1
-        if self._updates % self._config.target_update_period == 0:
-            for slow, fast in self._targets:
-                move_target(slow, fast, self._config.target_update_rate)
+        self._critic_vector.apply()
+        self._policy_vector.apply()
         divergence = cross_entropy.detach() + torch.xlogy(target, target).sum(1)
         return Update(divergence.clamp_(min=_SMALLEST_PRIORITY).cpu().numpy(), loss.item())
 
     def weights(self) -> dict[str, Array]:
         """The policy's parameters."""
+        self.pull()
         return copy_weights(self._policy)
 
     @torch.inference_mode()
@@ -111,16 +124,13 @@ class D4PGUpdater:
         return action
 
     def state(self) -> dict[str, Tensor]:
-        """Networks, moments of both Adams and the number of updates."""
-        return self._learned.state(self._updates)
+        """Target networks, the vectors with their optimizer moments, and the number of updates."""
+        self.pull()
+        return self._learned.state(self._followed)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
-        self._updates = self._learned.load(state)
-
-    @property
-    def _targets(self) -> tuple[tuple[torch.nn.Module, torch.nn.Module], ...]:
-        return (self._target_policy, self._policy), (self._target_critic, self._critic)
+        self._followed = self._learned.load(state)
 
     @torch.no_grad()
     def _target(self, next_observation: Tensor, reward: Tensor, discount: Tensor) -> Tensor:

@@ -10,15 +10,13 @@ from torch import Tensor
 from headrace.algorithms.base import Update
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.flat import clip_norm, flat_values, lay_out, local_vectors, optimizer_options
-from headrace.algorithms.modules import Learned, copy_weights, move_target, to_device
+from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
 from headrace.algorithms.targets import double_q_target, huber, q_target, squared, td_error
 from headrace.gradients.base import OpenVector
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["DQNUpdater"]
-
-_VECTOR = "vector."
 
 
 class DQNUpdater:
@@ -46,7 +44,9 @@ class DQNUpdater:
         lay_out(self._online, self._vector)
         self._target = PolicyNetwork(self.architecture).to(device).requires_grad_(False)
         self._target.load_state_dict(self._online.state_dict())
-        self._learned = Learned({"target": self._target}, {})
+        self._learned = Learned({"target": self._target}, {"vector": self._vector})
+        pairs = ((self._target, self._online),)
+        self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
         self._loss = huber if config.loss == "huber" else squared
         self._followed = self._vector.version
 
@@ -62,12 +62,9 @@ class DQNUpdater:
 
     def pull(self) -> int:
         """Updates the online network; moves the target as often as was due since the last call."""
-        version, period = self._vector.pull(), self._config.target_update_period
-        due = version // period - self._followed // period
+        version = self._vector.pull()
+        self._follower.follow(self._followed, version)
         self._followed = version
-        if due > 0:
-            rate = self._config.target_update_rate
-            move_target(self._target, self._online, rate if due == 1 else 1 - (1 - rate) ** due)
         return version
 
     def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
@@ -106,11 +103,8 @@ class DQNUpdater:
     def state(self) -> dict[str, Tensor]:
         """The target network, the vector with its optimizer moments, and the number of updates."""
         self.pull()
-        vector = {_VECTOR + name: value for name, value in self._vector.state().items()}
-        return self._learned.state(self._followed) | vector
+        return self._learned.state(self._followed)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
-        vector = {name: value for name, value in state.items() if name.startswith(_VECTOR)}
-        self._followed = self._learned.load({name: state[name] for name in state.keys() - vector.keys()})
-        self._vector.load({name.removeprefix(_VECTOR): value for name, value in vector.items()})
+        self._followed = self._learned.load(state)
