@@ -44,7 +44,7 @@ class WorkerSettings:
     table: dict[str, Any] | None
     """Options of the worker's own native table; None if it shares the server's table or needs none."""
     update_seed: int
-    """Seed of the network's initial weights, the same in every process."""
+    """Seed of the updater's random numbers. The first worker's is that of the serial topology."""
 
     def to_json(self) -> str:
         """The settings as JSON."""

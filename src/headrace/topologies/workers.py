@@ -129,7 +129,7 @@ def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSe
         spec=workshop.spec,
         run_id=workshop.run_id,
     )
-    return WorkerSettings(acting, workers, workshop.parameters.places, table, workshop.seed)
+    return WorkerSettings(acting, workers, workshop.parameters.places, table, workshop.seed + index)
 
 
 def _shares_replay(config: Workers, workshop: Workshop) -> bool:
