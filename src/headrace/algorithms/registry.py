@@ -21,6 +21,7 @@ BUILT_IN = {
     "dqn": "headrace.algorithms.dqn:DQN",
     "dyna-q": "headrace.algorithms.dyna_q:DynaQ",
     "d4pg": "headrace.algorithms.d4pg:D4PG",
+    "sac": "headrace.algorithms.sac:SAC",
     "a3c": "headrace.algorithms.a3c:A3C",
 }
 """The algorithms of this package: module and class by name."""

@@ -1,0 +1,22 @@
+"""Settings that are known to work."""
+
+from headrace.algorithms.config import Tuned
+from headrace.algorithms.sac.config import SAC
+
+__all__ = ["PRESETS"]
+
+PRESETS: dict[str, Tuned] = {
+    "Pendulum-v1": Tuned(
+        SAC(
+            n_step=3,
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            learning_rate=1e-3,
+            critic_learning_rate=1e-3,
+            temperature_learning_rate=1e-3,
+            batch_size=128,
+            samples_per_step=32.0,
+        ),
+        steps=20_000,
+    ),
+}

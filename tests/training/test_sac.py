@@ -1,0 +1,78 @@
+"""Whole small runs of SAC, the roles as threads."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.algorithms.sac.config import SAC
+from headrace.report.display import QuietDisplay
+from headrace.training import resume
+
+from . import conftest
+from .conftest import Train
+from .test_runs import tensors
+
+TARGET = "headrace.environments.toy:Target"
+SMALL = SAC(
+    hidden=(64, 64),
+    critic_hidden=(64, 64),
+    batch_size=64,
+    n_step=3,
+    learning_rate=1e-3,
+    critic_learning_rate=1e-3,
+    temperature_learning_rate=1e-3,
+    initial_temperature=0.1,
+    target_update_rate=0.02,
+    discount=0.9,
+    replay_capacity=20_000,
+    learning_starts=200,
+    samples_per_step=16.0,
+    publish_period=5,
+)
+
+
+@pytest.fixture
+def sac(train: Train, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """Trains SMALL on a point that is to go to its target; actors of the Apex topology act in int8."""
+    monkeypatch.setattr(conftest, "SMALL", SMALL)
+    apex = dataclasses.replace(conftest.TOPOLOGIES["apex"], precision="int8")
+    monkeypatch.setitem(conftest.TOPOLOGIES, "apex", apex)
+
+    def start(topology: str, **settings: Any) -> Any:
+        return train(topology, environment=TARGET, **settings)
+
+    return start
+
+
+def test_a_point_learns_to_go_to_its_target_with_actors_in_int8(sac: Train) -> None:
+    result = sac("apex", steps=4_000, final_evaluation_episodes=100)
+    assert result.summary["mean_return"] >= 9.2  # 9.81 is the most, 6.67 to stand still
+    [first, *_] = [record for record in result.run.read_metrics() if record["kind"] == "quantization"]
+    assert 0 < first["largest"] < 0.1 * first["largest_output"]  # else nothing was quantized
+
+
+def test_serial_is_the_same_bit_for_bit(sac: Train) -> None:
+    settings = {"steps": 800, "final_evaluation_episodes": 5}
+    first, second = (sac("serial", name=name, **settings) for name in ("first", "second"))
+    other = sac("serial", name="other", seed=1, **settings)
+    ours, theirs, others = tensors(first), tensors(second), tensors(other)
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    assert any(not np.array_equal(ours[name], others[name]) for name in ours)
+    assert first.summary["learner_steps"] > 50
+    assert first.summary["mean_return"] == second.summary["mean_return"]
+
+
+def test_resume_equals_never_having_stopped(sac: Train) -> None:
+    whole = sac("serial", name="whole", steps=1_001, final_evaluation_episodes=3)
+    half = sac("serial", name="half", steps=501, final_evaluation_episodes=3)
+    with half.run.open(half.path, writing=True) as run:
+        resumed = resume(run, QuietDisplay(), steps=1_001)
+        ours, theirs = tensors(whole), tensors(resumed)
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    assert resumed.summary["learner_steps"] > half.summary["learner_steps"]
+    for field in ("environment_steps", "learner_steps", "episodes", "mean_return", "samples_per_insert"):
+        assert resumed.summary[field] == whole.summary[field]
