@@ -204,5 +204,5 @@ def test_a_wrong_mujoco_gl_is_quoted():
 
 
 def test_there_is_no_window():
-    with pytest.raises(EnvironmentFault, match='render_mode is "human"; "rgb_array" is the one there is'):
+    with pytest.raises(EnvironmentFault, match='render_mode is "human"; it must be "rgb_array"'):
         make("dm_control/walker-walk", render_mode="human")
