@@ -13,12 +13,12 @@ from headrace.report.svg import COLOURS, plain_axes, to_svg
 __all__ = ["TIME_COLOURS", "learning_curve", "output_errors", "over_time", "time_shares"]
 
 TIME_COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6")
-"""Style-sheet names of the colors of ACTOR_TIMES and LEARNER_TIMES, in their order."""
+"""Style-sheet names of the colors of ACTOR_TIMES and LEARNER_TIMES, in the same order."""
 _AXES = {"environment_steps": "environment steps", "seconds": "training time (h:mm:ss)"}
 
 
 def learning_curve(history: History, x: str, target: float | None) -> str:
-    """Returns in training and of greedy evaluations, against "environment_steps" or "seconds"."""
+    """Returns of training episodes and greedy evaluations against "environment_steps" or "seconds"."""
     figure, axes = _axes(x, "return of an episode")
     drawn = False
     for key, color, label in (
@@ -44,7 +44,7 @@ def learning_curve(history: History, x: str, target: float | None) -> str:
 
 
 def over_time(progress: Sequence[Record], key: str, label: str, *, target: float | None = None) -> str:
-    """One number of the progress records against training time, with the value that it should have."""
+    """One number of the progress records against training time, with its configured value."""
     figure, axes = _axes("seconds", label)
     seconds, values = column(progress, "seconds", key)
     axes.plot(seconds, values, color=COLOURS["c1"], linewidth=1.5)
@@ -59,7 +59,7 @@ def over_time(progress: Sequence[Record], key: str, label: str, *, target: float
 
 
 def output_errors(quantizations: Sequence[Record]) -> str:
-    """How far the outputs of actors' policies are from those in full precision, against training time."""
+    """Errors of the outputs of actors' policies relative to full precision, against training time."""
     figure, axes = _axes("seconds", "output")
     for key, color, label in (
         ("largest_output", "c6", "largest output"),
@@ -67,7 +67,7 @@ def output_errors(quantizations: Sequence[Record]) -> str:
         ("mean", "c1", "mean error"),
     ):
         seconds, values = column(quantizations, "seconds", key)
-        seen = values > 0  # what a logarithm has a place for
+        seen = values > 0  # zero has no place on a logarithmic axis
         axes.plot(
             seconds[seen], values[seen], color=COLOURS[color], marker="o", markersize=3.5, linewidth=1.5, label=label
         )
@@ -77,7 +77,7 @@ def output_errors(quantizations: Sequence[Record]) -> str:
 
 
 def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> str:
-    """Shares of a side's time, "actor_times" or "learner_times", stacked, against training time."""
+    """Stacked shares of a side's time ("actor_times" or "learner_times") against training time."""
     figure, axes = _axes("seconds", "share of time")
     seconds, *shares = column(progress, "seconds", *(f"{side}.{name}" for name in names), points=200)
     if len(seconds):
@@ -90,7 +90,7 @@ def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> 
 
 
 def _axes(x: str, y_label: str) -> tuple[Figure, Axes]:
-    """Empty axes over the progress of a run."""
+    """Empty axes with training time or steps on the x axis."""
     figure, axes = plain_axes(_AXES[x], y_label)
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 3, 5, 6, 10] if x == "seconds" else None))
     show = duration if x == "seconds" else _thousands

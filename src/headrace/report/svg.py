@@ -1,4 +1,4 @@
-"""SVG text to put straight into a page, colored by the page's style sheet."""
+"""SVG text for inclusion in a page, colored by the page's style sheet."""
 
 import io
 import re
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 __all__ = ["COLOURS", "plain_axes", "to_svg"]
 
-# Okabe and Ito's palette, which the color-blind can tell apart; the page's style sheet has its dark twin.
+# Okabe and Ito's palette, which is safe for color-blind readers; the page's style sheet has a dark version.
 COLOURS = {
     "ink": "#24292f",
     "faint": "#d0d7de",
@@ -21,12 +21,12 @@ COLOURS = {
     "c6": "#8c959f",
     "c7": "#d55e00",
 }
-"""What a plot is drawn in; to_svg() puts the style sheet's variables of these names in their place."""
+"""Colors of plots; to_svg() replaces them by the style sheet's variables with these names."""
 _SIZE = (5.6, 3.3)
 
 
 def plain_axes(x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    """Empty axes in the manner of every plot."""
+    """Empty axes in the style of all plots."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlabel(x_label)
@@ -43,7 +43,7 @@ def plain_axes(x_label: str, y_label: str) -> tuple[Figure, Axes]:
 
 
 def to_svg(figure: Figure, name: str, title: str) -> str:
-    """The figure as an <svg> element: text as text, colors as variables, ids that are its own in the page."""
+    """The figure as an <svg> element: text stays text, colors become variables, ids are unique in the page."""
     name = re.sub(r"\W", "-", name)
     out = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
