@@ -105,7 +105,7 @@ def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
     code, out, _ = again.stop()
     assert code == 0
     assert f"data      {data}, with 1 table of 70 transitions\n" in out
-    assert "stopping: what is not on the disk yet is written\n" in out
+    assert "stopping: writing the remaining data to disk\n" in out
 
 
 def test_it_says_what_is_damaged_and_lost(serve, tmp_path):

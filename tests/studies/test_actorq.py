@@ -287,7 +287,7 @@ def test_options_are_the_study_s_own(capsys) -> None:
     assert main(["study", "actorq", "--help"]) == 0
     assert "--tasks TASK" in capsys.readouterr().out
     assert main(["study", "--help"]) == 0
-    assert "options of its own: --tasks --seeds" in capsys.readouterr().out
+    assert "options: --tasks --seeds" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
