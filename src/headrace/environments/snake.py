@@ -20,7 +20,7 @@ _FOREVER = 2**30  # moves for which a wall stays
 _APPLE, _SNAKE = 255, 200  # Ong's gray levels
 _STACK = 4
 _CELL_PIXELS = 16
-_COLOURS = {
+_COLORS = {
     "free": np.array((24, 26, 30)),
     "tail": np.array((22, 84, 48)),
     "neck": np.array((78, 201, 128)),
@@ -174,10 +174,10 @@ class Snake(gymnasium.Env[Array, np.int64]):
     def _picture(self) -> Array:
         left = self._board - self._clock
         share = (np.clip(left, 0, self._length) / self._length)[..., None]  # from tail to head
-        image: Array = _COLOURS["tail"] + share * (_COLOURS["neck"] - _COLOURS["tail"])
-        image[left <= 0] = _COLOURS["free"]
-        image[self._apples > 0] = _COLOURS["apple"]
-        image[self._row, self._column] = _COLOURS["head"]
+        image: Array = _COLORS["tail"] + share * (_COLORS["neck"] - _COLORS["tail"])
+        image[left <= 0] = _COLORS["free"]
+        image[self._apples > 0] = _COLORS["apple"]
+        image[self._row, self._column] = _COLORS["head"]
         image = image.astype(np.uint8)
         return image.repeat(_CELL_PIXELS, axis=0).repeat(_CELL_PIXELS, axis=1)
 

@@ -19,7 +19,7 @@ __all__ = ["Board", "LiveDisplay", "sparkline"]
 _LABEL_CELLS = 9
 _WIDEST_CELLS = 110
 _WIDEST_SPARKLINE = 40
-_COLOURS = ("blue", "yellow", "green", "cyan", "magenta", "bright_black")
+_COLORS = ("blue", "yellow", "green", "cyan", "magenta", "bright_black")
 _SHADES = "█▓▒░╳·"  # one for each color, for terminals without colors
 _SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -80,7 +80,7 @@ class Board:
         """Draws the board in a frame; narrow consoles cut its lines."""
         width = min(options.max_width - 2, _WIDEST_CELLS)  # room for the terminal's "^C", which would wrap and scroll
         inner = width - 4
-        shades = _SHADES if console.no_color else "━" * len(_COLOURS)
+        shades = _SHADES if console.no_color else "━" * len(_COLORS)
         heading = self._heading
         title = Text.assemble((heading.environment, "bold"), f" · {heading.algorithm} · {heading.topology}")
         yield Panel(
@@ -201,7 +201,7 @@ def _segments(label: str, names: Sequence[str], shares: Mapping[str, float], cel
     width = max(cells - _LABEL_CELLS, 6)
     text = Text.assemble((label.ljust(_LABEL_CELLS), "dim"))
     total, done, before = sum(shares.values()), 0.0, 0
-    for name, color, shade in zip(names, _COLOURS, shades, strict=True):
+    for name, color, shade in zip(names, _COLORS, shades, strict=True):
         done += shares.get(name, 0.0)
         end = round(width * done / total) if total > 0 else 0
         text.append(shade * (end - before), style=color)
@@ -218,7 +218,7 @@ def _legend(names: Sequence[str], shares: Mapping[str, float], shades: str, cell
             break
         shown.add(name)
     text = Text(" " * _LABEL_CELLS)
-    for name, color, shade in zip(names, _COLOURS, shades, strict=True):
+    for name, color, shade in zip(names, _COLORS, shades, strict=True):
         if name in shown:
             text.append("■" if shade == "━" else shade, style=color).append(_entry(name, shares) + " ")
     return text

@@ -7,10 +7,10 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "plain_axes", "to_svg"]
+__all__ = ["COLORS", "plain_axes", "to_svg"]
 
 # Okabe and Ito's palette, which is safe for color-blind readers; the page's style sheet has a dark version.
-COLOURS = {
+COLORS = {
     "ink": "#24292f",
     "faint": "#d0d7de",
     "c1": "#0072b2",
@@ -32,12 +32,12 @@ def plain_axes(x_label: str, y_label: str) -> tuple[Figure, Axes]:
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(COLOURS["faint"])
-    axes.tick_params(colors=COLOURS["ink"], labelsize=8, length=3)
-    axes.grid(color=COLOURS["faint"], linewidth=0.5)
+    axes.spines[["left", "bottom"]].set_color(COLORS["faint"])
+    axes.tick_params(colors=COLORS["ink"], labelsize=8, length=3)
+    axes.grid(color=COLORS["faint"], linewidth=0.5)
     axes.set_axisbelow(True)
     for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set_color(COLOURS["ink"])
+        label.set_color(COLORS["ink"])
         label.set_fontsize(9)
     return figure, axes
 
@@ -54,7 +54,7 @@ def to_svg(figure: Figure, name: str, title: str) -> str:
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
-    for variable, color in COLOURS.items():
+    for variable, color in COLORS.items():
         svg = svg.replace(color, f"var(--{variable})")
     opening, rest = svg.split(">", 1)
     opening = re.sub(r' (width|height)="[^"]*"', "", opening)

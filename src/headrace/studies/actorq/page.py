@@ -29,7 +29,7 @@ from headrace.studies.training import FINAL_EPISODES
 
 __all__ = ["INTEGER_WIDTH", "present", "tiles"]
 
-_COLOURS = {"fp32": "c7", "fp16": "c2", "int8": "c1"}
+_COLORS = {"fp32": "c7", "fp16": "c2", "int8": "c1"}
 INTEGER_WIDTH = 64
 """Of graph_layers.integer_layer()."""
 _PARTS = (
@@ -151,8 +151,8 @@ def _curves(training: Rows, curves: Rows) -> str:
         target, said = chosen(training, task=task)[0]["target"], published_time(TASKS[task]).reward
         levels = {"published": said} if said == target else {"published": said, "target": target}
         for axis, label in (("steps", "environment steps"), ("seconds", "training time (s)")):
-            found = bands({precision: curves_of(curves, task, precision) for precision in _COLOURS}, axis)
-            strips = {precision: Strip(*each, _COLOURS[precision]) for precision, each in found.items()}
+            found = bands({precision: curves_of(curves, task, precision) for precision in _COLORS}, axis)
+            strips = {precision: Strip(*each, _COLORS[precision]) for precision, each in found.items()}
             if strips:
                 plots.append(draw_strips(f"{task}-{axis}", f"{task}: {label}", "score", strips, levels=levels))
     intro = note(
@@ -263,7 +263,7 @@ def _crossover(rows: Rows) -> str:
     for row in rows:
         for precision, values in ratios.items():
             values[batches.index(row["batch"]), widths.index(row["width"])] = row[f"{precision}_speedup"]
-    columns = (*(f"{precision}_us" for precision in _COLOURS), "int8_speedup", "fp16_speedup")
+    columns = (*(f"{precision}_us" for precision in _COLORS), "int8_speedup", "fp16_speedup")
     lines = [
         (f"{row['width']}, batch {row['batch']}", *(figure_text(row[column]) for column in columns)) for row in rows
     ]

@@ -28,7 +28,7 @@ from headrace.studies.statistics import chosen, distinct, mean, middle
 
 __all__ = ["ablation_text", "present", "published_table", "runs_table", "speedup", "verdict"]
 
-_COLOURS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
+_COLORS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
 _METHOD = (
     "Every run is one of headrace train with the environment's preset, in a process of its own. Each worker is a "
     "process with one thread; the learner of Dyna-Q, beside an actor and planners, has as many threads as there "
@@ -51,7 +51,7 @@ _WHY_NO_GAIN = (
     "hangs on them, and the better the policy, the more of its time is spent there. Much of what Dyna-Q gains over the "
     "preset's DQN is the replay ratio's, which DQN can have, too."
 )
-_SHARE_COLOURS = ("c1", "c4", "c3", "c2", "c7", "c5", "c6", "ink")
+_SHARE_COLORS = ("c1", "c4", "c3", "c2", "c7", "c5", "c6", "ink")
 
 
 def present(results: Results) -> Page:
@@ -151,7 +151,7 @@ def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group],
     lines = {
         topology: Line(
             [value(group) if (group := (variant, topology, count)) in groups else nan for count in counts],
-            _COLOURS[topology],
+            _COLORS[topology],
         )
         for topology in dict.fromkeys(topology for _, topology, _ in groups)
     }  # fmt: skip
@@ -296,7 +296,7 @@ def _sharing_table(rows: Rows) -> str:
     for group in groups_of(known):
         these = of(known, group)
         shares = {bucket: mean([row[f"staleness_{bucket}"] or 0.0 for row in these]) for bucket in STALENESS}
-        parts = [(name, color, shares[name]) for name, color in zip(STALENESS, _SHARE_COLOURS, strict=True)]
+        parts = [(name, color, shares[name]) for name, color in zip(STALENESS, _SHARE_COLORS, strict=True)]
         bar = share_bar([part for part in parts if part[2]])
         bars.append(f"<figure><h3>{_name(group)}</h3>{bar}</figure>")
         lines.append((

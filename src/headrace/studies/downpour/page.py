@@ -23,9 +23,9 @@ from headrace.topologies.config import ParameterServer
 
 __all__ = ["present", "tiles"]
 
-_COLOURS = ("c1", "c7", "c3", "c2", "c5", "c4")
-_POLICY_COLOURS = {"accept": "c7", "drop": "c2", "scale": "c1", "compensate": "c3"}
-_SHARD_COLOURS = {1: "c1", 2: "c3", 4: "c5"}
+_COLORS = ("c1", "c7", "c3", "c2", "c5", "c4")
+_POLICY_COLORS = {"accept": "c7", "drop": "c2", "scale": "c1", "compensate": "c3"}
+_SHARD_COLORS = {1: "c1", 2: "c3", 4: "c5"}
 
 
 def present(results: Results) -> Page:
@@ -67,7 +67,7 @@ def _shares(rows: Rows) -> str:
         return ""
     said = published_times()
     lines = {"published": Line([100 * said[pixels].share for pixels in PIXELS], "ink", dashed=True)}
-    for (transport, title), color in zip(TRANSPORTS.items(), _COLOURS, strict=False):
+    for (transport, title), color in zip(TRANSPORTS.items(), _COLORS, strict=False):
         found = [100 * medians(rows, pixels=pixels, transport=transport).get("share", nan) for pixels in PIXELS]
         if not np.isnan(found).all():
             lines[title] = Line(found, color)
@@ -122,7 +122,7 @@ def _scaling(rows: Rows) -> str:
             return Line([each.get(column, nan) for each in found], color, dashed)
 
         lines = {
-            f"{shards} shard{'s' * (shards > 1)}": over("updates_per_second", shards, _SHARD_COLOURS[shards])
+            f"{shards} shard{'s' * (shards > 1)}": over("updates_per_second", shards, _SHARD_COLORS[shards])
             for shards in sorted(distinct(mine, "shards"))
         }
         lines["1, fetching"] = over("updates_per_second", 1, "c2", fetches=1)
@@ -177,7 +177,7 @@ def _curves(rows: Rows) -> str:
 def _band_plots(label: str, groups: Mapping[str, Sequence[Curve]]) -> Iterable[str]:
     for axis, words in (("steps", "environment steps"), ("seconds", "training time (s)")):
         found = bands(groups, axis)
-        colors = zip(groups, _COLOURS, strict=False)
+        colors = zip(groups, _COLORS, strict=False)
         strips = {name: Strip(*found[name], color) for name, color in colors if name in found}
         if strips:
             yield draw_strips(f"{label}-{axis}", f"{label} settings: {words}", "score", strips, levels={})
@@ -211,7 +211,7 @@ def _staleness(rows: Rows) -> str:
                 [mean(known(chosen(mine, policy=policy, fetch_period=period), "final_return")) for period in periods],
                 color,
             )
-            for policy, color in _POLICY_COLOURS.items()
+            for policy, color in _POLICY_COLORS.items()
         }
         lines["serial"] = Line([serial] * len(periods), "ink", dashed=True)
         name = f"{workers} workers: fetch period (updates)"

@@ -27,7 +27,7 @@ from headrace.studies.statistics import chosen, distinct, middle
 
 __all__ = ["present"]
 
-_COLOURS: dict[Variant, str] = {"redis": "c7", "redis-ahead": "c2", "learner": "c4", "server": "c1"}
+_COLORS: dict[Variant, str] = {"redis": "c7", "redis-ahead": "c2", "learner": "c4", "server": "c1"}
 _LEARNER_PARTS = (
     (("train",), "c1"),
     (("pull",), "c3"),
@@ -238,7 +238,7 @@ def _over_actors(rows: Rows) -> str:
         ):
             lines: dict[str, Line] = {
                 variant: Line([value(rows, variant, (transport, n, kind), figure) for n in counts], color)
-                for variant, color in _COLOURS.items()
+                for variant, color in _COLORS.items()
             }
             plots.append(
                 draw_lines(f"{figure}-{transport}-{kind}", _axis(transport, kind), label, counts,
@@ -254,7 +254,7 @@ def _frequency(rows: Rows, transport: str, kind: str, counts: Sequence[int]) -> 
     for variant, name in named:
         for figure, word in (("ideal_frames_s", "ideal"), ("actual_frames_s", "actual")):
             values = [value(rows, variant, (transport, n, kind), figure) for n in counts]
-            lines[f"{name}, {word}"] = Line(values, _COLOURS[variant], dashed=word == "ideal")
+            lines[f"{name}, {word}"] = Line(values, _COLORS[variant], dashed=word == "ideal")
     name = f"frequency-{transport}-{kind}"
     return draw_lines(name, _axis(transport, kind), "transitions per second, each actor", counts, _there(lines))
 
