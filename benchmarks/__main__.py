@@ -1,4 +1,4 @@
-"""Every benchmark, each in a process of its own: python -m benchmarks [--all].
+"""Every benchmark, each in a separate process: python -m benchmarks [--all].
 
 --all adds those that take long: Reverb, the load of the Ape-X paper, and those that train to a score, which take hours.
 """

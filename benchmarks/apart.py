@@ -54,7 +54,7 @@ class _Kill(NamedTuple):
 
 
 class _Job:
-    """One run: its commands, each in a process of its own, and the exit codes of those that have ended."""
+    """One run: its commands, each in a separate process, and the exit codes of those that have ended."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace, seed: int) -> None:
         self.folder = folder

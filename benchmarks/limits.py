@@ -130,7 +130,7 @@ class BareConnection:
 
 @contextmanager
 def bare_connection(transport: str, buffer_bytes: int = 0) -> Iterator[BareConnection]:
-    """A connection of this kind, "unix" or "tcp", to a bare server in a process of its own.
+    """A connection of this kind, "unix" or "tcp", to a bare server in a separate process.
 
     Both ends ask for socket buffers of so many bytes; 0 leaves them to the system.
     """

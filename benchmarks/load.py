@@ -101,7 +101,7 @@ def _find_limit(first: _Level, apply: Callable[[float], _Level]) -> _Level:
 
 
 def _apply(factor: float, addresses: dict[str, str], client: Client, seconds: float) -> _Level:
-    """Actors over TCP in processes of their own, the learner here, over the Unix socket."""
+    """Actors over TCP in separate processes, the learner here, over the Unix socket."""
     begin = time.monotonic() + _CONNECT_SECONDS
     counted = begin + _WARM_UP_SECONDS
     end = counted + seconds

@@ -1,4 +1,4 @@
-"""A share of load.py's actors, in a process of its own: each a connection that pushes chunks at a set rate.
+"""A share of load.py's actors, in a separate process: each a connection that pushes chunks at a set rate.
 
 python -m benchmarks.load_actors OPTIONS, where OPTIONS is JSON of Options; prints JSON of Outcome.
 """

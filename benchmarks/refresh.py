@@ -1,6 +1,6 @@
 """From the learner's publish to installed in an actor of 3x2048, batch 1: latency, stall, shares of time, bytes.
 
-A learner's publisher and the server in this process, a quantizer and an actor in processes of their own, over a Unix
+A learner's publisher and the server in this process, a quantizer and an actor in separate processes, over a Unix
 socket. The learner publishes four times a second and does nothing else, and the environment takes no time: the
 actor's steps are nearly all inference. Stall is the longest gap between two of its steps, less a normal one, of a
 publication (median over publications); beside it is the same where nothing is published.

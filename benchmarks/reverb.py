@@ -1,4 +1,4 @@
-"""The server against Reverb's, each in a process of its own: sampling batches of 512 x 56 kB, and inserting.
+"""The server against Reverb's, each in a separate process: sampling batches of 512 x 56 kB, and inserting.
 
 Reverb is tied to one TensorFlow, so it has an environment of its own: --python PATH, or $HEADRACE_REVERB_PYTHON, names
 that environment's interpreter (benchmarks/README.md says how to make one). Without it the benchmark says so, and ends.

@@ -1,4 +1,4 @@
-"""`headrace serve` in a process of its own, for as long as a benchmark needs it."""
+"""`headrace serve` in a separate process, for as long as a benchmark needs it."""
 
 import subprocess
 import sys

@@ -186,7 +186,7 @@ def test_a_token_that_others_may_read_is_warned_of(serve, token_file):
 
 @pytest.fixture
 def taken():
-    """A port of this machine that somebody listens on."""
+    """A port of this machine that is in use."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

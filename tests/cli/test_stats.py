@@ -1,4 +1,4 @@
-"""`headrace stats` and `headrace drop` against a server in a process of its own."""
+"""`headrace stats` and `headrace drop` against a server in a separate process."""
 
 import contextlib
 import json
@@ -84,7 +84,7 @@ def test_what_is_no_name_of_a_run_is_not_dropped(name, capsys):
 
 
 class Impostor:
-    """Listens, and answers every request as it is told, whoever asks."""
+    """Listens, and sends the given answer to every request."""
 
     def __init__(self, answer):
         self._answer = answer

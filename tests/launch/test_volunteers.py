@@ -1,4 +1,4 @@
-"""Actors that are started apart, looked after by a launcher that only pretends."""
+"""Separately started actors, with a fake launcher."""
 
 import contextlib
 import dataclasses
@@ -47,7 +47,7 @@ class Pretence:
         return [Exit(Role("volunteer", index, ""), reason, fault, "last words") for index, reason, fault in ended]
 
     def kill(self, role: Role) -> None:
-        raise AssertionError("nobody is killed here")
+        raise AssertionError("no role is killed here")
 
     def stop(self, roles: Iterable[Role]) -> None:
         self.stopped += [role.name for role in roles]

@@ -132,11 +132,11 @@ def test_page_shows_published_beside_ours(stand_in, tmp_path, origin, training_r
 
     def acted(case: ActingCase) -> dict[str, object]:
         names = ("environment", "inference", "pull", "load", "push", "other")
-        beside = ("fetch", "deserialize", "load")
+        loading = ("fetch", "deserialize", "load")
         return dict.fromkeys(acting.COLUMNS) | {
             "task": case.task, "actors": case.actors, "precision": case.precision, "pull_period": case.pull_period,
             "steps_per_second": rates[case.precision], "policies_installed": 3, "parameter_share": 0.04,
-            **{f"{name}_s_per_1000": 1.0 for name in names}, **{f"beside_{name}_s_per_1000": 2.0 for name in beside},
+            **{f"{name}_s_per_1000": 1.0 for name in names}, **{f"beside_{name}_s_per_1000": 2.0 for name in loading},
             "refresh_ms": 120.0 if case.publications_per_second else None, "joules_per_1000": None,
         }  # fmt: skip
 

@@ -73,7 +73,7 @@ def test_a_run_from_its_process_to_the_page_and_nothing_twice(monkeypatch, tmp_p
         writer.writeheader()
         writer.writerow(row)
     run_plan(STUDY, "small", NOTHING | {"runs": (TINY,)}, tmp_path, said.append, origin, ["runs"])
-    assert rows_of(tmp_path / "runs.csv") == [row]  # made anew of the run's records
+    assert rows_of(tmp_path / "runs.csv") == [row]  # recomputed from the run's records
 
 
 def test_a_run_that_fails_says_why(tmp_path) -> None:

@@ -84,7 +84,7 @@ class LockStep(Wrapped):
         return super().step(action)
 
 class Forks(Wrapped):
-    """Each leaves a child in a session of its own, whose parent is gone, without and with another program."""
+    """Each leaves a child in its own session, whose parent is gone, without and with another program."""
     started = False
     def step(self, action):
         if not Forks.started:

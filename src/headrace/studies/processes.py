@@ -29,7 +29,7 @@ _LISTENING = "listening on "
 
 
 class Process:
-    """A command in a process group of its own, with one thread for arithmetic; its errors go to `log`.
+    """A command in its own process group, with one thread for arithmetic; its errors go to `log`.
 
     One thread. A `with` block ends it. Raises LaunchError where the command does not start.
     """

@@ -1,4 +1,4 @@
-"""One run in a process of its own, and the row that comes of it."""
+"""One run in a separate process, and the row that comes of it."""
 
 import json
 import shutil

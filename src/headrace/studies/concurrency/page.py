@@ -30,7 +30,7 @@ __all__ = ["ablation_text", "present", "published_table", "runs_table", "speedup
 
 _COLORS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
 _METHOD = (
-    "Every run is one of headrace train with the environment's preset, in a process of its own. Each worker is a "
+    "Every run is one of headrace train with the environment's preset, in a separate process. Each worker is a "
     "process with one thread; the learner of Dyna-Q, beside an actor and planners, has as many threads as there "
     "are cores but one. Seconds are those of the training clock. It stands still in evaluations, except in runs "
     "of several processes that leave a core to spare: there they go on beside it. It runs from before the first "
