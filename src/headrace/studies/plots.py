@@ -15,11 +15,11 @@ from headrace.types import Array
 __all__ = ["Line", "Strip", "draw_heat", "draw_lines", "draw_strips"]
 
 _LEGEND_CHARACTERS = 48
-"""Of the labels in one row; four with more would not fit beside each other."""
+"""Maximum characters of the labels in one row; four labels with more would not fit."""
 
 
 class Line(NamedTuple):
-    """Values over the plot's places, nan where there is none; `color` as the style sheet names it."""
+    """Values at the plot's x positions, nan if missing; `color` is a name of the style sheet."""
 
     values: Sequence[float]
     color: str
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """A curve with its spread on either side, over places of its own."""
+    """A curve with its spread on either side, with separate x positions."""
 
     x: Array
     mean: Array
@@ -38,7 +38,7 @@ class Strip(NamedTuple):
 def draw_lines(
     name: str, x_label: str, y_label: str, x: Sequence[float], lines: Mapping[str, Line], *, logarithmic: bool = False
 ) -> str:
-    """Lines with a mark at each value, over few places that stand at equal distances."""
+    """Lines with a mark at each value, over a few equidistant x positions."""
     figure, axes = plain_axes(x_label, y_label)
     places = range(len(x))
     for label, line in lines.items():
@@ -64,7 +64,7 @@ def draw_lines(
 def draw_strips(
     name: str, x_label: str, y_label: str, strips: Mapping[str, Strip], *, levels: Mapping[str, float]
 ) -> str:
-    """Curves with their spreads, and dashed lines at named levels."""
+    """Curves with their spreads, and dashed lines at labeled levels."""
     figure, axes = plain_axes(x_label, y_label)
     for label, strip in strips.items():
         color = COLORS[strip.color]
@@ -78,7 +78,7 @@ def draw_strips(
 
 
 def draw_heat(name: str, x_label: str, y_label: str, x: Sequence[float], y: Sequence[float], ratios: Array) -> str:
-    """Ratios [len(y), len(x)] as numbers on colored cells, those above 1 apart in color from those below."""
+    """Ratios [len(y), len(x)] as numbers on colored cells; those above and below 1 have different colors."""
     figure, axes = plain_axes(x_label, y_label)
     axes.grid(visible=False)
     colors = LinearSegmentedColormap.from_list("ratio", [COLORS["c2"], "#ffffff", COLORS["c1"]])
