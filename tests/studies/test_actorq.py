@@ -299,7 +299,10 @@ def test_options_are_the_study_s_own(capsys) -> None:
         ("--tasks cartpole-balance", "study needs a name"),
         ("in-network --seeds 3", "--seeds is an option of study actorq, not of in-network; leave it out"),
         ("actorq --tasks cartpole-blance", "tasks has cartpole-blance, which the study does not know; did you mean"),
-        ("actorq --tasks chess", "tasks has chess, which the study does not know; it must be one of cartpole-balance, "),
+        (
+            "actorq --tasks chess",
+            "tasks has chess, which the study does not know; it must be one of cartpole-balance, ",
+        ),
         ("actorq --seeds 0", "seeds is 0; it must be above 0"),
         ("actorq --seed 1", "--seed is not an option of headrace study actorq; did you mean --seeds?"),
         ("--scale full", "study needs a name: headrace study NAME, such as in-network"),

@@ -217,7 +217,10 @@ def test_options_are_the_study_s_own(capsys) -> None:
     [
         ("--parts fault", "parts has fault, which the study does not know; did you mean faults?"),
         ("--algorithms d4pg", "algorithms has d4pg, which the study does not know; it must be one of dqn, a3c, dyna-q"),
-        ("--topologies serial", "topologies has serial, which the study does not know; it must be one of lock, hogwild, "),
+        (
+            "--topologies serial",
+            "topologies has serial, which the study does not know; it must be one of lock, hogwild, ",
+        ),
         ("--workers 2 0", "workers is 0; it must be above 0"),
         ("--seeds 0", "seeds is 0; it must be above 0"),
     ],
