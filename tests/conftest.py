@@ -1,4 +1,4 @@
-"""A Redis of the test's own."""
+"""A separate Redis for the tests."""
 
 import ctypes
 import shutil

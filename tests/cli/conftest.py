@@ -1,4 +1,4 @@
-"""A stand-in for training, and servers that stand alone, for the tests of this folder."""
+"""A stand-in for training, and standalone servers, for the tests of this folder."""
 
 import re
 import secrets

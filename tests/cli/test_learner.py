@@ -1,4 +1,4 @@
-"""`headrace learner` and `headrace actor`: apart, in separate processes, through a server with a token."""
+"""`headrace learner` and `headrace actor` in separate processes, through a server with a token."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Dispatch, exit codes, and what is not imported."""
+"""Dispatch, exit codes, and modules that must not be imported."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`headrace serve` as a process: what it says, its mistakes, its end, and what it finds again after being killed."""
+"""`headrace serve` as a process: output, errors, shutdown, and data recovered after a kill."""
 
 import re
 import resource

@@ -1,4 +1,4 @@
-"""Every flag of `headrace train`, its default, and what is said of mistakes."""
+"""Every flag of `headrace train`, its default, and the messages for mistakes."""
 
 import dataclasses
 from pathlib import Path

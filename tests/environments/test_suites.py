@@ -1,4 +1,4 @@
-"""A suite of another package: found by its prefix, made, stepped and trained in, with no change in Headrace."""
+"""A suite of another package: found by its prefix, created, stepped and trained, without a change in Headrace."""
 
 import json
 import os

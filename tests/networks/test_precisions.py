@@ -1,4 +1,4 @@
-"""What fp16 and int8 policies make of a network: how far off they are, and that rows don't change each other."""
+"""Policies in fp16 and int8: their errors, and the independence of rows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A server's statistics: rates from two looks, worked out by hand, and what the view shows."""
+"""A server's statistics: rates from two snapshots, worked out by hand, and the view."""
 
 import copy
 import io

@@ -1,4 +1,4 @@
-"""What a rollout holds, step by step; when it is learned from; where it goes on."""
+"""Contents of a rollout step by step, when it is used for an update, and where the next one starts."""
 
 import json
 from collections.abc import Iterator

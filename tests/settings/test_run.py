@@ -1,4 +1,4 @@
-"""A run's configuration as JSON, there and back."""
+"""A run's configuration to JSON and back."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files that know which cases they hold."""
+"""Files that record which cases they contain."""
 
 import csv
 from dataclasses import replace

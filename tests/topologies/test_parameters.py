@@ -1,4 +1,4 @@
-"""What a run's shared parameters leave behind on servers."""
+"""A run's shared parameters on servers after its end."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What goes wrong in real processes, and what a user then sees."""
+"""Faults in real processes, and their messages for the user."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Environments that hang where no step is, that hold Python's lock, and that leave processes behind."""
+"""Environments that hang outside of steps, hold Python's lock, or leave processes behind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whole small runs on a server that stands alone, the roles as threads."""
+"""Whole small runs on a standalone server, with the roles as threads."""
 
 import contextlib
 import dataclasses
