@@ -31,6 +31,6 @@ def test_a_run_has_a_topology_that_suits_its_algorithm(
 ) -> None:
     api.train("CartPole-v1", run_dir=tmp_path / "run", quiet=True, **settings)
     known = preset("CartPole-v1")
-    assert runs[0].topology_name == topology
+    assert runs[0].topology.name == topology
     assert runs[0].algorithm == settings.get("algorithm", known.algorithm)
     assert runs[0].steps == known.steps

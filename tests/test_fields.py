@@ -1,5 +1,6 @@
 """Values of fields against their types: from JSON, and from Python."""
 
+import dataclasses
 import json
 from dataclasses import dataclass, field
 from math import inf, nan
@@ -96,7 +97,7 @@ def test_json_that_is_no_object(text: str) -> None:
 def test_every_setting_refuses_a_value_of_another_type(kind: Any) -> None:
     """From Python, and in every field."""
     check_types(kind())
-    for name in kind.__dataclass_fields__:
+    for name in (each.name for each in dataclasses.fields(kind)):
         with pytest.raises(ConfigError, match=rf"^{name} is <object .*>; it must be"):
             kind(**{name: object()})
 

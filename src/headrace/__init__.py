@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 from headrace import errors
+from headrace.algorithms.registry import BUILT_IN
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -45,10 +46,7 @@ __all__ = [
 
 
 _HOMES = {
-    "A3C": "headrace.algorithms.a3c.config",
-    "D4PG": "headrace.algorithms.d4pg.config",
-    "DQN": "headrace.algorithms.dqn.config",
-    "DynaQ": "headrace.algorithms.dyna_q.config",
+    **{kind: module for module, _, kind in (each.partition(":") for each in BUILT_IN.values())},
     "connect": "headrace.replay",
     "train": "headrace.api",
     **dict.fromkeys(("AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial"), "headrace.topologies.config"),

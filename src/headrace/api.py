@@ -69,8 +69,8 @@ def train(
     if run_dir:
         directory = RunDirectory.create(Path(run_dir), config.to_json())
     else:
-        directory = RunDirectory.create_default(environment, config.algorithm_name, datetime.now(), config.to_json())
-    heading = Heading(environment, config.algorithm_name, config.topology_name, str(directory.path))
+        directory = RunDirectory.create_default(environment, config.algorithm.name, datetime.now(), config.to_json())
+    heading = Heading(environment, config.algorithm.name, config.topology.name, str(directory.path))
     with directory, open_display(heading, quiet=quiet) as display:
         return train_run(config, directory, display)
 

@@ -23,6 +23,8 @@ __all__ = [
     "read_object",
     "require_positive",
     "required_of",
+    "write_fields",
+    "write_json",
 ]
 
 T = TypeVar("T")
@@ -105,7 +107,8 @@ def read_fields(kind: type[T], record: object, **given: Any) -> T:
     values = {}
     for key, field in fields.items():
         if key in record:
-            values[key] = _from_json(hints[key], record[key])
+            with errors_of(key) if isinstance(record[key], dict) else contextlib.nullcontext():
+                values[key] = _from_json(hints[key], record[key])
             _require_fit(key, values[key], hints[key])
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(f"{key} is missing; {name} must have it")
@@ -117,6 +120,21 @@ def read_json(kind: type[T], text: str | bytes, what: str) -> T:
     record = read_object(text, what)
     with errors_of(what):
         return read_fields(kind, record)
+
+
+def write_fields(config: object) -> dict[str, Any]:
+    """A dataclass as a JSON object that read_fields() reads: dataclasses become objects, tuples arrays, paths texts.
+
+    A field whose class has `to_record` and `from_record` is written and read by these methods, such as one whose class
+    is chosen by a name in the JSON.
+    """
+    names = (field.name for field in dataclasses.fields(config))  # type: ignore[arg-type]
+    return {name: _to_json(getattr(config, name)) for name in names}
+
+
+def write_json(config: object) -> str:
+    """A dataclass as JSON in one line; read_json() reads it back."""
+    return json.dumps(write_fields(config))
 
 
 def check_record(kind: type, record: Mapping[str, object]) -> None:
@@ -168,9 +186,21 @@ def _from_json(hint: Any, value: Any) -> Any:
         return tuple(_from_json(parts[0], part) for part in value)
     if hint is Path and isinstance(value, str):
         return Path(value)
+    if hasattr(hint, "from_record") and isinstance(value, dict):
+        return hint.from_record(value)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
         return read_fields(hint, value)
     return value
+
+
+def _to_json(value: Any) -> Any:
+    if hasattr(value, "to_record"):
+        return value.to_record()
+    if dataclasses.is_dataclass(value):
+        return write_fields(value)
+    if isinstance(value, tuple):
+        return [_to_json(part) for part in value]
+    return str(value) if isinstance(value, Path) else value
 
 
 def _is_number(kind: type, value: object) -> bool:

@@ -10,7 +10,6 @@ from torch.distributions import Categorical, Normal
 
 from headrace import A3C, AdPsgd, Hogwild, Lock
 from headrace.algorithms.a3c.updater import A3CUpdater
-from headrace.algorithms.build import build_updater
 from headrace.errors import CheckpointError
 from headrace.networks import PolicyGraph
 from headrace.networks.actor_critic import ActorCritic
@@ -66,7 +65,7 @@ def make_updater(spec: EnvironmentSpec, seed: int = 0, **settings: Any) -> A3CUp
 def test_three_updates_equal_those_of_torch_s_distributions_and_optimizer(spec: EnvironmentSpec, trunk: Any) -> None:
     updater = make_updater(spec, trunk=trunk, entropy_bonus=0.05, value_weight=0.25, max_gradient_norm=0.3)
     torch.manual_seed(0)
-    twin = ActorCritic(updater.architecture, trunk)
+    twin = ActorCritic(updater.architecture, trunk, spec.actions if spec.continuous else 0)
     optimizer = torch.optim.RMSprop(twin.parameters(), 7e-4, 0.99, 1e-5)
     for seed in range(3):
         batch = make_batch(spec, seed=seed)
@@ -119,7 +118,7 @@ def test_policy_overfits_one_batch(spec: EnvironmentSpec, trunk: Any) -> None:
     output = updater.act(batch.observation)
     if spec.continuous:
         assert np.abs(output - batch.action).mean() < 0.25  # at first about 0.6
-        assert (updater.sigma < 0.4).all()
+        assert (updater.network.log_sigma.exp() < 0.4).all()
     else:
         assert (output.argmax(1) == batch.action).mean() > 0.9
 
@@ -146,7 +145,7 @@ def test_entropy_alone_makes_the_policy_wider(spec: EnvironmentSpec) -> None:
 
     def width() -> float:
         if spec.continuous:
-            return float(updater.sigma.min())
+            return float(updater.network.log_sigma.exp().min())
         return -float(np.ptp(updater.act(batch.observation), 1).mean())
 
     repeat(updater, batch, 1.0, 50)
@@ -191,7 +190,7 @@ def test_state_of_another_network_is_refused() -> None:
 
 @SPECS
 def test_it_is_built_from_its_settings(spec: EnvironmentSpec) -> None:
-    assert isinstance(build_updater(A3C(), spec, CPU, 0), A3CUpdater)
+    assert isinstance(A3C().make_updater(spec, CPU, 0), A3CUpdater)
 
 
 @pytest.mark.parametrize("topology", [Lock(workers=2), Hogwild(workers=2), AdPsgd(workers=2)])
@@ -200,9 +199,9 @@ def test_what_others_do_within_a_rollout_is_not_seen_before_its_end(topology: To
     parameters = open_parameters(topology, config, Endpoint(""))
     assert parameters is not None
     A3CUpdater(config, DISCRETE, CPU, 0, parameters)  # that of the training process
-    place = parameters.place
-    one = A3CUpdater(config, DISCRETE, CPU, 0, lambda values: place.open(values, Endpoint(""), 0, 0))
-    other = A3CUpdater(config, DISCRETE, CPU, 0, lambda values: place.open(values, Endpoint(""), 1, 0))
+    [place] = parameters.places
+    one = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: place.open(*values, Endpoint(""), 0, 0))
+    other = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: place.open(*values, Endpoint(""), 1, 0))
     batch = make_batch(DISCRETE)
     one.pull()
     before = one.act(batch.observation)

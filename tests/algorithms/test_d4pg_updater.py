@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headrace.algorithms.build import build_updater
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.d4pg.updater import D4PGUpdater
 from headrace.algorithms.targets import project
@@ -282,5 +281,5 @@ def test_weights_are_the_policy_s_and_a_copy() -> None:
 )
 def test_environments_that_do_not_suit(spec: EnvironmentSpec, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        build_updater(D4PG(), spec, CPU, 0)
+        D4PG().make_updater(spec, CPU, 0)
     assert str(caught.value) == message

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from headrace import DQN
 from headrace._native import OptimizerOptions
-from headrace.algorithms.build import build_updater
 from headrace.algorithms.config import OptimizerName
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import CheckpointError, ConfigError
@@ -126,7 +125,7 @@ def test_three_updates_equal_those_of_torch_s_optimizer(optimizer: OptimizerName
 def test_target_makes_up_for_updates_of_others() -> None:
     opened: list[LocalVector] = []
 
-    def open_(initial: NDArray[np.float32]) -> LocalVector:
+    def open_(initial: NDArray[np.float32], options: OptimizerOptions) -> LocalVector:
         opened.append(LocalVector(initial, OptimizerOptions("sgd", learning_rate=0.1, decay=0.0, epsilon=1e-8)))
         return opened[0]
 
@@ -143,7 +142,7 @@ def test_target_makes_up_for_updates_of_others() -> None:
 def test_vectors_of_another_size_are_refused() -> None:
     options = OptimizerOptions("sgd", learning_rate=0.1, decay=0.0, epsilon=1e-8)
     with pytest.raises(CheckpointError, match="has 7 parameters, and these settings make 260"):
-        DQNUpdater(DQN(hidden=(32,)), SPEC, CPU, 0, lambda _: LocalVector(np.zeros(7, np.float32), options))
+        DQNUpdater(DQN(hidden=(32,)), SPEC, CPU, 0, lambda *_: LocalVector(np.zeros(7, np.float32), options))
 
 
 def test_state_goes_on_bit_for_bit() -> None:
@@ -168,8 +167,10 @@ def test_state_of_another_network_is_refused() -> None:
 def test_continuous_actions_are_refused() -> None:
     spec = EnvironmentSpec((3,), "float32", 2, continuous=True)
     with pytest.raises(ConfigError) as caught:
-        build_updater(DQN(), spec, CPU, 0)
-    assert str(caught.value) == ("algorithm is dqn, and the environment's actions are continuous: d4pg is required")
+        DQN().make_updater(spec, CPU, 0)
+    assert str(caught.value) == (
+        "algorithm is dqn, and the environment's actions are continuous: d4pg or a3c is required"
+    )
 
 
 def test_weights_are_the_online_network_s_and_a_copy() -> None:

@@ -38,8 +38,8 @@ def test_what_can_never_work_is_refused_by_name(settings: dict[str, Any], said: 
 def test_a_batch_has_its_real_rows_and_at_least_one(fraction: float, rows: int) -> None:
     config = DynaQ(real_fraction=fraction, batch_size=256)
     assert config.real_rows == rows
-    assert config.plans is (rows < 256)
-    assert not DynaQ(real_fraction=fraction, planning=False).plans
+    assert config.world_model == (config if rows < 256 else None)
+    assert not DynaQ(real_fraction=fraction, planning=False).world_model
 
 
 @pytest.mark.parametrize(

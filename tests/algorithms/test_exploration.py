@@ -7,13 +7,10 @@ from scipy.stats import chisquare, kstest
 from headrace.algorithms.exploration import (
     EpsilonGreedy,
     GaussianNoise,
-    build_exploration,
     epsilon_ladder,
-    greedy,
     linear_epsilon,
     sigma_ladder,
 )
-from headrace.types import EnvironmentSpec
 
 
 def test_ladder_of_ape_x() -> None:
@@ -98,18 +95,3 @@ def test_a_change_of_scale_takes_effect() -> None:
     exploration.scale[:] = 0
     output = np.array([[0.25, -0.5]], np.float32)
     assert (exploration.choose(output) == output).all()
-
-
-def test_greedy_takes_the_largest_value_or_the_action_itself() -> None:
-    output = np.array([[0.5, -1, 0.7], [0.2, 0.1, 0]], np.float32)
-    assert greedy(output, continuous=False).tolist() == [2, 0]
-    assert (greedy(output, continuous=True) == output).all()
-
-
-def test_exploration_suits_the_actions() -> None:
-    scale = (0.1, 0.2)
-    discrete = build_exploration(EnvironmentSpec((3,), "float32", 2), scale, 0)
-    continuous = build_exploration(EnvironmentSpec((3,), "float32", 2, continuous=True), scale, 0)
-    assert isinstance(discrete, EpsilonGreedy)
-    assert isinstance(continuous, GaussianNoise)
-    assert discrete.scale.tolist() == continuous.scale.tolist() == [0.1, 0.2]

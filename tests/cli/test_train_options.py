@@ -8,11 +8,12 @@ import pytest
 
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.registry import known_algorithms
 from headrace.cli.arguments import find_environment, flag_types
 from headrace.cli.train import options_type, read_options
 from headrace.errors import ConfigError
-from headrace.settings import ALGORITHMS, PRESETS, TOPOLOGIES, RunConfig, preset
-from headrace.topologies.config import Apex, Serial
+from headrace.settings import PRESETS, RunConfig, preset
+from headrace.topologies.config import TOPOLOGIES, Apex, Serial
 
 
 def words(text):
@@ -30,7 +31,7 @@ def test_an_environment_alone_gives_its_preset(environment, topology):
     assert options.environment == environment
     assert options.algorithm == known.algorithm
     assert options.topology == getattr(known, topology)
-    assert (options.algorithm_name, options.topology_name) == (RunConfig("X", known.algorithm).algorithm_name, topology)
+    assert (options.algorithm_name, options.topology_name) == (known.algorithm.name, topology)
     settings = (
         "evaluation_period_seconds",
         "evaluation_episodes",
@@ -204,14 +205,14 @@ def test_numbers_of_an_option_end_where_the_environment_begins():
     assert (options.algorithm.value_min, options.topology.pull_period) == (-1500.0, 0.5)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", known_algorithms())
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_help_shows_the_settings_of_the_chosen_pair_alone(algorithm, topology, capsys):
     with pytest.raises(SystemExit):
         read_options(["X", "--algorithm", algorithm, "--topology", topology, "--help"])
     out = capsys.readouterr().out
-    own = flag_types(ALGORITHMS[algorithm]) | flag_types(TOPOLOGIES[topology])
-    for kind in (*ALGORITHMS.values(), *TOPOLOGIES.values()):
+    own = flag_types(known_algorithms()[algorithm]) | flag_types(TOPOLOGIES[topology])
+    for kind in (*known_algorithms().values(), *TOPOLOGIES.values()):
         for flag in flag_types(kind):
             assert (f" {flag} " in out or f" {flag}, " in out) == (flag in own), flag
     described = " ".join(out.replace("│", " ").split())

@@ -33,9 +33,11 @@ def endpoint(request: pytest.FixtureRequest, tmp_path) -> Iterator[Endpoint]:
 def open_vector(endpoint: Endpoint) -> Iterator[Open]:
     with contextlib.ExitStack() as stack:
 
-        def open_(initial, options: ServedOptions | None = None, fresh: bool = False) -> ServedVector:
+        def open_(
+            initial, options: ServedOptions | None = None, fresh: bool = False, optimizer: OptimizerOptions = DESCENT
+        ) -> ServedVector:
             values = np.asarray(initial, np.float32)
-            vector = ServedVector(values, endpoint, "model", options or ServedOptions(DESCENT), fresh=fresh)
+            vector = ServedVector(values, optimizer, endpoint, "model", options or ServedOptions(), fresh=fresh)
             return stack.enter_context(contextlib.closing(vector))
 
         yield open_
@@ -52,7 +54,7 @@ def test_one_worker_computes_what_a_vector_of_its_own_would_to_the_bit(open_vect
     optimizer = OptimizerOptions(kind, learning_rate=0.01)
     generator = np.random.default_rng(0)
     initial = generator.standard_normal(1001).astype(np.float32)
-    served = open_vector(initial, ServedOptions(optimizer, shards), fresh=True)
+    served = open_vector(initial, ServedOptions(shards), fresh=True, optimizer=optimizer)
     local = LocalVector(initial, optimizer)
     for step in range(1, 21):
         gradient = torch.from_numpy(generator.standard_normal(1001).astype(np.float32))
@@ -83,11 +85,11 @@ def test_a_worker_that_joins_has_the_parameters_of_all_and_is_stale_by_what_othe
 
 def test_nobody_joins_what_a_server_lost_when_it_was_started_again(tmp_path):
     address = f"unix:{tmp_path}/server"
-    place = ServedPlace(ServedOptions(DESCENT))
+    place = ServedPlace(ServedOptions())
     server = Server()
     server.listen(address)
-    first = ServedVector(np.ones(2, np.float32), Endpoint(address), place.name, place.options, fresh=True)
-    worker = place.open(np.full(2, 7, np.float32), Endpoint(address, reconnect_seconds=10.0), 0, 0)
+    first = ServedVector(np.ones(2, np.float32), DESCENT, Endpoint(address), place.name, place.options, fresh=True)
+    worker = place.open(np.full(2, 7, np.float32), DESCENT, Endpoint(address, reconnect_seconds=10.0), 0, 0)
     assert worker.parameters.tolist() == [1, 1]
     server.close()
     first.close()
@@ -96,14 +98,14 @@ def test_nobody_joins_what_a_server_lost_when_it_was_started_again(tmp_path):
     with pytest.raises(ReplayError, match="is not on this server"):
         worker.pull()
     with pytest.raises(ReplayError, match="no initial values were given"):
-        place.open(np.full(2, 7, np.float32), Endpoint(address), 0, 0)
+        place.open(np.full(2, 7, np.float32), DESCENT, Endpoint(address), 0, 0)
     assert not server.stats()["shards"]
     worker.close()
     server.close()
 
 
 def test_between_two_fetches_a_worker_goes_on_with_what_it_has(open_vector: Open):
-    vector = open_vector([0.0], ServedOptions(DESCENT, fetch_period=3), fresh=True)
+    vector = open_vector([0.0], ServedOptions(fetch_period=3), fresh=True)
     seen = []
     for _ in range(7):
         vector.pull()
@@ -113,7 +115,7 @@ def test_between_two_fetches_a_worker_goes_on_with_what_it_has(open_vector: Open
 
 
 def test_gradients_are_summed_until_they_are_sent(open_vector: Open):
-    vector = open_vector([0.0], ServedOptions(DESCENT, push_period=3), fresh=True)
+    vector = open_vector([0.0], ServedOptions(push_period=3), fresh=True)
     assert [push(vector, gradient) for gradient in (2, 4, 8)] == [(0, None, True), (0, None, True), (1, 0, True)]
     assert vector.pull() == 1
     assert vector.parameters.item() == -7
@@ -123,7 +125,7 @@ def test_gradients_are_summed_until_they_are_sent(open_vector: Open):
 
 
 def test_a_sum_is_as_stale_as_its_first_gradient(open_vector: Open):
-    one = open_vector([0.0], ServedOptions(DESCENT, push_period=2), fresh=True)
+    one = open_vector([0.0], ServedOptions(push_period=2), fresh=True)
     other = open_vector([0.0])
     assert push(one, 2) == (0, None, True)
     push(other, 2)
@@ -133,7 +135,7 @@ def test_a_sum_is_as_stale_as_its_first_gradient(open_vector: Open):
 
 
 def test_a_gradient_that_is_not_finite_is_refused_and_spoils_nothing(open_vector: Open):
-    vector = open_vector([1.0, 1.0], ServedOptions(DESCENT, shards=2), fresh=True)
+    vector = open_vector([1.0, 1.0], ServedOptions(shards=2), fresh=True)
     assert push(vector, float("nan")) == (0, -1, False)
     assert push(vector, 1) == (1, 0, True)
     vector.pull()
@@ -141,7 +143,7 @@ def test_a_gradient_that_is_not_finite_is_refused_and_spoils_nothing(open_vector
 
 
 def test_a_gradient_that_is_not_finite_is_not_summed(open_vector: Open):
-    vector = open_vector([1.0, 1.0], ServedOptions(DESCENT, push_period=2), fresh=True)
+    vector = open_vector([1.0, 1.0], ServedOptions(push_period=2), fresh=True)
     push(vector, 1)
     vector.gradient[:] = torch.tensor([1, float("inf")])
     assert vector.apply() == (0, -1, False)
@@ -151,7 +153,7 @@ def test_a_gradient_that_is_not_finite_is_not_summed(open_vector: Open):
 
 
 def test_a_gradient_beyond_the_limit_is_dropped(open_vector: Open):
-    options = ServedOptions(DESCENT, staleness="drop", staleness_limit=1)
+    options = ServedOptions(staleness="drop", staleness_limit=1)
     one, other = open_vector([0.0], options, fresh=True), open_vector([0.0], options)
     assert push(one, 2) == (1, 0, True)
     assert push(other, 2) == (2, 1, True)
@@ -162,7 +164,7 @@ def test_a_gradient_beyond_the_limit_is_dropped(open_vector: Open):
 
 
 def test_delay_compensation_corrects_by_what_has_changed_since_the_fetch(open_vector: Open):
-    options = ServedOptions(DESCENT, staleness="compensate", compensation=0.25)
+    options = ServedOptions(staleness="compensate", compensation=0.25)
     one, other = open_vector([1.0], options, fresh=True), open_vector([1.0], options)
     push(one, 2)  # 1 - 0.5 * 2 = 0
     push(other, 2)  # 2 + 0.25 * 4 * (0 - 1) = 1: -0.5
@@ -171,7 +173,7 @@ def test_delay_compensation_corrects_by_what_has_changed_since_the_fetch(open_ve
 
 
 def test_after_a_drop_a_worker_fetches_whatever_its_period(open_vector: Open):
-    options = ServedOptions(DESCENT, fetch_period=10, staleness="drop")
+    options = ServedOptions(fetch_period=10, staleness="drop")
     one, other = open_vector([0.0], options, fresh=True), open_vector([0.0], options)
     push(one, 2)
     assert push(other, 2) == (1, 1, False)
@@ -183,9 +185,9 @@ def test_who_lost_what_it_fetched_to_others_fetches_again_and_goes_on():
     two_workers, vectors = 2 * 160, 4  # the shard's, one that a worker fetched, and a reply on each connection
     server = Server(memory_bytes=vectors * 40_000 + two_workers)
     endpoint = Endpoint(server.listen("tcp://127.0.0.1:0"))
-    options = ServedOptions(DESCENT, staleness="compensate", compensation=0.25)
+    options = ServedOptions(staleness="compensate", compensation=0.25)
     initial = np.zeros(10_000, np.float32)
-    one, other = (ServedVector(initial, endpoint, "model", options, fresh=fresh) for fresh in (True, False))
+    one, other = (ServedVector(initial, DESCENT, endpoint, "model", options, fresh=fresh) for fresh in (True, False))
     assert push(one, 2) == (0, 0, False)  # there is room for one worker's, and the other fetched since
     assert one.pull() == 0
     assert push(one, 2) == (1, 0, True)
@@ -199,7 +201,7 @@ def test_a_checkpoint_of_this_process_goes_on_in_the_server(open_vector: Open):
     local = LocalVector(np.arange(5, dtype=np.float32), optimizer)
     local.gradient.fill_(1.0)
     local.apply()
-    served = open_vector(np.zeros(5), ServedOptions(optimizer, shards=2), fresh=True)
+    served = open_vector(np.zeros(5), ServedOptions(2), fresh=True, optimizer=optimizer)
     served.load(local.state())
     assert served.version == 1
     for vector in (local, served):
@@ -221,15 +223,15 @@ def test_a_checkpoint_that_does_not_fit_says_so(open_vector: Open):
 def test_other_settings_than_the_shards_began_with_are_refused(open_vector: Open):
     open_vector([0.0], fresh=True)
     with pytest.raises(ReplayError, match="policy=scale"):
-        open_vector([0.0], ServedOptions(DESCENT, staleness="scale"))
+        open_vector([0.0], ServedOptions(staleness="scale"))
     with pytest.raises(ConfigError, match="shards: 2"):
-        open_vector([0.0], ServedOptions(DESCENT, shards=2))
+        open_vector([0.0], ServedOptions(shards=2))
 
 
 def test_shards_lie_on_further_servers_too(endpoint: Endpoint):
     further = Server(token=TOKEN)
-    options = ServedOptions(DESCENT, shards=3, servers=(further.listen("unix:@"),))
-    vector = ServedVector(np.zeros(5, np.float32), endpoint, "model", options, fresh=True)
+    options = ServedOptions(shards=3, servers=(further.listen("unix:@"),))
+    vector = ServedVector(np.zeros(5, np.float32), DESCENT, endpoint, "model", options, fresh=True)
     assert push(vector, 2) == (1, 0, True)
     vector.pull()
     assert vector.parameters.tolist() == [-1.0] * 5
@@ -241,4 +243,4 @@ def test_shards_lie_on_further_servers_too(endpoint: Endpoint):
 def test_a_redis_has_no_shards():
     endpoint = Endpoint("redis://user:secret@host:1")
     with pytest.raises(ConfigError, match=r"redis://user@host:1;.*headrace serve"):
-        ServedVector(np.zeros(1, np.float32), endpoint, "model", ServedOptions(DESCENT), fresh=True)
+        ServedVector(np.zeros(1, np.float32), DESCENT, endpoint, "model", ServedOptions(), fresh=True)

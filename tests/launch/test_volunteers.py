@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from headrace._native import Client, Server
+from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError, LaunchError, StorageError
 from headrace.launch import Exit, volunteers
 from headrace.launch.relay import Relay
@@ -300,7 +301,7 @@ def test_a_policy_comes_to_processes_once(tmp_path: Path) -> None:
     policy = PolicyGraph(Architecture.of(spec, "mlp", (20_000,))).serialize(weights)
     corridor = "headrace.environments.toy:Corridor"
     settings = [
-        ActorSettings(corridor, 3, index, index, (0.5,), 3, 0.99, 50, False, True, spec, pull_period=10).to_json()
+        ActorSettings(corridor, 3, index, index, (0.5,), DQN(), 50, True, spec, pull_period=10).to_json()
         for index in range(3)
     ]
     with contextlib.closing(Server()) as server:
@@ -343,7 +344,7 @@ def test_actors_whose_environment_is_not_the_learners_are_refused_at_once(tmp_pa
     shapes = {"q.weight": (3, 8), "q.bias": (3,)}
     weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     corridor = "headrace.environments.toy:Corridor"
-    settings = ActorSettings(corridor, 3, 0, 0, (0.5,), 3, 0.99, 50, False, True, spec).to_json()
+    settings = ActorSettings(corridor, 3, 0, 0, (0.5,), DQN(), 50, True, spec).to_json()
     said: list[str] = []
     with contextlib.closing(Server()) as server:
         endpoint = Endpoint(server.listen("unix:@"), "run")

@@ -17,7 +17,7 @@ FRAMES = EnvironmentSpec((84, 84), "uint8", 6, stack=4)
 
 def make(spec: EnvironmentSpec, trunk: Any, hidden: tuple[int, ...] = (16,)) -> ActorCritic:
     torch.manual_seed(0)
-    return ActorCritic(Architecture.of(spec, "auto", hidden), trunk)
+    return ActorCritic(Architecture.of(spec, "auto", hidden), trunk, spec.actions if spec.continuous else 0)
 
 
 def count(network: ActorCritic) -> int:

@@ -36,8 +36,8 @@ def test_a_network_that_fits_no_memory_is_refused_before_it_is_made(monkeypatch:
     with pytest.raises(ConfigError, match=r"^hidden is \(10000,\); .* fit this machine's memory, 0.0 GB"):
         Architecture.of(VECTOR, "mlp", (10_000,))
     with pytest.raises(ConfigError, match=r"^critic_hidden is \(10000,\)"):
-        Critic(policy, (10_000,), 51)
+        Critic(policy, 2, (10_000,), 51)
     with pytest.raises(ConfigError, match=r"^model_hidden is \(10000,\)"):
         WorldModel(4, 2, (10_000,), 5)
-    critic = Critic(policy, (7, 8), 51)
+    critic = Critic(policy, 2, (7, 8), 51)
     assert isinstance(critic, torch.nn.Module)

@@ -18,7 +18,7 @@ def test_logits_by_hand() -> None:
 
     t = tanh(1) = 0.76159; the second layer gives -2 t + t = -t, and ELU(-t) = exp(-t) - 1 = -0.53308.
     """
-    critic = Critic(policy((2,)), (2, 1), 2)
+    critic = Critic(policy((2,)), 1, (2, 1), 2)
     with torch.no_grad():
         critic.first.weight[:] = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]])
         critic.first.bias.zero_()
@@ -32,7 +32,7 @@ def test_logits_by_hand() -> None:
 
 def test_observations_are_flattened_and_bytes_scaled() -> None:
     torch.manual_seed(0)
-    critic = Critic(policy((2, 3), "uint8"), (16, 8), 5)
+    critic = Critic(policy((2, 3), "uint8"), 1, (16, 8), 5)
     action = torch.tensor([[0.5], [-0.5]])
     observation = torch.arange(12, dtype=torch.uint8).reshape(2, 2, 3) * 20
     logits = critic(observation, action)
@@ -45,5 +45,5 @@ def test_observations_are_flattened_and_bytes_scaled() -> None:
 @pytest.mark.parametrize("shape", [(84, 84), (3, 9, 9)])
 def test_images_are_refused(shape) -> None:
     with pytest.raises(ConfigError, match="observations are images of") as refused:
-        Critic(policy(shape, "uint8", "auto"), (16,), 5)
+        Critic(policy(shape, "uint8", "auto"), 1, (16,), 5)
     assert str(list(shape)) in str(refused.value)

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from headrace.algorithms.dqn.config import DQN
 from headrace.environments import Episode
 from headrace.errors import ClosedError
 from headrace.roles import reporter
@@ -16,7 +17,7 @@ from headrace.servers import RoleServer
 from headrace.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", 2)
-SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), 3, 0.99, 50, False, True, SPEC, run_id="mine")
+SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), DQN(), 50, True, SPEC, run_id="mine")
 ROLE = Role("actor", 1, SETTINGS.to_json(), 5)
 
 

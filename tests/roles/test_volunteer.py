@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ClosedError, ConfigError, ReplayError
 from headrace.roles import volunteer
 from headrace.roles.actor import ActorSettings
@@ -48,7 +49,7 @@ class Memory:
 
 
 def notice(places: int) -> RunNotice:
-    settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), 3, 0.99, 50, False, True, SPEC)
+    settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), DQN(n_step=3, discount=0.99), 50, True, SPEC)
     return RunNotice("CartPole-v1", 60.0, "start", (settings.to_json(),) * places)
 
 

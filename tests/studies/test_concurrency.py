@@ -197,8 +197,8 @@ def test_the_ablation_compares_equal_updates() -> None:
                for case in (as_many, planning, off)]  # fmt: skip
     assert updates == [updates[0]] * 3
     assert isinstance(planning.config.algorithm, DynaQ)
-    assert planning.config.algorithm.plans
-    assert not off.config.algorithm.plans
+    assert planning.config.algorithm.world_model
+    assert not off.config.algorithm.world_model
     assert type(dqn.config.algorithm) is type(as_many.config.algorithm) is DQN
     assert dqn.config.topology == planning.config.topology
     for field in fields(DQN):  # the same run twice
@@ -232,6 +232,6 @@ def test_mistakes_are_one_line(capsys, words: str, message: str) -> None:
     assert error.count("\n") == 1
 
 
-def test_a_worker_count_below_one_is_refused() -> None:
+def test_a_acting_processes_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="workers is -1; it must be above 0"):
         ConcurrencyOptions(workers=(1, -1))

@@ -41,4 +41,4 @@ def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
         ParameterServer(shards=2, shard_servers=("http://a",))
     with pytest.raises(ConfigError, match="shards is 1; it must be above 1, the number of shard_servers"):
         ParameterServer(shard_servers=("tcp://a:1",))
-    assert ParameterServer(shards=2, shard_servers=("tcp://a:1",)).worker_count > 0
+    assert ParameterServer(shards=2, shard_servers=("tcp://a:1",)).acting_processes > 0

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from headrace import DQN, Apex, DynaQ, Hogwild, Serial
-from headrace.algorithms.build import build_updater
 from headrace.environments import describe
 from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.roles.actor import ActorSettings
@@ -53,7 +52,7 @@ def one_thread() -> Iterator[None]:
 
 def workshop(algorithm: DQN, environment: str = CORRIDOR) -> Workshop:
     spec = describe(environment)
-    updater = build_updater(algorithm, spec, torch.device("cpu"), 0)
+    updater = algorithm.make_updater(spec, torch.device("cpu"), 0)
     return Workshop(environment, spec, 0, algorithm, updater, EmbeddedServer())
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headrace._native import Server
+from headrace._native import OptimizerOptions, Server
 from headrace.algorithms.a3c.config import A3C
 from headrace.servers import Endpoint
 from headrace.topologies.config import ParameterServer
@@ -17,7 +17,7 @@ def test_a_run_that_ends_leaves_no_shards_on_further_servers() -> None:
     runs = [open_parameters(config, A3C(), endpoint, run_id) for run_id in ("first", "second")]
     for parameters in runs:
         assert parameters is not None
-        parameters(np.zeros(5, np.float32))
+        parameters(np.zeros(5, np.float32), OptimizerOptions("sgd"))
     assert list(further.stats()["shards"]) == ["run/model-first/1", "run/model-second/1"]
     assert runs[0] is not None
     runs[0].close()
@@ -34,6 +34,6 @@ def test_one_that_was_never_opened_has_nothing_to_close(opened: bool) -> None:
     parameters = open_parameters(ParameterServer(workers=1), A3C(), Endpoint(server.listen("unix:@")))
     assert parameters is not None
     if opened:
-        parameters(np.zeros(5, np.float32))
+        parameters(np.zeros(5, np.float32), OptimizerOptions("sgd"))
     parameters.close()
     server.close()

@@ -11,14 +11,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
-from headrace._native import Table
-from headrace.algorithms.build import build_updater
-from headrace.algorithms.config import Algorithm, OffPolicy
+from headrace import A3C, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
+from headrace._native import OptimizerOptions, Table
+from headrace.algorithms.config import Algorithm
 from headrace.environments import describe
 from headrace.errors import ConfigError, ReplayError
 from headrace.gradients.base import ParameterVector
-from headrace.gradients.place import read_place
 from headrace.replay import Connection
 from headrace.roles.actor import table_signature
 from headrace.roles.base import GATE, HELD, TABLE, Stop
@@ -72,7 +70,7 @@ def server() -> Iterator[EmbeddedServer]:
 def workshop_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | Serial, seed: int = 5) -> Workshop:
     spec = describe(CARTPOLE)
     parameters = open_parameters(config, algorithm, server.endpoint)
-    updater = build_updater(algorithm, spec, CPU, seed, parameters)
+    updater = algorithm.make_updater(spec, CPU, seed, parameters)
     return Workshop(CARTPOLE, spec, seed, algorithm, updater, server, run_id="mine", parameters=parameters)
 
 
@@ -83,11 +81,13 @@ def run_worker(server: EmbeddedServer, workshop: Workshop, config: Workers, turn
     table: Table | RunTable | None = None
     if settings.table is not None:
         table = Table(table_signature(workshop.spec), **settings.table)
-    elif isinstance(workshop.algorithm, OffPolicy):
+    elif workshop.algorithm.replay is not None:
         table = RunTable(Connection(server.endpoint.address).table(TABLE))
 
-    def open_vector(initial: NDArray[np.float32]) -> ParameterVector:
-        return read_place(settings.place).open(initial, server.endpoint, 0, settings.acting.seed)
+    places = iter(settings.places)
+
+    def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+        return next(places).open(initial, options, server.endpoint, 0, settings.acting.seed)
 
     worker = build_worker(settings, open_vector, table)
     for _ in range(turns):
@@ -289,7 +289,6 @@ def test_a_worker_waits_at_the_gate_and_ends_when_it_closes(server: EmbeddedServ
 @pytest.mark.parametrize(
     ("algorithm", "config", "said"),
     [
-        (D4PG(), Hogwild(), "algorithm is d4pg, whose workers can't share parameters"),
         (A3C(), ParameterServer(replay="global"), "replay is global and algorithm is a3c"),
         (DQN(hidden=(1,)), ParameterServer(shards=1000), "shards"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ReplayError
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
 from headrace.servers import RunServer
@@ -42,7 +43,7 @@ def server() -> Far:
 
 @pytest.fixture
 def evaluations(server: Far) -> Iterator[Evaluations]:
-    made = Evaluations(server, "start", "CartPole-v1", SPEC, 7, target=None)
+    made = Evaluations(server, "start", "CartPole-v1", SPEC, DQN(), 7, target=None)
     yield made
     server.arrived.set()
     made.close()

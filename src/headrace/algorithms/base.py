@@ -10,7 +10,7 @@ from torch import Tensor
 from headrace.networks import Architecture
 from headrace.types import Array, Batch
 
-__all__ = ["Update", "Updater"]
+__all__ = ["RolloutPolicy", "Update", "Updater"]
 
 
 class Update(NamedTuple):
@@ -44,10 +44,29 @@ class Updater(Protocol):
         """A copy of the policy's current float32 parameters, by name."""
 
     def act(self, observation: Array) -> NDArray[np.float32]:
-        """The current policy's outputs [B, A] for observations [B, *input]."""
+        """The current policy's outputs [B, *] for observations [B, *input]."""
 
     def state(self) -> dict[str, Tensor]:
         """All state that training changes, by name."""
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Restores what state() returned; raises CheckpointError if it does not fit."""
+
+
+class RolloutPolicy(Protocol):
+    """Acts and evaluates states for an on-policy algorithm. One thread uses it."""
+
+    def sample(self, observation: Array, random: np.random.Generator) -> Array:
+        """Actions drawn from the policy: [B], or continuous [B, A] before they are clipped to [-1, 1]."""
+
+    def values(self, observation: Array) -> NDArray[np.float32]:
+        """Values [B] of observations [B, *input]."""
+
+    def returns(
+        self, reward: NDArray[np.float32], discount: NDArray[np.float32], bootstrap: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Returns [T, E] of a rollout, all arguments [T, E].
+
+        `discount` is 0 where an episode terminated. `bootstrap` is the value of the next observation at the last step
+        and where an episode was truncated, otherwise NaN.
+        """

@@ -1,25 +1,43 @@
-"""Settings of all algorithms, and of those that learn from replay."""
+"""The contract of every algorithm: its settings, and what it answers for itself."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from headrace.errors import require
-from headrace.fields import MOST_STEPS, check_types, require_positive
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.algorithms.exploration import Exploration
+from headrace.algorithms.registry import known_algorithms, read_algorithm
+from headrace.errors import ConfigError, require
+from headrace.fields import MOST_STEPS, check_types, require_positive, write_fields
+from headrace.networks.architecture import Architecture
+from headrace.types import Array, EnvironmentSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from headrace.algorithms.base import RolloutPolicy, Updater
+    from headrace.algorithms.dyna_q.config import DynaQ
+    from headrace.gradients.base import OpenVector
 
 __all__ = [
     "MOST_BATCH",
     "MOST_RATIO",
     "MOST_TRANSITIONS",
+    "ActionKind",
     "Algorithm",
     "OffPolicy",
+    "OnPolicy",
     "OptimizerName",
+    "Tuned",
     "require_fractions",
     "require_not_negative",
     "require_widths",
 ]
 
+ActionKind = Literal["discrete", "continuous"]
 OptimizerName = Literal["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"]
 
 MOST_BATCH = 65_536
@@ -34,13 +52,31 @@ _MOST_WIDTH = 65_536
 _MOST_LAYERS = 64
 
 
+class Tuned(NamedTuple):
+    """Settings that are known to work in an environment, and the environment steps that they are meant for."""
+
+    algorithm: "Algorithm"
+    steps: int
+
+
 @dataclass(frozen=True)
-class Algorithm:
-    """Settings of acting and publishing that all algorithms share; each algorithm adds its own.
+class Algorithm(ABC):
+    """Settings of acting and publishing that all algorithms share, and what an algorithm answers for itself.
+
+    An algorithm is a subclass of `OffPolicy`, which learns from replay, or of `OnPolicy`, which learns from rollouts.
+    It adds its settings and is registered by name (`algorithms/registry.py`). Its module must not import torch, which
+    actors do without.
 
     Counts called steps are environment steps; counts called updates are gradient steps of the learner. Raises
     ConfigError with the field's name if a value can never work.
     """
+
+    name: ClassVar[str]
+    """Name on the command line and in files."""
+    summary: ClassVar[str]
+    """What --help says of it, in a few words."""
+    action_kinds: ClassVar[tuple[ActionKind, ...]]
+    """Kinds of action spaces that it takes."""
 
     network: Literal["auto", "mlp", "nature", "grid", "ong"] = "auto"
     """auto: a CNN for frames and boards (nature, grid), otherwise an MLP; ong: the network of Ong et al. 2015."""
@@ -60,6 +96,61 @@ class Algorithm:
         require_positive(self, "publish_period", most=MOST_STEPS)
         require_fractions(self, "discount")
         require_widths(self, "hidden")
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Tuned]:
+        """Settings that are known to work, by environment or family of environments ("ALE/...")."""
+        return {}
+
+    def require_spaces(self, spec: EnvironmentSpec) -> None:
+        """Raises ConfigError if the algorithm does not take the environment's actions or observations."""
+        kind: ActionKind = "continuous" if spec.continuous else "discrete"
+        if kind not in self.action_kinds:
+            able = [name for name, other in known_algorithms().items() if kind in other.action_kinds]
+            raise ConfigError(
+                f"algorithm is {self.name}, and the environment's actions are {kind}: {' or '.join(able)} is required"
+            )
+
+    def architecture(self, spec: EnvironmentSpec) -> Architecture:
+        """The policy's network: by default one output for each action, or for each dimension of continuous actions."""
+        return Architecture.of(spec, self.network, self.hidden)
+
+    @abstractmethod
+    def make_updater(
+        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+    ) -> "Updater":
+        """Networks and optimizers; raises ConfigError as require_spaces().
+
+        `open_vector` opens the parameter vectors that workers share; by default they belong to this process.
+        """
+
+    @abstractmethod
+    def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
+        """Actions without exploration, [B] or continuous [B, A] in [-1, 1], for the policy's outputs [B, *]."""
+
+    @property
+    def replay(self) -> "OffPolicy | None":
+        """These settings, if the algorithm learns from replay."""
+        return None
+
+    @property
+    def rollouts(self) -> "OnPolicy | None":
+        """These settings, if the algorithm learns from rollouts of its current policy."""
+        return None
+
+    @property
+    def world_model(self) -> "DynaQ | None":
+        """These settings, if the algorithm plans with a world model."""
+        return None
+
+    def to_record(self) -> dict[str, Any]:
+        """The settings as JSON, with the algorithm's name."""
+        return {"name": self.name, **write_fields(self)}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> "Algorithm":
+        """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
+        return read_algorithm(record)
 
 
 @dataclass(frozen=True)
@@ -113,6 +204,15 @@ class OffPolicy(Algorithm, ABC):
         """Whether actors can compute the |TD error| of the transitions they send."""
         return False
 
+    @property
+    def replay(self) -> "OffPolicy":
+        """These settings."""
+        return self
+
+    @abstractmethod
+    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
+        """Chooses exploring actions for one environment for each of `scale`."""
+
     @abstractmethod
     def exploration(self, count: int) -> Sequence[float]:
         """Exploration of each of N environments over all actors, from first to last; fixed for the run."""
@@ -120,6 +220,27 @@ class OffPolicy(Algorithm, ABC):
     def serial_exploration(self, count: int, step: int) -> Sequence[float]:
         """Exploration of each of N environments where acting and learning alternate, after `step` steps in total."""
         return self.exploration(count)
+
+
+@dataclass(frozen=True)
+class OnPolicy(Algorithm, ABC):
+    """An algorithm that learns from rollouts of its current policy."""
+
+    n_step: int = 5
+    """Steps of each environment between updates: returns sum up to this many rewards before the bootstrap (t_max)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "n_step", most=_MOST_N_STEP)
+
+    @property
+    def rollouts(self) -> "OnPolicy":
+        """These settings."""
+        return self
+
+    @abstractmethod
+    def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":
+        """What a worker acts by, from the updater that make_updater() returned."""
 
 
 def require_not_negative(config: object, *fields: str) -> None:

@@ -6,15 +6,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.types import Array, EnvironmentSpec
+from headrace.types import Array
 
 __all__ = [
     "EpsilonGreedy",
     "Exploration",
     "GaussianNoise",
-    "build_exploration",
     "epsilon_ladder",
-    "greedy",
     "linear_epsilon",
     "sigma_ladder",
 ]
@@ -27,7 +25,7 @@ class Exploration(Protocol):
     random: np.random.Generator
 
     def choose(self, output: NDArray[np.float32]) -> Array:
-        """Actions for a policy's outputs [E, A]."""
+        """Actions for a policy's outputs [E, *]."""
 
 
 class EpsilonGreedy:
@@ -61,16 +59,6 @@ class GaussianNoise:
         noise = self.scale[:, None] * self.random.standard_normal(output.shape)
         action: NDArray[np.float32] = np.clip(output + noise, -1, 1).astype(np.float32)
         return action
-
-
-def build_exploration(spec: EnvironmentSpec, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
-    """Gaussian noise for continuous actions, epsilon-greedy for discrete ones."""
-    return GaussianNoise(scale, seed) if spec.continuous else EpsilonGreedy(scale, seed)
-
-
-def greedy(output: NDArray[np.float32], continuous: bool) -> Array:
-    """Actions without exploration for outputs [B, A]: the argmax of Q [B], or the policy's actions [B, A] unchanged."""
-    return output if continuous else output.argmax(1)
 
 
 def epsilon_ladder(count: int, base: float, exponent: float) -> list[float]:

@@ -1,24 +1,38 @@
 """Stores a torch module's parameters in one flat vector, and its gradients in another."""
 
+from typing import Protocol
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from headrace._native import OptimizerOptions
-from headrace.algorithms.a3c.config import A3C
-from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.config import OptimizerName
 from headrace.errors import CheckpointError
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.device import DeviceVector
 from headrace.gradients.local import LocalVector
 
-__all__ = ["clip_norm", "flat_values", "lay_out", "open_vector", "optimizer_options"]
+__all__ = ["clip_norm", "flat_values", "lay_out", "local_vectors", "optimizer_options"]
 
 _SMALLEST_NORM = 1e-6
 
 
-def optimizer_options(config: DQN | A3C) -> OptimizerOptions:
+class _OptimizerSettings(Protocol):
+    """The settings of an algorithm with one optimizer."""
+
+    @property
+    def optimizer(self) -> OptimizerName: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def optimizer_decay(self) -> float: ...
+    @property
+    def optimizer_epsilon(self) -> float: ...
+
+
+def optimizer_options(config: _OptimizerSettings) -> OptimizerOptions:
     """Options of the optimizer in the settings."""
     return OptimizerOptions(
         config.optimizer,
@@ -52,11 +66,11 @@ def lay_out(module: nn.Module, vector: ParameterVector) -> None:
         begin = end
 
 
-def open_vector(options: OptimizerOptions, device: torch.device) -> OpenVector:
+def local_vectors(device: torch.device) -> OpenVector:
     """Opens vectors that belong to this process: with the native optimizer on the CPU, with torch's on a GPU."""
     if device.type == "cpu":
-        return lambda initial: LocalVector(initial, options)
-    return lambda initial: DeviceVector(initial, options, device)
+        return LocalVector
+    return lambda initial, options: DeviceVector(initial, options, device)
 
 
 def clip_norm(gradient: Tensor, largest: float) -> None:

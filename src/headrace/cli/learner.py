@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from headrace.cli.train import TrainOptions, read_options, start
 from headrace.errors import ConfigError
 from headrace.servers import shown
-from headrace.topologies.config import Apex
 
 __all__ = ["run"]
 
@@ -24,9 +23,9 @@ def run(arguments: Sequence[str]) -> int:
             "server is missing; learner needs the address of a server that actors reach too: "
             f"{_PROG} --server ADDRESS {options.environment} (one process alone: headrace train)"
         )
-    if not isinstance(options.topology, Apex):
+    if not options.topology.takes_separate_actors:
         raise ConfigError(
-            f"topology is {options.topology_name}, all of whose processes headrace train starts itself; with "
+            f"topology is {options.topology.name}, all of whose processes headrace train starts itself; with "
             f"{_PROG}, whose actors are started apart, it must be apex"
         )
     command = _actor_command(shown(server), options)
@@ -38,13 +37,10 @@ def run(arguments: Sequence[str]) -> int:
 
 def _actor_command(address: str, options: TrainOptions) -> str:
     """What starts an actor of this run where the server has the same address."""
-    from headrace.topologies.apex import actor_count  # with torch, which those that only talk do without
-
     place = options.place
-    assert isinstance(options.topology, Apex)  # the one that has actors elsewhere
     words = ["headrace", "actor", "--server", address]
     if place.run != type(place)().run:
         words += ["--run", place.run]
     if place.token_file is not None:
         words += ["--token-file", str(place.token_file)]
-    return shlex.join([*words, "--actors", str(actor_count(options.topology, options.algorithm))])
+    return shlex.join([*words, "--actors", str(options.topology.actor_count(options.algorithm))])

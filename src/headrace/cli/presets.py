@@ -9,10 +9,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from headrace.algorithms.config import Algorithm, OffPolicy
+from headrace.algorithms.config import Algorithm
+from headrace.algorithms.registry import find_algorithm, known_algorithms
 from headrace.cli.arguments import Positional, parse
 from headrace.errors import require
-from headrace.settings import ALGORITHMS, PRESETS, AlgorithmName, Preset, preset, presets_of
+from headrace.settings import PRESETS, Preset, preset, presets_of
 from headrace.topologies.config import Apex, Serial
 
 __all__ = ["run"]
@@ -24,8 +25,8 @@ _PIPE_COLUMNS = 120  # where there is no terminal whose width could be asked
 class _Options:
     environment: Annotated[Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
     """Show every setting of this environment's preset."""
-    algorithm: AlgorithmName | None = None
-    """Of this algorithm: with ENV, what is known of it there; else only its presets are compared."""
+    algorithm: str | None = None
+    """With ENV, show the preset of this algorithm; otherwise, compare only the presets of this algorithm."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -37,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     require("environment", ascii(name), name is None or (name != "" and name.isprintable()), "a name")
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
     if options.environment is None:
-        for algorithm in [options.algorithm] if options.algorithm else ALGORITHMS:
+        for algorithm in [options.algorithm] if options.algorithm else known_algorithms():
             console.print(_compare(algorithm))
         console.print("· as the default; `headrace presets ENV` shows one in full")
         for name, each in PRESETS.items():
@@ -50,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _compare(algorithm: AlgorithmName) -> Table:
+def _compare(algorithm: str) -> Table:
     """All presets of one algorithm side by side, the settings in which any of them leaves the defaults."""
     presets = presets_of(algorithm)
     table = Table(pad_edge=False)
@@ -59,7 +60,7 @@ def _compare(algorithm: AlgorithmName) -> Table:
     for environment in presets:
         table.add_column(environment.replace("/", "/\n"), justify="right")
     table.add_row("steps", "", *(f"{each.steps:,}" for each in presets.values()), end_section=True)
-    for part, default in _parts(ALGORITHMS[algorithm]):
+    for part, default in _parts(find_algorithm(algorithm)()):
         for field in fields(default):
             usual = getattr(default, field.name)
             values = [getattr(getattr(each, part), field.name) for each in presets.values()]
@@ -76,7 +77,7 @@ def _one(chosen: Preset) -> Table:
     table.add_column("value", justify="right")
     table.add_column("default", justify="right", style="dim")
     table.add_row("steps", f"[bold]{chosen.steps:,}[/bold]", "", end_section=True)
-    for part, default in _parts(type(chosen.algorithm)):
+    for part, default in _parts(type(chosen.algorithm)()):
         for field in fields(default):
             value, usual = getattr(getattr(chosen, part), field.name), getattr(default, field.name)
             shown = _show(value) if value == usual else f"[bold]{_show(value)}[/bold]"
@@ -85,10 +86,10 @@ def _one(chosen: Preset) -> Table:
     return table
 
 
-def _parts(kind: type[Algorithm]) -> list[tuple[str, Any]]:
+def _parts(default: Algorithm) -> list[tuple[str, Any]]:
     """The parts of a preset of this algorithm, and their defaults; Ape-X is only for those that learn from replay."""
-    apex: list[tuple[str, Any]] = [("apex", Apex())] if issubclass(kind, OffPolicy) else []
-    return [("algorithm", kind()), *apex, ("serial", Serial())]
+    apex: list[tuple[str, Any]] = [("apex", Apex())] if default.replay is not None else []
+    return [("algorithm", default), *apex, ("serial", Serial())]
 
 
 def _label(part: str, name: str) -> str:

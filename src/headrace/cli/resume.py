@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         config = RunConfig.from_json(directory.read_config())
         with held_back():
             from headrace import training
-        heading = Heading(config.environment, config.algorithm_name, config.topology_name, str(options.run))
+        heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(options.run))
         with open_display(heading, quiet=options.quiet) as display:
             result = training.resume(
                 directory,

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
+from headrace.algorithms.registry import algorithm_names, find_algorithm, known_algorithms
 from headrace.cli.arguments import Environment, Switch, TimeLimit, find_environment, flag_types, parse, require_known
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.report import Heading, RunDirectory, open_display
-from headrace.settings import ALGORITHMS, TOPOLOGIES, AlgorithmName, RunConfig, ServerPlace, TopologyName, preset
+from headrace.settings import RunConfig, ServerPlace, preset
+from headrace.topologies.config import TOPOLOGIES, TopologyName
 
 __all__ = ["TrainOptions", "options_type", "read_options", "run", "start"]
 
@@ -36,13 +38,10 @@ class TrainOptions(RunConfig):
     time_limit_seconds: TimeLimit = None
     """Training time after which the run stops, evaluations excluded: 90, 90s, 10m or 2h."""
     place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
-    algorithm_name: Annotated[AlgorithmName, tyro.conf.arg(name="algorithm")] = "dqn"
-    """What learns; dqn: discrete actions; dyna-q: the same, with a world model (apex, serial); d4pg: continuous ones
-    (apex, serial); a3c: both, on-policy, but not with apex."""
-    topology_name: Annotated[TopologyName, tyro.conf.arg(name="topology")] = "apex"
-    """apex: actor processes beside the learner; serial: one process, the same for the same seed; the others: workers
-    that act and learn, whose gradients meet in a server (parameter-server) or in shared memory (lock, hogwild), or who
-    average their parameters (ad-psgd). Not given: apex, or hogwild for a3c."""
+    algorithm_name: str = "dqn"
+    """Name of the algorithm."""
+    topology_name: str = "apex"
+    """Name of the topology."""
     run_dir: Path | None = None
     """Where the run is kept; runs/ENV-ALGORITHM-TIME if not set."""
     quiet: Switch = False
@@ -50,12 +49,27 @@ class TrainOptions(RunConfig):
 
 
 @functools.cache
-def options_type(algorithm: AlgorithmName, topology: TopologyName) -> type[TrainOptions]:
+def options_type(algorithm: str, topology: TopologyName) -> type[TrainOptions]:
     """TrainOptions with the settings of this algorithm and this topology, each a flag."""
     chosen: list[tuple[str, Any, Any]] = []
-    for name, kind in (("algorithm", ALGORITHMS[algorithm]), ("topology", TOPOLOGIES[topology])):
+    for name, kind in (("algorithm", find_algorithm(algorithm)), ("topology", TOPOLOGIES[topology])):
         chosen.append((name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
+    algorithms = {
+        name: f"{kind.summary} ({' or '.join(kind.action_kinds)} actions)" for name, kind in known_algorithms().items()
+    }
+    topologies: dict[str, str] = {name: kind.summary for name, kind in TOPOLOGIES.items()}
+    default = "the preset's; apex for algorithms that learn from replay, otherwise hogwild"
+    chosen += [
+        ("algorithm_name", _one_of("algorithm", (*algorithm_names(),), algorithms, "the preset's"), algorithm),
+        ("topology_name", _one_of("topology", (*TOPOLOGIES,), topologies, default), topology),
+    ]
     return dataclasses.make_dataclass("ChosenOptions", chosen, bases=(TrainOptions,), frozen=True)
+
+
+def _one_of(flag: str, names: tuple[str, ...], summaries: Mapping[str, str], default: str) -> Any:
+    """The type of a flag whose value is one of these names."""
+    described = "; ".join(f"{name}: {summary}" for name, summary in summaries.items())
+    return Annotated[Literal[names], tyro.conf.arg(name=flag, help=f"{described}. Not given: {default}.")]
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -67,7 +81,7 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
     """Starts a run and returns its exit code; `hint` is the first thing that its display says."""
     config = _config(options)
     with _create(options.run_dir, config) as directory:
-        heading = Heading(config.environment, options.algorithm_name, options.topology_name, str(directory.path))
+        heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
         try:
             with held_back():
                 from headrace import training
@@ -88,7 +102,7 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
 def _create(path: Path | None, config: RunConfig) -> RunDirectory:
     if path is not None:
         return RunDirectory.create(path, config.to_json())
-    return RunDirectory.create_default(config.environment, config.algorithm_name, datetime.now(), config.to_json())
+    return RunDirectory.create_default(config.environment, config.algorithm.name, datetime.now(), config.to_json())
 
 
 def read_options(arguments: Sequence[str], prog: str = _PROG, description: str = "Train a policy.") -> TrainOptions:
@@ -99,10 +113,10 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
     words = list(arguments)
     place = find_environment(words, _every_flag())
     environment = words.pop(place) if place is not None else ""
-    known = preset(environment, _chosen(words, "--algorithm", ALGORITHMS))
-    algorithm = next(name for name, kind in ALGORITHMS.items() if type(known.algorithm) is kind)
+    known = preset(environment, _chosen(words, "--algorithm", algorithm_names()))
+    algorithm = known.algorithm.name
     topology = _chosen(words, "--topology", TOPOLOGIES) or known.topology_name
-    _require_own(words, "algorithm", algorithm, ALGORITHMS)
+    _require_own(words, "algorithm", algorithm, known_algorithms())
     _require_own(words, "topology", topology, TOPOLOGIES)
     kind = options_type(algorithm, topology)
     require_known(words, flag_types(kind), prog)
@@ -138,7 +152,7 @@ def _config(options: TrainOptions) -> RunConfig:
 def _every_flag() -> dict[str, Any]:
     """The flags of all algorithms and topologies."""
     flags = flag_types(TrainOptions)
-    for kind in (*ALGORITHMS.values(), *TOPOLOGIES.values()):
+    for kind in (*known_algorithms().values(), *TOPOLOGIES.values()):
         flags |= flag_types(kind)
     return flags
 

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headrace._native import OptimizerOptions
+
 __all__ = ["Applied", "OpenVector", "ParameterVector"]
 
 
@@ -53,5 +55,8 @@ class ParameterVector(Protocol):
         """Closes its connections, if it has any; no other call may follow. From any thread."""
 
 
-OpenVector = Callable[[NDArray[np.float32]], ParameterVector]
-"""Creates a model's vector from its initial values [P]; an existing vector ignores them."""
+OpenVector = Callable[[NDArray[np.float32], OptimizerOptions], ParameterVector]
+"""Creates a vector from its initial values [P] and its optimizer's options; an existing vector ignores them.
+
+An updater opens its vectors in the same order in every process.
+"""

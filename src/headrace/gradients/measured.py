@@ -1,6 +1,6 @@
 """Counts and times a worker's gradients."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from headrace.gradients.base import Applied, ParameterVector
 
-__all__ = ["STALENESS", "MeasuredVector"]
+__all__ = ["STALENESS", "MeasuredVector", "joint_report"]
 
 _EDGES = (0, 1, 2, 3, 4, 8, 16, 32)
 STALENESS = ("0", "1", "2", "3", "4-7", "8-15", "16-31", "32+")
@@ -98,3 +98,15 @@ class MeasuredVector:
             "pull_seconds": self._pull_seconds,
             "apply_seconds": self._apply_seconds,
         }
+
+
+def joint_report(vectors: Sequence[MeasuredVector]) -> dict[str, Any]:
+    """The sums of the vectors' reports, and the version of the first vector."""
+    first, *others = [vector.report() for vector in vectors]
+    for report in others:
+        for name, value in report.items():
+            if name == "staleness":
+                first[name] = {bucket: count + value[bucket] for bucket, count in first[name].items()}
+            elif name != "version":
+                first[name] += value
+    return first

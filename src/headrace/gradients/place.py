@@ -1,29 +1,54 @@
-"""The place of the parameters that a run's workers share, and how a worker opens them; sent as JSON."""
+"""The place of a parameter vector that a run's workers share, and how a worker opens it."""
 
-import dataclasses
-import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
-from headrace.fields import read_fields, read_object
+from headrace.fields import read_fields, write_fields
 from headrace.gradients.base import ParameterVector
 from headrace.gradients.measured import MeasuredVector
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import AveragedVector, CopiedVector, HogwildVector
 from headrace.servers import Endpoint
 
-__all__ = ["Mode", "ServedPlace", "SharedPlace", "VectorPlace", "read_place"]
+__all__ = ["Mode", "ServedPlace", "SharedPlace", "VectorPlace"]
 
 Mode = Literal["lock", "hogwild", "ad-psgd"]
 
 
 @dataclass(frozen=True)
-class SharedPlace:
+class VectorPlace(ABC):
+    """Where workers find the vector; sent as JSON."""
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def open(
+        self, initial: NDArray[np.float32], optimizer: OptimizerOptions, endpoint: Endpoint, worker: int, seed: int
+    ) -> MeasuredVector:
+        """The vector of one worker. It exists: of `initial` [P] only the length is used."""
+
+    def to_record(self) -> dict[str, Any]:
+        """The place as JSON, with its kind."""
+        return {"kind": self.kind, **write_fields(self)}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> "VectorPlace":
+        """Reads what to_record() returned."""
+        fields = dict(record)
+        kind: type[VectorPlace] = SharedPlace if fields.pop("kind") == SharedPlace.kind else ServedPlace
+        return read_fields(kind, fields)
+
+
+@dataclass(frozen=True)
+class SharedPlace(VectorPlace):
     """Memory shared by processes on this machine."""
+
+    kind: ClassVar[str] = "shared"
 
     path: str
     mode: Mode
@@ -32,11 +57,9 @@ class SharedPlace:
     """True: a worker without a lock computes with parameters that others are changing (DQN). False: with a copy as of
     its last pull()."""
 
-    def to_json(self) -> str:
-        """The place as JSON."""
-        return json.dumps({"kind": "shared", **dataclasses.asdict(self)})
-
-    def open(self, initial: NDArray[np.float32], endpoint: Endpoint, worker: int, seed: int) -> MeasuredVector:
+    def open(
+        self, initial: NDArray[np.float32], optimizer: OptimizerOptions, endpoint: Endpoint, worker: int, seed: int
+    ) -> MeasuredVector:
         """The vector of one worker; raises ClosedError if the process that created the memory has ended."""
         model = SharedModel.open(self.path)
         return MeasuredVector(self._join(model, worker, seed), lambda: model.lock_wait_seconds(worker))
@@ -50,32 +73,17 @@ class SharedPlace:
 
 
 @dataclass(frozen=True)
-class ServedPlace:
+class ServedPlace(VectorPlace):
     """Shards in the run's server and in others."""
+
+    kind: ClassVar[str] = "served"
 
     options: ServedOptions
     name: str = "model"
     """Name of the shards."""
 
-    def to_json(self) -> str:
-        """The place as JSON."""
-        options = {field.name: getattr(self.options, field.name) for field in dataclasses.fields(self.options)}
-        return json.dumps(
-            {"kind": "served", "name": self.name, **options, "optimizer": self.options.optimizer.encode()}
-        )
-
-    def open(self, initial: NDArray[np.float32], endpoint: Endpoint, worker: int, seed: int) -> MeasuredVector:
+    def open(
+        self, initial: NDArray[np.float32], optimizer: OptimizerOptions, endpoint: Endpoint, worker: int, seed: int
+    ) -> MeasuredVector:
         """The vector of one worker, which joins existing shards; raises as ServedVector."""
-        return MeasuredVector(ServedVector(initial, endpoint, self.name, self.options, fresh=False))
-
-
-VectorPlace = SharedPlace | ServedPlace
-
-
-def read_place(text: str) -> VectorPlace:
-    """Reads what to_json() wrote."""
-    record = read_object(text, "a place of parameters")
-    if record.pop("kind") == "shared":
-        return read_fields(SharedPlace, record)
-    name, optimizer = record.pop("name"), OptimizerOptions.decode(record.pop("optimizer"))
-    return ServedPlace(read_fields(ServedOptions, record, optimizer=optimizer), name)
+        return MeasuredVector(ServedVector(initial, optimizer, endpoint, self.name, self.options, fresh=False))

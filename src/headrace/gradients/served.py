@@ -21,7 +21,6 @@ __all__ = ["ServedOptions", "ServedVector"]
 class ServedOptions:
     """How a model is sharded, and how often a worker communicates with the server."""
 
-    optimizer: OptimizerOptions
     shards: int = 1
     """Number of slices, each updated independently; assigned in rotation to the run's server and `servers`."""
     servers: tuple[str, ...] = ()
@@ -52,7 +51,14 @@ class ServedVector:
     """
 
     def __init__(
-        self, initial: NDArray[np.float32], endpoint: Endpoint, name: str, options: ServedOptions, *, fresh: bool
+        self,
+        initial: NDArray[np.float32],
+        optimizer: OptimizerOptions,
+        endpoint: Endpoint,
+        name: str,
+        options: ServedOptions,
+        *,
+        fresh: bool,
     ) -> None:
         self._options = options
         self._values = initial.copy()
@@ -62,7 +68,7 @@ class ServedVector:
         self._applied_since_fetch = 0
         self._model = open_shards(endpoint, name, len(initial), options.shards, options.servers)
         self._version = self._model.open(
-            options.optimizer,
+            optimizer,
             initial if fresh else None,
             fresh=fresh,
             policy=options.staleness,

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from headrace.networks.architecture import Architecture
+from headrace.networks.architecture import Architecture, Head
 from headrace.networks.policy_network import PolicyNetwork
 
 __all__ = ["ActorCritic"]
@@ -19,11 +19,11 @@ _FIRST_HEAD_SCALE = 0.01  # the initial policy is near uniform, or its means are
 class ActorCritic(nn.Module):
     """Maps observations [B, *input] to the policy's output [B, A] (logits, or means in [-1, 1]) and to values [B].
 
-    The value is a second head of the policy's network or, with a separate trunk, a second network with the same
-    layers. The standard deviations of continuous actions are separate parameters, the same for every observation.
+    The value is a second head of the policy's network or, with a separate trunk, a network with the same layers. The
+    standard deviations of continuous actions, `sigmas` of them, are parameters that do not depend on the observation.
     """
 
-    def __init__(self, architecture: Architecture, trunk: Literal["shared", "separate"]) -> None:
+    def __init__(self, architecture: Architecture, trunk: Literal["shared", "separate"], sigmas: int = 0) -> None:
         super().__init__()
         self.policy = PolicyNetwork(architecture)
         head = architecture.heads[0][0]
@@ -33,12 +33,10 @@ class ActorCritic(nn.Module):
                 parameter.mul_(_FIRST_HEAD_SCALE)
         self._separate = trunk == "separate"
         self.value: nn.Module = (
-            PolicyNetwork(replace(architecture, actions=1, continuous=False))
-            if self._separate
-            else nn.Linear(head.inputs, 1)
+            PolicyNetwork(replace(architecture, head=Head("q", 1))) if self._separate else nn.Linear(head.inputs, 1)
         )
-        if architecture.continuous:
-            self.log_sigma = nn.Parameter(torch.full((architecture.actions,), log(_FIRST_SIGMA)))
+        if sigmas:
+            self.log_sigma = nn.Parameter(torch.full((sigmas,), log(_FIRST_SIGMA)))
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Output and values."""

@@ -10,7 +10,7 @@ from headrace.fields import read_fields
 from headrace.machine import total_memory_bytes
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Activation", "Architecture", "Convolution", "Dense", "require_parameters"]
+__all__ = ["Activation", "Architecture", "Convolution", "Dense", "Head", "require_parameters"]
 
 Activation = Literal["relu", "tanh", "none"]
 
@@ -73,32 +73,52 @@ class Dense(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Head:
+    """The last layer of a policy's network: its name, its width and its activation."""
+
+    name: str
+    outputs: int
+    activation: Activation = "none"
+
+    @staticmethod
+    def of(spec: EnvironmentSpec) -> "Head":
+        """One Q value for each discrete action, or one number in [-1, 1] for each dimension of continuous actions."""
+        return Head("action", spec.actions, "tanh") if spec.continuous else Head("q", spec.actions)
+
+
+@dataclass(frozen=True)
 class Architecture:
-    """An MLP or a CNN with a head for Q values (plain or dueling) or continuous actions.
+    """An MLP or a CNN with its head, which may be dueling.
 
     The CNNs are Nature's (Mnih et al. 2015), one for boards (grid), and that of Ong et al. 2015.
 
     `input_shape` is the shape of an observation as the policy sees it, without the batch axis; uint8 inputs are scaled
     to [0, 1]. With a dueling head (Wang et al. 2016), the value and advantage streams each have a layer of the last
-    hidden width. A tanh maps continuous actions to [-1, 1].
+    hidden width.
     """
 
     input_shape: tuple[int, ...]
     input_dtype: str
-    actions: int
     kind: Kind
     hidden: tuple[int, ...]
-    dueling: bool
-    continuous: bool = False
+    head: Head
+    dueling: bool = False
 
     def __post_init__(self) -> None:
         require("hidden", self.hidden, self.parameter_count <= _MOST_PARAMETERS, _fewer(self.parameter_count))
 
     @staticmethod
     def of(
-        spec: EnvironmentSpec, kind: Kind | Literal["auto"], hidden: tuple[int, ...], dueling: bool = False
+        spec: EnvironmentSpec,
+        kind: Kind | Literal["auto"],
+        hidden: tuple[int, ...],
+        dueling: bool = False,
+        head: Head | None = None,
     ) -> "Architecture":
-        """Chooses the kind if it is "auto"; raises ConfigError if the CNN does not fit the observation."""
+        """Resolves the kind "auto"; raises ConfigError if the CNN can't take the observation.
+
+        `head` is by default that of the environment's actions, see `Head.of()`.
+        """
         frames = len(spec.input_shape) in (2, 3)
         side = min(spec.input_shape[-2:]) if frames else 0
         chosen = _natural_kind(spec, side) if kind == "auto" else kind
@@ -113,11 +133,10 @@ class Architecture:
         architecture = Architecture(
             input_shape=spec.input_shape,
             input_dtype=spec.observation_dtype,
-            actions=spec.actions,
             kind=chosen,
             hidden=hidden,
+            head=head or Head.of(spec),
             dueling=dueling,
-            continuous=spec.continuous,
         )
         require_parameters("hidden", hidden, architecture.parameter_count)
         return architecture
@@ -164,16 +183,14 @@ class Architecture:
 
     @property
     def heads(self) -> tuple[tuple[Dense, ...], ...]:
-        """One stream that ends in actions or Q values, or two that end in value and advantage."""
+        """One stream that ends in the head, or two that end in value and advantage."""
         inputs = self.torso[-1].outputs if self.torso else self.features
-        if self.continuous:
-            return ((Dense("action", inputs, self.actions, "tanh"),),)
         if not self.dueling:
-            return ((Dense("q", inputs, self.actions, "none"),),)
+            return ((Dense(self.head.name, inputs, self.head.outputs, self.head.activation),),)
         width = self.hidden[-1]
         return (
             (Dense("value_0", inputs, width, "relu"), Dense("value_1", width, 1, "none")),
-            (Dense("advantage_0", inputs, width, "relu"), Dense("advantage_1", width, self.actions, "none")),
+            (Dense("advantage_0", inputs, width, "relu"), Dense("advantage_1", width, self.head.outputs, "none")),
         )
 
     @property

@@ -20,17 +20,17 @@ class Critic(nn.Module):
     if the policy is a CNN.
     """
 
-    def __init__(self, policy: Architecture, hidden: tuple[int, ...], atoms: int) -> None:
+    def __init__(self, policy: Architecture, actions: int, hidden: tuple[int, ...], atoms: int) -> None:
         super().__init__()
         if policy.kind != "mlp":
             raise ConfigError(
                 f"algorithm is d4pg, and the observations are images of {list(policy.input_shape)}; "
                 "its critic takes flat ones: network must be mlp"
             )
-        sizes = (policy.features + policy.actions, *hidden, atoms)
+        sizes = (policy.features + actions, *hidden, atoms)
         require_parameters("critic_hidden", hidden, sum((i + 1) * o for i, o in pairwise(sizes)) + 2 * hidden[0])
         self._scale = 1 / 255 if policy.input_dtype == "uint8" else 1.0
-        self.first = nn.Linear(policy.features + policy.actions, hidden[0])
+        self.first = nn.Linear(policy.features + actions, hidden[0])
         self.norm = nn.LayerNorm(hidden[0])
         self.hidden = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(hidden))
         self.head = nn.Linear(hidden[-1], atoms)

@@ -19,7 +19,7 @@ OUTPUT = "output"
 
 
 class PolicyGraph:
-    """Maps `observation` [B, *input] to `output` [B, A] float32: Q values or actions.
+    """Maps a batch, `observation` [B, *input], to `output` [B, *] float32, such as Q values or actions.
 
     The graph is built once for one precision. serialize() inserts the newest weights as initializers, which ONNX
     Runtime packs when a session is created (an inference would take four times as long with weights as graph inputs).
@@ -34,7 +34,7 @@ class PolicyGraph:
         shape: list[str | int | None] = ["B", *architecture.input_shape]
         model = self._graph.model(
             helper.make_tensor_value_info(INPUT, element, shape),
-            helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["B", architecture.actions]),
+            helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["B", architecture.head.outputs]),
         )
         self._template = GraphTemplate(model)
 
@@ -64,8 +64,9 @@ class PolicyGraph:
         heads = [self._stream(x, head, reads_values) for head in architecture.heads]
         if architecture.dueling:
             value, advantage = heads
+            outputs = architecture.head.outputs
             # A - mean(A) as a matrix product: ReduceMean sums a single row in another order than the rows of a batch.
-            centering = np.eye(architecture.actions, dtype=np.float32) - np.float32(1 / architecture.actions)
+            centering = np.eye(outputs, dtype=np.float32) - np.float32(1 / outputs)
             centered = node("MatMul", advantage, self._graph.constant("centering", centering))
             node("Add", value, centered, output=OUTPUT)
         else:

@@ -1,7 +1,5 @@
 """Acts in environments and sends the experience."""
 
-import dataclasses
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
@@ -11,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import ChunkWriter, Signature
-from headrace.algorithms.exploration import build_exploration
+from headrace.algorithms.config import Algorithm
 from headrace.environments import EnvironmentBatch, FrameStack, require_spec
 from headrace.errors import EnvironmentFault, require
-from headrace.fields import MOST_STEPS, check_types, read_json, require_positive
+from headrace.fields import MOST_STEPS, check_types, read_json, require_positive, write_json
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
 from headrace.roles.clock import PhaseClock
@@ -35,11 +33,9 @@ class ActorSettings:
     first_environment: int
     """Number of this actor's first environment among those of all actors; determines the seeds of its episodes."""
     exploration: tuple[float, ...]
-    """Exploration of each environment [E]: its epsilon, or its sigma if actions are continuous."""
-    n_step: int
-    discount: float
+    """Exploration of each environment [E], such as its epsilon or sigma."""
+    algorithm: Algorithm
     chunk_steps: int
-    clip_rewards: bool
     values: bool
     """Whether to send initial priorities computed from the actor's Q values."""
     spec: EnvironmentSpec
@@ -58,14 +54,14 @@ class ActorSettings:
     def __post_init__(self) -> None:
         check_types(self)
         require("exploration", self.exploration, len(self.exploration) > 0, "one number or more")
-        require_positive(self, "n_step", "chunk_steps", "pull_period", most=MOST_STEPS)
+        require_positive(self, "chunk_steps", "pull_period", most=MOST_STEPS)
         require("first_environment", self.first_environment, 0 <= self.first_environment < 2**32, "from 0 to 2^32 - 1")
         require("seed", self.seed, self.seed >= 0, "0 or more")
         require("communication_bits", self.communication_bits, 2 <= self.communication_bits <= 32, "from 2 to 32")
 
     def to_json(self) -> str:
         """The settings as JSON."""
-        return json.dumps(dataclasses.asdict(self))
+        return write_json(self)
 
     @staticmethod
     def from_json(text: str) -> "ActorSettings":
@@ -82,8 +78,9 @@ def table_signature(spec: EnvironmentSpec) -> Signature:
 class Actor:
     """E environments stepped together, with batched inference, exploration and one chunk writer per environment.
 
-    `output` maps observations [E, *input] to [E, A]. `push` takes finished chunks and may wait. `push_transitions`, if
-    given, takes chunks of one-step transitions with a discount of 1 and may wait too. One thread.
+    `output` maps observations [E, *input] to the policy's outputs [E, *]. `push` takes finished chunks and may wait.
+    `push_transitions`, if given, takes chunks of one-step transitions with a discount of 1 and may wait too. One
+    thread.
     """
 
     def __init__(
@@ -95,7 +92,10 @@ class Actor:
         push_transitions: Callable[[bytes], object] | None = None,
     ) -> None:
         count = len(settings.exploration)
+        algorithm = settings.algorithm.replay
+        assert algorithm is not None
         self._settings = settings
+        self._algorithm = algorithm
         self._output = output
         self._push = push
         self._clock = clock
@@ -104,7 +104,7 @@ class Actor:
             count,
             seed=settings.seed,
             first_index=settings.first_environment,
-            clip_rewards=settings.clip_rewards,
+            clip_rewards=algorithm.clip_rewards,
             beat=clock.beat,
         )
         spec = self.environments.spec
@@ -113,7 +113,7 @@ class Actor:
         except EnvironmentFault:
             self.environments.close()
             raise
-        self.exploration = build_exploration(spec, settings.exploration, [settings.seed, settings.first_environment])
+        self.exploration = algorithm.make_exploration(settings.exploration, [settings.seed, settings.first_environment])
         self._signature = table_signature(spec)
         self._stack = FrameStack(count, spec)
         self._writers = [self._writer(settings.first_environment + index) for index in range(count)]
@@ -179,12 +179,11 @@ class Actor:
         self._clock.enter("other")
 
     def _writer(self, environment: int) -> ChunkWriter:
-        settings = self._settings
         return ChunkWriter(
             self._signature,
-            n_step=settings.n_step,
-            discount=settings.discount,
-            chunk_steps=settings.chunk_steps,
+            n_step=self._algorithm.n_step,
+            discount=self._algorithm.discount,
+            chunk_steps=self._settings.chunk_steps,
             actor=environment,
         )
 

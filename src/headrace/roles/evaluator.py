@@ -5,10 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headrace.algorithms.exploration import greedy
+from headrace.algorithms.config import Algorithm
 from headrace.environments import EnvironmentBatch, FrameStack, require_spec
 from headrace.errors import ClosedError
 from headrace.fields import read_fields
@@ -17,7 +14,7 @@ from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Stop
 from headrace.servers.base import RoleServer
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "Score", "play", "run_evaluator"]
+__all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "Score", "greedy_actions", "play", "run_evaluator"]
 
 EVALUATION_STREAM = 2**31
 """Number of the first evaluation environment, far above any actor's, so that their episode seeds never coincide."""
@@ -37,7 +34,7 @@ class Score(NamedTuple):
 
 def play(
     environment_id: str,
-    output: Callable[[Array], NDArray[np.float32]],
+    act: Callable[[Array], Array],
     episodes: int,
     seed: int,
     beat: Callable[[], object] = lambda: None,
@@ -45,7 +42,7 @@ def play(
 ) -> Score:
     """Plays greedy episodes in up to 20 environments at a time; calls `beat` before every step of each.
 
-    `output` gives Q values, or continuous actions, [B, A] for observations [B, *input]. Raises EnvironmentFault if
+    `act` maps observations [B, *input] to actions, [B] or continuous [B, A]. Raises EnvironmentFault if
     `spec`, the policy's, is given and the environment does not match it.
 
     The episodes that count are fixed in advance, an equal number per environment: counting the first ones to end would
@@ -68,7 +65,7 @@ def play(
         stack = FrameStack(count, environments.spec)
         inputs = stack.start(environments.start())
         while any(wanted):
-            step = environments.step(greedy(output(inputs), environments.spec.continuous))
+            step = environments.step(act(inputs))
             inputs = stack.push(step.next_start, step.terminated | step.truncated)
             for episode in environments.take_episodes():
                 index = episode.environment - EVALUATION_STREAM
@@ -79,6 +76,11 @@ def play(
     finally:
         environments.close()
     return score
+
+
+def greedy_actions(algorithm: Algorithm, policy: Policy, spec: EnvironmentSpec) -> Callable[[Array], Array]:
+    """Actions of a policy without exploration."""
+    return lambda observation: algorithm.greedy(policy.output(observation), spec)
 
 
 class _Heartbeat:
@@ -108,8 +110,8 @@ class _Heartbeat:
 def run_evaluator(server: RoleServer, stop: Stop) -> None:
     """Answers evaluation requests; ends with ClosedError when stopped or when the server is gone.
 
-    A request is JSON {start, request, environment, spec, episodes, seed} under EVALUATION. The answer goes to REPORTS
-    and contains start and the request's number.
+    A request is JSON {start, request, environment, spec, algorithm, episodes, seed} under EVALUATION. The answer goes
+    to REPORTS and contains start and the request's number.
     """
     answered = 0
     alive = _Heartbeat(server, stop)
@@ -125,7 +127,8 @@ def run_evaluator(server: RoleServer, stop: Stop) -> None:
         policy = Policy(graph[1], graph[0])
         spec = read_fields(EnvironmentSpec, wanted["spec"])
         alive.enter("environment")
-        score = play(wanted["environment"], policy.output, wanted["episodes"], wanted["seed"], alive, spec)
+        act = greedy_actions(Algorithm.from_record(wanted["algorithm"]), policy, spec)
+        score = play(wanted["environment"], act, wanted["episodes"], wanted["seed"], alive, spec)
         alive.enter("")
         asked = {name: wanted[name] for name in ("start", "request")}
         answer = {"role": "evaluator", "index": 0, **asked, **score._asdict()}

@@ -1,7 +1,6 @@
 """Learns a world model from real transitions and sends simulated ones (Sutton 1990, Dyna)."""
 
 import contextlib
-import dataclasses
 import functools
 import json
 import time
@@ -17,7 +16,7 @@ from headrace.algorithms.dyna_q.model_learner import ModelLearner
 from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.errors import ClosedError
-from headrace.fields import read_json
+from headrace.fields import read_json, write_json
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
@@ -51,7 +50,7 @@ class PlannerSettings:
 
     def to_json(self) -> str:
         """The settings as JSON."""
-        return json.dumps(dataclasses.asdict(self))
+        return write_json(self)
 
     @staticmethod
     def from_json(text: str) -> "PlannerSettings":

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.fields import read_json
+from headrace.fields import read_json, write_json
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
@@ -38,8 +38,7 @@ class QuantizerSettings:
 
     def to_json(self) -> str:
         """The settings as JSON."""
-        record = {"precision": self.precision, "communication_bits": self.communication_bits}
-        return json.dumps({"architecture": self.architecture.to_record(), **record})
+        return write_json(self)
 
     @staticmethod
     def from_json(text: str) -> "QuantizerSettings":

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from time import perf_counter
@@ -12,19 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headrace._native import BatchView, Signature, Table
-from headrace.algorithms.a3c.config import A3C
-from headrace.algorithms.a3c.updater import A3CUpdater
-from headrace.algorithms.build import build_updater
-from headrace.algorithms.config import Algorithm, OffPolicy
-from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.dyna_q.config import DynaQ
+from headrace._native import BatchView, OptimizerOptions, Signature, Table
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, LaunchError
-from headrace.fields import errors_of, read_fields, read_object
+from headrace.fields import read_json, write_json
 from headrace.gradients.base import OpenVector, ParameterVector
-from headrace.gradients.measured import MeasuredVector
-from headrace.gradients.place import read_place
+from headrace.gradients.measured import MeasuredVector, joint_report
+from headrace.gradients.place import VectorPlace
 from headrace.replay import RemoteTable
 from headrace.roles.actor import ActorSettings, table_signature
 from headrace.roles.base import TABLE, Role, Stop, Worker
@@ -37,7 +31,6 @@ from headrace.servers import Endpoint, RoleServer, connect_tables
 __all__ = ["RunTable", "WorkerSettings", "build_worker", "keep_to_one_thread", "run_worker"]
 
 _GENERATION_STRIDE = 1_000_003
-_KINDS: tuple[type[DQN] | type[A3C], ...] = (DQN, DynaQ, A3C)
 
 
 @dataclass(frozen=True)
@@ -45,10 +38,9 @@ class WorkerSettings:
     """Settings of one worker; sent as JSON."""
 
     acting: ActorSettings
-    algorithm: Algorithm
     workers: int
-    place: str
-    """Place of the parameters, as JSON."""
+    places: tuple[VectorPlace, ...]
+    """Places of the parameter vectors, in the order in which the updater opens them."""
     table: dict[str, Any] | None
     """Options of the worker's own native table; None if it shares the server's table or needs none."""
     update_seed: int
@@ -56,19 +48,12 @@ class WorkerSettings:
 
     def to_json(self) -> str:
         """The settings as JSON."""
-        algorithm = {"kind": type(self.algorithm).__name__, **dataclasses.asdict(self.algorithm)}
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return json.dumps({**fields, "acting": self.acting.to_json(), "algorithm": algorithm})
+        return write_json(self)
 
     @staticmethod
     def from_json(text: str) -> "WorkerSettings":
         """Reads what to_json() wrote."""
-        record = read_object(text, "a worker's settings")
-        algorithm, acting = dict(record.pop("algorithm")), ActorSettings.from_json(record.pop("acting"))
-        name = algorithm.pop("kind")
-        kind = next(kind for kind in _KINDS if kind.__name__ == name)
-        with errors_of("a worker's settings"):
-            return read_fields(WorkerSettings, record, acting=acting, algorithm=read_fields(kind, algorithm))
+        return read_json(WorkerSettings, text, "a worker's settings")
 
 
 class RunTable:
@@ -99,22 +84,22 @@ def build_worker(
     settings: WorkerSettings, open_vector: OpenVector, table: WorkerTable | None, first_step: int = 0
 ) -> Worker:
     """Builds a worker for the algorithm; `table` is None for an algorithm without replay."""
-    acting, algorithm = settings.acting, settings.algorithm
+    acting = settings.acting
+    algorithm = acting.algorithm
     require_spec(acting.environment, describe(acting.environment), acting.spec)
-    updater = build_updater(algorithm, acting.spec, torch.device("cpu"), settings.update_seed, open_vector)
-    if isinstance(algorithm, A3C):
-        assert isinstance(updater, A3CUpdater)
+    updater = algorithm.make_updater(acting.spec, torch.device("cpu"), settings.update_seed, open_vector)
+    if algorithm.rollouts is not None:
         return RolloutWorker(
             acting.environment,
             len(acting.exploration),
-            algorithm,
+            algorithm.rollouts,
             updater,
             seed=acting.seed,
             first_environment=acting.first_environment,
         )
-    assert isinstance(algorithm, OffPolicy)
+    assert algorithm.replay is not None
     assert table is not None
-    return ReplayWorker(acting, algorithm, updater, table, workers=settings.workers, first_step=first_step)
+    return ReplayWorker(acting, algorithm.replay, updater, table, workers=settings.workers, first_step=first_step)
 
 
 def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoint: Endpoint, stop: Stop) -> None:
@@ -132,22 +117,23 @@ def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoi
             return
         vectors: list[MeasuredVector] = []
 
-        def open_vector(initial: NDArray[np.float32]) -> ParameterVector:
-            vectors.append(read_place(settings.place).open(initial, endpoint, role.index, acting.seed))
+        def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+            place = settings.places[len(vectors)]
+            vectors.append(place.open(initial, options, endpoint, role.index, acting.seed))
             ends.callback(vectors[-1].close)
             return vectors[-1]
 
         table: Table | RunTable | None = None
         if settings.table is not None:
             table = Table(table_signature(acting.spec), **settings.table)
-        elif isinstance(settings.algorithm, OffPolicy):
+        elif acting.algorithm.replay is not None:
             tables = ends.enter_context(contextlib.closing(connect_tables(endpoint)))
             table = RunTable(tables.table(endpoint.name(TABLE)))
         worker = build_worker(settings, open_vector, table, gate.steps)
         ends.callback(worker.close)
         own = table if isinstance(table, Table) else None
         reporter = ActorReporter(
-            report_server, role, acting, worker.clock, lambda: _report(worker, vectors[0], own), hang_seconds=None
+            report_server, role, acting, worker.clock, lambda: _report(worker, vectors, own), hang_seconds=None
         )
         ends.callback(reporter.close)
         worker.skip(perf_counter() - worker.clock.entered)  # construction does not count as work
@@ -169,12 +155,12 @@ def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:
     return dataclasses.replace(settings, acting=dataclasses.replace(settings.acting, seed=seed), table=table)
 
 
-def _report(worker: Worker, vector: MeasuredVector, table: Table | None) -> dict[str, Any]:
+def _report(worker: Worker, vectors: Sequence[MeasuredVector], table: Table | None) -> dict[str, Any]:
     """What a worker reports in addition to an actor's report: learning totals and the contents of its replay."""
     loss, stats = worker.learner.loss, table.stats() if table is not None else {}
     totals = {
         "updates": worker.learner.steps,
-        **vector.report(),
+        **joint_report(vectors),
         **{name: stats[name] for name in ("samples", "inserts") if stats},
         "seconds": dict(worker.learner.clock.seconds),
     }

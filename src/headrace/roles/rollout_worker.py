@@ -4,13 +4,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from headrace.algorithms.a3c.config import A3C
-from headrace.algorithms.a3c.rules import n_step_returns
-from headrace.algorithms.a3c.sampling import sample_categorical, sample_gaussian
-from headrace.algorithms.a3c.updater import A3CUpdater
+from headrace.algorithms.base import Updater
+from headrace.algorithms.config import OnPolicy
 from headrace.environments import EnvironmentBatch, Episode, FrameStack
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.clock import PhaseClock
@@ -31,8 +28,8 @@ class RolloutWorker:
         self,
         environment: str,
         count: int,
-        algorithm: A3C,
-        updater: A3CUpdater,
+        algorithm: OnPolicy,
+        updater: Updater,
         *,
         seed: int,
         first_environment: int = 0,
@@ -41,6 +38,7 @@ class RolloutWorker:
         self.clock = PhaseClock(ACTOR_PHASES)
         self._algorithm = algorithm
         self._updater = updater
+        self._policy = algorithm.rollout_policy(updater)
         self._environments = EnvironmentBatch(
             environment,
             count,
@@ -119,7 +117,7 @@ class RolloutWorker:
         bootstrap = np.full(shape, np.nan, np.float32)
         for t in range(len(reward)):
             self.clock.enter("inference")
-            action = self._choose(self._input)
+            action = self._policy.sample(self._input, self._random)
             observations.append(self._input)
             actions.append(action)
             self.clock.enter("environment")
@@ -130,17 +128,10 @@ class RolloutWorker:
             self._value_cut_off(step, bootstrap[t])
             self._input = self._stack.push(step.next_start, step.terminated | step.truncated)
         self.clock.enter("inference")
-        bootstrap[-1] = np.where(np.isnan(bootstrap[-1]), self._updater.values(self._input), bootstrap[-1])
+        bootstrap[-1] = np.where(np.isnan(bootstrap[-1]), self._policy.values(self._input), bootstrap[-1])
         self.clock.enter("other")
-        returns = n_step_returns(*(torch.from_numpy(each) for each in (reward, discount, bootstrap)))
-        return _batch(np.concatenate(observations), np.concatenate(actions), returns.numpy().reshape(-1), version)
-
-    def _choose(self, observation: Array) -> Array:
-        """Actions sampled from the policy: [E], or continuous [E, A] before clipping to [-1, 1]."""
-        output = self._updater.act(observation)
-        if self._environments.spec.continuous:
-            return sample_gaussian(output, self._updater.sigma, self._random)
-        return sample_categorical(output, self._random)
+        returns = self._policy.returns(reward, discount, bootstrap)
+        return _batch(np.concatenate(observations), np.concatenate(actions), returns.reshape(-1), version)
 
     def _value_cut_off(self, step: EnvironmentStep, bootstrap: NDArray[np.float32]) -> None:
         """Fills in the values [E] of the last observations of truncated episodes; keeps the other entries."""
@@ -148,7 +139,7 @@ class RolloutWorker:
         if truncated:
             self.clock.enter("inference")
             finals = np.stack([self._stack.with_final(step.observation[index], index) for index in truncated])
-            bootstrap[truncated] = self._updater.values(finals)
+            bootstrap[truncated] = self._policy.values(finals)
             self.clock.enter("other")
 
 

@@ -2,42 +2,22 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
 
-from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.config import Algorithm
-from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.algorithms.registry import require_registered
 from headrace.errors import CheckpointError, ConfigError, require
-from headrace.fields import MOST_STEPS, check_types, errors_of, read_fields, read_object, require_positive
+from headrace.fields import MOST_STEPS, check_types, read_fields, read_object, require_positive, write_fields
 from headrace.servers.base import shown
 from headrace.settings.place import ServerPlace
-from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial, Topology
+from headrace.topologies.config import TOPOLOGIES, Apex, Topology
 
-__all__ = ["ALGORITHMS", "MOST_EPISODES", "TOPOLOGIES", "AlgorithmName", "RunConfig", "TopologyName"]
-
-T = TypeVar("T")
-N = TypeVar("N", bound=str)
+__all__ = ["MOST_EPISODES", "RunConfig"]
 
 MOST_EPISODES = 1_000_000
 """Of one evaluation."""
 _MOST_SECONDS = 1e9
-
-AlgorithmName = Literal["dqn", "dyna-q", "d4pg", "a3c"]
-TopologyName = Literal["apex", "serial", "parameter-server", "lock", "hogwild", "ad-psgd"]
-
-ALGORITHMS: dict[AlgorithmName, type[Algorithm]] = {"dqn": DQN, "dyna-q": DynaQ, "d4pg": D4PG, "a3c": A3C}
-TOPOLOGIES: dict[TopologyName, type[Topology]] = {
-    "apex": Apex,
-    "serial": Serial,
-    "parameter-server": ParameterServer,
-    "lock": Lock,
-    "hogwild": Hogwild,
-    "ad-psgd": AdPsgd,
-}
 
 
 @dataclass(frozen=True)
@@ -86,60 +66,27 @@ class RunConfig:
         require("final_evaluation_episodes", final, final >= 0, "0 or more")
         require("final_evaluation_episodes", final, final <= MOST_EPISODES, f"at most {MOST_EPISODES:,}")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
-        if self.place.server is not None and not isinstance(self.topology, Apex | ParameterServer):
+        require_registered(self.algorithm)
+        if self.place.server is not None and not self.topology.takes_server:
+            able = " or ".join(name for name, kind in TOPOLOGIES.items() if kind.takes_server)
             raise ConfigError(
-                f"server is {shown(self.place.server)} and topology is {self.topology_name}, which is all on one "
-                "machine: leave the server out, or take topology apex or parameter-server"
+                f"server is {shown(self.place.server)} and topology is {self.topology.name}, which is all on one "
+                f"machine: leave the server out, or take topology {able}"
             )
-
-    @property
-    def algorithm_name(self) -> str:
-        """As the command line has it."""
-        return next(name for name, kind in ALGORITHMS.items() if type(self.algorithm) is kind)
-
-    @property
-    def topology_name(self) -> str:
-        """As the command line has it."""
-        return next(name for name, kind in TOPOLOGIES.items() if isinstance(self.topology, kind))
 
     def to_json(self) -> str:
         """The configuration as JSON; from_json() reads it back."""
-        record: dict[str, Any] = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        record["algorithm"] = {"name": self.algorithm_name, **dataclasses.asdict(self.algorithm)}
-        record["topology"] = {"name": self.topology_name, **dataclasses.asdict(self.topology)}
-        record["place"] = self.place.to_record()
-        return json.dumps(record, indent=2) + "\n"
+        names = [field.name for field in dataclasses.fields(RunConfig)]  # a subclass may have others
+        record = write_fields(self)
+        return json.dumps({name: record[name] for name in names}, indent=2) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "RunConfig":
-        """Reads what to_json() wrote; raises CheckpointError where it is not that."""
+        """Reads what to_json() wrote; raises CheckpointError if it is something else."""
         try:
-            record = read_object(text, "the file")
-            place = record.pop("place", {})  # not there in runs from before there were servers
-            return read_fields(
-                RunConfig,
-                record,
-                algorithm=_chosen("algorithm", ALGORITHMS, record.pop("algorithm", None)),
-                topology=_chosen("topology", TOPOLOGIES, record.pop("topology", None)),
-                place=_place(place),
-            )
+            return read_fields(RunConfig, read_object(text, "the file"))
         except ConfigError as error:
             raise CheckpointError(
-                f"config.json is not a run's configuration, or that of another version's ({error}); use the file the "
-                "run wrote, and the version that wrote it"
+                f"config.json is not a run's configuration, or that of another version ({error}); use the file that "
+                "the run wrote, and the version of Headrace that wrote it"
             ) from error
-
-
-def _place(record: object) -> ServerPlace:
-    with errors_of("place"):
-        return read_fields(ServerPlace, record)
-
-
-def _chosen(field: str, kinds: Mapping[N, type[T]], record: object) -> T:
-    """Settings from JSON, whose name says of which kind they are."""
-    settings = dict(record) if isinstance(record, dict) else {}
-    name = settings.pop("name", None)
-    found = [kind for known, kind in kinds.items() if known == name]
-    require(f"{field}.name", repr(name), len(found) == 1, f"one of {', '.join(kinds)}")
-    with errors_of(field):
-        return read_fields(found[0], settings)

@@ -5,8 +5,6 @@ from typing import Any
 
 import torch
 
-from headrace.algorithms.config import Algorithm
-from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning, Role
@@ -17,16 +15,11 @@ from headrace.roles.quantizer import QuantizerSettings
 from headrace.servers import Batches
 from headrace.topologies.base import Experience, Workshop
 from headrace.topologies.config import Apex
-from headrace.topologies.dyna import add_dyna_tables, mixed_batches, planner_roles, planning
+from headrace.topologies.dyna import add_dyna_tables, mixed_batches, planner_roles
 from headrace.topologies.experience import add_table
 from headrace.types import Array
 
-__all__ = ["ApexProgram", "actor_count"]
-
-
-def actor_count(config: Apex, algorithm: Algorithm) -> int:
-    """The configured number of actors, or one per core except the learner's; with planners only one."""
-    return config.actors or (1 if planning(algorithm) else max(1, available_cores() - 1))
+__all__ = ["ApexProgram"]
 
 
 class ApexProgram:
@@ -38,11 +31,11 @@ class ApexProgram:
 
     def __init__(self, config: Apex, workshop: Workshop, generation: int, pinned: bool) -> None:
         algorithm = workshop.off_policy
-        dyna = planning(algorithm)
+        dyna = algorithm.world_model
         self.acting: PhaseClock | None = None
         self.deterministic = False
         self.saves_experience = not workshop.server.keeps_experience
-        environments = actor_count(config, algorithm) * config.envs_per_actor
+        environments = config.actor_count(algorithm) * config.envs_per_actor
         self.actors = _actors(config, workshop, generation)
         self.services: list[Role] = []
         architecture = workshop.updater.architecture
@@ -109,7 +102,7 @@ class ApexProgram:
 
 def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
     algorithm = workshop.off_policy
-    actors = actor_count(config, algorithm)
+    actors = config.actor_count(algorithm)
     exploration = algorithm.exploration(actors * config.envs_per_actor)
     return [
         Role(
@@ -121,17 +114,15 @@ def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
                 index=index,
                 first_environment=index * config.envs_per_actor,
                 exploration=tuple(exploration[index::actors]),  # each actor has exploring and greedy ones
-                n_step=algorithm.n_step,
-                discount=algorithm.discount,
+                algorithm=algorithm,
                 chunk_steps=config.chunk_steps,
-                clip_rewards=algorithm.clip_rewards,
                 values=algorithm.actor_priorities,
                 spec=workshop.spec,
                 pull_period=config.pull_period,
                 pull_unit=config.pull_unit,
                 precision=config.settled_precision,
                 communication_bits=config.communication_bits,
-                transitions=planning(algorithm) is not None,
+                transitions=algorithm.world_model is not None,
                 run_id=workshop.run_id,
             ).to_json(),
             generation,

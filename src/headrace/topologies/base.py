@@ -8,6 +8,7 @@ from headrace.errors import ConfigError
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.servers import RunServer
+from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.parameters import Parameters
 from headrace.types import EnvironmentSpec
 
@@ -33,12 +34,14 @@ class Workshop(NamedTuple):
     @property
     def off_policy(self) -> OffPolicy:
         """The algorithm of a topology that learns from replay; raises ConfigError for any other."""
-        if not isinstance(self.algorithm, OffPolicy):
+        replay = self.algorithm.replay
+        if replay is None:
+            able = ", ".join(name for name in TOPOLOGIES if name != "apex")
             raise ConfigError(
-                "algorithm is a3c, which learns from what its own policy just did: topology serial, lock, hogwild, "
-                "parameter-server or ad-psgd is required"
+                f"algorithm is {self.algorithm.name}, which learns from rollouts of its current policy: one of the "
+                f"topologies {able} is required"
             )
-        return self.algorithm
+        return replay
 
 
 class Experience(Protocol):

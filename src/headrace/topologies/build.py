@@ -3,8 +3,7 @@
 from headrace.errors import ConfigError
 from headrace.topologies.apex import ApexProgram
 from headrace.topologies.base import Program, Workshop
-from headrace.topologies.config import Apex, Serial, Topology
-from headrace.topologies.dyna import planning
+from headrace.topologies.config import Apex, Serial, Topology, Workers
 from headrace.topologies.serial import SerialProgram
 from headrace.topologies.workers import WorkersProgram
 
@@ -20,9 +19,10 @@ def build_program(config: Topology, workshop: Workshop, *, generation: int = 0, 
         return ApexProgram(config, workshop, generation, pinned)
     if isinstance(config, Serial):
         return SerialProgram(config, workshop)
-    if planning(workshop.algorithm):
+    if workshop.algorithm.world_model is not None:
         raise ConfigError(
-            "algorithm is dyna-q, and this topology's workers do not plan: topology apex or serial, or no planning, is "
-            "required"
+            f"algorithm is {workshop.algorithm.name}, and this topology's workers do not plan: topology apex or "
+            "serial, or no planning, is required"
         )
+    assert isinstance(config, Workers)
     return WorkersProgram(config, workshop, generation)

@@ -1,15 +1,32 @@
 """Settings of the topologies: which roles exist and how they are connected."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
+from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError, require
-from headrace.fields import MOST_STEPS, check_types, require_positive
+from headrace.fields import MOST_STEPS, check_types, read_fields, require_positive, write_fields
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
 
-__all__ = ["MOST_PROCESSES", "AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial", "Topology", "Workers"]
+__all__ = [
+    "MOST_PROCESSES",
+    "TOPOLOGIES",
+    "WORKER_TOPOLOGIES",
+    "AdPsgd",
+    "Apex",
+    "Hogwild",
+    "Lock",
+    "ParameterServer",
+    "Serial",
+    "Topology",
+    "TopologyName",
+    "Workers",
+]
+
+TopologyName = Literal["apex", "serial", "parameter-server", "lock", "hogwild", "ad-psgd"]
 
 MOST_PROCESSES = 1_024
 """Limit on the number of actors or workers."""
@@ -22,8 +39,68 @@ _MOST_SHARDS = 4_096
 
 
 @dataclass(frozen=True)
-class Serial:
+class Topology(ABC):
+    """Settings of a topology, and what it answers for itself."""
+
+    name: ClassVar[TopologyName]
+    """Name on the command line and in files."""
+    summary: ClassVar[str]
+    """What --help says of it, in a few words."""
+    has_workers: ClassVar[bool] = False
+    """Whether its processes both act and learn."""
+    takes_server: ClassVar[bool] = False
+    """Whether a run may use a separate server."""
+    takes_separate_actors: ClassVar[bool] = False
+    """Whether actors may be started separately from the learner."""
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether a quantizer converts parameters for the actors."""
+        return False
+
+    @property
+    def settled_precision(self) -> Precision:
+        """Arithmetic of the actors' policy, after "auto" was resolved."""
+        return "fp32"
+
+    @property
+    def policy_bits(self) -> int:
+        """Bits per parameter in which actors receive policies."""
+        return 32
+
+    @property
+    @abstractmethod
+    def acting_processes(self) -> int:
+        """Number of processes that act."""
+
+    def actor_count(self, algorithm: Algorithm) -> int:
+        """The same for an algorithm whose other processes also need cores."""
+        return self.acting_processes
+
+    @property
+    @abstractmethod
+    def environments_each(self) -> int:
+        """Number of environments that each of them steps."""
+
+    def to_record(self) -> dict[str, Any]:
+        """The settings as JSON, with the topology's name."""
+        return {"name": self.name, **write_fields(self)}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> "Topology":
+        """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
+        settings = dict(record)
+        name = settings.pop("name", None)
+        require("name", f"{name!r:.60}", name in (*TOPOLOGIES,), f"one of {', '.join(TOPOLOGIES)}")
+        return read_fields(TOPOLOGIES[name], settings)
+
+
+@dataclass(frozen=True)
+class Serial(Topology):
     """One process acts and learns in turn; the same seed gives bit-identical results."""
+
+    name: ClassVar[TopologyName] = "serial"
+    summary: ClassVar[str] = "one process, the same for the same seed"
 
     envs_per_actor: int = 1
     """Environments stepped together, with one batched inference (E)."""
@@ -36,18 +113,28 @@ class Serial:
         require_positive(self, "chunk_steps", most=_MOST_CHUNK_STEPS)
 
     @property
-    def actors(self) -> int:
+    def acting_processes(self) -> int:
         """One: the training process itself."""
         return 1
 
+    @property
+    def environments_each(self) -> int:
+        """Number of environments that it steps."""
+        return self.envs_per_actor
+
 
 @dataclass(frozen=True)
-class Apex:
+class Apex(Topology):
     """Actor processes send experience to one learner (Horgan et al. 2018); actors may use a lower precision.
 
     With a precision below fp32, or fewer communication bits than 32, a quantizer process converts the learner's
     parameters to the actors' policies (Krishnan et al. 2022, ActorQ).
     """
+
+    name: ClassVar[TopologyName] = "apex"
+    summary: ClassVar[str] = "actor processes and a learner"
+    takes_server: ClassVar[bool] = True
+    takes_separate_actors: ClassVar[bool] = True
 
     actors: int | None = None
     """Actor processes; by default one per processor core except the learner's, at least one."""
@@ -86,10 +173,29 @@ class Apex:
         require_positive(self, "batches_ahead", most=_MOST_BATCHES)
 
     @property
+    def acting_processes(self) -> int:
+        """The configured number of actors, or one per core except the learner's."""
+        return self.actors or max(1, available_cores() - 1)
+
+    def actor_count(self, algorithm: Algorithm) -> int:
+        """The same, but only one by default if there are planners."""
+        return 1 if algorithm.world_model and self.actors is None else self.acting_processes
+
+    @property
+    def environments_each(self) -> int:
+        """Number of environments that each actor steps."""
+        return self.envs_per_actor
+
+    @property
     def settled_precision(self) -> Precision:
         """The precision after "auto" was resolved."""
         assert self.precision != "auto"
         return self.precision
+
+    @property
+    def policy_bits(self) -> int:
+        """Bits per parameter in which actors receive policies; below 32 by uniform affine quantization."""
+        return self.communication_bits
 
     @property
     def takes_int8(self) -> bool:
@@ -103,8 +209,10 @@ class Apex:
 
 
 @dataclass(frozen=True)
-class Workers:
+class Workers(Topology):
     """Settings shared by all topologies whose processes both act and learn, and share parameters."""
+
+    has_workers: ClassVar[bool] = True
 
     workers: int | None = None
     """Worker processes; by default one per processor core."""
@@ -121,14 +229,22 @@ class Workers:
             require_positive(self, "workers", most=MOST_PROCESSES)
 
     @property
-    def worker_count(self) -> int:
+    def acting_processes(self) -> int:
         """The configured number of workers, or one per core."""
         return self.workers or available_cores()
+
+    @property
+    def environments_each(self) -> int:
+        """Number of environments that each worker steps."""
+        return self.envs_per_worker
 
 
 @dataclass(frozen=True)
 class Lock(Workers):
     """One set of parameters in shared memory, read and updated under a lock."""
+
+    name: ClassVar[TopologyName] = "lock"
+    summary: ClassVar[str] = "workers that share parameters in memory, under a lock"
 
     own_optimizer_state: bool = False
     """Each worker has its own optimizer state instead of a shared one."""
@@ -137,6 +253,9 @@ class Lock(Workers):
 @dataclass(frozen=True)
 class Hogwild(Workers):
     """One set of parameters in shared memory, read and updated without a lock (Recht et al. 2011)."""
+
+    name: ClassVar[TopologyName] = "hogwild"
+    summary: ClassVar[str] = "the same without a lock"
 
     own_optimizer_state: bool = False
     """Each worker has its own optimizer state instead of a shared one (Mnih et al. 2016)."""
@@ -148,6 +267,9 @@ class AdPsgd(Workers):
 
     The policy that is evaluated and saved is the mean over all workers.
     """
+
+    name: ClassVar[TopologyName] = "ad-psgd"
+    summary: ClassVar[str] = "workers that average their parameters"
 
     average_period: int = 1
     """A worker's updates between two averagings."""
@@ -163,6 +285,10 @@ class ParameterServer(Workers):
 
     Downpour SGD (Dean et al. 2012; Ong et al. 2015); with global replay it is Gorila (Nair et al. 2015).
     """
+
+    name: ClassVar[TopologyName] = "parameter-server"
+    summary: ClassVar[str] = "workers that send gradients to a server"
+    takes_server: ClassVar[bool] = True
 
     shards: int = 1
     """Slices of the parameters, each with its own optimizer; gradients of different slices are applied in parallel."""
@@ -197,4 +323,8 @@ class ParameterServer(Workers):
         require("compensation", self.compensation, self.compensation >= 0, "0 or more")
 
 
-Topology = Serial | Apex | Lock | Hogwild | AdPsgd | ParameterServer
+WORKER_TOPOLOGIES: dict[TopologyName, type[Workers]] = {
+    kind.name: kind for kind in (ParameterServer, Lock, Hogwild, AdPsgd)
+}
+TOPOLOGIES: dict[TopologyName, type[Topology]] = {Apex.name: Apex, Serial.name: Serial, **WORKER_TOPOLOGIES}
+"""All topologies by name."""

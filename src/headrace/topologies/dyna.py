@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from headrace._native import Signature, Table
-from headrace.algorithms.config import Algorithm
 from headrace.algorithms.dyna_q.config import DynaQ, require_vectors
 from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.replay import MixedBatches
@@ -28,7 +27,6 @@ __all__ = [
     "dyna_tables",
     "mixed_batches",
     "planner_roles",
-    "planning",
     "planning_worker",
 ]
 
@@ -36,11 +34,6 @@ _LENGTH = struct.Struct("<Q")
 _PIECE_BYTES = 1 << 20
 
 _Native = EmbeddedTable | StandaloneTable
-
-
-def planning(algorithm: Algorithm) -> DynaQ | None:
-    """The settings of an algorithm that plans with a world model; None for any other."""
-    return algorithm if isinstance(algorithm, DynaQ) and algorithm.plans else None
 
 
 class DynaTables(NamedTuple):

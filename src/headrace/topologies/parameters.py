@@ -1,4 +1,4 @@
-"""The parameters that a run's workers share, as the training process creates and reads them."""
+"""The parameter vectors that a run's workers share, as the training process creates and reads them."""
 
 from typing import Protocol
 
@@ -6,11 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
-from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.config import Algorithm
-from headrace.algorithms.d4pg.config import D4PG
-from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.flat import optimizer_options
 from headrace.errors import ConfigError
 from headrace.gradients.base import ParameterVector
 from headrace.gradients.place import Mode, ServedPlace, SharedPlace, VectorPlace
@@ -23,18 +19,18 @@ __all__ = ["Parameters", "open_parameters"]
 
 
 class Parameters(Protocol):
-    """Shared parameters as the training process sees them. It opens them once, as an `OpenVector`."""
+    """Shared parameters as the training process sees them: an `OpenVector` that remembers the vectors it created."""
 
-    def __call__(self, initial: NDArray[np.float32]) -> ParameterVector:
-        """Creates the shared parameters [P] for the workers; the vector holds the newest."""
+    def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+        """Creates the next vector [P] for the workers; the result holds its newest values."""
 
     @property
-    def place(self) -> VectorPlace:
-        """How workers access them, once they exist."""
+    def places(self) -> tuple[VectorPlace, ...]:
+        """How workers access the vectors, in the order of their creation."""
 
     @property
     def version(self) -> int:
-        """Number of updates applied, as far as is known without asking a server."""
+        """Number of updates applied to the first vector, as far as is known without asking a server."""
 
     def close(self) -> None:
         """Closes connections and removes the run's shards from servers that outlive it; its workers have ended."""
@@ -46,16 +42,16 @@ def open_parameters(config: Topology, algorithm: Algorithm, endpoint: Endpoint, 
     `run_id` separates this run's shards from others' on servers that several runs may use. Raises ConfigError if the
     algorithm is incompatible with the topology.
     """
-    if not isinstance(config, Lock | Hogwild | AdPsgd | ParameterServer):
-        return None
-    if isinstance(algorithm, D4PG):
-        raise ConfigError("algorithm is d4pg, whose workers can't share parameters: dqn or a3c is required")
-    assert isinstance(algorithm, DQN | A3C)
     if isinstance(config, ParameterServer):
-        if config.replay == "global" and isinstance(algorithm, A3C):
-            raise ConfigError("replay is global and algorithm is a3c, which has none: leave replay out, or take dqn")
-        return _Served(config, optimizer_options(algorithm), endpoint, run_id)
-    return _Shared(config, optimizer_options(algorithm), live=not isinstance(algorithm, A3C))
+        if config.replay == "global" and algorithm.replay is None:
+            raise ConfigError(
+                f"replay is global and algorithm is {algorithm.name}, which has none: leave replay out, or take an "
+                "algorithm that learns from replay"
+            )
+        return _Served(config, endpoint, run_id)
+    if isinstance(config, Lock | Hogwild | AdPsgd):
+        return _Shared(config, live=algorithm.rollouts is None)
+    return None
 
 
 class _Shared:
@@ -64,34 +60,33 @@ class _Shared:
     `live` is False for on-policy algorithms: a rollout needs one fixed policy (Mnih et al. 2016, S3).
     """
 
-    def __init__(self, config: Lock | Hogwild | AdPsgd, optimizer: OptimizerOptions, *, live: bool) -> None:
+    def __init__(self, config: Lock | Hogwild | AdPsgd, *, live: bool) -> None:
         self._config = config
-        self._optimizer = optimizer
         self._live = live
-        self._model: SharedModel | None = None
+        self._models: list[SharedModel] = []
 
-    def __call__(self, initial: NDArray[np.float32]) -> ParameterVector:
+    def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
         config = self._config
-        self._model = SharedModel.create(
+        model = SharedModel.create(
             initial,
-            self._optimizer,
+            options,
             mode=self._mode,
-            workers=config.worker_count,
+            workers=config.acting_processes,
             own_optimizer_state=isinstance(config, AdPsgd) or config.own_optimizer_state,
         )
-        return OverseenVector(self._model)
+        self._models.append(model)
+        return OverseenVector(model)
 
     @property
-    def place(self) -> VectorPlace:
-        """How workers access them."""
-        assert self._model is not None
+    def places(self) -> tuple[VectorPlace, ...]:
+        """How workers access the vectors."""
         period = self._config.average_period if isinstance(self._config, AdPsgd) else 1
-        return SharedPlace(self._model.path, self._mode, period, self._live)
+        return tuple(SharedPlace(model.path, self._mode, period, self._live) for model in self._models)
 
     @property
     def version(self) -> int:
-        """Number of updates applied."""
-        return self._model.version if self._model is not None else 0
+        """Number of updates applied to the first vector."""
+        return self._models[0].version if self._models else 0
 
     def close(self) -> None:
         """No effect: the shared memory is released when its last user closes it."""
@@ -106,12 +101,11 @@ class _Shared:
 class _Served:
     """Parameters in shards on servers; implements `Parameters`."""
 
-    def __init__(self, config: ParameterServer, optimizer: OptimizerOptions, endpoint: Endpoint, run_id: str) -> None:
+    def __init__(self, config: ParameterServer, endpoint: Endpoint, run_id: str) -> None:
         self._endpoint = endpoint
-        self._vector: ServedVector | None = None
-        name = f"model-{run_id}" if config.shard_servers else "model"
-        options = ServedOptions(
-            optimizer,
+        self._vectors: list[ServedVector] = []
+        self._name = f"model-{run_id}" if config.shard_servers else "model"
+        self._options = ServedOptions(
             config.shards,
             config.shard_servers,
             config.fetch_period,
@@ -120,24 +114,28 @@ class _Served:
             config.staleness_limit,
             config.compensation,
         )
-        self._place = ServedPlace(options, name)
 
-    def __call__(self, initial: NDArray[np.float32]) -> ParameterVector:
-        self._vector = ServedVector(initial, self._endpoint, self._place.name, self._place.options, fresh=True)
-        return self._vector
+    def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+        name = self._names(len(self._vectors) + 1)[-1]
+        vector = ServedVector(initial, options, self._endpoint, name, self._options, fresh=True)
+        self._vectors.append(vector)
+        return vector
 
     @property
-    def place(self) -> VectorPlace:
-        """How workers access them."""
-        return self._place
+    def places(self) -> tuple[VectorPlace, ...]:
+        """How workers access the vectors."""
+        return tuple(ServedPlace(self._options, name) for name in self._names(len(self._vectors)))
 
     @property
     def version(self) -> int:
-        """Version of the last fetched parameters."""
-        return self._vector.version if self._vector is not None else 0
+        """Version of the last fetched parameters of the first vector."""
+        return self._vectors[0].version if self._vectors else 0
 
     def close(self) -> None:
         """Closes the connections and drops the shards on additional servers, which no later run would replace."""
-        if self._vector is not None:
-            self._vector.close()
-            drop_shards(self._endpoint, self._place.name, self._place.options.servers)
+        for vector, name in zip(self._vectors, self._names(len(self._vectors)), strict=True):
+            vector.close()
+            drop_shards(self._endpoint, name, self._options.servers)
+
+    def _names(self, count: int) -> list[str]:
+        return [f"{self._name}.{index}" if index else self._name for index in range(count)]

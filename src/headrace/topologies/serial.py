@@ -3,8 +3,7 @@
 from typing import Any
 
 from headrace._native import Table
-from headrace.algorithms.a3c.config import A3C
-from headrace.algorithms.a3c.updater import A3CUpdater
+from headrace.algorithms.config import OnPolicy
 from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
 from headrace.roles.base import Role, Worker
 from headrace.roles.clock import PhaseClock
@@ -14,7 +13,7 @@ from headrace.roles.worker import ReplayWorker
 from headrace.servers import EmbeddedTable
 from headrace.topologies.base import Experience, Learning, Workshop
 from headrace.topologies.config import Serial
-from headrace.topologies.dyna import dyna_tables, planning, planning_worker
+from headrace.topologies.dyna import dyna_tables, planning_worker
 from headrace.topologies.experience import NoReplay, table_options
 
 __all__ = ["SerialProgram"]
@@ -30,15 +29,15 @@ class SerialProgram:
         self.table: Experience
         self._worker: Worker
         self._planner: Planner | None = None
-        dyna = planning(workshop.algorithm)
+        dyna = workshop.algorithm.world_model
         if dyna:
             tables = dyna_tables(workshop, dyna, config.envs_per_actor, config.chunk_steps)
             self.table = tables
             self._worker = worker = planning_worker(_actor_settings(config, workshop), workshop, dyna, tables)
             self._planner = worker.planner
-        elif isinstance(workshop.algorithm, A3C):
+        elif workshop.algorithm.rollouts is not None:
             self.table = NoReplay()
-            self._worker = _rollout_worker(config, workshop, workshop.algorithm)
+            self._worker = _rollout_worker(config, workshop, workshop.algorithm.rollouts)
         else:
             native = Table(
                 table_signature(workshop.spec), **table_options(workshop, config.envs_per_actor, config.chunk_steps)
@@ -109,15 +108,12 @@ def _actor_settings(config: Serial, workshop: Workshop) -> ActorSettings:
         index=0,
         first_environment=0,
         exploration=tuple(algorithm.serial_exploration(config.envs_per_actor, 0)),
-        n_step=algorithm.n_step,
-        discount=algorithm.discount,
+        algorithm=algorithm,
         chunk_steps=config.chunk_steps,
-        clip_rewards=algorithm.clip_rewards,
         values=False,
         spec=workshop.spec,
     )
 
 
-def _rollout_worker(config: Serial, workshop: Workshop, algorithm: A3C) -> RolloutWorker:
-    assert isinstance(workshop.updater, A3CUpdater)
+def _rollout_worker(config: Serial, workshop: Workshop, algorithm: OnPolicy) -> RolloutWorker:
     return RolloutWorker(workshop.environment, config.envs_per_actor, algorithm, workshop.updater, seed=workshop.seed)

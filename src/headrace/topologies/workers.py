@@ -5,7 +5,6 @@ import time
 from statistics import fmean
 from typing import Any
 
-from headrace.algorithms.config import OffPolicy
 from headrace.errors import ReplayError
 from headrace.gradients.measured import STALENESS
 from headrace.roles.actor import ActorSettings
@@ -45,15 +44,17 @@ class WorkersProgram:
         self._parameters = workshop.parameters
         shared = _shares_replay(config, workshop)
         table = (
-            add_table(workshop, config.worker_count * config.envs_per_worker, config.chunk_steps) if shared else None
+            add_table(workshop, config.acting_processes * config.envs_per_worker, config.chunk_steps)
+            if shared
+            else None
         )
         self.actors = [
             Role("worker", index, worker_settings(config, workshop, index).to_json(), generation)
-            for index in range(config.worker_count)
+            for index in range(config.acting_processes)
         ]
         self._learning = _Learning()
         self.learner: Learning = self._learning
-        self._replay = _Replay(workshop.server, table, isinstance(workshop.algorithm, OffPolicy))
+        self._replay = _Replay(workshop.server, table, workshop.algorithm.replay is not None)
         self.table: Experience = self._replay
         self._next_news = 0.0
 
@@ -106,36 +107,35 @@ def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSe
     block).
     """
     assert workshop.parameters is not None
-    algorithm, workers = workshop.algorithm, config.worker_count
-    exploration, n_step, table = [1.0] * config.envs_per_worker, 1, None  # a stochastic policy is not near greedy
-    if isinstance(algorithm, OffPolicy):
-        exploration, n_step = list(algorithm.serial_exploration(config.envs_per_worker, 0)), algorithm.n_step
+    algorithm, workers = workshop.algorithm, config.acting_processes
+    exploration, table = [1.0] * config.envs_per_worker, None  # a stochastic policy is not near greedy
+    replay = algorithm.replay
+    if replay is not None:
+        exploration = list(replay.serial_exploration(config.envs_per_worker, 0))
         if not _shares_replay(config, workshop):
             table = table_options(workshop, config.envs_per_worker, config.chunk_steps, workers)
             table["seed"] += index
-            burst = algorithm.samples_per_step * config.chunk_steps * config.envs_per_worker
-            table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, algorithm.batch_size + burst)
+            burst = replay.samples_per_step * config.chunk_steps * config.envs_per_worker
+            table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, replay.batch_size + burst)
     acting = ActorSettings(
         environment=workshop.environment,
         seed=workshop.seed,
         index=index,
         first_environment=index * config.envs_per_worker,
         exploration=tuple(exploration),
-        n_step=n_step,
-        discount=algorithm.discount,
+        algorithm=algorithm,
         chunk_steps=config.chunk_steps,
-        clip_rewards=algorithm.clip_rewards,
         values=False,
         spec=workshop.spec,
         run_id=workshop.run_id,
     )
-    return WorkerSettings(acting, algorithm, workers, workshop.parameters.place.to_json(), table, workshop.seed)
+    return WorkerSettings(acting, workers, workshop.parameters.places, table, workshop.seed)
 
 
 def _shares_replay(config: Workers, workshop: Workshop) -> bool:
     """Whether all workers' experience goes to one table, in the server."""
-    replay = isinstance(workshop.algorithm, OffPolicy)
-    return replay and isinstance(config, ParameterServer) and config.replay == "global"
+    replays = workshop.algorithm.replay is not None
+    return replays and isinstance(config, ParameterServer) and config.replay == "global"
 
 
 class _Learning:

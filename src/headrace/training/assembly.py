@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 
 from headrace.algorithms.base import Updater
-from headrace.algorithms.build import build_updater
 from headrace.environments import describe
 from headrace.errors import ConfigError
 from headrace.servers import RunServer
@@ -14,8 +13,8 @@ from headrace.topologies.base import Program, Workshop
 from headrace.topologies.build import build_program
 from headrace.topologies.config import Topology
 from headrace.topologies.parameters import open_parameters
+from headrace.topologies.precision import settle_precision
 from headrace.training.hardware import choose_device
-from headrace.training.precision import settle_precision
 from headrace.types import EnvironmentSpec
 
 __all__ = ["Assembly", "assemble"]
@@ -39,7 +38,7 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     server.begin(fresh=fresh)
     parameters = open_parameters(config.topology, config.algorithm, server.endpoint, run_id)
     device = choose_device(config.device) if parameters is None else _processor(config)
-    updater = build_updater(config.algorithm, spec, device, config.seed, parameters)
+    updater = config.algorithm.make_updater(spec, device, config.seed, parameters)
     topology, note = settle_precision(config.topology, updater.architecture)
     workshop = Workshop(
         config.environment, spec, config.seed, config.algorithm, updater, server, fresh, run_id, parameters
@@ -53,7 +52,7 @@ def _processor(config: RunConfig) -> torch.device:
     if config.device not in ("auto", "cpu"):
         choose_device(config.device)
         raise ConfigError(
-            f"device is {config.device} and topology is {config.topology_name}, whose workers learn on the CPU: "
+            f"device is {config.device} and topology is {config.topology.name}, whose workers learn on the CPU: "
             "cpu or auto is required, or topology apex or serial"
         )
     return torch.device("cpu")

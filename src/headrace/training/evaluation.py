@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
+from headrace.algorithms.config import Algorithm
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
 from headrace.servers import RunServer
 from headrace.types import EnvironmentSpec
@@ -89,12 +90,20 @@ class Evaluations:
     """
 
     def __init__(
-        self, server: RunServer, start: str, environment: str, spec: EnvironmentSpec, seed: int, target: float | None
+        self,
+        server: RunServer,
+        start: str,
+        environment: str,
+        spec: EnvironmentSpec,
+        algorithm: Algorithm,
+        seed: int,
+        target: float | None,
     ) -> None:
         self._server = server
         self._start = start
         self._environment = environment
         self._spec = spec
+        self._algorithm = algorithm
         self._seed = seed
         self._target = target
         self._pending: _Request | None = None
@@ -173,6 +182,7 @@ class Evaluations:
         seed = self._seed + 1 + 2 * request.moment.learner_steps + confirms
         self._server.publish(EVALUATION_POLICY, request.policy)
         names = {"start": self._start, "request": request.number, "environment": self._environment}
-        body = {**names, "spec": asdict(self._spec), "episodes": request.episodes, "seed": seed}
+        policy = {"spec": asdict(self._spec), "algorithm": self._algorithm.to_record()}
+        body = {**names, **policy, "episodes": request.episodes, "seed": seed}
         version = self._version + 1 if self._version else 0  # a restarted server continues from this version too
         self._version = self._server.publish(EVALUATION, json.dumps(body).encode(), version)

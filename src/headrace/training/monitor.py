@@ -11,7 +11,6 @@ from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.base import Learning
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.settings import RunConfig
-from headrace.topologies.config import Workers
 from headrace.training.evaluation import Evaluations, Moment
 
 __all__ = ["Monitor"]
@@ -32,7 +31,7 @@ class Monitor:
         self.actor_seconds = dict.fromkeys(ACTOR_PHASES, 0.0)
         self._config = config
         self._actors = actors
-        self._workers = isinstance(config.topology, Workers)
+        self._workers = config.topology.has_workers
         self._returns: deque[float] = deque(maxlen=100)
         self._greedy: deque[float] = deque(maxlen=20)
         self._heard: dict[int, float] = {}  # monotonic() of each actor's last report

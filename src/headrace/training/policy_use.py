@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from headrace.algorithms.build import build_updater
-from headrace.algorithms.exploration import greedy
 from headrace.environments import describe, episode_seed, make, require_spec
 from headrace.environments.spaces import close, read_spaces
 from headrace.environments.stack import FrameStack
@@ -16,7 +14,7 @@ from headrace.errors import CheckpointError, EnvironmentFault, StorageError
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
-from headrace.roles.evaluator import EVALUATION_STREAM
+from headrace.roles.evaluator import EVALUATION_STREAM, greedy_actions
 from headrace.settings import RunConfig
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.hang_watch import watched
@@ -38,6 +36,7 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
         environment = make(config.environment, render_mode="rgb_array")
     spec, action_map = read_spaces(environment, config.environment)
     require_spec(config.environment, spec, checkpoint.spec)
+    act = greedy_actions(config.algorithm, policy, spec)
     fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
     first = episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0)
 
@@ -51,7 +50,7 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
             for _ in range(max_steps):
                 yield _frame(environment.render(), config.environment)
                 clock.beat()
-                action = greedy(policy.output(np.ascontiguousarray(inputs)), spec.continuous)
+                action = act(np.ascontiguousarray(inputs))
                 observation, _, terminated, truncated, _ = environment.step(action_map.to_environment(action)[0])
                 inputs = stack.push(observation[None], np.zeros(1, np.bool_))
                 if terminated or truncated:
@@ -71,7 +70,7 @@ def export(run: RunDirectory, path: Path) -> float:
     with watched(config.hang_seconds):
         spec = describe(config.environment)
     require_spec(config.environment, spec, checkpoint.spec)
-    updater = build_updater(config.algorithm, spec, torch.device("cpu"), config.seed)
+    updater = config.algorithm.make_updater(spec, torch.device("cpu"), config.seed)
     updater.load(checkpoint.tensors())
     graph = checkpoint.policy()
     random = np.random.default_rng(0)

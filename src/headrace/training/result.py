@@ -8,7 +8,7 @@ from headrace.launch import last_words
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
-from headrace.roles.evaluator import play
+from headrace.roles.evaluator import greedy_actions, play
 from headrace.settings import RunConfig
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluation
@@ -53,7 +53,14 @@ def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None)
     try:
         first = config.seed if seed is None else seed
         with watched(config.hang_seconds, clock):
-            score = play(config.environment, policy.output, episodes, first, clock.beat, checkpoint.spec)
+            score = play(
+                config.environment,
+                greedy_actions(config.algorithm, policy, checkpoint.spec),
+                episodes,
+                first,
+                clock.beat,
+                checkpoint.spec,
+            )
     except HeadraceError:
         raise
     except Exception as error:  # environments may raise anything

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.roles.base import Learning
 from headrace.settings import RunConfig
-from headrace.topologies.config import Apex, Topology
+from headrace.topologies.config import Topology
 from headrace.training.evaluation import Evaluations
 from headrace.training.hardware import describe_machine
 from headrace.training.monitor import Monitor
@@ -35,9 +35,9 @@ def summarize(
     last, solved = evaluations.last, evaluations.solved_at
     return {
         "environment": config.environment,
-        "algorithm": config.algorithm_name,
-        "topology": config.topology_name,
-        "precision": topology.precision if isinstance(topology, Apex) else "fp32",
+        "algorithm": config.algorithm.name,
+        "topology": config.topology.name,
+        "precision": topology.settled_precision,
         "seed": config.seed,
         "environment_steps": monitor.environment_steps,
         "learner_steps": learner.steps,

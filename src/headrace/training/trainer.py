@@ -30,7 +30,6 @@ from headrace.roles.base import Role
 from headrace.roles.volunteer import RunNotice
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
-from headrace.topologies.config import Apex
 from headrace.training.announcement import Announcement
 from headrace.training.assembly import assemble
 from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint
@@ -118,7 +117,7 @@ class Trainer:
         self._totals = Totals(self._state.get("totals"))
         start = secrets.token_hex(8)
         self._evaluations = Evaluations(
-            self._server, start, config.environment, self._spec, config.seed, config.until_score
+            self._server, start, config.environment, self._spec, config.algorithm, config.seed, config.until_score
         )
         places = () if local_actors else tuple(role.settings for role in self._program.actors)
         notice = RunNotice(config.environment, config.hang_seconds, start, places)
@@ -223,10 +222,10 @@ class Trainer:
     def _train_or_save(self, interrupts: Interrupts) -> str:
         """Trains; saves what was learned for any reason to stop except divergence and storage errors."""
         try:
-            if isinstance(self._topology, Apex) and self._topology.quantizes:
+            if self._topology.quantizes:
                 settled = {
-                    "precision": self._topology.precision,
-                    "communication_bits": self._topology.communication_bits,
+                    "precision": self._topology.settled_precision,
+                    "communication_bits": self._topology.policy_bits,
                 }
                 self._run.append(
                     {"kind": "precision", **self._moment()._asdict(), **settled, "note": self._precision_note}

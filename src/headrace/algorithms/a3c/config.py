@@ -1,25 +1,43 @@
 """Settings of A3C."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from headrace.algorithms.config import Algorithm, OptimizerName, require_fractions, require_not_negative
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.algorithms.config import (
+    ActionKind,
+    OnPolicy,
+    OptimizerName,
+    Tuned,
+    require_fractions,
+    require_not_negative,
+)
 from headrace.fields import require_positive
+from headrace.types import Array, EnvironmentSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from headrace.algorithms.base import RolloutPolicy, Updater
+    from headrace.gradients.base import OpenVector
 
 __all__ = ["A3C"]
 
-_MOST_N_STEP = 10_000
-
 
 @dataclass(frozen=True)
-class A3C(Algorithm):
+class A3C(OnPolicy):
     """Advantage actor-critic (Mnih et al. 2016, algorithm S3): asynchronous with several workers, otherwise A2C.
 
     Actions are discrete or continuous. Raises ConfigError with the field's name if a value can never work.
     """
 
-    n_step: int = 5
-    """Steps of each environment between updates: returns sum up to this many rewards before the bootstrap (t_max)."""
+    name: ClassVar[str] = "a3c"
+    summary: ClassVar[str] = "learns a policy and a value from rollouts, not with apex"
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "continuous")
+
     learning_rate: float = 7e-4
     entropy_bonus: float = 0.01
     """Weight of the policy's entropy, which prevents premature convergence (beta)."""
@@ -37,7 +55,32 @@ class A3C(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "n_step", most=_MOST_N_STEP)
         require_positive(self, "optimizer_epsilon")
         require_not_negative(self, "entropy_bonus", "value_weight", "max_gradient_norm")
         require_fractions(self, "optimizer_decay")
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Tuned]:
+        """See `presets.py`."""
+        from headrace.algorithms.a3c.presets import PRESETS
+
+        return PRESETS
+
+    def make_updater(
+        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+    ) -> "Updater":
+        """Policy and value."""
+        from headrace.algorithms.a3c.updater import A3CUpdater
+
+        return A3CUpdater(self, spec, device, seed, open_vector)
+
+    def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":
+        """The updater itself."""
+        from headrace.algorithms.a3c.updater import A3CUpdater
+
+        assert isinstance(updater, A3CUpdater)
+        return updater
+
+    def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
+        """The most probable actions: [B] of logits, or the means [B, A]."""
+        return output if spec.continuous else output.argmax(1)

@@ -13,47 +13,55 @@ from headrace.algorithms.a3c.rules import (
     categorical_log_probability,
     gaussian_entropy,
     gaussian_log_probability,
+    n_step_returns,
 )
+from headrace.algorithms.a3c.sampling import sample_categorical, sample_gaussian
 from headrace.algorithms.base import Update
-from headrace.algorithms.flat import clip_norm, flat_values, lay_out, open_vector, optimizer_options
+from headrace.algorithms.flat import clip_norm, flat_values, lay_out, local_vectors, optimizer_options
 from headrace.algorithms.modules import copy_weights
 from headrace.gradients.base import OpenVector
 from headrace.networks.actor_critic import ActorCritic
-from headrace.networks.architecture import Architecture
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["A3CUpdater"]
 
 
 class A3CUpdater:
-    """Policy and value, and the vector of their parameters; implements `algorithms.base.Updater`.
+    """Policy and value, and the vector of their parameters; implements `algorithms.base.Updater` and `RolloutPolicy`.
 
     The caller must pull() before each rollout: update() computes the gradient at the parameters that chose the actions.
-    `open_` creates the vector, which may be shared with other workers; by default it belongs to this process.
+    See `Algorithm.make_updater()` for the arguments and errors.
     """
 
     def __init__(
-        self, config: A3C, spec: EnvironmentSpec, device: torch.device, seed: int, open_: OpenVector | None = None
+        self,
+        config: A3C,
+        spec: EnvironmentSpec,
+        device: torch.device,
+        seed: int,
+        open_vector: OpenVector | None = None,
     ) -> None:
+        config.require_spaces(spec)
         self._config = config
         self._device = device
         self._continuous = spec.continuous
         torch.manual_seed(seed)
-        self.architecture = Architecture.of(spec, config.network, config.hidden)
-        self._network = ActorCritic(self.architecture, config.trunk).to(device)
-        self._vector = (open_ or open_vector(optimizer_options(config), device))(flat_values(self._network))
+        self.architecture = config.architecture(spec)
+        sigmas = spec.actions if spec.continuous else 0
+        self._network = ActorCritic(self.architecture, config.trunk, sigmas).to(device)
+        open_vector = open_vector or local_vectors(device)
+        self._vector = open_vector(flat_values(self._network), optimizer_options(config))
         lay_out(self._network, self._vector)
+
+    @property
+    def network(self) -> ActorCritic:
+        """Policy and value."""
+        return self._network
 
     @property
     def version(self) -> int:
         """Number of updates of the parameters."""
         return self._vector.version
-
-    @property
-    def sigma(self) -> NDArray[np.float32]:
-        """Standard deviations [A] of continuous actions."""
-        sigma: NDArray[np.float32] = self._network.log_sigma.detach().exp().cpu().numpy()
-        return sigma
 
     def pull(self) -> int:
         """Updates the parameters if that is due; returns their version."""
@@ -104,6 +112,21 @@ class A3CUpdater:
         """Values [B] of observations [B, *input]."""
         value: NDArray[np.float32] = self._network(self._tensor(observation))[1].cpu().numpy()
         return value
+
+    def sample(self, observation: Array, random: np.random.Generator) -> Array:
+        """Actions drawn from the policy: [B], or continuous [B, A] before they are clipped to [-1, 1]."""
+        output = self.act(observation)
+        if self._continuous:
+            return sample_gaussian(output, self._network.log_sigma.detach().exp().cpu().numpy(), random)
+        return sample_categorical(output, random)
+
+    def returns(
+        self, reward: NDArray[np.float32], discount: NDArray[np.float32], bootstrap: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """See `n_step_returns()`."""
+        returns = n_step_returns(*(torch.from_numpy(each) for each in (reward, discount, bootstrap)))
+        result: NDArray[np.float32] = returns.numpy()
+        return result
 
     def state(self) -> dict[str, Tensor]:
         """The vector's parameters, optimizer moments and steps."""

@@ -1,12 +1,23 @@
 """Settings of D4PG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.algorithms.config import OffPolicy, require_not_negative, require_widths
-from headrace.algorithms.exploration import sigma_ladder
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.algorithms.config import ActionKind, OffPolicy, Tuned, require_not_negative, require_widths
+from headrace.algorithms.exploration import Exploration, GaussianNoise, sigma_ladder
 from headrace.errors import require
 from headrace.fields import require_positive
+from headrace.types import Array, EnvironmentSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from headrace.algorithms.base import Updater
+    from headrace.gradients.base import OpenVector
 
 __all__ = ["D4PG"]
 
@@ -19,6 +30,10 @@ class D4PG(OffPolicy):
 
     `hidden` and `learning_rate` are the policy's. Raises ConfigError with the field's name if a value can never work.
     """
+
+    name: ClassVar[str] = "d4pg"
+    summary: ClassVar[str] = "learns a deterministic policy and a distributional critic from replay"
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("continuous",)
 
     n_step: int = 5
     prioritized: bool = False
@@ -49,6 +64,29 @@ class D4PG(OffPolicy):
         require("value_max", self.value_max, self.value_max > self.value_min, f"above value_min ({self.value_min})")
         require("sigmas", self.sigmas, len(self.sigmas) > 0, "one number or more")
         require("sigmas", self.sigmas, all(sigma >= 0 for sigma in self.sigmas), "numbers of 0 or more")
+
+    @classmethod
+    def presets(cls) -> Mapping[str, Tuned]:
+        """See `presets.py`."""
+        from headrace.algorithms.d4pg.presets import PRESETS
+
+        return PRESETS
+
+    def make_updater(
+        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+    ) -> "Updater":
+        """Policy, critic and their targets."""
+        from headrace.algorithms.d4pg.updater import D4PGUpdater
+
+        return D4PGUpdater(self, spec, device, seed, open_vector)
+
+    def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
+        """The policy's actions [B, A], unchanged."""
+        return output
+
+    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
+        """The policy's actions plus normal noise."""
+        return GaussianNoise(scale, seed)
 
     def exploration(self, count: int) -> Sequence[float]:
         """One sigma per environment."""

@@ -12,7 +12,7 @@ from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.modules import Learned, copy_weights, move_target, to_device
 from headrace.algorithms.targets import project
 from headrace.errors import ConfigError
-from headrace.networks.architecture import Architecture
+from headrace.gradients.base import OpenVector
 from headrace.networks.critic import Critic
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -28,16 +28,24 @@ class D4PGUpdater:
     Raises ConfigError if actions are discrete or observations need a CNN.
     """
 
-    def __init__(self, config: D4PG, spec: EnvironmentSpec, device: torch.device, seed: int) -> None:
-        if not spec.continuous:
-            raise ConfigError("algorithm is d4pg, and the environment's actions are discrete: dqn is required")
+    def __init__(
+        self,
+        config: D4PG,
+        spec: EnvironmentSpec,
+        device: torch.device,
+        seed: int,
+        open_vector: OpenVector | None = None,
+    ) -> None:
+        config.require_spaces(spec)
+        if open_vector is not None:
+            raise ConfigError("algorithm is d4pg, whose workers can't share parameters: dqn or a3c is required")
         self._config = config
         self._device = device
         torch.manual_seed(seed)
-        self.architecture = Architecture.of(spec, config.network, config.hidden)
+        self.architecture = config.architecture(spec)
         self._policy, self._target_policy = (PolicyNetwork(self.architecture).to(device) for _ in range(2))
         self._critic, self._target_critic = (
-            Critic(self.architecture, config.critic_hidden, config.atoms).to(device) for _ in range(2)
+            Critic(self.architecture, spec.actions, config.critic_hidden, config.atoms).to(device) for _ in range(2)
         )
         for target, online in self._targets:
             target.requires_grad_(False).load_state_dict(online.state_dict())

@@ -1,12 +1,30 @@
 """Settings of DQN and its extensions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from headrace.algorithms.config import OffPolicy, OptimizerName, require_fractions, require_not_negative
-from headrace.algorithms.exploration import epsilon_ladder, linear_epsilon
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.algorithms.config import (
+    ActionKind,
+    OffPolicy,
+    OptimizerName,
+    Tuned,
+    require_fractions,
+    require_not_negative,
+)
+from headrace.algorithms.exploration import EpsilonGreedy, Exploration, epsilon_ladder, linear_epsilon
 from headrace.fields import MOST_STEPS, require_positive
+from headrace.networks.architecture import Architecture
+from headrace.types import Array, EnvironmentSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from headrace.algorithms.base import Updater
+    from headrace.gradients.base import OpenVector
 
 __all__ = ["DQN"]
 
@@ -18,6 +36,10 @@ class DQN(OffPolicy):
     Counts called steps are environment steps; counts called updates are gradient steps of the learner. Raises
     ConfigError with the field's name if a value can never work.
     """
+
+    name: ClassVar[str] = "dqn"
+    summary: ClassVar[str] = "learns action values from replay"
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
 
     double: bool = True
     """Choose the bootstrap action with the online network (van Hasselt et al. 2016)."""
@@ -46,10 +68,33 @@ class DQN(OffPolicy):
         require_not_negative(self, "max_gradient_norm", "epsilon_exponent")
         require_fractions(self, "epsilon_final", "epsilon_base", "optimizer_decay")
 
-    @property
-    def name(self) -> str:
-        """Name on the command line."""
-        return "dqn"
+    @classmethod
+    def presets(cls) -> Mapping[str, Tuned]:
+        """See `presets.py`."""
+        from headrace.algorithms.dqn.presets import PRESETS
+
+        return PRESETS
+
+    def architecture(self, spec: EnvironmentSpec) -> Architecture:
+        """One Q value for each action."""
+        return Architecture.of(spec, self.network, self.hidden, self.dueling)
+
+    def make_updater(
+        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+    ) -> "Updater":
+        """Online and target network."""
+        from headrace.algorithms.dqn.updater import DQNUpdater
+
+        return DQNUpdater(self, spec, device, seed, open_vector)
+
+    def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
+        """The actions [B] with the largest Q values [B, A]."""
+        action: Array = output.argmax(1)
+        return action
+
+    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
+        """Epsilon-greedy actions."""
+        return EpsilonGreedy(scale, seed)
 
     @property
     def actor_priorities(self) -> bool:

@@ -9,12 +9,10 @@ from torch import Tensor
 
 from headrace.algorithms.base import Update
 from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.flat import clip_norm, flat_values, lay_out, open_vector, optimizer_options
+from headrace.algorithms.flat import clip_norm, flat_values, lay_out, local_vectors, optimizer_options
 from headrace.algorithms.modules import Learned, copy_weights, move_target, to_device
 from headrace.algorithms.targets import double_q_target, huber, q_target, squared, td_error
-from headrace.errors import ConfigError
 from headrace.gradients.base import OpenVector
-from headrace.networks.architecture import Architecture
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
 
@@ -26,23 +24,25 @@ _VECTOR = "vector."
 class DQNUpdater:
     """Online and target network, and the online network's parameter vector; implements `algorithms.base.Updater`.
 
-    `open_` creates the vector, which may be shared with other workers; by default it belongs to this process. Raises
-    ConfigError if actions are continuous.
+    See `Algorithm.make_updater()` for the arguments and errors.
     """
 
     def __init__(
-        self, config: DQN, spec: EnvironmentSpec, device: torch.device, seed: int, open_: OpenVector | None = None
+        self,
+        config: DQN,
+        spec: EnvironmentSpec,
+        device: torch.device,
+        seed: int,
+        open_vector: OpenVector | None = None,
     ) -> None:
-        if spec.continuous:
-            raise ConfigError(
-                f"algorithm is {config.name}, and the environment's actions are continuous: d4pg is required"
-            )
+        config.require_spaces(spec)
         self._config = config
         self._device = device
         torch.manual_seed(seed)
-        self.architecture = Architecture.of(spec, config.network, config.hidden, config.dueling)
+        self.architecture = config.architecture(spec)
         self._online = PolicyNetwork(self.architecture).to(device)
-        self._vector = (open_ or open_vector(optimizer_options(config), device))(flat_values(self._online))
+        open_vector = open_vector or local_vectors(device)
+        self._vector = open_vector(flat_values(self._online), optimizer_options(config))
         lay_out(self._online, self._vector)
         self._target = PolicyNetwork(self.architecture).to(device).requires_grad_(False)
         self._target.load_state_dict(self._online.state_dict())

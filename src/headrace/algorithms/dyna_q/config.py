@@ -1,9 +1,17 @@
 """Settings of deep Dyna-Q."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-from headrace.algorithms.config import MOST_BATCH, MOST_RATIO, MOST_TRANSITIONS, require_fractions, require_widths
+from headrace.algorithms.config import (
+    MOST_BATCH,
+    MOST_RATIO,
+    MOST_TRANSITIONS,
+    Tuned,
+    require_fractions,
+    require_widths,
+)
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError, require
 from headrace.fields import require_positive
@@ -22,6 +30,9 @@ class DynaQ(DQN):
 
     Raises ConfigError with the field's name if a value can never work.
     """
+
+    name: ClassVar[str] = "dyna-q"
+    summary: ClassVar[str] = "DQN with a world model"
 
     planning: bool = True
     """Train a world model and learn from its simulations; off: DQN, for the ablation."""
@@ -75,15 +86,17 @@ class DynaQ(DQN):
             f"at least {enough}: the batch size, and a simulation",
         )
 
-    @property
-    def name(self) -> str:
-        """Name on the command line."""
-        return "dyna-q"
+    @classmethod
+    def presets(cls) -> Mapping[str, Tuned]:
+        """See `presets.py`."""
+        from headrace.algorithms.dyna_q.presets import PRESETS
+
+        return PRESETS
 
     @property
-    def plans(self) -> bool:
-        """Whether there is a world model and batches have room for simulated transitions."""
-        return self.planning and self.real_rows < self.batch_size
+    def world_model(self) -> "DynaQ | None":
+        """These settings, if there is a world model and batches have room for simulated transitions."""
+        return self if self.planning and self.real_rows < self.batch_size else None
 
     @property
     def real_rows(self) -> int:

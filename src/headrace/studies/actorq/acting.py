@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.algorithms.d4pg.config import D4PG
+from headrace.algorithms.dqn.config import DQN
 from headrace.environments import describe
 from headrace.errors import LaunchError
 from headrace.launch import Launcher, ProcessLauncher
@@ -212,17 +214,16 @@ class _Reports:
 
 
 def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
-    settings = [
+    settings: dict[str, Any] = {"n_step": _N_STEP, "discount": _DISCOUNT}
+    actors = [
         ActorSettings(
             environment=case.environment,
             seed=case.round,
             index=index,
             first_environment=index,
             exploration=(_EXPLORATION,),
-            n_step=_N_STEP,
-            discount=_DISCOUNT,
+            algorithm=D4PG(**settings) if spec.continuous else DQN(**settings),
             chunk_steps=_CHUNK_STEPS,
-            clip_rewards=False,
             values=not spec.continuous,
             spec=spec,
             pull_period=case.pull_period,
@@ -230,7 +231,7 @@ def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
         )
         for index in range(case.actors)
     ]
-    return [Role("actor", index, each.to_json()) for index, each in enumerate(settings)]
+    return [Role("actor", index, each.to_json()) for index, each in enumerate(actors)]
 
 
 @contextlib.contextmanager

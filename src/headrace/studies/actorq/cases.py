@@ -13,7 +13,7 @@ from typing import Any
 from headrace.algorithms.config import OffPolicy
 from headrace.algorithms.dqn.config import DQN
 from headrace.networks.precision import Precision
-from headrace.settings import ALGORITHMS, Preset, preset
+from headrace.settings import Preset, preset
 from headrace.studies.actorq.tasks import TASKS, published_time
 from headrace.studies.sheet import fingerprint
 from headrace.topologies.config import Apex
@@ -54,8 +54,9 @@ _WIDE_ACTORS = Apex(actors=4, envs_per_actor=1, pull_period=100)
 
 def _replaying(known: Preset) -> OffPolicy:
     """The algorithm of a preset with replay."""
-    assert isinstance(known.algorithm, OffPolicy)
-    return known.algorithm
+    replay = known.algorithm.replay
+    assert replay is not None
+    return replay
 
 
 def _suite(task: str, steps: int) -> tuple[str, Training]:
@@ -105,8 +106,7 @@ class TrainingCase:
     @property
     def name(self) -> str:
         """A name that is equal for equal settings."""
-        kind = next(name for name, kind in ALGORITHMS.items() if isinstance(self.algorithm, kind))
-        record: dict[str, Any] = {"kind": kind, **dataclasses.asdict(self)}
+        record: dict[str, Any] = {"kind": self.algorithm.name, **dataclasses.asdict(self)}
         return fingerprint("training", record)
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.algorithms.d4pg.config import D4PG
-from headrace.algorithms.dqn.config import DQN
+from headrace.fields import write_fields
 from headrace.studies.actorq.cases import PUBLICATIONS_PER_SECOND, PUBLISHED_HIDDEN, TrainingCase
 from headrace.studies.actorq.comparisons import PRECISIONS, tasks_of
 from headrace.studies.actorq.tasks import settings
@@ -92,17 +91,17 @@ def settings_table(cases: Sequence[TrainingCase]) -> str:
     """The published settings next to those of the runs."""
     names = [(row["setting"], row["d4pg"], row["dqn"]) for row in settings()]
     lines = [
-        (name.replace("_", " "), d4pg or "–", _of_all(name, cases, D4PG), dqn or "–", _of_all(name, cases, DQN))
+        (name.replace("_", " "), d4pg or "–", _of_all(name, cases, "d4pg"), dqn or "–", _of_all(name, cases, "dqn"))
         for name, d4pg, dqn in [*names, ("samples per environment step", "", "")]
     ]
     return table(("", "published D4PG", "ours", "published DQN", "ours"), lines)
 
 
-def _of_all(name: str, cases: Sequence[TrainingCase], kind: type[D4PG] | type[DQN]) -> str:
+def _of_all(name: str, cases: Sequence[TrainingCase], algorithm: str) -> str:
     """A setting of an algorithm's runs: one value, or each value with its tasks."""
     tasks: dict[str, dict[str, None]] = {}
     for case in cases:
-        if isinstance(case.algorithm, kind):
+        if case.algorithm.name == algorithm:
             tasks.setdefault(_setting(name, case), {})[case.task] = None
     if len(tasks) < 2:
         return next(iter(tasks), "–")
@@ -127,13 +126,12 @@ def _setting(name: str, case: TrainingCase) -> str:
         "pull_period_steps": topology.pull_period,
         "samples per environment step": algorithm.samples_per_step,
     }
-    if isinstance(algorithm, D4PG):
-        widths = ",".join(map(str, algorithm.critic_hidden))
-        known["critic"] = (
-            f"LayerNorm {widths}; {algorithm.atoms} atoms; {algorithm.value_min:g}..{algorithm.value_max:g}"
-        )
-        known["exploration"] = f"gaussian, sigma along {'..'.join(f'{sigma:g}' for sigma in algorithm.sigmas)}"
-    if isinstance(algorithm, DQN):
-        known["exploration"] = f"epsilon {algorithm.epsilon_base:g} ** (1 + {algorithm.epsilon_exponent:g} i / (N - 1))"
+    own = write_fields(algorithm)
+    if algorithm.name == "d4pg":
+        widths = ",".join(map(str, own["critic_hidden"]))
+        known["critic"] = f"LayerNorm {widths}; {own['atoms']} atoms; {own['value_min']:g}..{own['value_max']:g}"
+        known["exploration"] = f"gaussian, sigma along {'..'.join(f'{sigma:g}' for sigma in own['sigmas'])}"
+    if algorithm.name == "dqn":
+        known["exploration"] = f"epsilon {own['epsilon_base']:g} ** (1 + {own['epsilon_exponent']:g} i / (N - 1))"
     value = known.get(name, "–")
     return f"{value:g}" if isinstance(value, float) else str(value)

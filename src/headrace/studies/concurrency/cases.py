@@ -5,13 +5,10 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.algorithms.config import OffPolicy
-from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.algorithms.config import Algorithm
 from headrace.settings import Preset, RunConfig, preset
-from headrace.settings.run import AlgorithmName, TopologyName
 from headrace.studies.sheet import fingerprint
-from headrace.topologies.config import Apex, Serial, Topology, Workers
+from headrace.topologies.config import Apex, Topology, TopologyName
 
 __all__ = [
     "ENVIRONMENT",
@@ -65,56 +62,49 @@ class Case:
     @property
     def topology(self) -> str:
         """The topology's name on the command line."""
-        return self.config.topology_name
+        return self.config.topology.name
 
     @property
     def workers(self) -> int:
         """Processes that act, learn or plan; for Ape-X the actor and planners, without the learner."""
         topology, algorithm = self.config.topology, self.config.algorithm
-        if isinstance(topology, Workers):
-            return topology.worker_count
-        planners = algorithm.planners if isinstance(algorithm, DynaQ) and algorithm.plans else 0
-        return topology.actors + planners if isinstance(topology, Apex) and topology.actors else 1
+        planners = algorithm.world_model.planners if topology.name == "apex" and algorithm.world_model else 0
+        return topology.acting_processes + planners
 
     @property
     def environments(self) -> int:
         """Total environments of all processes that act."""
-        topology = self.config.topology
-        if isinstance(topology, Workers):
-            return topology.worker_count * topology.envs_per_worker
-        return topology.envs_per_actor * (topology.actors or 1)
+        return self.config.topology.acting_processes * self.config.topology.environments_each
 
     @property
     def plans(self) -> bool:
         """Whether batches are partly simulated."""
-        algorithm = self.config.algorithm
-        return isinstance(algorithm, DynaQ) and algorithm.plans
+        return self.config.algorithm.world_model is not None
 
     @property
     def samples_per_step(self) -> float | None:
         """The configured replay ratio, including simulated samples; None for an algorithm without replay."""
-        algorithm = self.config.algorithm
-        return algorithm.samples_per_step if isinstance(algorithm, OffPolicy) else None
+        replay = self.config.algorithm.replay
+        return replay.samples_per_step if replay is not None else None
 
 
 def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
     """A run to the target with the environment's preset; `workers` only matters for topologies with workers."""
-    known = preset(ENVIRONMENT, cast(AlgorithmName, algorithm))
+    known = preset(ENVIRONMENT, algorithm)
     return Case("runs", algorithm, _to_target(known, _topology(known, topology, workers), seed))
 
 
 def dyna_q_case(processes: int, seed: int) -> Case:
     """A run to the target with one acting process; the others plan."""
     known = preset(ENVIRONMENT, "dyna-q")
-    assert isinstance(known.algorithm, DynaQ)
-    planning = known._replace(algorithm=dataclasses.replace(known.algorithm, planners=processes - 1))
+    planning = known._replace(algorithm=_changed(known.algorithm, planners=processes - 1))
     topology = Apex(actors=1, envs_per_actor=known.serial.envs_per_actor, chunk_steps=known.serial.chunk_steps)
     return Case("runs", "dyna-q", _to_target(planning, topology, seed))
 
 
 def throughput_case(algorithm: str, topology: str, workers: int, number: int) -> Case:
     """A run of fixed time without evaluations; `number` is the round and the seed."""
-    known = preset(ENVIRONMENT, cast(AlgorithmName, algorithm))
+    known = preset(ENVIRONMENT, algorithm)
     config = dataclasses.replace(
         _to_target(known, _topology(known, topology, workers), number),
         until_score=None,
@@ -133,15 +123,15 @@ def ablation_cases(seed: int) -> list[Case]:
     depend only on the seed.
     """
     known, planning = preset(ENVIRONMENT, "dqn"), preset(ENVIRONMENT, "dyna-q")
-    dqn, dyna_q = known.algorithm, planning.algorithm
-    assert isinstance(dqn, DQN)
-    assert isinstance(dyna_q, DynaQ)
+    dqn, dyna_q = known.algorithm.replay, planning.algorithm.replay
+    assert dqn is not None
+    assert dyna_q is not None
     as_many = dyna_q.samples_per_step / dyna_q.batch_size * dqn.batch_size
-    variants: dict[str, DQN] = {
+    variants: dict[str, Algorithm] = {
         "dqn": dqn,
-        "dqn, dyna-q's updates": dataclasses.replace(dqn, samples_per_step=as_many),
+        "dqn, dyna-q's updates": _changed(dqn, samples_per_step=as_many),
         "dyna-q": dyna_q,
-        "dyna-q, no planning": dataclasses.replace(dyna_q, planning=False),
+        "dyna-q, no planning": _changed(dyna_q, planning=False),
     }
     cases = []
     for name, algorithm in variants.items():
@@ -170,10 +160,12 @@ def fault_case(topology: str, seed: int, *, disturbed: bool) -> Case:
 
 def _topology(known: Preset, name: str, workers: int) -> Topology:
     topology = known.topology(cast(TopologyName, name))
-    if isinstance(topology, Serial):
-        return topology
-    assert isinstance(topology, Workers)
-    return dataclasses.replace(topology, workers=workers)
+    changes: dict[str, Any] = {"workers": workers} if topology.has_workers else {}
+    return dataclasses.replace(topology, **changes)
+
+
+def _changed(algorithm: Algorithm, **changes: Any) -> Algorithm:
+    return dataclasses.replace(algorithm, **changes)
 
 
 def _to_target(known: Preset, topology: Topology, seed: int) -> RunConfig:

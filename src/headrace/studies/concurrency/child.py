@@ -56,7 +56,7 @@ def _main() -> int:
     killed: list[int] = []
     try:
         config = RunConfig.from_json(Path(config_path).read_text(encoding="utf-8"))
-        heading = Heading(config.environment, config.algorithm_name, config.topology_name, folder)
+        heading = Heading(config.environment, config.algorithm.name, config.topology.name, folder)
         with RunDirectory.create(Path(folder), config.to_json()) as run, open_display(heading, quiet=True) as display:
             if int(count):
                 arguments = (run, int(count), int(step), killed)

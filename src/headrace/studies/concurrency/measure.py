@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.algorithms.config import OffPolicy
 from headrace.errors import HeadraceError, LaunchError, StorageError
 from headrace.gradients.measured import STALENESS
 from headrace.report.run_directory import RunDirectory
@@ -118,14 +117,14 @@ def _samples(case: Case, summary: Record) -> float | None:
 
     If batches are partly simulated, per transition in the real table.
     """
-    algorithm, steps = case.config.algorithm, summary["environment_steps"]
-    if not isinstance(algorithm, OffPolicy) or not steps:
+    replay, steps = case.config.algorithm.replay, summary["environment_steps"]
+    if replay is None or not steps:
         return None
     if case.plans:
         return float(summary["samples_per_insert"])
     workers = summary["workers"] or {"dropped": 0, "refused": 0}
     batches = summary["learner_steps"] + workers["dropped"] + workers["refused"]
-    return float(batches * algorithm.batch_size / steps)
+    return float(batches * replay.batch_size / steps)
 
 
 def _sharing(summary: Record) -> dict[str, Any]:
@@ -175,11 +174,11 @@ def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: flo
             break
     if updates is None or steps is None:  # it ended before the next record
         return {"updates_after_death": 0, "updates_after_death_share": None}
-    algorithm, ratio = case.config.algorithm, case.samples_per_step
+    replay, ratio = case.config.algorithm.replay, case.samples_per_step
     count = summary["learner_steps"] - updates
     share = None
-    if isinstance(algorithm, OffPolicy) and ratio and case.config.steps and case.config.steps > steps:
-        share = count * algorithm.batch_size / (ratio * (case.config.steps - steps))
+    if replay is not None and ratio and case.config.steps and case.config.steps > steps:
+        share = count * replay.batch_size / (ratio * (case.config.steps - steps))
     return {"updates_after_death": count, "updates_after_death_share": share}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headrace.algorithms.dqn.config import DQN
-from headrace.settings import TOPOLOGIES
+from headrace.fields import write_fields
 from headrace.studies.sheet import fingerprint
 from headrace.topologies.config import ParameterServer, Serial
 
@@ -110,31 +110,30 @@ class TrainingCase:
     @property
     def name(self) -> str:
         """The same for the same settings."""
-        record: dict[str, Any] = {"topology_name": self._topology_name, **dataclasses.asdict(self)}
+        record: dict[str, Any] = {"topology_name": self.topology.name, **dataclasses.asdict(self)}
         return fingerprint("training", record)
 
     @property
     def workers(self) -> int:
         """Processes that act and learn."""
-        return self.topology.worker_count if isinstance(self.topology, ParameterServer) else 1
+        return self.topology.acting_processes
 
     @property
     def environments(self) -> int:
         """Environments that each process steps together."""
-        if isinstance(self.topology, ParameterServer):
-            return self.topology.envs_per_worker
-        return self.topology.envs_per_actor
+        return self.topology.environments_each
 
     @property
     def system(self) -> str:
         """The topology and its main settings in words."""
-        if isinstance(self.topology, Serial):
+        if self.served is None:
             return "serial"
         return (
             f"parameter-server, {self.workers} worker{'s' if self.workers > 1 else ''}, "
-            f"fetch period {self.topology.fetch_period}, {self.topology.staleness}"
+            f"fetch period {self.served['fetch_period']}, {self.served['staleness']}"
         )
 
     @property
-    def _topology_name(self) -> str:
-        return next(name for name, kind in TOPOLOGIES.items() if isinstance(self.topology, kind))
+    def served(self) -> dict[str, Any] | None:
+        """Settings of the parameter server, if there is one."""
+        return write_fields(self.topology) if self.topology.has_workers else None

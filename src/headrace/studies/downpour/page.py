@@ -19,7 +19,6 @@ from headrace.studies.plots import Line, Strip, draw_lines, draw_strips
 from headrace.studies.sheet import Rows
 from headrace.studies.statistics import chosen, distinct, known, mean
 from headrace.studies.training import FINAL_EPISODES
-from headrace.topologies.config import ParameterServer
 
 __all__ = ["present", "tiles"]
 
@@ -246,7 +245,7 @@ def _staleness_table(rows: Rows) -> str:
 
 def _settings_table(cases: Sequence[TrainingCase]) -> str:
     """The published settings next to those of the runs on Snake."""
-    ours = {case.label: case for case in cases if isinstance(case.topology, ParameterServer)}
+    ours = {case.label: case for case in cases if case.served}
     if not ours:
         return ""
     names = published_settings() | {"loss": "–", "samples_per_step": "–"}
@@ -259,8 +258,8 @@ def _settings_table(cases: Sequence[TrainingCase]) -> str:
 
 def _setting(name: str, case: TrainingCase) -> str:
     """A published setting's counterpart in a run; an en dash if there is none."""
-    algorithm, topology = case.algorithm, case.topology
-    assert isinstance(topology, ParameterServer)
+    algorithm, served = case.algorithm, case.served
+    assert served is not None
     words = [word for word, on in (("double", algorithm.double), ("prioritized", algorithm.prioritized)) if on]
     decay = f" decay {algorithm.optimizer_decay:g}" if algorithm.optimizer == "rmsprop" else ""
     counterparts: dict[str, Any] = {
@@ -274,7 +273,7 @@ def _setting(name: str, case: TrainingCase) -> str:
         "target_copy_period_updates": algorithm.target_update_period,
         "epsilon": f"1 to {algorithm.epsilon_final:g} over {algorithm.epsilon_decay_steps:,} environment steps",
         "worker_replay": f"{algorithm.replay_capacity:,}, {algorithm.learning_starts:,} first, epsilon falling",
-        "fetch_and_push_period_steps": f"{topology.fetch_period} and {topology.push_period} updates",
+        "fetch_and_push_period_steps": f"{served['fetch_period']} and {served['push_period']} updates",
         "loss": ", ".join([algorithm.loss, *words]),
         "samples_per_step": f"{algorithm.samples_per_step:g}",
     }

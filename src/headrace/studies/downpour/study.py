@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, cast
 
 import tyro
 
@@ -119,8 +119,9 @@ def _scaling(small: bool) -> Iterator[ScalingCase]:
 def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
     """Serial against parameter-server, with equal total environment steps and equal replay ratios."""
     known = preset(_SNAKE)
-    assert isinstance(known.algorithm, DQN)
-    tasks = [("ours", _SNAKE, known.algorithm, known.serial.envs_per_actor, 300_000 if small else known.steps)]
+    tasks = [
+        ("ours", _SNAKE, cast(DQN, known.algorithm), known.serial.envs_per_actor, 300_000 if small else known.steps)
+    ]
     if not small:
         tasks.append(("published", _SNAKE_FRAMES, ONG, 1, 200_000))
     counts = [2, *(count for count in (4, 8, 16) if not small and count <= available_cores())]
@@ -136,9 +137,8 @@ def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
 def _staleness(small: bool, seeds: range) -> Iterator[TrainingCase]:
     """Staleness policies over the fetch period: long periods make parameters stale. Serial is the reference."""
     known = preset(_LANDER)
-    assert isinstance(known.algorithm, DQN)
     steps, seconds = (100_000, 3.0) if small else (150_000, 20.0)
-    base = _training("ours", _LANDER, known.algorithm, known.serial, 0, steps, seconds)
+    base = _training("ours", _LANDER, cast(DQN, known.algorithm), known.serial, 0, steps, seconds)
     for seed in seeds:
         yield dataclasses.replace(base, seed=seed)
         for workers, period, policy in product(

@@ -8,7 +8,6 @@ from headrace.gradients.measured import STALENESS
 from headrace.studies.base import Measured
 from headrace.studies.downpour.cases import TrainingCase
 from headrace.studies.training import EVALUATION_COLUMNS, curve_rows, train_case
-from headrace.topologies.config import ParameterServer
 
 __all__ = ["CURVE_COLUMNS", "RUN_COLUMNS", "figures_of", "measure_training"]
 
@@ -34,21 +33,21 @@ def measure_training(case: TrainingCase, folder: Path) -> Measured:
 
 def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Measured:
     """The figures of a run, from its summary and metrics."""
-    served = case.topology if isinstance(case.topology, ParameterServer) else None
+    served = case.served or {}
     settings = {
         "label": case.label,
         "environment": case.environment,
         "topology": summary["topology"],
         "workers": case.workers,
-        "fetch_period": served.fetch_period if served else None,
-        "policy": served.staleness if served else None,
+        "fetch_period": served.get("fetch_period"),
+        "policy": served.get("staleness"),
         "seed": case.seed,
     }
     run = {
         **settings,
         "envs_per_worker": case.environments,
-        "push_period": served.push_period if served else None,
-        "staleness_limit": served.staleness_limit if served and served.staleness == "drop" else None,
+        "push_period": served.get("push_period"),
+        "staleness_limit": served["staleness_limit"] if served and served["staleness"] == "drop" else None,
         "batch_size": case.algorithm.batch_size,
         "samples_per_step": case.algorithm.samples_per_step,
         "samples_per_insert": summary["samples_per_insert"],

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headrace._native import Optimizer, ShardedModel
+from headrace._native import Optimizer, OptimizerOptions, ShardedModel
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import LaunchError
 from headrace.gradients.base import Applied
@@ -109,7 +109,7 @@ class _Worker:
         self._seconds = settings.seconds
         spec = spec_of(settings.pixels)
 
-        def open_vector(initial: NDArray[np.float32]) -> TimedVector:
+        def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> TimedVector:
             self._vector = TimedVector(open_model(settings.address, settings.transport, initial), initial)
             return self._vector
 

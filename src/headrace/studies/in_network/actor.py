@@ -10,6 +10,7 @@ import sys
 import time
 from typing import Any
 
+from headrace.algorithms.dqn.config import DQN
 from headrace.parameters import Policy
 from headrace.roles.actor import ACTOR_PHASES, Actor
 from headrace.roles.actor import ActorSettings as GameSettings
@@ -112,10 +113,8 @@ class _Breakout:
                 index=settings.index,
                 first_environment=settings.index,
                 exploration=(_EPSILON,),
-                n_step=N_STEP,
-                discount=DISCOUNT,
+                algorithm=DQN(n_step=N_STEP, discount=DISCOUNT, clip_rewards=True),
                 chunk_steps=CHUNK_STEPS,
-                clip_rewards=True,
                 values=True,
                 spec=SPEC,
                 pull_period=PULL_PERIOD_STEPS,

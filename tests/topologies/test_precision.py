@@ -3,9 +3,9 @@
 import pytest
 
 from headrace.networks import Architecture
+from headrace.topologies import precision as settled
 from headrace.topologies.config import Apex, Serial
-from headrace.training import precision as settled
-from headrace.training.precision import settle_precision
+from headrace.topologies.precision import settle_precision
 from headrace.types import EnvironmentSpec
 
 ARCHITECTURE = Architecture.of(EnvironmentSpec((4,), "float32", actions=2), "mlp", (8,))

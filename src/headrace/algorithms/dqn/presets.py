@@ -1,0 +1,76 @@
+"""Settings that are known to work."""
+
+from headrace.algorithms.config import Tuned
+from headrace.algorithms.dqn.config import DQN
+
+__all__ = ["PRESETS"]
+
+_ATARI = DQN(
+    dueling=True,
+    network="nature",
+    hidden=(512,),
+    learning_rate=1e-4,
+    optimizer_epsilon=1.5e-4,
+    batch_size=512,
+    target_update_period=2_500,
+    replay_capacity=1_000_000,
+    learning_starts=20_000,
+    samples_per_step=8.0,
+    epsilon_final=0.01,
+    epsilon_decay_steps=250_000,
+    clip_rewards=True,
+    max_gradient_norm=40.0,
+)
+
+PRESETS: dict[str, Tuned] = {
+    "CartPole-v1": Tuned(
+        DQN(
+            hidden=(128, 128),
+            learning_rate=1e-3,
+            batch_size=128,
+            replay_capacity=50_000,
+            samples_per_step=16.0,
+            epsilon_decay_steps=5_000,
+            target_update_period=100,
+        ),
+        steps=100_000,
+    ),
+    "Acrobot-v1": Tuned(
+        DQN(hidden=(128, 128), batch_size=128, epsilon_decay_steps=20_000),
+        steps=150_000,
+    ),
+    "MountainCar-v0": Tuned(
+        DQN(
+            hidden=(128, 128),
+            batch_size=128,
+            n_step=5,
+            epsilon_final=0.1,
+            epsilon_decay_steps=60_000,
+            learning_starts=10_000,
+        ),
+        steps=300_000,
+    ),
+    "LunarLander-v3": Tuned(
+        DQN(hidden=(128, 128), batch_size=128, samples_per_step=8.0, epsilon_decay_steps=50_000),
+        steps=500_000,
+    ),
+    "headrace/Snake-v0": Tuned(
+        DQN(
+            network="mlp",
+            learning_rate=5e-4,
+            discount=0.97,
+            batch_size=128,
+            samples_per_step=4.0,
+            target_update_period=500,
+            replay_capacity=200_000,
+            learning_starts=5_000,
+            epsilon_final=0.01,
+            epsilon_decay_steps=50_000,
+        ),
+        steps=1_000_000,
+    ),
+    "ALE/...": Tuned(
+        _ATARI,
+        steps=10_000_000,
+    ),
+}
