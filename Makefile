@@ -29,12 +29,13 @@ train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; mor
 
 test: test-native test-python  ## all tests, native and Python; ARGS go to pytest
 
-check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts
+check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts, word list
 	ruff format --check .
 	ruff check .
 	mypy
 	lint-imports
 	@clang-format --dry-run -Werror $(NATIVE)
+	@python scripts/check_words.py
 
 format: $(VENV)/.dev  ## let the formatters write
 	ruff format .

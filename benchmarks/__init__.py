@@ -1,1 +1,1 @@
-"""What Headrace must show: speed against its peers and limits, and time to a score."""
+"""Headrace's benchmarks: speed against peers and limits, and time to a score."""

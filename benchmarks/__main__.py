@@ -1,6 +1,6 @@
-"""Every benchmark, each in a process of its own: python -m benchmarks [--all].
+"""Runs every benchmark in a separate process: python -m benchmarks [--all].
 
---all adds those that take long: Reverb, the load of the Ape-X paper, and those that train to a score, which take hours.
+--all adds the long ones: Reverb, the load of the Ape-X paper, and those that train to a score, which take hours.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ _LONG = ("reverb", "load", "apart", "learning", "time_to_score")
 
 
 def main() -> int:
-    """Runs them all, whatever comes of each; status 1 where a requirement is missed."""
+    """Runs them all, even if one fails; returns status 1 if a requirement is missed."""
     require("headrace", "cpprb", "stable_baselines3", "Box2D")
     names = _SHORT + (_LONG if "--all" in sys.argv[1:] else ())
     root = Path(__file__).parent.parent

@@ -1,8 +1,8 @@
-"""LunarLander-v3 to 200, with server, learner and actors started apart, and with the server killed on the way.
+"""LunarLander-v3 to 200 with separately started server, learner and actors, and with the server killed during a run.
 
 Three variants take turns, seed by seed. `embedded` is `headrace train`. `apart` is `headrace serve` over TCP with a
-token and a data directory, `headrace learner` and `headrace actor`. `killed` is the same, but once the learner has
-updated its policy for a while, the server is killed with SIGKILL and started again on its data and its port.
+token and a data directory, `headrace learner` and `headrace actor`. `killed` is the same, but after the learner has
+updated its policy for a while, the server is killed with SIGKILL and restarted on its data and port.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from headrace.topologies.apex import actor_count
 
 _ROOT = Path(__file__).parent.parent
 _VARIANTS = ("embedded", "apart", "killed")
-_FOUND = 0.99  # of what was there just before the kill: the oldest goes for chunks that come in between
+_FOUND = 0.99  # of the transitions just before the kill: new chunks may replace the oldest
 _END_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
@@ -45,7 +45,7 @@ _Process = subprocess.Popen[str]
 
 
 class _Kill(NamedTuple):
-    """What came of a killed server."""
+    """The outcome of killing the server."""
 
     training_seconds: float
     held: int
@@ -54,7 +54,7 @@ class _Kill(NamedTuple):
 
 
 class _Job:
-    """One run: its commands, each in a process of its own, and the exit codes of those that have ended."""
+    """One run: its commands in separate processes, and the exit codes of those that have ended."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace, seed: int) -> None:
         self.folder = folder
@@ -73,32 +73,32 @@ class _Job:
         ]
 
     def start(self, name: str, *words: object) -> _Process:
-        """Starts a command of headrace; only `serve` is listened to."""
+        """Starts a command of headrace; the output is read only for `serve`."""
         command = [sys.executable, "-m", "headrace", name, *map(str, words)]
         output = subprocess.PIPE if name == "serve" else subprocess.DEVNULL
         self._running[name] = subprocess.Popen(command, stdout=output, text=True, cwd=_ROOT)
         return self._running[name]
 
     def serve(self, address: str) -> str:
-        """Starts a server; returns where it listens."""
+        """Starts a server; returns its address."""
         words = ("--listen", address, "--data", self.folder / "data", "--token-file", self.token_file, "--quiet")
         server = self.start("serve", *words)
         assert server.stdout is not None
         return listening_on(server.stdout.readline())
 
     def stats(self, address: str) -> dict[str, Any]:
-        """Of the one table on the server."""
+        """Statistics of the only table on the server."""
         client = Client(address, token=read_token(self.token_file))
         (table,) = client.stats()["tables"].values()
         client.close()
         return dict(table)
 
     def wait(self, name: str) -> None:
-        """Until a command ends by itself, or the run has taken far too long."""
+        """Waits until a command ends by itself or the run has taken far too long."""
         self.end(name, max(self._deadline - time.monotonic(), 0.0))
 
     def end(self, name: str, seconds: float) -> None:
-        """Gives a command so long to end, then kills it; notes its exit code."""
+        """Gives a command this long to end, then kills it; records its exit code."""
         process = self._running.pop(name)
         try:
             process.wait(seconds)
@@ -117,7 +117,7 @@ class _Job:
         self.end(name, _END_SECONDS)
 
     def updated_for(self, seconds: float) -> float | None:
-        """Waits until the learner has trained for so long; returns its training clock, None if it ended before."""
+        """Waits until the learner has trained for this long; returns its training clock, None if it ended before."""
         learner = self._running["learner"]
         while learner.poll() is None and time.monotonic() < self._deadline:
             if (self.run / "metrics.jsonl").exists():
@@ -128,7 +128,7 @@ class _Job:
         return None
 
     def close(self) -> None:
-        """Kills whatever is left."""
+        """Kills all remaining processes."""
         for name in list(self._running):
             self.kill(name)
 
@@ -144,7 +144,7 @@ def _job(arguments: argparse.Namespace, seed: int) -> Iterator[_Job]:
 
 
 def _train_apart(job: _Job, actors: int, *, killed: bool) -> _Kill | None:
-    """Server, actors and learner, until the learner ends; what came of the kill, if there was to be one."""
+    """Runs server, actors and learner until the learner ends; returns the outcome of the kill, if one was planned."""
     address = job.serve("tcp://127.0.0.1:0")
     place = ("--server", address, "--token-file", job.token_file)
     job.start("actor", *place, "--actors", actors, "--log-dir", job.folder / "actors")
@@ -157,7 +157,7 @@ def _train_apart(job: _Job, actors: int, *, killed: bool) -> _Kill | None:
 
 
 def _kill(job: _Job, address: str) -> _Kill | None:
-    """Kills the server on the way, and starts it again where it was; None where the run was over before."""
+    """Kills and restarts the server during the run; None if the run ended before."""
     at = job.updated_for(job.kill_seconds)
     if at is None:
         return None
@@ -211,7 +211,7 @@ def _run(variant: str, arguments: argparse.Namespace, seed: int) -> dict[str, An
 
 
 def _evaluate(run: Path, seed: int) -> float | None:
-    """Mean of fresh greedy episodes of what the run learned."""
+    """Mean return of the run's policy over fresh greedy episodes."""
     words = ["evaluate", run, "--episodes", CONFIRMATION_EPISODES, "--seed", seed, "--json"]
     command = [sys.executable, "-m", "headrace", *map(str, words)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT, check=False)
@@ -223,7 +223,7 @@ def _round(value: float | None) -> float | None:
 
 
 def _in_order(record: dict[str, Any]) -> bool:
-    """Whether a run was solved, each process ended as it should, and a kill lost nothing that was acknowledged."""
+    """Whether a run was solved, each process ended as expected, and a kill lost nothing that was acknowledged."""
     killed = record["variant"] == "killed"
     expected = {
         "embedded": "train 0",
@@ -235,7 +235,7 @@ def _in_order(record: dict[str, Any]) -> bool:
 
 
 def _summarize(records: list[dict[str, Any]]) -> int:
-    """Prints what came of each variant; a run that never gets there counts as its time limit."""
+    """Prints the results of each variant; a run that misses the score counts as its time limit."""
     table = Table(title=f"seconds until {records[0]['environment']} averages {records[0]['score']:g}")
     for column in ("variant", "solved", "median", "all", "100 fresh episodes", "found after the kill"):
         table.add_column(column)
@@ -263,7 +263,7 @@ def _summarize(records: list[dict[str, Any]]) -> int:
 
 
 def main() -> int:
-    """Runs every seed of every variant, writes results/apart.csv; status 1 where the requirement is missed."""
+    """Runs every seed of every variant and writes results/apart.csv; returns status 1 if the requirement is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.apart", description=__doc__)
     parser.add_argument("--environment", default="LunarLander-v3")
     parser.add_argument("--score", type=float, default=200.0)
@@ -277,7 +277,7 @@ def main() -> int:
     for seed in range(arguments.seeds):
         for variant in _VARIANTS:
             records.append(_run(variant, arguments, seed))
-            path = write_csv("apart", records)  # what has been measured is kept, whatever becomes of the rest
+            path = write_csv("apart", records)  # keeps the results so far even if a later run fails
     print(f"written to {path.relative_to(_ROOT)}")
     return _summarize(records)
 

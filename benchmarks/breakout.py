@@ -1,4 +1,4 @@
-"""Breakout as a random player sees it: frames that compress as real ones do."""
+"""Frames of Breakout with a random player, which compress like real ones."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ _GAME = "ALE/Breakout-v5"
 
 
 def play_breakout(count: int, seed: int) -> Steps:
-    """Steps of preprocessed play, [84, 84] uint8; one game follows the other as if it were one long episode."""
+    """Frames [84, 84] uint8 of preprocessed games, concatenated to one long episode."""
     game = make(_GAME)
     rng = np.random.default_rng(seed)
     action = rng.integers(0, 4, count)

@@ -19,7 +19,7 @@ from benchmarks.outcome import (
 
 
 def run_headrace(environment: str, seed: int, score: float, time_limit_seconds: float) -> Outcome:
-    """Headrace as it comes: the environment's preset, Ape-X, defaults for this machine."""
+    """Headrace with defaults: the environment's preset, Ape-X, this machine's number of actors."""
     with tempfile.TemporaryDirectory() as folder:
         result = headrace.train(
             environment,

@@ -1,4 +1,4 @@
-"""Made-up experience: the same steps as chunks for Headrace and as transitions for cpprb."""
+"""Synthetic experience: the same steps as chunks for Headrace and as transitions for cpprb."""
 
 import itertools
 import struct
@@ -37,7 +37,7 @@ class Steps(NamedTuple):
     frame: Array  # [T + 1, *O]
     action: NDArray[np.int64]  # [T]
     reward: NDArray[np.float32]  # [T]
-    value: NDArray[np.float64]  # [T + 1] what an actor's network might have said: random initial priorities
+    value: NDArray[np.float64]  # [T + 1] in place of an actor's network: random initial priorities
 
     def head(self, count: int) -> "Steps":
         """The first steps."""
@@ -45,7 +45,7 @@ class Steps(NamedTuple):
 
 
 def make_steps(count: int, shape: tuple[int, ...], dtype: str, seed: int) -> Steps:
-    """Random steps: nothing in them can be compressed or predicted."""
+    """Random steps, which can't be compressed or predicted."""
     rng = np.random.default_rng(seed)
     size = (count + 1, *shape)
     frame = rng.integers(0, 256, size, np.uint8) if dtype == "uint8" else rng.standard_normal(size).astype(dtype)
@@ -55,7 +55,7 @@ def make_steps(count: int, shape: tuple[int, ...], dtype: str, seed: int) -> Ste
 
 
 def write_chunk(writer: ChunkWriter, steps: Steps, begin: int, end: int) -> list[bytes]:
-    """Appends steps begin .. end-1 of an episode that goes on, as an actor does; returns the chunks that are full."""
+    """Appends steps begin .. end-1 of an open episode as an actor does; returns the full chunks."""
     for t in range(begin, end):
         writer.append(
             steps.action[t], steps.reward[t], steps.frame[t + 1], False, False, steps.value[t], steps.value[t]
@@ -64,32 +64,32 @@ def write_chunk(writer: ChunkWriter, steps: Steps, begin: int, end: int) -> list
 
 
 def chunks_of(signature: Signature, steps: Steps) -> list[bytes]:
-    """All steps as full chunks of 50 transitions; what does not fill a chunk is left out."""
+    """All steps as full chunks of 50 transitions; an incomplete chunk is left out."""
     writer = ChunkWriter(signature, n_step=N_STEP, discount=DISCOUNT, chunk_steps=CHUNK_STEPS)
     writer.start(steps.frame[0])
     return write_chunk(writer, steps, 0, len(steps.action))
 
 
 def sent_as(chunk: bytearray, writer: int, sequence: int) -> bytearray:
-    """The chunk itself, now another one to a server: the pair tells chunks apart; writer 0 says that each is new."""
+    """Makes the chunk a new one for a server, which identifies chunks by this pair; writer 0 means always new."""
     struct.pack_into("<QQ", chunk, _WRITER_AT, writer, sequence)
     return chunk
 
 
 def new_chunks(chunks: list[bytes]) -> Iterator[bytearray]:
-    """These chunks in turn without end, each time as new ones: a table stores none that was sent before."""
+    """Repeats these chunks endlessly, each time as new ones: a table stores no chunk twice."""
     copies = itertools.cycle([bytearray(chunk) for chunk in chunks])
     for sequence, chunk in enumerate(copies, start=1):
         yield sent_as(chunk, 1, sequence)
 
 
 def fill(table: Table, chunks: list[bytes]) -> None:
-    """Inserts chunks, over and over, until the table holds as many transitions as it can."""
+    """Inserts chunks repeatedly until the table is full."""
     for number in range(-(-table.native.capacity // CHUNK_STEPS)):
         table.insert(sent_as(bytearray(chunks[number % len(chunks)]), 0, 0))
 
 
 def stacks_of(steps: Steps, stack: int) -> Array:
-    """Stacks [T + 2 - K, K, *O] of successive frames, each a copy of its own."""
+    """Stacks [T + 2 - K, K, *O] of successive frames, each a separate copy."""
     windows = np.lib.stride_tricks.sliding_window_view(steps.frame, stack, axis=0)
     return np.ascontiguousarray(np.moveaxis(windows, -1, 1))

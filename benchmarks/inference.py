@@ -1,6 +1,6 @@
 """Actor inference against torch eager and ONNX Runtime in fp32: one thread, arrays in and out.
 
-Each row holds a precision of the actor's policy against the faster of two: torch, and the policy in fp32.
+Each row compares a precision of the actor's policy with the faster of torch and the policy in fp32.
 """
 
 import sys
@@ -26,7 +26,7 @@ _Call = Callable[[Array], Array]
 
 
 def _build(spec: EnvironmentSpec, hidden: tuple[int, ...]) -> dict[str, _Call]:
-    """The actor's policy in each precision and the same network in torch, all from arrays to arrays."""
+    """Calls of the actor's policy in each precision and of the same network in torch, from arrays to arrays."""
     import torch
 
     from headrace.networks import Architecture, PolicyGraph
@@ -65,7 +65,7 @@ def _measure(name: str, calls: dict[str, _Call], observation: Array) -> list[Row
 
 
 def measure_inference() -> list[Row]:
-    """Time of one inference, and how many times faster than its peer it is."""
+    """Time of one inference and its speed-up over the peer."""
     import torch
 
     torch.set_num_threads(1)

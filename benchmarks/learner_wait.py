@@ -1,4 +1,4 @@
-"""How long the learner of an Ape-X run waits for batches, once warm, where the limiter is not what holds it."""
+"""Measures how long the learner of a warm Ape-X run waits for batches if the limiter does not block it."""
 
 import dataclasses
 import json
@@ -13,11 +13,11 @@ from benchmarks.measure import Row, at_most, report, require
 _ENVIRONMENT = "LunarLander-v3"
 _SECONDS = 40.0
 _WARM_SECONDS = 10.0
-_SAMPLES_PER_STEP = 32.0  # twice the preset's: the learner is then the slower side, and the limiter holds the actors
+_SAMPLES_PER_STEP = 32.0  # twice the preset's: the run is then learner-bound, and the limiter blocks the actors
 
 
 def _progress() -> list[dict[str, Any]]:
-    """Trains, and returns the warm snapshots of the run."""
+    """Trains; returns the snapshots of the run after its warm-up."""
     import headrace
     from headrace.settings import preset
 
@@ -38,7 +38,7 @@ def _progress() -> list[dict[str, Any]]:
 
 
 def measure_learner_wait() -> list[Row]:
-    """Share of the learner's time, and the rates that it went with."""
+    """Share of the learner's time, and the rates of the run."""
     progress = _progress()
 
     def mean(read: Any) -> float:
@@ -55,7 +55,7 @@ def measure_learner_wait() -> list[Row]:
 
 
 def main() -> int:
-    """Measures, prints, writes results/learner_wait.csv; status 1 where the requirement is missed."""
+    """Measures, prints and writes results/learner_wait.csv; returns status 1 if the requirement is missed."""
     require("headrace", "Box2D")
     return report("learner_wait", measure_learner_wait())
 

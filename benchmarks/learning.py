@@ -1,10 +1,10 @@
-"""Does it learn? Every preset to its score, several seeds, with the final policy evaluated on episodes of its own.
+"""Trains every preset to its score with several seeds, and evaluates the final policy on separate episodes.
 
     python -m benchmarks.learning [--seeds 3] [--only CartPole-v1]
 
-A run stops at the first 100 greedy episodes that average `stop_at` (at most at its time limit). A figure that decides
-when to stop flatters, so the policy is then judged by 100 further episodes with seeds that the run never used: their
-mean, `fresh_mean`, must reach `required`. `stop_at` is set a little above, for that reason.
+A run stops at the first 100 greedy episodes that average `stop_at`, or at its time limit. A score that decides when to
+stop is biased upwards, so the policy is judged by 100 more episodes with seeds that the run never used: their mean,
+`fresh_mean`, must reach `required`. For the same reason `stop_at` is set a little higher.
 """
 
 import argparse
@@ -24,7 +24,7 @@ TARGETS = (
     ("MountainCar-v0", "apex", -110.0, -105.0),
     ("LunarLander-v3", "apex", 200.0, 220.0),
     ("LunarLander-v3", "serial", 200.0, 220.0),
-    ("headrace/Snake-v0", "apex", 20.0, 22.0),  # an apple is worth 1, and the end -1
+    ("headrace/Snake-v0", "apex", 20.0, 22.0),  # an apple is worth 1, a death -1
 )
 TIME_LIMIT_SECONDS = 300.0
 FRESH_SEED = 1_000_003

@@ -1,4 +1,4 @@
-"""What nothing can be faster than, in plain C: a gather, a pass over vectors, trips and streams over a socket."""
+"""Lower bounds on time, in plain C: a gather, a pass over vectors, round trips and streams over a socket."""
 
 import ctypes
 import itertools
@@ -22,7 +22,7 @@ __all__ = ["BareConnection", "bare_connection", "memory_pass", "random_gather"]
 
 
 def _compile(source: str, to: Path, *options: str) -> Path:
-    """Compiles a C file beside this one for this machine."""
+    """Compiles a C file of this folder for this machine."""
     path = Path(__file__).with_name(source)
     subprocess.run(["cc", "-O3", "-march=native", *options, path, "-o", to], check=True)
     return to
@@ -36,11 +36,11 @@ def _library(source: str) -> Any:
 def random_gather(
     stored_bytes: int, frame_bytes: int, stack: int, observation: Array, next_observation: Array
 ) -> Callable[[], None]:
-    """A call that copies one batch from random frames of `stored_bytes` on huge pages, as a sample of stacks would.
+    """A call that copies one batch from random frames of `stored_bytes` on huge pages, like a sample of stacks.
 
-    Source and reach are a sample's: as many bytes are stored, a place is where any frame begins, places rise as those
-    of a stratified sample do, and the next stack lies n frames after the first. Each call takes other places; the
-    batch goes where the sample's goes.
+    The memory access is a sample's: equally many bytes are stored, positions are frame boundaries in ascending order as
+    in a stratified sample, and the next stack begins n frames after the first. Each call uses other positions; the
+    batch is written to the same place as a sample.
     """
     gather = _library("gather.c").gather
     frames = stored_bytes // frame_bytes
@@ -71,7 +71,7 @@ def random_gather(
 
 
 def memory_pass(count: int) -> Callable[[], None]:
-    """A call that reads parameters, statistics and a gradient [P] on huge pages, and writes the first two."""
+    """A call that reads parameters, optimizer state and a gradient [P] on huge pages, and writes the first two."""
     one_pass = _library("pass.c").one_pass
     vectors = []
     for _ in range(3):
@@ -88,7 +88,7 @@ def memory_pass(count: int) -> Callable[[], None]:
 
 
 class BareConnection:
-    """A connected socket in blocking mode, and what bare_client.c does with it."""
+    """A connected socket in blocking mode, used by bare_client.c."""
 
     def __init__(self, peer: socket.socket, server: int) -> None:
         self._peer = peer
@@ -96,12 +96,12 @@ class BareConnection:
         self._library = _library("bare_client.c")
 
     def round_trips(self, request_bytes: int, reply_bytes: int, count: int) -> None:
-        """A message there and one back, `count` times; both with a header of 24 bytes."""
+        """Makes `count` round trips of a message each way, with headers of 24 bytes."""
         size = ctypes.c_size_t
         self._check(self._library.round_trips(self._peer.fileno(), size(request_bytes), size(reply_bytes), size(count)))
 
     def round_trips_on_one_core(self, request_bytes: int, reply_bytes: int, count: int) -> None:
-        """The same with both ends on one core, where neither has to be woken from another one's sleep."""
+        """The same with both ends on one core, where no sleeping core has to be woken."""
         cores = os.sched_getaffinity(0)
         first = {min(cores)}
         os.sched_setaffinity(0, first)
@@ -113,7 +113,7 @@ class BareConnection:
             os.sched_setaffinity(self._server, cores)
 
     def receive(self, buffers: list[Array], count: int) -> None:
-        """Asks once, and receives `count` buffers full, into these in turn."""
+        """Sends one request and receives `count` full buffers, into these in turn."""
         size = ctypes.c_size_t
         pointers = (ctypes.c_void_p * len(buffers))(*[buffer.ctypes.data for buffer in buffers])
         self._check(
@@ -130,9 +130,9 @@ class BareConnection:
 
 @contextmanager
 def bare_connection(transport: str, buffer_bytes: int = 0) -> Iterator[BareConnection]:
-    """A connection of this kind, "unix" or "tcp", to a bare server in a process of its own.
+    """A connection of this kind, "unix" or "tcp", to a bare server in a separate process.
 
-    Both ends ask for socket buffers of so many bytes; 0 leaves them to the system.
+    Both ends request socket buffers of this many bytes; 0 means the system's default.
     """
     with tempfile.TemporaryDirectory() as folder:
         program = _compile("bare_server.c", Path(folder) / "bare_server")
@@ -151,4 +151,4 @@ def bare_connection(transport: str, buffer_bytes: int = 0) -> Iterator[BareConne
             try:
                 yield BareConnection(peer, server.pid)
             finally:
-                peer.close()  # which ends the server, too
+                peer.close()  # which also ends the server

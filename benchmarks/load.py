@@ -1,6 +1,6 @@
-"""The load of the Ape-X paper on one server: 360 actors of 139 frames/s, a learner of 19 batches of 512 a second.
+"""The load of the Ape-X paper on one server: 360 actors at 139 frames/s, a learner with 19 batches of 512 per second.
 
-Then more or less of it, until the machine's limit is found; and how long an insert takes while batches are sampled.
+It then varies the load until the machine's limit is found, and measures the time of an insert during sampling.
 """
 
 import argparse
@@ -29,13 +29,13 @@ _FRAMES_PER_SECOND = 139.0
 _BATCHES_PER_SECOND = 19.0
 _BATCH = 512
 _CAPACITY = 100_000
-_PROCESSES = 2  # that the actors share: one interpreter alone would be the limit
+_PROCESSES = 2  # shared by the actors: a single interpreter would be the limit
 _CONNECT_SECONDS = 4.0
-_WARM_UP_SECONDS = 2.0  # each connection's first chunk finds buffers that nobody touched yet
-_WARM_UP_BATCHES = 8  # nor are the buffers of a stream's first batches
-_HELD = 0.99  # of the frames and batches asked for: then a load is held
+_WARM_UP_SECONDS = 2.0  # the buffers of each connection's first chunk are untouched memory
+_WARM_UP_BATCHES = 8  # so are the buffers of a stream's first batches
+_HELD = 0.99  # of the required frames and batches: the load is then sustained
 _STEP = 1.25
-_LOADS = 10  # that are tried at most, after the paper's
+_LOADS = 10  # maximum number tried, after the paper's
 _QUIET_CHUNKS_PER_SECOND = 100.0
 
 
@@ -46,7 +46,7 @@ class _Learned(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """One load, and what came of it."""
+    """One load and its results."""
 
     factor: float
     frames_per_second: float
@@ -60,14 +60,14 @@ class _Level(NamedTuple):
     wait: list[float]
 
     def held(self) -> bool:
-        """Whether it kept up with what was asked."""
+        """Whether the server sustained the load."""
         frames = self.factor * _ACTORS * _FRAMES_PER_SECOND
         batches = self.factor * _BATCHES_PER_SECOND
         return self.frames_per_second >= _HELD * frames and self.batches_per_second >= _HELD * batches
 
 
 def measure_load(seconds: float) -> list[Row]:
-    """The paper's load for so many seconds, the limit and inserts beside sampling for half as many each."""
+    """Measures the paper's load for this many seconds, the limit and inserts during sampling for half as many each."""
     with standing_server() as addresses:
         client = Client(addresses["unix"], request_timeout_seconds=120.0)
         _fill(client)
@@ -85,7 +85,7 @@ def _fill(client: Client) -> None:
 
 
 def _find_limit(first: _Level, apply: Callable[[float], _Level]) -> _Level:
-    """The largest load that was held, in steps of a quarter; the smallest tried where none was."""
+    """The largest sustained load, in steps of a quarter; the smallest load tried if none was sustained."""
     level = first
     for _ in range(_LOADS):
         if first.held():
@@ -101,7 +101,7 @@ def _find_limit(first: _Level, apply: Callable[[float], _Level]) -> _Level:
 
 
 def _apply(factor: float, addresses: dict[str, str], client: Client, seconds: float) -> _Level:
-    """Actors over TCP in processes of their own, the learner here, over the Unix socket."""
+    """Runs the actors in separate processes over TCP, and the learner here over the Unix socket."""
     begin = time.monotonic() + _CONNECT_SECONDS
     counted = begin + _WARM_UP_SECONDS
     end = counted + seconds
@@ -135,7 +135,7 @@ def _start_actors(options: Options) -> "subprocess.Popen[str]":
 
 
 def _learn(stream: BatchStream, client: Client, batches_per_second: float, begin: float, end: float) -> _Learned:
-    """Takes batches at a set rate, and sends their priorities back."""
+    """Takes batches at a set rate and sends their priorities back."""
     time.sleep(max(begin - time.monotonic(), 0.0))
     rng = np.random.default_rng(0)
     priority = rng.random((64, _BATCH), np.float32)
@@ -157,12 +157,12 @@ def _learn(stream: BatchStream, client: Client, batches_per_second: float, begin
 
 
 def _idle_seconds() -> float:
-    """Core seconds that this machine has been idle for."""
+    """Idle core seconds of this machine."""
     return float(Path("/proc/uptime").read_text().split()[1])
 
 
 def _described(level: _Level, *, required: bool) -> list[Row]:
-    """A level as rows; the paper's own has requirements."""
+    """The rows of a level; the paper's level has requirements."""
     name = f"{level.factor:.3g} x {_ACTORS} actors"
     frames, batches = level.factor * _ACTORS * _FRAMES_PER_SECOND, level.factor * _BATCHES_PER_SECOND
     asked = f"{level.factor:.3g} x Ape-X"
@@ -186,7 +186,7 @@ def _described(level: _Level, *, required: bool) -> list[Row]:
 
 
 def _beside_sampling(addresses: dict[str, str], seconds: float) -> list[Row]:
-    """One connection's inserts at a set rate: alone, and while batches of 29 MB are taken back to back."""
+    """One connection's inserts at a set rate, alone and while batches of 29 MB are taken back to back."""
     rows = []
     for transport, address in addresses.items():
         alone = _inserts(addresses["tcp"], seconds)
@@ -197,14 +197,14 @@ def _beside_sampling(addresses: dict[str, str], seconds: float) -> list[Row]:
         taken: list[int] = []
         learner = threading.Thread(target=_take_all, args=(stream, stop, taken))
         learner.start()
-        beside = _inserts(addresses["tcp"], seconds)
+        sampling = _inserts(addresses["tcp"], seconds)
         stop.set()
         learner.join()
         stream.close()
         rate = len(taken) / seconds
         for share in (50, 99):
-            ours, peer = (1e3 * float(np.percentile(values, share)) for values in (beside, alone))
-            name = f"insert beside {rate:.0f} batches/s over {transport}, p{share}"
+            ours, peer = (1e3 * float(np.percentile(values, share)) for values in (sampling, alone))
+            name = f"insert during {rate:.0f} batches/s over {transport}, p{share}"
             rows.append(Row(name, "ms", ours, "no sampling", peer, ours / peer))
     return rows
 
@@ -236,7 +236,7 @@ def _inserts(address: str, seconds: float) -> list[float]:
 
 
 def main() -> int:
-    """Measures, prints, writes results/load.csv; status 1 where a requirement is missed."""
+    """Measures, prints and writes results/load.csv; returns status 1 if a requirement is missed."""
     require("headrace")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.load", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of the paper's load; others: half")

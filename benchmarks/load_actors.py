@@ -1,4 +1,4 @@
-"""A share of load.py's actors, in a process of its own: each a connection that pushes chunks at a set rate.
+"""A process with a share of load.py's actors, each a connection that pushes chunks at a set rate.
 
 python -m benchmarks.load_actors OPTIONS, where OPTIONS is JSON of Options; prints JSON of Outcome.
 """
@@ -22,29 +22,29 @@ _SOURCES = 8
 
 @dataclass(frozen=True)
 class Options:
-    """What the actors of one process do, at times of time.monotonic(): it is the machine's."""
+    """The task of one process's actors; times are time.monotonic(), which all processes share."""
 
     address: str
     actors: int
     frames_per_second: float  # of each
     begin: float
-    counted: float  # what is due from here to the end counts
+    counted: float  # chunks due from here to the end are counted
     end: float
     seed: int
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it between counted and end."""
+    """The results between `counted` and the end."""
 
-    chunks: int  # stored before the end; what was due then and came later has its latency below too
+    chunks: int  # stored before the end; later ones that were due have their latencies below too
     cpu_seconds: float
-    latency: list[float]  # of each insert, in seconds: from its call to its answer
+    latency: list[float]  # of each insert, in seconds, from its call to its answer
     delay: list[float]  # of each insert, from when it was due to its answer
 
 
 def _push(options: Options, actor: int, chunk: bytes, latency: list[float], delay: list[float]) -> int:
-    """One actor, in one thread, which waits without the GIL; how many of its chunks count."""
+    """Runs one actor in one thread, which waits without the GIL; returns how many of its chunks count."""
     client = Client(options.address, 60.0, request_timeout_seconds=120.0)
     data = bytearray(chunk)
     writer = options.seed * 1_000_000 + actor + 1
@@ -82,7 +82,7 @@ def _run(options: Options) -> Outcome:
 
 
 def main() -> None:
-    """Runs what the argument says, and prints what came of it."""
+    """Runs the task in the argument and prints its results."""
     options: dict[str, Any] = json.loads(sys.argv[1])
     print(json.dumps(asdict(_run(Options(**options)))))
 

@@ -1,4 +1,4 @@
-"""Timing, the record of a figure, and where the records go."""
+"""Times calls, and records and writes figures."""
 
 import csv
 import gc
@@ -39,7 +39,7 @@ _ROOT = Path(__file__).parent.parent
 
 
 class Row(NamedTuple):
-    """One figure beside its peer. `ratio` is what `required` speaks of; without a peer it is `ours` that it bounds."""
+    """One figure and its peer's. `required` bounds `ratio`, or `ours` if there is no peer."""
 
     name: str
     unit: str
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 
 def faster(name: str, ours_seconds: float, peer_name: str, peer_seconds: float, at_least: float | None = None) -> Row:
-    """Two times in seconds, recorded in microseconds; the ratio is how many times faster ours is."""
+    """Two times in seconds, recorded in microseconds; the ratio is our speed-up."""
     ratio = peer_seconds / ours_seconds
     required, verdict = ("", "") if at_least is None else (f">= {at_least:g}", _verdict(ratio >= at_least))
     return Row(name, "us", ours_seconds * 1e6, peer_name, peer_seconds * 1e6, ratio, required, verdict)
@@ -68,7 +68,7 @@ def at_most(
     *,
     scale: bool = False,
 ) -> Row:
-    """A figure that must not exceed a limit; with `scale` it is ours over peer that must not."""
+    """A figure that must not exceed a limit; with `scale` the ratio of ours to the peer's must not."""
     ratio = None if peer is None else ours / peer
     bounded = ratio if scale and ratio is not None else ours
     return Row(name, unit, ours, peer_name, peer, ratio, f"<= {limit:g}", _verdict(bounded <= limit))
@@ -77,7 +77,7 @@ def at_most(
 def at_least(
     name: str, unit: str, ours: float, peer_name: str, peer: float, share: float, *, required: bool = True
 ) -> Row:
-    """A rate that must reach a share of what was asked for."""
+    """A rate that must reach a share of the requested one."""
     ratio = ours / peer
     bound, verdict = (f">= {share:g}", _verdict(ratio >= share)) if required else ("", "")
     return Row(name, unit, ours, peer_name, peer, ratio, bound, verdict)
@@ -90,10 +90,10 @@ def _verdict(holds: bool) -> str:
 def interleave(
     contestants: Mapping[str, Callable[[], object]], repeats: int = 9, repeat_seconds: float = 0.1
 ) -> dict[str, float]:
-    """Median seconds per call of each; they take turns (A B A B ...), so that a disturbance hits all of them.
+    """Median seconds per call of each; they take turns (A B A B ...), so that a disturbance affects all of them.
 
-    One turn calls a contestant for about `repeat_seconds`; a first turn, which also sets the number of calls, warms
-    up and does not count.
+    One turn calls a contestant for about `repeat_seconds`. The first turn, which also sets the number of calls, is a
+    warm-up and does not count.
     """
     calls = {name: _calibrate(call, repeat_seconds) for name, call in contestants.items()}
     times: dict[str, list[float]] = {name: [] for name in contestants}
@@ -121,24 +121,24 @@ def _calibrate(call: Callable[[], object], seconds: float) -> int:
 
 
 def take_turns(contestants: Mapping[str, Callable[[], float]], repeats: int = 9) -> dict[str, float]:
-    """As interleave(), for those that measure themselves: each call is a turn, and returns seconds."""
+    """Like interleave(), for contestants that measure themselves: each call is a turn and returns seconds."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(repeats + 1):
         for name, call in contestants.items():
             measured = call()
-            if turn > 0:  # the first warms up
+            if turn > 0:  # the first is a warm-up
                 seconds[name].append(measured)
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM."""
+    """Resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def require(*modules: str) -> None:
-    """Ends the program with one line and status 2 where a module is not installed."""
+    """Ends the program with one line and status 2 if a module is not installed."""
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
         print(f"benchmarks: {', '.join(missing)} not installed; pip install -c constraints.txt '.[box2d,bench]'")
@@ -146,7 +146,7 @@ def require(*modules: str) -> None:
 
 
 def warn_if_busy(seconds: float = 2.0, share: float = 0.1) -> None:
-    """Says so where other processes use the machine now: turns do not help those whom that slows down more."""
+    """Warns if other processes use the machine now: they may slow one contestant more than another."""
     begin, busy = perf_counter(), _busy_seconds()
     sleep(seconds)
     cores = (_busy_seconds() - busy) / (perf_counter() - begin)
@@ -155,13 +155,13 @@ def warn_if_busy(seconds: float = 2.0, share: float = 0.1) -> None:
 
 
 def _busy_seconds() -> float:
-    """Core seconds that this machine has worked for."""
+    """Busy core seconds of this machine."""
     user, nice, system, _, _, interrupt, soft, stolen = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + interrupt + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 def origin() -> dict[str, Any]:
-    """Where a figure comes from: command, commit, date, machine."""
+    """The origin of a figure: command, commit, date, machine."""
     module = Path(sys.argv[0]).stem
     command = shlex.join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]])
     return asdict(Origin.here(command, Path(__file__).parent))
@@ -181,7 +181,7 @@ def write_csv(name: str, records: Iterable[Mapping[str, Any]]) -> Path:
 
 
 def report(name: str, rows: Sequence[Row]) -> int:
-    """Prints the rows and writes results/<name>.csv; returns exit status 1 where a requirement is missed, else 0."""
+    """Prints the rows and writes results/<name>.csv; returns exit status 1 if a requirement is missed, else 0."""
     table = Table(title=name)
     for column in ("", "unit", "headrace", "peer", "", "ratio", "required", ""):
         table.add_column(column, justify="right" if column in ("headrace", "ratio") else "left")
@@ -197,7 +197,7 @@ def report(name: str, rows: Sequence[Row]) -> int:
 
 
 def _rounded(value: object) -> object:
-    """A number with four digits, for more would be noise; anything else as it is."""
+    """A number with four significant digits, since more would be noise; anything else unchanged."""
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 

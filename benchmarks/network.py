@@ -1,4 +1,4 @@
-"""The server over its sockets against plain C over the same: small round trips, and batches of 29 MB."""
+"""The server over its sockets against plain C over the same sockets: small round trips, and batches of 29 MB."""
 
 import sys
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _STORED = 20_000
 _BATCH = 512
 _BATCH_BYTES = _BATCH * 2 * _STACK * _FRAME[0] * _FRAME[1]
 _CREDIT = 4
-_BUFFER_BYTES = 1 << 20  # of a socket on loopback, as native/io/tcp_socket.cc asks for
+_BUFFER_BYTES = 1 << 20  # of a loopback socket, as native/io/tcp_socket.cc requests
 _TRIPS = 2000  # of one turn
 _BATCHES = 24
 _HEADER_BYTES = 24
@@ -31,7 +31,7 @@ _PUT_BYTES = _HEADER_BYTES + 2 + len(_NAME) + 16 + len(_MESSAGE)
 
 
 def measure_network() -> list[Row]:
-    """Each transport against the plain C of it; the server is `headrace serve`."""
+    """Compares each transport with plain C; the server is `headrace serve`."""
     rows = []
     with standing_server() as addresses:
         stored_bytes = _fill(Client(addresses["unix"]))
@@ -44,7 +44,7 @@ def measure_network() -> list[Row]:
 
 
 def _fill(client: Client) -> int:
-    """Makes the table and fills it; the bytes that it then holds."""
+    """Creates and fills the table; returns its bytes."""
     client.open_table("replay", _SIGNATURE, fresh=True, capacity=_STORED, seed=0)
     for chunk in chunks_of(_SIGNATURE, make_steps(_STORED + CHUNK_STEPS + N_STEP, _FRAME, "uint8", seed=0)):
         client.insert("replay", chunk)
@@ -53,7 +53,7 @@ def _fill(client: Client) -> int:
 
 
 def _round_trips(transport: str, client: Client, connection: BareConnection) -> list[Row]:
-    """Requests that carry next to nothing, and messages as long as theirs."""
+    """Small requests, and plain messages of the same size."""
 
     def put() -> None:
         client.put(_NAME, _MESSAGE)
@@ -81,7 +81,7 @@ def _round_trips(transport: str, client: Client, connection: BareConnection) -> 
 def _streams(
     addresses: dict[str, str], plain: BareConnection, buffered: BareConnection, stored_bytes: int
 ) -> list[Row]:
-    """Batches in flight, back to back, and batches asked for one at a time; the C stream with both kinds of buffers."""
+    """Batches in flight back to back, and one request at a time; the C stream with both kinds of buffers."""
     streams = {
         transport: BatchStream(address, "replay", _BATCH, 0.4, credit=_CREDIT)
         for transport, address in addresses.items()
@@ -123,7 +123,7 @@ def _streams(
 
 
 def _streaming(stream: BatchStream) -> float:
-    """Seconds a batch, once all that had gathered in flight meanwhile is taken."""
+    """Seconds per batch, after all batches that were already in flight are taken."""
     for _ in range(2 * _CREDIT):
         stream.next()
     return _seconds_each(stream.next, _BATCHES)
@@ -143,13 +143,13 @@ def _seconds_each(call: Callable[[], object], count: int) -> float:
 
 
 def _speed(name: str, ours: float, peer_name: str, peer: float, at_least: float | None = None) -> Row:
-    """Two times as bytes of batches per second."""
+    """Converts two times to bytes of batches per second."""
     row = faster(name, ours, peer_name, peer, at_least)
     return row._replace(unit="GB/s", ours=_BATCH_BYTES / ours / 1e9, peer=_BATCH_BYTES / peer / 1e9)
 
 
 def main() -> int:
-    """Measures, prints, writes results/network.csv; status 1 where a requirement is missed."""
+    """Measures, prints and writes results/network.csv; returns status 1 if a requirement is missed."""
     require("headrace")
     warn_if_busy()
     return report("network", measure_network())

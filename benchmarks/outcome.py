@@ -1,4 +1,4 @@
-"""What a run to a score comes to, and the protocol by which it is judged."""
+"""The outcome of a run to a score, and the protocol that judges it."""
 
 from typing import NamedTuple
 
@@ -15,21 +15,21 @@ __all__ = [
 EVALUATION_PERIOD_SECONDS = 10.0
 PERIODIC_EPISODES = 10
 HINT_EPISODES = 20
-"""Where as many last training episodes average the score, an evaluation comes before its time, ..."""
+"""If this many last training episodes average the score, an evaluation is made early, ..."""
 HINT_SECONDS = 3.0
-"""... but no sooner than this after the last."""
+"""... but not earlier than this after the previous one."""
 CONFIRMATION_EPISODES = 100
 FRESH_SEED = 1_000_003
-"""Plus the run's own: the seed of episodes that decide nothing."""
+"""Plus the run's seed: the seed of episodes that have no part in the decision to stop."""
 
 
 class Outcome(NamedTuple):
-    """What came of a run; seconds are those of training, evaluations excluded."""
+    """The outcome of a run; seconds are training time without evaluations."""
 
     seconds_to_score: float | None
     environment_steps: int
     mean_return: float
-    """Of the 100 episodes that decided, or of 100 at the time limit."""
+    """Mean of the 100 episodes that decided, or of 100 at the time limit."""
     fresh_mean: float
-    """Of 100 episodes that had no part in the decision to stop."""
+    """Mean of 100 episodes that had no part in the decision to stop."""
     settings: str

@@ -1,4 +1,4 @@
-"""What Headrace's table is held against: cpprb."""
+"""The peer of Headrace's table: cpprb."""
 
 from importlib.metadata import version
 from typing import Any
@@ -61,5 +61,5 @@ def transitions_of(steps: Steps, stack: int) -> list[dict[str, Array]]:
 
 
 def nstep_options() -> dict[str, Any]:
-    """Lets cpprb add up n-step returns itself, from single steps."""
+    """Adds single steps, from which cpprb computes n-step returns."""
     return {"Nstep": {"size": N_STEP, "gamma": DISCOUNT, "rew": "rew", "next": "next_obs"}}

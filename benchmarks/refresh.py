@@ -1,13 +1,14 @@
-"""From the learner's publish to installed in an actor of 3x2048, batch 1: latency, stall, shares of time, bytes.
+"""From the learner's publish to installation in an actor of 3x2048, batch 1: latency, stall, shares of time, bytes.
 
-A learner's publisher and the server in this process, a quantizer and an actor in processes of their own, over a Unix
-socket. The learner publishes four times a second and does nothing else, and the environment takes no time: the
-actor's steps are nearly all inference. Stall is the longest gap between two of its steps, less a normal one, of a
-publication (median over publications); beside it is the same where nothing is published.
+The learner's publisher and the server run in this process, a quantizer and an actor in separate processes, connected
+by a Unix socket. The learner publishes four times per second and does nothing else, and the environment takes no
+time: the actor's steps are nearly all inference. The stall of a publication is the longest gap between two steps minus
+a normal gap; the figure is the median over publications, and its peer is the same without publications.
 
-Time on parameters is told three ways. The acting thread's, which the requirement bounds, is what it waits for: having
-the other thread ask, and taking the policy that is ready. The refresh thread's goes on beside it: fetches (those in
-vain, too), decodes and loads. What both cost is the slowdown: steps per second lost against where nothing is published.
+Time on parameters has three figures. The acting thread's time, which the requirement bounds, is the time that it
+waits: to wake the refresh thread, and to take the policy that is ready. The refresh thread's time is spent in
+parallel: fetches (including those without a newer policy), decodes and loads. The slowdown is the cost of both: the
+steps per second lost compared with no publications.
 """
 
 import json
@@ -38,7 +39,7 @@ from headrace.types import Array, EnvironmentSpec
 __all__ = ["Ticking"]
 
 _INPUTS, _ACTIONS = 17, 6  # cheetah-run's
-_PROBE_ROWS = 16  # as a learner sends: the quantizer measures its error meanwhile
+_PROBE_ROWS = 16  # as a learner sends: the quantizer uses them to measure its error
 _SPEC = EnvironmentSpec((_INPUTS,), "float32", _ACTIONS, continuous=True)
 _HIDDEN = (2048, 2048, 2048)
 _TICKS = "HEADRACE_BENCHMARK_TICKS"
@@ -52,7 +53,7 @@ _Result = tuple[Array, float, bool, bool, dict[str, Any]]
 
 
 class Ticking(gymnasium.Env[Array, Array]):
-    """Costs nothing, never ends, and writes down when it was stepped."""
+    """Takes no time, never ends, and records the time of each step."""
 
     def __init__(self) -> None:
         self.observation_space = spaces.Box(-np.inf, np.inf, (_INPUTS,), np.float32)
@@ -61,12 +62,12 @@ class Ticking(gymnasium.Env[Array, Array]):
         self._ticks: list[float] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """The observation that it always gives."""
+        """Returns the constant observation."""
         super().reset(seed=seed, options=options)
         return self._observation, {}
 
     def step(self, action: Array) -> _Result:
-        """The same again."""
+        """Returns the constant observation again."""
         self._ticks.append(time.monotonic())
         return self._observation, 0.0, False, False, {}
 
@@ -89,7 +90,7 @@ class _Measured(NamedTuple):
 
 
 class _Bench:
-    """Server, publisher, and what they hear of the actor."""
+    """Server, publisher, and the actor's reports."""
 
     def __init__(self, precision: Precision, pull_period: int, folder: Path) -> None:
         self._server = EmbeddedServer()
@@ -166,7 +167,7 @@ class _Bench:
 
     def _publish(self) -> None:
         self._version += 1
-        scale = np.float32(0.999**self._version)  # another policy every time
+        scale = np.float32(0.999**self._version)  # a different policy every time
         weights = {name: scale * value for name, value in self._weights.items()}
         self._publisher.offer(Snapshot(weights, self._probe, Stamp.now()), self._version)
 
@@ -202,7 +203,7 @@ def _template(architecture: Architecture) -> dict[str, Array]:
 
 
 def _stalls(ticks: Array, windows: list[float]) -> list[float]:
-    """The longest gap between two steps of every window, less a normal one."""
+    """The longest gap between two steps in each window, minus a normal gap."""
     gaps = np.diff(ticks)
     normal = np.median(gaps)
     found = []
@@ -219,11 +220,11 @@ def _rate(ticks: Array, begin: float, end: float) -> float:
 
 
 def _shares(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, float]:
-    """Of the time between two reports, what the acting thread and what the refresh thread gave to parameters."""
+    """Shares of the time between two reports that the acting and the refresh thread spend on parameters."""
     acting = {phase: seconds - before["seconds"][phase] for phase, seconds in after["seconds"].items()}
-    beside = sum(after["refresh"]["seconds"].values()) - sum(before["refresh"]["seconds"].values())
+    refreshing = sum(after["refresh"]["seconds"].values()) - sum(before["refresh"]["seconds"].values())
     wall = sum(acting.values())
-    return (acting["pull"] + acting["load"]) / wall, beside / wall
+    return (acting["pull"] + acting["load"]) / wall, refreshing / wall
 
 
 def _measure(precision: Precision, pull_period: int) -> _Measured:
@@ -232,13 +233,13 @@ def _measure(precision: Precision, pull_period: int) -> _Measured:
 
 
 def measure_refresh() -> list[Row]:
-    """Rows of every precision; requirements are those of int8."""
+    """Rows of every precision; the requirements are for int8."""
     rows: list[Row] = []
     full_bytes = 0
     for precision in _PRECISIONS:
         bounded = precision == "int8"
         limit = 5 if bounded else None  # ms of stall, and % of time
-        often, seldom = _measure(precision, 30), _measure(precision, 300)
+        often, rarely = _measure(precision, 30), _measure(precision, 300)
         full_bytes = full_bytes or often.bytes
         median = statistics.median(often.latencies)
         p99 = float(np.quantile(often.latencies, 0.99))
@@ -249,7 +250,7 @@ def measure_refresh() -> list[Row]:
             Row(name + "publish to installed, p99", "ms", p99 * 1e3),
             _row(name + "stall", "ms", often.stall * 1e3, limit, "nothing published", often.quiet_stall * 1e3),
             *_share_rows(name, 30, often, limit),
-            *_share_rows(name, 300, seldom, limit),
+            *_share_rows(name, 300, rarely, limit),
             _row(
                 name + "bytes to each actor per publish",
                 "% of fp32",
@@ -264,7 +265,7 @@ def measure_refresh() -> list[Row]:
 
 
 def _share_rows(name: str, pull_period: int, measured: _Measured, limit: float | None) -> list[Row]:
-    """The requirement, and beside it what it leaves out."""
+    """The required figure, and the two that complete it."""
     period = f", pull period {pull_period}"
     return [
         _row(f"{name}acting thread's time on parameters{period}", "%", 100 * measured.acting_share, limit),
@@ -280,7 +281,7 @@ def _row(name: str, unit: str, ours: float, limit: float | None, peer_name: str 
 
 
 def main() -> int:
-    """Measures, prints, writes results/refresh.csv; status 1 where a requirement is missed."""
+    """Measures, prints and writes results/refresh.csv; returns status 1 if a requirement is missed."""
     require("headrace", "onnxruntime", "torch")
     warn_if_busy()
     return report("refresh", measure_refresh())

@@ -1,7 +1,8 @@
-"""The server against Reverb's, each in a process of its own: sampling batches of 512 x 56 kB, and inserting.
+"""The server against Reverb's, each in a separate process: sampling batches of 512 x 56 kB, and inserting.
 
-Reverb is tied to one TensorFlow, so it has an environment of its own: --python PATH, or $HEADRACE_REVERB_PYTHON, names
-that environment's interpreter (benchmarks/README.md says how to make one). Without it the benchmark says so, and ends.
+Reverb is tied to one version of TensorFlow, so it needs a separate environment: --python PATH or
+$HEADRACE_REVERB_PYTHON names its interpreter (benchmarks/README.md says how to make one). Without it the benchmark
+prints a line and ends.
 """
 
 import argparse
@@ -36,7 +37,7 @@ _BATCHES = 20  # of one turn
 _PAUSE_SECONDS = 1.0
 _INSERTS = 5_000
 _CREDIT = 4
-_CHUNK_FRAMES = (1, 2, 4, 8, 16, 50)  # that Reverb is tried with; its fastest is what ours is held against
+_CHUNK_FRAMES = (1, 2, 4, 8, 16, 50)  # tried with Reverb; ours is compared with its fastest
 _SAMPLERS, _WORKERS, _IN_FLIGHT = (1, 2), (1, 2, 4), (_BATCH // 4, _BATCH, 2 * _BATCH)
 _IN_FLIGHT_INSERTS = (50, 200, 1_000)
 _TRIED = 2_000  # transitions of such a trial, ...
@@ -44,7 +45,7 @@ _TRIED_BATCHES = 6  # ... and batches
 
 
 class Reverb:
-    """A client of Reverb's server, which obeys one command at a time; see reverb_peer.py."""
+    """A client of Reverb's server, which executes one command at a time; see reverb_peer.py."""
 
     def __init__(self, client: "subprocess.Popen[str]", said: Path) -> None:
         self._client = client
@@ -52,7 +53,7 @@ class Reverb:
         self.name = f"Reverb {_answer(client, said)}"
 
     def seconds(self, command: str, *numbers: int) -> float:
-        """How long a command took."""
+        """Seconds that a command took."""
         assert self._client.stdin is not None
         print(command, *numbers, file=self._client.stdin, flush=True)
         return float(_answer(self._client, self._said))
@@ -60,7 +61,7 @@ class Reverb:
 
 @contextmanager
 def _reverb(python: str, recording: Path, chunk_frames: int) -> Iterator[Reverb]:
-    # -P: this folder is not searched for modules, where Reverb's would be found to be this one.
+    # -P: this folder is not searched for modules, because this file would be found in place of Reverb.
     peer = [python, "-P", str(Path(__file__).with_name("reverb_peer.py"))]
     said = recording.with_suffix(".err")
     with said.open("w") as errors:
@@ -82,7 +83,7 @@ def _start(command: list[str], errors: TextIO) -> "subprocess.Popen[str]":
 
 
 def _answer(process: "subprocess.Popen[str]", said: Path) -> str:
-    """The process's next line; raises RuntimeError with what it said last where it has ended."""
+    """The process's next line; raises RuntimeError, with its last line, if it has ended."""
     assert process.stdout is not None
     line = process.stdout.readline().strip()
     if not line:
@@ -91,7 +92,7 @@ def _answer(process: "subprocess.Popen[str]", said: Path) -> str:
 
 
 def measure_reverb(python: str) -> list[Row]:
-    """The same frames, the same n-step transitions, one writer and one learner on each side."""
+    """Compares both with the same frames, the same n-step transitions, one writer and one learner."""
     steps = play_breakout(_RECORDED, seed=0)
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder) / "breakout.npz"
@@ -106,7 +107,7 @@ def measure_reverb(python: str) -> list[Row]:
 
 
 class _Fastest(NamedTuple):
-    """What Reverb was fastest with, sampling and inserting each by itself."""
+    """Reverb's fastest settings, for sampling and inserting separately."""
 
     sample_chunk: int
     sampling: tuple[int, int, int]  # samplers, workers of each, transitions in flight of each worker
@@ -115,10 +116,10 @@ class _Fastest(NamedTuple):
 
 
 def _fastest(python: str, recording: Path) -> _Fastest:
-    """Tries Reverb's settings on a table of few transitions.
+    """Tries Reverb's settings on a small table.
 
-    Every length of chunks with every way to insert, and with one way to sample; then every way to sample with the two
-    lengths that were sampled fastest.
+    It tries every chunk length with every setting for inserts and one for sampling, then every setting for sampling
+    with the two chunk lengths that were sampled fastest.
     """
     inserted: dict[tuple[int, int], float] = {}
     sampled: dict[int, float] = {}
@@ -168,7 +169,7 @@ def _compare(sampling: Reverb, inserting: Reverb, best: _Fastest, addresses: dic
 
 
 class _Inserting:
-    """One writer of one long episode, from Python, over a connection."""
+    """One Python writer of one long episode, over a connection."""
 
     def __init__(self, client: Client, steps: Steps) -> None:
         self._client = client
@@ -178,7 +179,7 @@ class _Inserting:
         self._places = itertools.cycle(range(0, len(steps.action) - CHUNK_STEPS + 1, CHUNK_STEPS))
 
     def insert(self, count: int) -> float:
-        """Writes and sends as many steps; seconds."""
+        """Writes and sends this many steps; returns the seconds."""
         begin = perf_counter()
         for _ in range(count // CHUNK_STEPS):
             place = next(self._places)
@@ -188,7 +189,7 @@ class _Inserting:
 
 
 def _settled(turn: Callable[[], float]) -> Callable[[], float]:
-    """The turn after a pause: what those before have running ahead must not run into it."""
+    """A turn after a pause, so that prefetching from the previous turns does not affect it."""
 
     def begin() -> float:
         sleep(_PAUSE_SECONDS)
@@ -198,7 +199,7 @@ def _settled(turn: Callable[[], float]) -> Callable[[], float]:
 
 
 def _streaming(stream: BatchStream) -> float:
-    """Seconds for the batches of a turn, once all that had gathered in flight meanwhile is taken."""
+    """Seconds for the batches of a turn, after all batches that were already in flight are taken."""
     for _ in range(2 * _CREDIT):
         stream.next()
     begin = perf_counter()
@@ -217,7 +218,7 @@ def _inserted(name: str, ours: float, peer_name: str, peer: float, at_least: flo
 
 
 def main() -> int:
-    """Measures, prints, writes results/reverb.csv; status 1 where a requirement is missed."""
+    """Measures, prints and writes results/reverb.csv; returns status 1 if a requirement is missed."""
     require("headrace", "ale_py", "cv2")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reverb", description=__doc__)
     parser.add_argument("--python", default=os.environ.get(_VARIABLE, ""), help="interpreter that has dm-reverb")

@@ -1,12 +1,12 @@
-"""Reverb's side of benchmarks/reverb.py; runs in Reverb's own environment, with nothing of Headrace.
+"""Reverb's side of benchmarks/reverb.py; runs in Reverb's environment, without Headrace.
 
 python reverb_peer.py serve CAPACITY: a server with a prioritized table; prints its port, and serves until its input
 ends.
 
-python reverb_peer.py client PORT RECORDING CHUNK_FRAMES: obeys commands, one a line, and answers each with the seconds
-that it took: "insert COUNT IN_FLIGHT" writes transitions in chunks of that many frames, with so many not yet confirmed;
-"sample COUNT SAMPLERS WORKERS IN_FLIGHT" takes batches from so many data sets side by side, each with so many workers,
-each with so many transitions on their way.
+python reverb_peer.py client PORT RECORDING CHUNK_FRAMES: executes commands, one per line, and answers each with the
+seconds that it took. "insert COUNT IN_FLIGHT" writes transitions in chunks of CHUNK_FRAMES frames, with IN_FLIGHT of
+them unconfirmed. "sample COUNT SAMPLERS WORKERS IN_FLIGHT" takes batches from SAMPLERS parallel data sets, each with
+WORKERS workers, each with IN_FLIGHT transitions in flight.
 RECORDING is an .npz with frame [T + 1, 84, 84], action [T], reward [T] of one long episode.
 """
 
@@ -28,7 +28,7 @@ import reverb
 _STACK = 4
 _N_STEP = 3
 _BATCH = 512
-_SPAN = _STACK + _N_STEP  # frames that one transition takes
+_SPAN = _STACK + _N_STEP  # frames per transition
 _TABLE = "replay"
 _PRIORITY_EXPONENT = 0.6
 
@@ -69,7 +69,7 @@ class _Client:
         self._batches: dict[tuple[int, ...], Iterator[Any]] = {}
 
     def insert(self, count: int, in_flight: int) -> float:
-        """Writes steps, each frame once, and an n-step transition for each; the last of them is stored at the end."""
+        """Writes steps, each frame once, with an n-step transition for each; all are stored when it returns."""
         begin = time.perf_counter()
         done = 0
         while done < count:
@@ -95,7 +95,7 @@ class _Client:
         return time.perf_counter() - begin
 
     def sample(self, count: int, *settings: int) -> float:
-        """Takes batches of 512 as fast as they come, after some that do not count."""
+        """Takes batches of 512 as fast as possible, after a warm-up."""
         if settings not in self._batches:
             self._batches.clear()  # one at a time
             self._batches[settings] = self._sampling(*settings)

@@ -79,7 +79,7 @@ _TRIAL_STEPS = 600
 
 
 def run_sb3(environment: str, seed: int, score: float, time_limit_seconds: float) -> Outcome:
-    """Trains to the score or the time limit, beyond the zoo's budget if it must."""
+    """Trains to the score or the time limit, beyond the zoo's budget if necessary."""
     threads = _faster_threads(environment)
     torch.set_num_threads(threads)
     model = _make(environment, seed)
@@ -105,7 +105,7 @@ def _make(environment: str, seed: int) -> DQN:
 
 
 def _faster_threads(environment: str) -> int:
-    """The number of torch threads that trains faster here: one, or what torch takes by default."""
+    """The number of torch threads that trains faster here: one or torch's default."""
     seconds = {}
     for threads in sorted({1, torch.get_num_threads()}):
         torch.set_num_threads(threads)
@@ -119,7 +119,7 @@ def _faster_threads(environment: str) -> int:
 
 
 class _Judge:
-    """Plays greedy episodes with the model as it is, by the function that evaluates Headrace."""
+    """Plays greedy episodes with the current model, with the function that evaluates Headrace."""
 
     def __init__(self, model: DQN, environment: str) -> None:
         self._model = model
@@ -139,7 +139,7 @@ class _Judge:
 
 
 class _Clock(BaseCallback):
-    """Evaluates when it is time, and stops at the score or the time limit; evaluations do not count."""
+    """Evaluates when it is due, and stops at the score or the time limit; evaluations are off the clock."""
 
     def __init__(self, judge: _Judge, seed: int, score: float, time_limit_seconds: float) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class _Clock(BaseCallback):
         self._time_limit_seconds = time_limit_seconds
         self._next_evaluation = EVALUATION_PERIOD_SECONDS
         self._last_evaluation = 0.0
-        self._begin = time.perf_counter()  # moved on by every evaluation
+        self._begin = time.perf_counter()  # advanced by every evaluation
 
     def _on_step(self) -> bool:
         seconds = time.perf_counter() - self._begin

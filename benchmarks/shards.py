@@ -1,4 +1,4 @@
-"""Gradients applied in the server: one update against a pass over its memory, and updates a second over its sockets."""
+"""Gradients applied in the server: an update against a pass over its memory, and updates per second over sockets."""
 
 import sys
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _OPTIMIZER = OptimizerOptions("rmsprop", learning_rate=1e-6)
 
 
 class _Worker:
-    """A model on the server and what a worker does with it."""
+    """A model on the server and a worker's calls."""
 
     def __init__(self, address: str, count: int, shards: int, share: bool) -> None:
         self.name = f"{count}-{shards}-{share}-{address}"
@@ -32,11 +32,11 @@ class _Worker:
         self.updates = max(5, _FLOATS // count)
 
     def push(self) -> float:
-        """Seconds of one, nothing fetched."""
+        """Seconds of a push without a fetch."""
         return _seconds_each(lambda: self.model.push(self.gradient), self.updates)
 
     def push_and_fetch(self) -> float:
-        """Seconds of one and what it has made of the parameters."""
+        """Seconds of a push and a fetch of the new parameters."""
 
         def update() -> None:
             self.model.push(self.gradient)
@@ -46,7 +46,7 @@ class _Worker:
 
 
 def measure_shards() -> list[Row]:
-    """Each size by itself; the server is `headrace serve`."""
+    """Measures each size separately; the server is `headrace serve`."""
     rows: list[Row] = []
     with standing_server() as addresses, bare_connection("unix") as unix, bare_connection("tcp", 1 << 20) as tcp:
         client = Client(addresses["unix"])
@@ -113,7 +113,7 @@ def _updates(count: int, client: Client, addresses: dict[str, str], bare: dict[s
 
 
 def _apply_seconds(client: Client, worker: _Worker) -> float:
-    """Seconds of one, by the server's own count."""
+    """Seconds of one update, measured by the server."""
 
     def applied() -> tuple[float, int]:
         shard = client.stats()["shards"][f"{worker.name}/0"]
@@ -143,7 +143,7 @@ def _seconds_each(call: Callable[[], object], count: int) -> float:
 
 
 def main() -> int:
-    """Measures, prints, writes results/shards.csv; status 1 where a requirement is missed."""
+    """Measures, prints and writes results/shards.csv; returns status 1 if a requirement is missed."""
     require("headrace")
     warn_if_busy()
     return report("shards", measure_shards())

@@ -1,4 +1,4 @@
-"""`headrace serve` in a process of its own, for as long as a benchmark needs it."""
+"""`headrace serve` in a separate process for a benchmark."""
 
 import subprocess
 import sys
@@ -8,13 +8,13 @@ from contextlib import contextmanager
 __all__ = ["ADDRESSES", "listening_on", "standing_server"]
 
 ADDRESSES = {"unix": "unix:@", "tcp": "tcp://127.0.0.1:0"}
-"""What to listen on, by transport; the server picks name and port."""
+"""Addresses to listen on, by transport; the server picks name and port."""
 _PREFIX = "listening on "
 
 
 @contextmanager
 def standing_server() -> Iterator[dict[str, str]]:
-    """A server; where it listens, by transport."""
+    """A context with a server; its value is the addresses by transport."""
     command = [sys.executable, "-m", "headrace", "serve", "--quiet"]
     for address in ADDRESSES.values():
         command += ["--listen", address]
@@ -27,7 +27,7 @@ def standing_server() -> Iterator[dict[str, str]]:
 
 
 def listening_on(line: str) -> str:
-    """The address in what a server says once it listens; RuntimeError where it says something else."""
+    """The address in a server's first output; raises RuntimeError for any other output."""
     if not line.startswith(_PREFIX):
-        raise RuntimeError(f"headrace serve says {line!r}; where it listens was expected")
+        raise RuntimeError(f"headrace serve printed {line!r}; an address was expected")
     return line.removeprefix(_PREFIX).strip()

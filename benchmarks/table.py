@@ -6,7 +6,7 @@ from benchmarks.measure import report, require
 
 
 def main() -> int:
-    """Measures, prints, writes results/table.csv; status 1 where a requirement is missed."""
+    """Measures, prints and writes results/table.csv; returns status 1 if a requirement is missed."""
     require("headrace", "cpprb")
     from benchmarks.table_frames import measure_frames
     from benchmarks.table_vectors import measure_vectors

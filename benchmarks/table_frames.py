@@ -29,7 +29,7 @@ _STACK = 4
 _STORED = 20_000
 _BATCH = 512
 _BATCH_BYTES = _BATCH * 2 * _STACK * _FRAME_BYTES
-_SOURCES = 8  # distinct chunks that inserts take turns with: a few, as a server's receive buffers would be
+_SOURCES = 8  # distinct chunks, inserted in turn: a few, like a server's receive buffers
 
 
 def measure_frames() -> list[Row]:
@@ -112,7 +112,7 @@ def _sampling(table: Table, plain: Any, compressed: Any) -> list[Row]:
 
 
 def _speed(name: str, ours: float, peer_name: str, peer: float, at_least: float | None = None) -> Row:
-    """The same as bytes of batches per second."""
+    """Converts the times to bytes of batches per second."""
     row = faster(name, ours, peer_name, peer, at_least)
     return row._replace(unit="GB/s", ours=_BATCH_BYTES / ours / 1e9, peer=_BATCH_BYTES / peer / 1e9)
 

@@ -1,4 +1,4 @@
-"""The table with observations of 8 floats: what the sum tree and the calls themselves cost."""
+"""The table with observations of 8 floats: the cost of the sum tree and of calls."""
 
 import itertools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ __all__ = ["measure_vectors"]
 _SHAPE = (8,)
 _BATCH = 512
 _CHUNKS = 256
-_KEYS = 128  # distinct sets of keys, so that their leaves are not all in the cache
+_KEYS = 128  # distinct sets of keys, so that not all of their leaves are in the cache
 _PRIORITIES = (
     101  # coprime to it: a key gets another priority each time (cpprb stops climbing where a sum is unchanged)
 )
@@ -94,7 +94,7 @@ def _sampled_keys(table: Table, batch: BatchBuffer) -> NDArray[np.uint64]:
 
 
 def _step_by_step(table: Table, steps: Steps) -> list[Row]:
-    """Single steps in, n-step transitions stored: what a loop of one's own would do with either."""
+    """Adds single steps and stores n-step transitions, like a user's loop would with either."""
     buffer = plain_buffer(table.native.capacity, _SHAPE, "float32", **nstep_options())
     times = interleave({"ours": write_and_insert(table, steps), "cpprb": _add_steps(buffer, steps)})
     peer = f"{CPPRB}, 50 x add, n-step"

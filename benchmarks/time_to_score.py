@@ -1,8 +1,8 @@
 """Training time until 100 greedy episodes average a score: Headrace against Stable-Baselines3's DQN.
 
-Each has the whole machine, one after the other, each seed in a fresh process. Every 10 seconds of training, or sooner
-where training episodes already reach the score, 10 greedy episodes are played; where these reach it too, 100 episodes
-decide. Evaluations are off the clock, and both are evaluated by the same function on the same episodes.
+Each has the whole machine, one after the other, with each seed in a new process. Every 10 seconds of training, or
+earlier if training episodes already reach the score, 10 greedy episodes are played; if these reach it too, 100
+episodes decide. Evaluations are off the clock, and the same function evaluates both on the same episodes.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def _round(value: float | None) -> float | None:
 
 
 def _summarize(records: list[dict[str, Any]]) -> int:
-    """Prints medians and their ratio; a run that never gets there counts as its time limit."""
+    """Prints medians and their ratio; a run that misses the score counts as its time limit."""
     table = Table(title=f"seconds until {records[0]['environment']} averages {records[0]['score']:g}")
     for column in ("system", "solved", "median", "all"):
         table.add_column(column)
@@ -93,7 +93,7 @@ def _summarize(records: list[dict[str, Any]]) -> int:
 
 
 def main() -> int:
-    """Runs every seed of every system, writes a CSV of all runs; status 1 where the requirement is missed."""
+    """Runs every seed of every system and writes a CSV of all runs; returns status 1 if the requirement is missed."""
     arguments = _parse()
     systems = ("headrace", "sb3") if arguments.system == "both" else (arguments.system,)
     require("headrace", *(("stable_baselines3",) if "sb3" in systems else ()))
@@ -104,7 +104,7 @@ def main() -> int:
     for seed in range(arguments.seeds):
         for system in systems:
             records.append(_run(system, arguments, seed))
-            path = write_csv(name, records)  # what has been measured is kept, whatever becomes of the rest
+            path = write_csv(name, records)  # keeps the results so far even if a later run fails
     print(f"written to {path.relative_to(_ROOT)}")
     return _summarize(records)
 

@@ -1,4 +1,4 @@
-"""DQN in one file and in plain PyTorch, with Headrace's table as its replay memory and nothing else of Headrace.
+"""DQN in one file with plain PyTorch; Headrace's table, the only part of Headrace used, is the replay memory.
 
 One environment, one process: double Q-learning with three-step returns and prioritized replay. It solves CartPole-v1:
 
@@ -34,7 +34,7 @@ def train(steps: int, seed: int) -> list[float]:
     target.load_state_dict(online.state_dict())
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-3, fused=True)
 
-    signature = headrace.replay.Signature((4,), "float32")  # one observation; an action is an int64 unless told
+    signature = headrace.replay.Signature((4,), "float32")  # one observation; an action is an int64 by default
     table = headrace.replay.Table(signature, capacity=50_000, min_size=LEARNING_STARTS, seed=seed)
     writer = table.writer(n_step=3, discount=0.99)  # one for each environment
 

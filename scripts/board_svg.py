@@ -1,4 +1,4 @@
-"""Trains a policy and saves the live board, as last drawn during training, as the SVG picture of README.md."""
+"""Trains a policy and saves the last live board of the training as the SVG picture of README.md."""
 
 import argparse
 import contextlib
@@ -19,7 +19,7 @@ from headrace.settings import RunConfig, preset
 
 CELLS = 100
 
-# rich's own template loads a font from a host. This one uses the reader's fonts; each text has its width in cells.
+# rich's template loads a font from the web. This one uses the reader's fonts; each text has its width in cells.
 TEMPLATE = """\
 <svg viewBox="-9 -25 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -61,7 +61,7 @@ THEME = TerminalTheme(
 
 
 class BoardPicture(QuietDisplay):
-    """Draws the live board into a recording console, and keeps the newest one as SVG while training runs."""
+    """Draws the live board on a recording console and keeps the newest one as SVG while training runs."""
 
     def __init__(self, heading: Heading) -> None:
         self.svg = ""
@@ -71,7 +71,7 @@ class BoardPicture(QuietDisplay):
         self._live = LiveDisplay(heading, self._console)
 
     def update(self, progress: Progress) -> None:
-        """Redraws the board; the record holds only this one."""
+        """Redraws the board; the recording contains only this one."""
         self._console.export_text(clear=True)
         self._live.update(progress)
         working = sum(progress.actor_times.values()) and sum(progress.learner_times.values())

@@ -1,4 +1,4 @@
-"""Prints what must be installed before Headrace is built without isolation: build tools, dependencies, and extras.
+"""Prints the packages that a build of Headrace without isolation needs: build tools, dependencies, and extras.
 
 Usage: requirements.py [EXTRA ...]
 """
@@ -12,7 +12,7 @@ BUILD_TOOLS = ["cmake>=3.24", "ninja"]
 
 
 def requirements(project: dict, extras: list[str]) -> list[str]:
-    """The project's dependencies and those of its extras, where an extra may name others of the project's own."""
+    """The project's dependencies and those of its extras, which may name other extras of the project."""
     found = list(project["dependencies"])
     for extra in extras:
         for requirement in project["optional-dependencies"][extra]:

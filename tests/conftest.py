@@ -1,4 +1,4 @@
-"""A Redis of the test's own."""
+"""A separate Redis for the tests."""
 
 import ctypes
 import shutil
@@ -19,7 +19,7 @@ _START_SECONDS = 20.0
 
 
 class RedisProcess:
-    """A redis-server or valkey-server on a port of its own, which keeps nothing on disk."""
+    """A redis-server or valkey-server on a free port, which keeps nothing on disk."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self._command = [program, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--dir", str(folder)]

@@ -1,4 +1,4 @@
-"""README and docs say what is there: flags, files, presets."""
+"""README and docs agree with the code: flags, files, presets."""
 
 import re
 from dataclasses import fields

@@ -1,4 +1,4 @@
-"""The examples run as their users run them, and do what they are there to show."""
+"""The examples run as users run them, and reach their results."""
 
 import os
 import re

@@ -11,7 +11,7 @@ import pytest
 import headrace
 
 NATIVE = "headrace._native"  # documented in its .pyi, and its __all__ would be the compiler's
-PROGRAMS = {"headrace.__main__", "headrace.launch.child"}  # run by name, imported by nobody
+PROGRAMS = {"headrace.__main__", "headrace.launch.child"}  # run by name, never imported
 MODULES = ["headrace", *sorted(m.name for m in pkgutil.walk_packages(headrace.__path__, "headrace."))]
 LIBRARY = [name for name in MODULES if name != NATIVE and name not in PROGRAMS]
 
@@ -28,7 +28,7 @@ def public(module: str) -> dict[str, Any]:
 
 
 def own_docstring(value: Any) -> str:
-    """The docstring that somebody wrote: a dataclass or named tuple without one is given its signature for one."""
+    """The written docstring: Python gives a dataclass or named tuple without one its signature instead."""
     text = inspect.cleandoc(getattr(value, "__doc__", None) or "")
     return "" if re.match(rf"{getattr(value, '__name__', '')}\(", text) else text
 

@@ -45,7 +45,7 @@ def test_what_fits_is_read() -> None:
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"name": 1}, "name is 1; it must be a text"),
+        ({"name": 1}, "name is 1; it must be a string"),
         ({"count": 1.0}, "count is 1.0; it must be a whole number"),
         ({"count": True}, "count is True; it must be a whole number"),
         ({"count": "1"}, "count is '1'; it must be a whole number"),

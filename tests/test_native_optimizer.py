@@ -1,4 +1,4 @@
-"""The native optimizers: torch's arithmetic, whatever the length and however the vector is cut."""
+"""The native optimizers: torch's arithmetic for every length and every split of the vector."""
 
 import itertools
 from collections.abc import Callable

@@ -39,10 +39,10 @@ def train(
     run: str = "default",
     token_file: str | Path | None = None,
 ) -> Result:
-    """Trains a policy and returns what came of it; blocks until a stopping rule holds.
+    """Trains a policy and returns the result; blocks until a stopping rule applies.
 
-    What is not given is the environment's preset (topology Ape-X, HogWild for A3C); with no stopping rule given, the
-    preset's number of steps is one. The settings are `RunConfig`'s and `ServerPlace`'s. Raises HeadraceError.
+    Defaults come from the environment's preset, with topology Ape-X, or HogWild for A3C. Without a stopping rule, the
+    preset's number of steps is used. The settings are those of `RunConfig` and `ServerPlace`. Raises HeadraceError.
     """
     known = preset(environment)
     if algorithm is not None:

@@ -12,8 +12,7 @@ HeadraceError
 ├── DivergenceError        training whose numbers are no longer finite
 └── LaunchError            a process of the run that failed
 
-A message names the field, the value, what is required, and what happens otherwise. The command line prints it as one
-line and exits with 2.
+A message names the field, the value and the requirement. The command line prints it as one line and exits with 2.
 """
 
 __all__ = [
@@ -41,7 +40,7 @@ class ConfigError(HeadraceError):
 
 
 class EnvironmentFault(HeadraceError):
-    """An environment that is unknown, unsupported, or that returns what it must not."""
+    """An environment that is unknown, unsupported or misbehaves."""
 
 
 class ReplayError(HeadraceError):
@@ -77,6 +76,6 @@ class LaunchError(HeadraceError):
 
 
 def require(field: str, value: object, holds: bool, required: str) -> None:
-    """Raises ConfigError in the one form that all settings use, unless `holds`."""
+    """Raises ConfigError, in the form that all settings share, unless `holds`."""
     if not holds:
         raise ConfigError(f"{field} is {value}; it must be {required}")

@@ -1,4 +1,4 @@
-"""Values of fields, checked by their type hints: settings from Python, from the command line and from JSON alike."""
+"""Checks values of fields against their type hints, for settings from Python, the command line and JSON."""
 
 import contextlib
 import dataclasses
@@ -31,23 +31,23 @@ T = TypeVar("T")
 
 _hints = functools.cache(get_type_hints)
 _SHOWN = 60
-"""Characters of a value that a message shows."""
+"""Number of characters of a value that a message shows."""
 
 MOST_STEPS = 10**15
-"""The most that a count of steps, updates or episodes may be: more than any run makes, and exact as a float."""
+"""Limit on counts of steps, updates or episodes: more than any run needs, and exact as a float."""
 
 
 def check_types(config: object) -> None:
-    """Raises ConfigError for the first field of a dataclass whose value is not of its type.
+    """Raises ConfigError for the first field of a dataclass whose value does not have its type.
 
-    A whole number is a float, too; a bool is no number, and a number that is not finite is none.
+    A whole number is accepted as a float. A bool, NaN or infinity is not accepted as a number.
     """
     for name, hint in _field_hints(type(config)).items():
         _require_fit(name, getattr(config, name), hint)
 
 
 def require_positive(config: object, *fields: str, most: float = math.inf) -> None:
-    """Raises ConfigError for the first of these fields that is not above 0, or above `most`."""
+    """Raises ConfigError for the first of these fields that is not above 0 or is above `most`."""
     for field in fields:
         value = getattr(config, field)
         require(field, value, value > 0, "above 0")
@@ -55,7 +55,7 @@ def require_positive(config: object, *fields: str, most: float = math.inf) -> No
 
 
 def fits(hint: Any, value: object) -> bool:
-    """Whether a value is of the type that a hint names."""
+    """Whether a value has the type of a hint."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         return any(type(value) is type(part) and value == part for part in parts)
@@ -69,7 +69,7 @@ def fits(hint: Any, value: object) -> bool:
 
 
 def required_of(hint: Any) -> str:
-    """What fits() asks for, in words."""
+    """The requirement of fits() in words."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Literal:
         return _either([str(part) for part in parts])
@@ -81,7 +81,7 @@ def required_of(hint: Any) -> str:
         int: "a whole number",
         float: "a finite number",
         bool: "true or false",
-        str: "a text",
+        str: "a string",
         Path: "a path",
         type(None): "none",
         dict: "an object",
@@ -91,10 +91,10 @@ def required_of(hint: Any) -> str:
 
 
 def read_fields(kind: type[T], record: object, **given: Any) -> T:
-    """Makes a dataclass of a JSON object: arrays become tuples, texts paths, and objects dataclasses, as the hints say.
+    """Creates a dataclass from a JSON object; according to the hints, arrays become tuples and strings paths.
 
-    `given` are fields that the caller has read. Raises ConfigError, naming the field, for one that is missing, unknown
-    or not of its type, and what the dataclass raises itself.
+    Nested objects become dataclasses. `given` are fields that the caller has read. Raises ConfigError, which names the
+    field, for one that is missing, unknown or of another type, and any error of the dataclass.
     """
     name = kind.__name__
     if not isinstance(record, dict):
@@ -116,7 +116,7 @@ def read_fields(kind: type[T], record: object, **given: Any) -> T:
 
 
 def read_json(kind: type[T], text: str | bytes, what: str) -> T:
-    """Makes a dataclass of JSON; raises ConfigError as read_fields(), which says `what` the text should be."""
+    """Creates a dataclass from JSON; raises ConfigError like read_fields(), prefixed with `what` the text should be."""
     record = read_object(text, what)
     with errors_of(what):
         return read_fields(kind, record)
@@ -138,16 +138,16 @@ def write_json(config: object) -> str:
 
 
 def check_record(kind: type, record: Mapping[str, object]) -> None:
-    """Raises ConfigError for the first key of a TypedDict that a record lacks, or has of another type."""
+    """Raises ConfigError for the first key of a TypedDict that is missing in a record or has another type."""
     for name, hint in _hints(kind).items():
         if name not in record:
-            raise ConfigError(f"{name} is missing; it must be there")
+            raise ConfigError(f"{name} is missing; it is required")
         _require_fit(name, record[name], hint)
 
 
 @contextlib.contextmanager
 def errors_of(what: str) -> Iterator[None]:
-    """A ConfigError that is raised meanwhile says of `what` it is."""
+    """A context that prefixes the message of a ConfigError with `what`."""
     try:
         yield
     except ConfigError as error:
@@ -155,7 +155,7 @@ def errors_of(what: str) -> Iterator[None]:
 
 
 def read_object(text: str | bytes, what: str) -> dict[str, Any]:
-    """A JSON object; raises ConfigError, which says `what` it should be, for any other text."""
+    """Parses a JSON object; raises ConfigError, which says `what` the text should be, for anything else."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -177,7 +177,7 @@ def _require_fit(name: str, value: object, hint: Any) -> None:
 
 
 def _from_json(hint: Any, value: Any) -> Any:
-    """The value as its field has it; one that does not fit is left for _require_fit()."""
+    """The value converted to its field's type; one that does not fit is left to _require_fit()."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         converted = (_from_json(part, value) for part in parts)
@@ -208,7 +208,7 @@ def _is_number(kind: type, value: object) -> bool:
         return False
     try:
         return kind is int or math.isfinite(value)  # type: ignore[arg-type]
-    except OverflowError:  # a whole number that no float can hold
+    except OverflowError:  # a whole number too large for a float
         return False
 
 

@@ -1,4 +1,4 @@
-"""What this machine offers."""
+"""Processor cores and memory that this machine offers."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _ROOT = Path("/")
 
 
 def available_cores() -> int:
-    """Processor cores that this process may use: its affinity, cut to the quotas of its control groups."""
+    """Number of cores that this process may use: its affinity, limited by the quotas of its control groups."""
     cores = [len(os.sched_getaffinity(0))]
     for group in _groups("cpu"):
         quota, _, period = _read(group / "cpu.max").partition(" ")
@@ -22,7 +22,7 @@ def available_cores() -> int:
 
 
 def total_memory_bytes() -> int:
-    """Memory that this process may hope for: the machine's, cut to the limits of its control groups."""
+    """Bytes of memory available to this process: the machine's, limited by its control groups."""
     memory = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for group in _groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -33,15 +33,15 @@ def total_memory_bytes() -> int:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """Folders of the control groups that limit this process, of version 1 and 2, each up to the root of its hierarchy.
+    """Folders of the control groups that limit this process, versions 1 and 2, each up to the root of its hierarchy.
 
-    A container may see its own group as that root, under a path that is the host's: what is not there limits nothing.
+    A container may see its own group as the root while the path is the host's: folders that do not exist are skipped.
     """
     mount = _ROOT / "sys/fs/cgroup"
     found = {mount: "", mount / controller: ""}
     for line in _read(_ROOT / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers:  # version 2, which stands beside version 1 in a folder of its own
+        if not controllers:  # version 2, in a separate folder if version 1 is mounted too
             found |= {mount: path, mount / "unified": path}
         elif controller in controllers.split(","):
             found |= {mount / controllers: path, mount / controller: path}

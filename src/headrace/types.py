@@ -17,11 +17,11 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """What an agent must know of an environment: one frame, the stack of frames, and the actions.
+    """An environment's observations and actions as an agent sees them.
 
-    `observation_shape` is *O, one frame without the stack axis; what a policy sees is [K, *O], or [*O] where
-    `stack` is 1. `actions` is A: the number of discrete actions, or where `continuous` holds the dimensions of one
-    action, float32 [A] in [-1, 1].
+    `observation_shape` is *O, one frame without the stack axis; a policy sees [K, *O], or [*O] if `stack` is 1.
+    `actions` is A: the number of discrete actions or, if `continuous`, the dimensions of one action, float32 [A] in
+    [-1, 1].
     """
 
     observation_shape: tuple[int, ...]
@@ -32,16 +32,16 @@ class EnvironmentSpec:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of what the policy sees, without the batch axis."""
+        """Shape of the policy's input, without the batch axis."""
         return self.observation_shape if self.stack == 1 else (self.stack, *self.observation_shape)
 
 
 class EnvironmentStep(NamedTuple):
-    """What E environments gave back for E actions. An environment that ended has been reset already.
+    """The result of one step in E environments. Environments whose episode ended have already been reset.
 
-    `observation` [E, *O] is what the actions led to, `final` observations of ended episodes included;
-    `next_start` [E, *O] is what to act on next: equal to `observation`, but the first observation of the new episode
-    where one ended. They are the same array where none ended.
+    `observation` [E, *O] follows the actions and includes the final observations of ended episodes. `next_start`
+    [E, *O] is the input for the next action: equal to `observation`, except that an ended episode is replaced by the
+    first observation of the new one. They are the same array if no episode ended.
     """
 
     observation: Array
@@ -52,11 +52,11 @@ class EnvironmentStep(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """B transitions drawn from a table: NumPy arrays, each of which speaks DLPack.
+    """B transitions drawn from a table: NumPy arrays, which support DLPack.
 
-    `observation` is s_t, `next_observation` s_{t+n}; `reward` the n-step return; `discount` gamma^n, or 0 where the
-    episode terminated. `weight` is the importance weight (N P)^-beta over the batch's largest (Schaul et al. 2016,
-    section 3.4). `key` names the transitions for update_priorities; `policy_version` is the version of the
+    `observation` is s_t, `next_observation` s_{t+n}, `reward` the n-step return, and `discount` gamma^n, or 0 where the
+    episode terminated. `weight` is the importance weight (N P)^-beta, divided by the batch's largest (Schaul et al.
+    2016, section 3.4). `key` identifies the transitions for update_priorities; `policy_version` is the version of the
     parameters that chose the action.
     """
 

@@ -29,7 +29,7 @@ def column(*values: float) -> Tensor:
         ((0.5, 0.0, 0.5), (nan, nan, 8.0), (2.0, 2.0, 7.0)),
         # It was truncated there, in a state worth 4: 2 + 0.5 * 4 = 4, 1 + 0.5 * 4 = 3.
         ((0.5, 0.5, 0.5), (nan, 4.0, 8.0), (3.0, 4.0, 7.0)),
-        # It terminated at the last step, whatever the next episode's first state is worth.
+        # It terminated at the last step: the value of the next episode's first state must not count.
         ((0.5, 0.5, 0.0), (nan, nan, 8.0), (2.75, 3.5, 3.0)),
     ],
 )

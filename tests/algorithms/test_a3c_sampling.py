@@ -1,4 +1,4 @@
-"""Actions are drawn as often as their probabilities say."""
+"""Actions are drawn with their probabilities."""
 
 import numpy as np
 from scipy import stats

@@ -1,4 +1,4 @@
-"""Rollouts against a model that is known, where they end, and the chunks that come of them."""
+"""Rollouts with a known model: where they end, and the resulting chunks."""
 
 import numpy as np
 import pytest

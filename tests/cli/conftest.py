@@ -1,4 +1,4 @@
-"""A stand-in for training, and servers that stand alone, for the tests of this folder."""
+"""A stand-in for training, and standalone servers, for the tests of this folder."""
 
 import re
 import secrets
@@ -72,7 +72,7 @@ def training(monkeypatch, tmp_path):
 
 
 class ServeCommand:
-    """`headrace serve` in a process of its own, listening on a free port of this machine."""
+    """`headrace serve` in a separate process, listening on a free port of this machine."""
 
     def __init__(self, *options, listen=("tcp://127.0.0.1:0",)):
         words = [word for address in listen for word in ("--listen", address)]
@@ -123,7 +123,7 @@ def token_file(tmp_path):
 
 @pytest.fixture
 def headrace_command():
-    """Runs a command in a process of its own, for as long as a minute."""
+    """Runs a command in a separate process, for as long as a minute."""
 
     def run(*words, **options):
         return subprocess.run(

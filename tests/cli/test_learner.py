@@ -1,4 +1,4 @@
-"""`headrace learner` and `headrace actor`: apart, in processes of their own, through a server with a token."""
+"""`headrace learner` and `headrace actor` in separate processes, through a server with a token."""
 
 import json
 import signal
@@ -102,7 +102,7 @@ def test_as_many_actors_as_there_are_places(training, capsys, monkeypatch, algor
         ),
         (["train", "X", "--run", "a"], "run is a; it must be left out where no server is given"),
         (["train", "X", "--server", "tcp://h:1", "--run", "a/b"], "run is a/b; it must be 1 to 64 letters"),
-        (["actor"], "server is missing; an actor learns everything from one: headrace actor --server ADDRESS"),
+        (["actor"], "server is missing; it is required: headrace actor --server ADDRESS"),
         (["actor", "--server", "tcp://h:1", "--actors", "0"], "actors is 0; it must be above 0"),
         (["actor", "--server", "tcp://h:1", "--steps", "5"], "--steps is not an option of headrace actor"),
         (

@@ -1,4 +1,4 @@
-"""Dispatch, exit codes, and what is not imported."""
+"""Dispatch, exit codes, and modules that must not be imported."""
 
 import subprocess
 import sys
@@ -58,7 +58,7 @@ def test_every_command_has_help(name, capsys):
     ("words", "complaint"),
     [
         (["trian"], "headrace: error: trian is not a command; did you mean train?\n"),
-        (["qq"], f"headrace: error: qq is not a command; there are {', '.join(COMMANDS)}\n"),
+        (["qq"], f"headrace: error: qq is not a command; the commands are {', '.join(COMMANDS)}\n"),
         (["evaluate"], "headrace: error: RUN is missing (see headrace evaluate --help)\n"),
         (["export", "run"], "headrace: error: FILE is missing (see headrace export --help)\n"),
         (["export", "run", "a.pt"], "headrace: error: file is a.pt; it must be a path that ends in .onnx\n"),

@@ -1,4 +1,4 @@
-"""`headrace serve` as a process: what it says, its mistakes, its end, and what it finds again after being killed."""
+"""`headrace serve` as a process: output, errors, shutdown, and data recovered after a kill."""
 
 import re
 import resource
@@ -105,7 +105,7 @@ def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
     code, out, _ = again.stop()
     assert code == 0
     assert f"data      {data}, with 1 table of 70 transitions\n" in out
-    assert "stopping: what is not on the disk yet is written\n" in out
+    assert "stopping: writing the remaining data to disk\n" in out
 
 
 def test_it_says_what_is_damaged_and_lost(serve, tmp_path):
@@ -186,7 +186,7 @@ def test_a_token_that_others_may_read_is_warned_of(serve, token_file):
 
 @pytest.fixture
 def taken():
-    """A port of this machine that somebody listens on."""
+    """A port of this machine that is in use."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

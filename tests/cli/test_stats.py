@@ -1,4 +1,4 @@
-"""`headrace stats` and `headrace drop` against a server in a process of its own."""
+"""`headrace stats` and `headrace drop` against a server in a separate process."""
 
 import contextlib
 import json
@@ -60,7 +60,7 @@ def test_drop_removes_a_run_and_no_other(server, token_file, look, capsys):
     assert list(look.stats()["tables"]) == ["lander-2/replay"]
     assert main(words) == 2
     assert capsys.readouterr().err == (
-        f"headrace: error: run lander is not on {server.address}; the runs there: lander-2\n"
+        f"headrace: error: run lander is not on {server.address}; the runs there are lander-2\n"
     )
     assert look.drain("lander/reports") == []
     assert look.drain("lander-2/reports") == [b"hello"]
@@ -70,7 +70,7 @@ def test_a_run_in_training_is_not_dropped(server, token_file, look, capsys):
     look.claim("lander/learner", 7)
     assert main(["drop", server.address, "lander", "--token-file", str(token_file)]) == 2
     err = capsys.readouterr().err
-    assert f"run is lander; to be dropped it must be one without a learner on {server.address}: " in err
+    assert f"run is lander; it must have no learner on {server.address}: " in err
     assert "another owner holds it" in err
     assert len(look.stats()["tables"]) == 2
 
@@ -84,7 +84,7 @@ def test_what_is_no_name_of_a_run_is_not_dropped(name, capsys):
 
 
 class Impostor:
-    """Listens, and answers every request as it is told, whoever asks."""
+    """Listens, and sends the given answer to every request."""
 
     def __init__(self, answer):
         self._answer = answer

@@ -1,4 +1,4 @@
-"""Every flag of `headrace train`, its default, and what is said of mistakes."""
+"""Every flag of `headrace train`, its default, and the messages for mistakes."""
 
 import dataclasses
 from pathlib import Path
@@ -124,10 +124,10 @@ def test_no_environment():
     [
         ("X --stepz 3", r"^--stepz is not an option of headrace train; did you mean --steps\?$"),
         ("X --no-duelling", r"^--no-duelling is not an option of headrace train; did you mean --dueling\?$"),
-        ("X --qqq", r"^--qqq is not an option of headrace train; headrace train --help lists what there is$"),
+        ("X --qqq", r"^--qqq is not an option of headrace train; headrace train --help lists the options$"),
         ("X -n 3", r"^-n is not an option of headrace train"),
         ("X Y", r"^Unrecognized options: Y \(see headrace train --help\)$"),
-        ("X --double=3", r"^--double takes no value, and 3 is given; write --double alone$"),
+        ("X --double=3", r"^--double takes no value, but 3 is given; write --double alone$"),
         (
             "X --topology serial --actors 3",
             r"^--actors is a setting of --topology apex, and this run's is serial; leave",

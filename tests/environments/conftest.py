@@ -1,4 +1,4 @@
-"""Modules with factories of one's own, for the tests of this folder."""
+"""Modules with user factories, for the tests of this folder."""
 
 import itertools
 import sys
@@ -18,7 +18,7 @@ def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
 
     def write(source: str) -> str:
-        name = f"own_environments_{next(_numbers)}"  # a name of its own, as modules stay imported
+        name = f"own_environments_{next(_numbers)}"  # a new name each time, because modules stay imported
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
         return name
 

@@ -1,4 +1,4 @@
-"""What ids make, and what is said where they make nothing."""
+"""Environments made from ids, and the errors for ids that can't be made."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The batch where actions are continuous: bounds, checks, state."""
+"""The batch with continuous actions: bounds, checks, state."""
 
 import json
 import re

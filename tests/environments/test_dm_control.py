@@ -130,7 +130,7 @@ def test_missing_package_names_the_extra(monkeypatch):
 
 
 def run(program, **environment):
-    """Runs a program in a process of its own, MUJOCO_GL as said or not set -> its output, in one."""
+    """Runs a program in a separate process, MUJOCO_GL as said or not set -> its output, in one."""
     inherited = {key: value for key, value in os.environ.items() if key not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=inherited | environment
@@ -174,7 +174,7 @@ def test_draws_itself_or_says_why_not():
 
 
 def test_a_task_that_asks_for_opengl_can_do_without():
-    """quadruped-escape uploads its terrain to whatever draws it."""
+    """quadruped-escape uploads its terrain to the renderer."""
     program = """
 from headrace.environments import make
 environment = make("dm_control/quadruped-escape")
@@ -204,5 +204,5 @@ def test_a_wrong_mujoco_gl_is_quoted():
 
 
 def test_there_is_no_window():
-    with pytest.raises(EnvironmentFault, match='render_mode is "human"; "rgb_array" is the one there is'):
+    with pytest.raises(EnvironmentFault, match='render_mode is "human"; it must be "rgb_array"'):
         make("dm_control/walker-walk", render_mode="human")

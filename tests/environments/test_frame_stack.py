@@ -1,4 +1,4 @@
-"""Stacks, with numbers worked by hand."""
+"""Frame stacks, with numbers worked out by hand."""
 
 import numpy as np
 import pytest

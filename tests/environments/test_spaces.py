@@ -134,7 +134,7 @@ def test_recorded_continuous_actions_are_as_they_were():
         ),
         ("action=spaces.Box(-1, np.inf, ())", "action_space.high is inf; every action needs finite bounds"),
         ("action=spaces.Box(0, 5, (2,), np.int32)", "action dtype is int32; a float is required of a Box"),
-        ("action=spaces.Box(0, 1, (2, 0))", "action shape is (2, 0); it must hold something"),
+        ("action=spaces.Box(0, 1, (2, 0))", "action shape is (2, 0); it must not be empty"),
         ("action=spaces.MultiDiscrete([3, 2])", "action space is MultiDiscrete of shape (2,); a Discrete space or a"),
         ("action=spaces.MultiBinary(3)", "action space is MultiBinary of shape (3,); a Discrete space"),
         ("observation=spaces.Dict(a=spaces.Discrete(2))", "observation space is Dict; a Box is required"),

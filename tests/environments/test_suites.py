@@ -1,4 +1,4 @@
-"""A suite of another package: found by its prefix, made, stepped and trained in, with no change in Headrace."""
+"""A suite of another package: found by its prefix, created, stepped and trained, without a change in Headrace."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def test_name_without_version_is_the_newest(install):
 
 
 def test_a_run_trains_in_it(install, tmp_path):
-    """The evaluator, a process of its own, finds the suite as well."""
+    """The evaluator, a separate process, finds the suite as well."""
     install("toys")
     paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
     words = (

@@ -1,4 +1,4 @@
-"""Parameters of this process's own: what a checkpoint brings back, and what does not fit."""
+"""Parameters of this process: what a checkpoint restores, and states that do not fit."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a guard leaves in its process, and what it ends after it."""
+"""The guard's effects on its process, and the processes that it ends afterwards."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Roles as processes: what they are given, and by which way."""
+"""Roles as processes: how settings and the address reach them."""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""Policies that come to a host once, whoever asks for them there."""
+"""Each policy comes to a host once, for all of its actors."""
 
 import contextlib
 import threading
@@ -114,7 +114,7 @@ def test_a_policy_newer_than_its_news_is_not_fetched_again(upstream: Upstream, a
 
 
 def test_news_wait_for_their_policy(upstream: Upstream, actors: list[RoleServer]) -> None:
-    """On a server that was started anew between the two, and had an older policy first."""
+    """The server was restarted between the two and had an older policy first."""
     upstream.publish_policy(1)
     awaited(actors[0], 1)
     upstream.publish(POLICY, b"policy 4", 4)

@@ -1,4 +1,4 @@
-"""Actors that are started apart, looked after by a launcher that only pretends."""
+"""Separately started actors, with a fake launcher."""
 
 import contextlib
 import dataclasses
@@ -48,7 +48,7 @@ class Pretence:
         return [Exit(Role("volunteer", index, ""), reason, fault, "last words") for index, reason, fault in ended]
 
     def kill(self, role: Role) -> None:
-        raise AssertionError("nobody is killed here")
+        raise AssertionError("no role is killed here")
 
     def stop(self, roles: Iterable[Role]) -> None:
         self.stopped += [role.name for role in roles]
@@ -167,7 +167,7 @@ def test_actors_live_no_longer_than_the_start_of_the_learner_that_they_began_wit
     names = ["volunteer 0", "volunteer 1"]
     assert [role.name for role in apart.launcher.started] == 2 * names
     assert apart.launcher.stopped == 2 * names
-    assert apart.said[1:] == ["the learner was started anew; so are its actors", "the run has ended"]
+    assert apart.said[1:] == ["the learner was restarted; so are its actors", "the run has ended"]
 
 
 def test_who_ends_where_no_learner_is_known_is_started_again_once_one_is(apart: Apart) -> None:

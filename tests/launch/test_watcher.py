@@ -1,4 +1,4 @@
-"""What the kernel tells of processes and of memory."""
+"""What the kernel reports about processes and memory."""
 
 import mmap
 import os

@@ -1,4 +1,4 @@
-"""Policy and value: what they share, and how they begin."""
+"""Policy and value: shared layers and initial weights."""
 
 from typing import Any
 

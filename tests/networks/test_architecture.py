@@ -1,4 +1,4 @@
-"""How large a network may be, and how many parameters it has."""
+"""Limits on the size of a network, and its number of parameters."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The critic: layers written out by hand, and what it takes."""
+"""The critic: layers written out by hand, and supported inputs."""
 
 import pytest
 import torch

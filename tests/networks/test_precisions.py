@@ -1,4 +1,4 @@
-"""What fp16 and int8 policies make of a network: how far off they are, and that rows don't change each other."""
+"""Policies in fp16 and int8: their errors, and the independence of rows."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def weights(network: PolicyNetwork) -> dict[str, Array]:
 
 
 def observations(rows: int, seed: int) -> Array:
-    """[rows, 17] float32; positions of O(1) beside velocities of O(10), as a body has them."""
+    """[rows, 17] float32; positions of O(1) next to velocities of O(10), as bodies have."""
     units = np.where(np.arange(OBSERVATION) < 8, 1, 10)
     return (np.random.default_rng(seed).standard_normal((rows, OBSERVATION)) * units).astype(np.float32)
 
@@ -176,7 +176,7 @@ def test_error_of_a_convolutional_network(precision, largest, architecture) -> N
     ids=["mlp", "odd", "dueling", "tanh", "bytes", "cnn", "cnn-dueling", "ong", "grid"],
 )
 def test_a_row_does_not_depend_on_the_others(architecture) -> None:
-    """Bit for bit: alone, in a batch of 8, at another place in it, beside an outlier."""
+    """Bit for bit: alone, in a batch of 8, at another place in it, next to an outlier."""
     random = np.random.default_rng(3)
     image = architecture.input_dtype == "uint8"
     x = (random.integers(0, 64, (8, *architecture.input_shape)) if image else observations(8, 3)).astype(
@@ -188,9 +188,9 @@ def test_a_row_does_not_depend_on_the_others(architecture) -> None:
     np.testing.assert_array_equal(alone, together)
     np.testing.assert_array_equal(actor.output(np.ascontiguousarray(x[::-1]))[::-1], together)
     x[0] = 255 if image else 1e6
-    beside = actor.output(x)
-    assert not np.array_equal(beside[0], together[0])
-    np.testing.assert_array_equal(beside[1:], together[1:])
+    mixed = actor.output(x)
+    assert not np.array_equal(mixed[0], together[0])
+    np.testing.assert_array_equal(mixed[1:], together[1:])
 
 
 def small(weight: float, bias: float) -> dict[str, Array]:

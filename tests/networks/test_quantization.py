@@ -1,4 +1,4 @@
-"""Weights as 8-bit integers: worked by hand, and within their bound."""
+"""Weights as 8-bit integers: values worked out by hand, and error bounds."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sessions leave nothing open behind, whether they can be made or not."""
+"""Sessions leave no file open, even if they can't be created."""
 
 import os
 

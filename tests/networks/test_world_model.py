@@ -1,4 +1,4 @@
-"""The ensemble: each member a network of its own, scales over all rows seen."""
+"""The ensemble: each member is a separate network; scales cover all rows."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Newer policies beside an actor: when it looks, what moves, and what it gets."""
+"""Newer policies while an actor acts: when it polls, what moves, and what it gets."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What the learner publishes for the quantizer."""
+"""The snapshots that the learner publishes for the quantizer."""
 
 import numpy as np
 import pytest

@@ -177,7 +177,7 @@ Start = Callable[[str], tuple[str, multiprocessing.process.BaseProcess]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts servers one after another on the same data, each in a process of its own."""
+    """Starts servers one after another on the same data, each in a separate process."""
     spawn = multiprocessing.get_context("spawn")
     started = []
 

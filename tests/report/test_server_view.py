@@ -1,4 +1,4 @@
-"""A server's statistics: rates from two looks, worked out by hand, and what the view shows."""
+"""A server's statistics: rates from two snapshots, worked out by hand, and the view."""
 
 import copy
 import io
@@ -128,7 +128,7 @@ def test_shards_show_their_rate_and_how_late_gradients_come(before, after):
     assert flow.apply_seconds == pytest.approx(200e-6)
     assert (flow.dropped, flow.refused) == (20, 3)
     assert shard_flows(None, after)[0].updates == 0.0
-    before["shards"]["lander/model/0"]["accepted"] = 2_000  # it was opened anew meanwhile
+    before["shards"]["lander/model/0"]["accepted"] = 2_000  # it was reopened meanwhile
     assert shard_flows(before, after)[0].updates == 0.0
 
 

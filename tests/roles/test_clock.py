@@ -1,4 +1,4 @@
-"""Clocks of roles, on a time of the tests' own."""
+"""Clocks of roles, with a simulated time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How far the policies that made a batch are behind the one that learns."""
+"""Staleness of the policies that made a batch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A planner: in step with the environment, gated by its model's error, told where to start."""
+"""A planner: its pace, the gate on its model's error, and its start states."""
 
 import dataclasses
 from math import inf, nan

@@ -1,4 +1,4 @@
-"""What is published beside the learner's work."""
+"""Publishing while the learner works."""
 
 import threading
 import time

@@ -162,7 +162,7 @@ def test_what_a_server_lost_is_published_again(bench: Bench) -> None:
 
 @pytest.mark.parametrize("lost", [POLICY, NEWS])
 def test_a_policy_without_its_news_is_published_again_and_news_without_a_policy(bench: Bench, lost: str) -> None:
-    """As where a server was started anew between the two."""
+    """As after a restart of the server between the two."""
     bench.start()
     bench.publish(5)
     published = bench.policy(), bench.server.fetch(NEWS)

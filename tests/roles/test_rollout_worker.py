@@ -1,4 +1,4 @@
-"""What a rollout holds, step by step; when it is learned from; where it goes on."""
+"""Contents of a rollout step by step, when it is used for an update, and where the next one starts."""
 
 import json
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ def test_returns_stop_at_ends_and_bootstrap_at_limits() -> None:
     assert frames[:, 0, 1, 0].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0, 1]
     assert frames[:, 1, 0, 0].tolist() == [0] * 6 + [1] * 6 + [2] * 2
     cut, end = asked
-    assert cut[:, 1, 0].tolist() == [6, 6]  # the last frames of the episodes, which nobody acted on
+    assert cut[:, 1, 0].tolist() == [6, 6]  # the last frames of the episodes, in which no action was taken
     assert end[:, 1, 0].tolist() == [2, 2]
     returns = batch.reward.reshape(14, 2)
     terminated = [

@@ -1,4 +1,4 @@
-"""Actors that start apart: what they are told, and the place that they take."""
+"""Separately started actors: their settings and their places."""
 
 import json
 import threading

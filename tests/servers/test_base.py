@@ -1,4 +1,4 @@
-"""What an address shows of itself."""
+"""Addresses as shown to users, without passwords."""
 
 import pytest
 

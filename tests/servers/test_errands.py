@@ -1,4 +1,4 @@
-"""Calls that nobody waits for."""
+"""Calls whose result no thread waits for."""
 
 import threading
 

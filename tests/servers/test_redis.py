@@ -253,7 +253,7 @@ def test_a_closed_table_ends_its_actors(ends: Ends, monkeypatch: pytest.MonkeyPa
 
 def test_a_run_that_ends_leaves_nothing_but_that_it_ended(ends: Ends, redis_server: Any) -> None:
     watch = redis_server.client()
-    watch.set("somebody's", "own")
+    watch.set("another", "key")
     server, other = ends.server("run"), ends.server("run*")
     for each in (server, other):
         each.add_table("replay", SIGNATURE, fresh=True, capacity=100)
@@ -267,7 +267,7 @@ def test_a_run_that_ends_leaves_nothing_but_that_it_ended(ends: Ends, redis_serv
     left = sorted(key.decode() for key in watch.keys("*"))
     others = [f"headrace:run%2A:{kind}" for kind in ("claim:learner", "mark", "parameters:policy")]
     last = ["headrace:run:experience:replay", "headrace:run:parameters:policy"]
-    assert left == [*others, *last, "somebody's"]
+    assert left == [*others, *last, "another"]
     assert 0 < watch.ttl(last[0]) <= 86_400
     assert 0 < watch.ttl(last[1]) <= 60
     assert watch.ttl(others[2]) == -1
@@ -277,7 +277,7 @@ def test_a_run_that_ends_leaves_nothing_but_that_it_ended(ends: Ends, redis_serv
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_second_start_of_a_run(ends: Ends, redis_server: Any, fresh: bool) -> None:
-    """What a killed learner left: versions that would not rise, old reports, chunks that nobody pulled."""
+    """What a killed learner left: versions that would not rise, old reports, chunks that were not pulled."""
     watch = redis_server.client()
     watch.hset("headrace:run:parameters:policy", mapping={"version": 500, "bytes": b"old"})
     ends.role().put("reports", b"old")

@@ -50,7 +50,7 @@ def ends() -> Iterator[Ends]:
 
 
 class Call:
-    """A call in a thread of its own, and what came of it."""
+    """A call in a separate thread, and its outcome."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self._call = call

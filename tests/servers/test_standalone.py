@@ -1,4 +1,4 @@
-"""A run's two ends on a native server that others use too."""
+"""Both ends of a run on a native server that other runs also use."""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""A run's configuration as JSON, there and back."""
+"""A run's configuration to JSON and back."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"environment": 5}, "environment is 5; it must be a text"),
+        ({"environment": 5}, "environment is 5; it must be a string"),
         ({"environment": ""}, "environment is ''"),
         ({"seed": 1.5}, "seed is 1.5; it must be a whole number"),
         ({"until_score": float("nan")}, "until_score is nan; it must be a finite number"),
@@ -62,7 +62,7 @@ def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
         ({"algorithm": {"name": "dqn", "double": "no"}}, "algorithm: double is 'no'; it must be true or false"),
         ({"algorithm": {"name": ["dqn"]}}, "algorithm: name is \\['dqn'\\]; it must be one of dqn, dyna-q, d4pg, a3c"),
         ({"topology": {"name": "apex", "actors": "2"}}, "topology: actors is '2'; it must be a whole number or none"),
-        ({"place": {"server": 3}}, "place: server is 3; it must be a text or none"),
+        ({"place": {"server": 3}}, "place: server is 3; it must be a string or none"),
         ({"place": 3}, "place is 3; it must be an object"),
         ({"color": "red"}, "color is 'red'"),
     ],

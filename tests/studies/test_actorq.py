@@ -132,11 +132,11 @@ def test_page_shows_published_beside_ours(stand_in, tmp_path, origin, training_r
 
     def acted(case: ActingCase) -> dict[str, object]:
         names = ("environment", "inference", "pull", "load", "push", "other")
-        beside = ("fetch", "deserialize", "load")
+        loading = ("fetch", "deserialize", "load")
         return dict.fromkeys(acting.COLUMNS) | {
             "task": case.task, "actors": case.actors, "precision": case.precision, "pull_period": case.pull_period,
             "steps_per_second": rates[case.precision], "policies_installed": 3, "parameter_share": 0.04,
-            **{f"{name}_s_per_1000": 1.0 for name in names}, **{f"beside_{name}_s_per_1000": 2.0 for name in beside},
+            **{f"{name}_s_per_1000": 1.0 for name in names}, **{f"beside_{name}_s_per_1000": 2.0 for name in loading},
             "refresh_ms": 120.0 if case.publications_per_second else None, "joules_per_1000": None,
         }  # fmt: skip
 
@@ -164,9 +164,7 @@ def test_page_shows_published_beside_ours(stand_in, tmp_path, origin, training_r
     assert "width 64: int8 never wins" in text
     assert "width 256: int8 wins at batch 1, 8, 64" in text
     assert "There is no GPU here" in text
-    assert (
-        "int8: the learner holds the run, and what actors compute in hardly decides the time to reward (actors" in text
-    )
+    assert "int8: learner-bound, so the actors" in text
     assert "ours int8</th><td>4 ms</td>" not in text
     assert "energy is not available" in text
     assert f"3x2048</td><td>{SIZE}</td>" in text
@@ -200,12 +198,12 @@ def test_limits_are_of_each_task(training_rows) -> None:
     assert "16 environments (published: 4 actors)" in gym
     assert wide.startswith("CartPole-v1: a policy of 2048x2048x2048, 4 actors of 1 environment, ")
     assert (
-        "cartpole-balance, fp32: the actors hold the run (actors waited for the learner for 10% of their time, "
+        "cartpole-balance, fp32: actor-bound (actors waited for the learner for 10% of their time, "
         "the learner for them for 50%)."
     ) in told
     assert any("looks like that of CartPole-v0" in line for line in told)
     waiting = limits([], [run | {"actor_push": 0.1, "learner_wait": 0.2}])
-    assert waiting[0].startswith("cartpole-balance, fp32: neither side holds the run (")
+    assert waiting[0].startswith("cartpole-balance, fp32: neither side is the bottleneck (")
 
 
 class Slowing:
@@ -287,7 +285,7 @@ def test_options_are_the_study_s_own(capsys) -> None:
     assert main(["study", "actorq", "--help"]) == 0
     assert "--tasks TASK" in capsys.readouterr().out
     assert main(["study", "--help"]) == 0
-    assert "options of its own: --tasks --seeds" in capsys.readouterr().out
+    assert "options: --tasks --seeds" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -297,11 +295,14 @@ def test_options_are_the_study_s_own(capsys) -> None:
             "--tasks cartpole-balance in-network",
             "--tasks is an option of study actorq, not of in-network; leave it out",
         ),
-        ("--tasks chess actorq --seeds 2", "tasks has chess, which is none of the study's"),
+        ("--tasks chess actorq --seeds 2", "tasks has chess, which the study does not know"),
         ("--tasks cartpole-balance", "study needs a name"),
         ("in-network --seeds 3", "--seeds is an option of study actorq, not of in-network; leave it out"),
-        ("actorq --tasks cartpole-blance", "tasks has cartpole-blance, which is none of the study's; did you mean"),
-        ("actorq --tasks chess", "tasks has chess, which is none of the study's; there are cartpole-balance, "),
+        ("actorq --tasks cartpole-blance", "tasks has cartpole-blance, which the study does not know; did you mean"),
+        (
+            "actorq --tasks chess",
+            "tasks has chess, which the study does not know; it must be one of cartpole-balance, ",
+        ),
         ("actorq --seeds 0", "seeds is 0; it must be above 0"),
         ("actorq --seed 1", "--seed is not an option of headrace study actorq; did you mean --seeds?"),
         ("--scale full", "study needs a name: headrace study NAME, such as in-network"),

@@ -94,8 +94,8 @@ def report(steps: int, environment: float, inference: float, pull: float, load: 
         "push": 0.0,
         "other": 0.0,
     }
-    beside = {"fetch": fetched, "deserialize": 0.0, "load": 2 * fetched}
-    return {"steps": steps, "seconds": seconds, "refresh": {"count": count, "seconds": beside, "latency_seconds": 0.1}}
+    loading = {"fetch": fetched, "deserialize": 0.0, "load": 2 * fetched}
+    return {"steps": steps, "seconds": seconds, "refresh": {"count": count, "seconds": loading, "latency_seconds": 0.1}}
 
 
 def test_actors_in_a_window() -> None:
@@ -187,7 +187,7 @@ def test_of_a_score_of_0_there_are_no_per_cent(training_rows, score: float, verd
     runs = [training_rows(name, 0, [(9, 9.0, each)])[0] for name, each in (("fp32", 0.0), ("int8", score))]
     change = compare([], [], runs, [])[-1]
     assert (change.ours, change.verdict) == (None, verdict)
-    assert change.note == f"fp32's score is 0, of which there are no per cent; int8's is {score:g}"
+    assert change.note == f"fp32's score is 0, of which there is no percentage; int8's is {score:g}"
 
 
 def test_throughput_and_parameters_against_what_is_required() -> None:
@@ -212,7 +212,7 @@ def test_throughput_and_parameters_against_what_is_required() -> None:
     ]
     found = {(each.figure, each.where): each for each in compare([], pulls, [], [])}
     acting, refresh = "acting thread's time on parameters (%)", "publish to installed (ms)"
-    both = "time on parameters with the thread beside it (%)"
+    both = "time on parameters of both threads (%)"
     share = found[acting, "int8, pull period 30"]
     assert (share.published, share.required, share.verdict) == ("29", "<= 5", "holds")
     assert share.note == "the published actor fetches, deserializes and loads in the acting thread itself"

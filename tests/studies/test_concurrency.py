@@ -73,7 +73,7 @@ def test_a_run_from_its_process_to_the_page_and_nothing_twice(monkeypatch, tmp_p
         writer.writeheader()
         writer.writerow(row)
     run_plan(STUDY, "small", NOTHING | {"runs": (TINY,)}, tmp_path, said.append, origin, ["runs"])
-    assert rows_of(tmp_path / "runs.csv") == [row]  # made anew of the run's records
+    assert rows_of(tmp_path / "runs.csv") == [row]  # recomputed from the run's records
 
 
 def test_a_run_that_fails_says_why(tmp_path) -> None:
@@ -215,9 +215,12 @@ def test_options_are_the_study_s_own(capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--parts fault", "parts has fault, which is none of the study's; did you mean faults?"),
-        ("--algorithms d4pg", "algorithms has d4pg, which is none of the study's; there are dqn, a3c, dyna-q"),
-        ("--topologies serial", "topologies has serial, which is none of the study's; there are lock, hogwild, "),
+        ("--parts fault", "parts has fault, which the study does not know; did you mean faults?"),
+        ("--algorithms d4pg", "algorithms has d4pg, which the study does not know; it must be one of dqn, a3c, dyna-q"),
+        (
+            "--topologies serial",
+            "topologies has serial, which the study does not know; it must be one of lock, hogwild, ",
+        ),
         ("--workers 2 0", "workers is 0; it must be above 0"),
         ("--seeds 0", "seeds is 0; it must be above 0"),
     ],

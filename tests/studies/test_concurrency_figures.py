@@ -272,7 +272,7 @@ def test_the_page_says_whether_it_is_planning_and_why_not() -> None:
     assert gain[1].endswith("of 2 seeds that have both, 2 came to the same steps and updates.")
     mixed = ablation_text(*ablation({"dqn, dyna-q's updates": (9, 8), "dyna-q": (3, 9), "dyna-q, no planning": (9, 7)}))
     assert mixed[0].startswith("Whether planning saves real steps at as many updates, these runs do not decide")
-    assert "jumps that one state hardly announces" in mixed[1]
+    assert "jumps that a single state hardly predicts" in mixed[1]
     assert mixed[2].endswith("of 2 seeds that have both, 1 came to the same steps and updates.")
     none = ablation_text(*ablation({"dyna-q": (7, 9), "dyna-q, no planning": (2, 3)}))
     assert none[0].startswith("Planning does not save real steps")

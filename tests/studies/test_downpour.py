@@ -192,5 +192,5 @@ def test_lander_is_left_out_where_it_can_not_be_had(monkeypatch, tmp_path) -> No
 
 def test_a_mistake_is_one_line(capsys, tmp_path) -> None:
     assert main(["study", "downpour", "--parts", "speed", "--output", str(tmp_path / "study")]) == 2
-    assert capsys.readouterr().err.strip().endswith("there are timing, scaling, reward, staleness")
+    assert capsys.readouterr().err.strip().endswith("it must be one of timing, scaling, reward, staleness")
     assert not (tmp_path / "study").exists()

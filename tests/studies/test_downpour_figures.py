@@ -49,7 +49,7 @@ def test_settings_are_the_published_ones() -> None:
 
 
 def test_options() -> None:
-    with pytest.raises(ConfigError, match=r"^parts has rewards, which is none of the study's; did you mean reward"):
+    with pytest.raises(ConfigError, match=r"^parts has rewards, which the study does not know; did you mean reward"):
         DownpourOptions(parts=("rewards",))
     with pytest.raises(ConfigError, match=r"^seeds is 0; it must be above 0"):
         DownpourOptions(seeds=0)

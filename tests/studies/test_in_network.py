@@ -157,7 +157,7 @@ def test_no_redis_stands_beside_a_unix_socket(tmp_path, case, record, origin) ->
     text = (tmp_path / "page.html").read_text()
     row = text[text.index("Unix socket, 1 synthetic actor</th><td>−21.9") :].partition("</tr>")[0]
     assert row.endswith("<td>–</td><td>mean −0.0 %, p50 −0.0 %</td><td>–</td>")
-    assert "our client reaches Redis over TCP alone" in text
+    assert "our client reaches Redis only over TCP" in text
 
 
 def test_a_process_that_fails_is_told_in_its_last_words(tmp_path) -> None:

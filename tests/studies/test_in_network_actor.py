@@ -1,4 +1,4 @@
-"""What an actor's pushes are counted as."""
+"""How an actor counts its pushes."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Where rows say that they come from."""
+"""The origin of rows."""
 
 import shutil
 import subprocess

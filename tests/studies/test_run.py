@@ -1,4 +1,4 @@
-"""Pages made of files alone, without a measurement."""
+"""Pages made from files, without a measurement."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Files that know which cases they hold."""
+"""Files that record which cases they contain."""
 
 import csv
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_other_columns_are_refused_before_anything_is_measured(path, origin) -> 
     with pytest.raises(ConfigError, match=r"has the columns case, x, .* those of this version are case, y, "):
         Sheet(path, origin, ["y"])
     path.write_text("x,y\n1,2\n")
-    with pytest.raises(ConfigError, match="is no file of this study"):
+    with pytest.raises(ConfigError, match="is not a file of this study"):
         Sheet(path, origin, ["x", "y"])
 
 

@@ -1,4 +1,4 @@
-"""What a topology's settings must be."""
+"""Requirements on a topology's settings."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What planning adds to a topology: the replay ratio, snapshots, and nothing where it is off."""
+"""Planning in a topology: the replay ratio, snapshots, and no effect if it is off."""
 
 import dataclasses
 from collections.abc import Iterator

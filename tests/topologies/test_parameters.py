@@ -1,4 +1,4 @@
-"""What a run's shared parameters leave behind on servers."""
+"""A run's shared parameters on servers after its end."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_a_run_that_ends_leaves_no_shards_on_further_servers() -> None:
     own.close()
     further.close()
     assert runs[1] is not None
-    runs[1].close()  # nobody answers
+    runs[1].close()  # no server answers
 
 
 @pytest.mark.parametrize("opened", [False, True])

@@ -1,4 +1,4 @@
-"""Precision: chosen by measurement where it is left open, and a warning where it costs time."""
+"""Precision: chosen by measurement if it is auto; a warning if it costs time."""
 
 import pytest
 

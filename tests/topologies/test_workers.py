@@ -1,4 +1,4 @@
-"""Workers against the serial run, number for number, and what a program of workers tells of them."""
+"""Workers against the serial run, number for number, and what a program of workers reports about them."""
 
 import json
 import threading
@@ -246,7 +246,7 @@ def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(ser
     program.table.close()
     assert gate(server) == (4, Gate("closed", 300))
     later = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 1)
-    assert gate(server) == (5, Gate("open", 0))  # a version that nobody has seen
+    assert gate(server) == (5, Gate("open", 0))  # a version that no worker has seen
     with pytest.raises(ReplayError, match="the workers have the experience"):
         later.table.save("/tmp/nowhere")
 

@@ -45,7 +45,7 @@ def threads(endpoint: Endpoint, logs: Path) -> Launcher:
 
 @pytest.fixture
 def train(tmp_path: Path) -> Train:
-    """Trains in this process, the roles as threads; every call has a run directory of its own."""
+    """Trains in this process with the roles as threads; every call has a separate run directory."""
 
     def start(topology: str, name: str = "run", **settings: Any) -> Result:
         given = settings.pop("algorithm", {})

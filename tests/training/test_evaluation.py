@@ -1,4 +1,4 @@
-"""Requests to the evaluator, sent beside the learner, and which answers count."""
+"""Requests to the evaluator, sent while the learner works, and which answers count."""
 
 import contextlib
 import json
@@ -96,7 +96,7 @@ def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluati
     server.arrived.set()
     sent = requests(server, 3)
     assert [policy for policy, _, _ in sent] == [b"first", b"second", b"second"]
-    assert [version for _, _, version in sent] == [0, 42, 43]  # rising, on a server started anew too
+    assert [version for _, _, version in sent] == [0, 42, 43]  # rising, also on a restarted server
     first, second, third = (asked for _, asked, _ in sent)
     assert evaluations.answer(answer(first, 1.0)) is None
     assert evaluations.answer(answer(second, 2.0)) is None

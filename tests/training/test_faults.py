@@ -1,4 +1,4 @@
-"""What goes wrong in real processes, and what a user then sees."""
+"""Faults in real processes, and their messages for the user."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _ACCEPTS = 1 << 16  # the kernel's flag of a socket that listens
 
 
 def start(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Starts `headrace train` in a process group of its own, as a shell would."""
+    """Starts `headrace train` in its own process group, as a shell would."""
     command = [sys.executable, "-m", "headrace", "train", *arguments, "--run-dir", str(tmp_path / "run")]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, process_group=0

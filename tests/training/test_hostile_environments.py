@@ -1,4 +1,4 @@
-"""Environments that hang where no step is, that hold Python's lock, and that leave processes behind."""
+"""Environments that hang outside of steps, hold Python's lock, or leave processes behind."""
 
 import json
 import os
@@ -84,7 +84,7 @@ class LockStep(Wrapped):
         return super().step(action)
 
 class Forks(Wrapped):
-    """Each leaves a child in a session of its own, whose parent is gone, without and with another program."""
+    """Each leaves a child in its own session, whose parent is gone, without and with another program."""
     started = False
     def step(self, action):
         if not Forks.started:

@@ -1,4 +1,4 @@
-"""Being asked to stop."""
+"""Requests to stop."""
 
 import os
 import signal

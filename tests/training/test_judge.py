@@ -1,4 +1,4 @@
-"""When the policy is evaluated, and which moment an evaluation is said to be of."""
+"""When the policy is evaluated, and the moment that an evaluation records."""
 
 from typing import Any
 from unittest.mock import Mock

@@ -16,7 +16,7 @@ GENERATION = 1 << 16
 
 
 class Desk:
-    """Reports of a run that was resumed once, and those who hear of them."""
+    """Reports of a run that was resumed once, and the objects that receive them."""
 
     def __init__(self, run: RunDirectory) -> None:
         self.supervisor, self.judge, self._server = Mock(), Mock(), Mock()

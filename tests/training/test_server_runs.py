@@ -1,4 +1,4 @@
-"""Whole small runs on a server that stands alone, the roles as threads."""
+"""Whole small runs on a standalone server, with the roles as threads."""
 
 import contextlib
 import dataclasses
@@ -45,7 +45,7 @@ class Messages(QuietDisplay):
 
 
 class Run:
-    """A run in a thread of its own."""
+    """A run in a separate thread."""
 
     def __init__(self, path: Path, address: str, name: str = "default", **settings: Any) -> None:
         self.messages = Messages()
@@ -176,7 +176,7 @@ def test_a_run_leaves_its_experience_with_the_server(start: Any, native: Server,
         table.sample_into(BatchBuffer(table.signature, 1).view, 0.4)
     checkpoint = newest_checkpoint(run.directory.checkpoints_path)
     assert set(checkpoint.manifest) == {"learner.safetensors", "state.json", "policy.onnx"}
-    assert native.fetch("mine/run") == (2, b"")  # whoever comes now waits for the next learner
+    assert native.fetch("mine/run") == (2, b"")  # an actor that comes now waits for the next learner
 
 
 def test_a_resumed_run_finds_its_experience(start: Any, native: Server) -> None:
@@ -320,7 +320,7 @@ def test_a_run_goes_on_where_its_server_is_killed_and_comes_back(
     run.end_after(500)
     summary = run.summary()
     assert summary["stopped_by"] == "steps"
-    assert summary["environment_steps"] == sum(steps)  # whatever reports were lost
+    assert summary["environment_steps"] == sum(steps)  # even if reports were lost
     assert not any("died" in text for text in run.messages.texts)
     assert [record["kind"] for record in run.directory.read_metrics()].count("server-restart") == 2
 

@@ -1,4 +1,4 @@
-"""Roles that are silent, and a server that brings nothing from anyone."""
+"""Silent roles, and a server that delivers no reports."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Totals of which some get lost on the way."""
+"""Totals of which some are lost."""
 
 import json
 from typing import Any

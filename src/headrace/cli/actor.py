@@ -1,4 +1,4 @@
-"""`headrace actor`: actors for a run on a server, which tells them everything else."""
+"""`headrace actor`: actors for a run on a server, which provides everything else."""
 
 import contextlib
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ __all__ = ["run"]
 class _Options:
     place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
     actors: int = 1
-    """Actor processes to start here, each with the environments that the learner's settings give it."""
+    """Actor processes to start here; the learner's settings say how many environments each has."""
     log_dir: Path | None = None
-    """Where the actors' output goes; runs/actors-RUN-TIME if not set."""
+    """Directory for the actors' logs; runs/actors-RUN-TIME if not set."""
 
     def __post_init__(self) -> None:
         require_positive(self, "actors", most=MOST_PROCESSES)
@@ -38,16 +38,16 @@ def run(arguments: Sequence[str]) -> int:
         _Options,
         arguments,
         prog="headrace actor",
-        description="Play for a run on a server; environment, settings and policy come from its learner.",
+        description="Act for a run on a server; environment, settings and policy come from its learner.",
     )
     endpoint = options.place.endpoint
     if endpoint is None:
-        raise ConfigError("server is missing; an actor learns everything from one: headrace actor --server ADDRESS")
+        raise ConfigError("server is missing; it is required: headrace actor --server ADDRESS")
     logs = options.log_dir or default_run_directory("actors", endpoint.run, datetime.now())
     return 130 if run_actors(endpoint, options.actors, logs, _say) == "interrupt" else 0
 
 
 def _say(text: str) -> None:
-    """A line at once; a reader that has gone away does not end the actors."""
+    """Prints a line at once; a closed pipe does not end the actors."""
     with contextlib.suppress(OSError):
         print(text, flush=True)

@@ -1,4 +1,4 @@
-"""A dataclass filled from the words of a command line, by tyro; every mistake is one ConfigError."""
+"""Fills a dataclass from a command line with tyro; every mistake is one ConfigError."""
 
 import contextlib
 import dataclasses
@@ -40,11 +40,11 @@ _FLAG_NAMES = {
     "algorithm_name": "algorithm",
     "topology_name": "topology",
 }
-"""Fields whose flags are called otherwise."""
+"""Fields whose flags have other names."""
 
 
 def _word(convert: Callable[[str], Any], metavar: str) -> PrimitiveConstructorSpec[Any]:
-    """A value written as one word; None, where nothing is given, shows as "none", and a whole number without ".0"."""
+    """A type written as one word; None is shown as "none", and a whole number without ".0"."""
     return PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
@@ -61,30 +61,30 @@ def _shown(value: Any) -> str:
 
 
 Environment = Annotated[Positional[str], tyro.conf.arg(metavar="ENV")]
-"""The environment that a command is about, its first word."""
+"""The environment, a command's first argument."""
 Run = Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-"""The run directory that a command is about, its first word."""
+"""The run directory, a command's first argument."""
 Address = Annotated[Positional[str], tyro.conf.arg(metavar="ADDRESS")]
-"""The server that a command is about, its first word."""
+"""The server, a command's first argument."""
 RunName = Annotated[Positional[str], tyro.conf.arg(metavar="RUN")]
 """The name of a run on a server."""
 TimeLimit = Annotated[float | None, _word(parse_duration, "TIME"), tyro.conf.arg(name="time-limit")]
 """Seconds, written 90, 90s, 10m or 2h."""
 Period = Annotated[float, _word(parse_duration, "TIME"), tyro.conf.arg(name="period")]
-"""Seconds between two of something, written likewise."""
+"""Interval in seconds, written likewise."""
 Size = Annotated[int | None, _word(parse_size, "SIZE")]
 """Bytes, written 512M, 8G or 1.5GiB."""
 Switch = FlagCreatePairsOff[bool]
-"""False unless its flag is there."""
+"""False unless the flag is given."""
 
 _WORDS = (Environment, Run, Address, RunName)
-"""What is no flag."""
+"""Types of positional arguments."""
 _REGISTRY = ConstructorRegistry()
 
 
 @_REGISTRY.primitive_rule
 def _words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """What is written as one word; whole numbers may be 200k or 1e6, wherever they stand."""
+    """Types written as one word; whole numbers may be 200k or 1e6."""
     if info.type in (int, int | None):
         return _word(parse_count, "N")
     if info.type in (float, float | None):
@@ -95,7 +95,7 @@ def _words(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 
 
 def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: str, default: T | None = None) -> T:
-    """Fills `kind` from the arguments; --help prints and exits 0. Raises ConfigError for whatever does not fit."""
+    """Fills `kind` from the arguments; --help prints the help and exits with 0. Raises ConfigError for any mistake."""
     require_known(arguments, flag_types(kind), prog)
     complaint = io.StringIO()
     try:
@@ -115,7 +115,7 @@ def parse(kind: type[T], arguments: Sequence[str], *, prog: str, description: st
 
 
 def flag_types(kind: type) -> dict[str, Any]:
-    """The flags of a dataclass and their types, "--n-step": int; fields that are dataclasses add theirs."""
+    """The flags of a dataclass and their types, such as "--n-step": int; nested dataclasses are included."""
     flags: dict[str, Any] = {}
     hints = get_type_hints(kind, include_extras=True)
     types = get_type_hints(kind)
@@ -129,32 +129,33 @@ def flag_types(kind: type) -> dict[str, Any]:
 
 
 def require_known(arguments: Sequence[str], flags: dict[str, Any], prog: str) -> None:
-    """Raises ConfigError for the first flag that there is not, with the one that was probably meant."""
+    """Raises ConfigError for the first unknown flag, with a similar flag as a suggestion."""
     for word in arguments:
         flag, equals, value = word.partition("=")
         flag = flag.replace("_", "-")
         if flags.get(re.sub("^--no-", "--", flag)) is bool:
             if equals:
-                raise ConfigError(f"{flag} takes no value, and {value} is given; write {flag} alone")
+                raise ConfigError(f"{flag} takes no value, but {value} is given; write {flag} alone")
             continue
         if flag in flags or flag in ("-h", "--help") or not re.match(r"-[^\d.]", word):
             continue
         close = difflib.get_close_matches(flag, flags, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"{prog} --help lists what there is"
+        hint = f"did you mean {close[0]}?" if close else f"{prog} --help lists the options"
         raise ConfigError(f"{flag} is not an option of {prog}; {hint}")
 
 
 def find_environment(arguments: Sequence[str], flags: dict[str, Any], names: Collection[str] = ()) -> int | None:
-    """Where the environment stands among the arguments: the first word that is neither a flag nor a flag's value.
+    """Position of the environment among the arguments: the first word that is neither a flag nor a flag's value.
 
-    A flag that takes several texts takes all up to the next flag, or to one of `names`: what the word may be.
+    A flag with several string values takes all words up to the next flag or to one of `names`, the possible values of
+    the word.
     """
     index = 0
     while index < len(arguments):
         word = arguments[index]
         if not word.startswith("-"):
             return index
-        kind = flags.get(word.replace("_", "-"))  # None for "--flag=value", too, which takes no further word
+        kind = flags.get(word.replace("_", "-"))  # None for "--flag=value" too, which takes no other word
         index += 1
         if get_origin(kind) is tuple:
             texts = str in get_args(kind)
@@ -166,16 +167,16 @@ def find_environment(arguments: Sequence[str], flags: dict[str, Any], names: Col
 
 
 def _is_value(word: str, texts: bool, names: Collection[str]) -> bool:
-    """Whether a flag of several values takes a word: a number, or any text but these names where it takes texts."""
+    """Whether a flag with several values takes a word: a number or, if its values are strings, any word but `names`."""
     if texts:
         return not word.startswith("-") and word not in names
     return re.match(r"\.?\d", word) is not None
 
 
 def _first_paragraph(box: str) -> str:
-    """What a box of tyro's says, in one line: what stands between its title and the rule before the help's repetition.
+    """The text of tyro's error box in one line: the part between its title and the rule before the repeated help.
 
-    The title stands in the frame, or, where the output is not UTF-8, above a rule of hyphens.
+    The title is part of the frame or, if the output is not UTF-8, above a rule of hyphens.
     """
     lines: list[str] = []
     inside = False

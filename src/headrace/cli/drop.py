@@ -1,4 +1,4 @@
-"""`headrace drop`: removes what a run has left on a server."""
+"""`headrace drop`: removes a run from a server."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -40,17 +40,15 @@ def run(arguments: Sequence[str]) -> int:
     prefix = f"{options.run}/"
     with visit(options.address, options.token_file) as client:
         try:
-            client.claim(prefix + LEARNER, secrets.randbits(63))  # so that no learner begins meanwhile
+            client.claim(prefix + LEARNER, secrets.randbits(63))  # so that no learner starts meanwhile
         except ClosedError:
             raise
         except ReplayError as error:
-            raise ConfigError(
-                f"run is {options.run}; to be dropped it must be one without a learner on {options.address}: {error}"
-            ) from error
+            raise ConfigError(f"run is {options.run}; it must have no learner on {options.address}: {error}") from error
         statistics = client.stats()
         if not client.drop(prefix):
             known = ", ".join(_runs(statistics)) or "none"
-            raise ConfigError(f"run {options.run} is not on {options.address}; the runs there: {known}")
+            raise ConfigError(f"run {options.run} is not on {options.address}; the runs there are {known}")
     tables = [table for name, table in statistics["tables"].items() if name.startswith(prefix)]
     held = {**statistics["parameters"], **statistics["shards"]}
     blobs = [blob for name, blob in held.items() if name.startswith(prefix)]
@@ -63,6 +61,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _runs(statistics: Mapping[str, Any]) -> list[str]:
-    """The runs that have something on a server."""
+    """The runs with data on a server."""
     names = [*statistics["tables"], *statistics["parameters"], *statistics["shards"]]
     return sorted({name.split("/")[0] for name in names if "/" in name})

@@ -1,4 +1,4 @@
-"""What is said when a run has stopped."""
+"""Prints the summary of a run that has stopped."""
 
 import shlex
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ _STOPS = {
     "time": ("time is up", " --time-limit TIME"),
     "interrupt": ("interrupted, and saved", ""),
 }
-"""What ended a run, and what to add so that a resumed one goes further."""
+"""Why a run ended, and the option with which a resumed run continues further."""
 
 
 def conclude(result: "Result") -> int:
-    """Prints the summary of a run and what may follow; returns the exit code, 130 after an interrupt."""
+    """Prints the summary of a run and the commands to use next; returns the exit code, 130 after an interrupt."""
     summary = result.summary
     path = shlex.quote(str(result.run.path))
     stopped_by = str(summary["stopped_by"])
@@ -36,7 +36,7 @@ def conclude(result: "Result") -> int:
         f"  trained   {count(summary['environment_steps'])} steps, {count(summary['episodes'])} episodes, "
         f"{count(summary['learner_steps'])} updates in {duration(summary['wall_seconds'])}"
     )
-    print(f"  kept in   {path}")
+    print(f"  saved in  {path}")
     print("\nnext:")
     print(f"  headrace evaluate {path}")
     print(f"  headrace report {path}")

@@ -1,4 +1,4 @@
-"""`headrace evaluate`: greedy episodes of a run's policy, as text or JSON, and a video of it."""
+"""`headrace evaluate`: plays greedy episodes with a run's policy; prints text or JSON, and records a video."""
 
 import json
 import statistics
@@ -17,7 +17,7 @@ from headrace.settings import MOST_EPISODES
 __all__ = ["MAX_VIDEO_STEPS", "run"]
 
 MAX_VIDEO_STEPS = 3_000
-"""Environment steps after which a video ends, whatever the episode."""
+"""Maximum environment steps of a video."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class _Options:
     episodes: int = 100
     """Greedy episodes to play."""
     seed: int | None = None
-    """Seed of the environments; if not set, that of the run's own evaluations."""
+    """Seed of the environments; if not set, that of the run's evaluations."""
     json: Switch = False
     """Print one JSON object."""
     video: Path | None = None
-    """Record an episode as well: a file that ends in .mp4 or .gif."""
+    """Also record an episode to this file, which ends in .mp4 or .gif."""
 
     def __post_init__(self) -> None:
         require_positive(self, "episodes", most=MOST_EPISODES)
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         _Options, arguments, prog="headrace evaluate", description="Play greedy episodes with a run's policy."
     )
     if options.video is not None:
-        require_video(options.video)  # before all those episodes, not after
+        require_video(options.video)  # before the episodes, not after
     directory = RunDirectory.open(options.run)
     from headrace import training
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP before and between what handles them itself."""
+"""Ctrl-C, SIGTERM and SIGHUP while no other code handles them."""
 
 import contextlib
 import signal
@@ -15,7 +15,7 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def interruptible() -> Iterator[None]:
     """A context in which SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
 
-    A SIGHUP that is ignored (nohup) stays ignored. Signals belong to the main thread: elsewhere nothing changes.
+    An ignored SIGHUP (nohup) stays ignored. The context has an effect only in the main thread.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -27,9 +27,9 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """A context at whose end the first signal raises KeyboardInterrupt; a second one does so at once.
+    """A context in which the first signal raises KeyboardInterrupt only at the end, and a second one at once.
 
-    For imports: an exception in the middle of one may be lost, or end in a traceback.
+    It protects imports: an exception in the middle of one may be lost, or end in a traceback.
     """
     held = False
 

@@ -15,19 +15,19 @@ __all__ = ["main"]
 _GROUPS = {
     "commands": {
         "train": "train a policy in an environment",
-        "resume": "go on with a run from its last checkpoint",
+        "resume": "resume a run from its last checkpoint",
         "evaluate": "play greedy episodes with a run's policy",
         "report": "write a run's report, one HTML page",
         "export": "write a run's policy as an ONNX file",
-        "presets": "show the settings that each environment starts from",
-        "study": "measure again what was published, side by side",
+        "presets": "show the default settings of each environment",
+        "study": "reproduce a published comparison on this machine",
     },
     "several machines": {
         "serve": "run a server that holds experience and parameters",
-        "learner": "train on a server, with actors that are started apart",
-        "actor": "play for a run on a server",
-        "stats": "show what a server holds and does",
-        "drop": "remove what a run has left on a server",
+        "learner": "train on a server, with separately started actors",
+        "actor": "act for a run on a server",
+        "stats": "show a server's contents and activity",
+        "drop": "remove a run from a server",
     },
 }
 _COMMANDS = [name for group in _GROUPS.values() for name in group]
@@ -66,17 +66,17 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code.
 
-    0: done; 1: a process of the run, or the reader of the output, ended early; 2: a mistake; 130: interrupted.
+    0: done; 1: a process of the run failed, or the reader of the output closed it; 2: a mistake; 130: interrupted.
     """
     code = _report(list(sys.argv[1:] if arguments is None else arguments))
-    if arguments is None and "headrace.environments" in sys.modules:  # one may have run here
+    if arguments is None and "headrace.environments" in sys.modules:  # one may have run in this process
         import_module("headrace.launch.leaving").leave_soon(code)
     return code
 
 
 def _report(words: list[str]) -> int:
     """Runs one command, and turns errors into one line and an exit code."""
-    if sys.stdout is None:  # closed by whoever started us
+    if sys.stdout is None:  # closed by the parent process
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
@@ -91,7 +91,7 @@ def _report(words: list[str]) -> int:
     except KeyboardInterrupt:
         print("headrace: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output, `head` perhaps, has seen enough
+    except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -113,7 +113,7 @@ def _run(words: list[str]) -> int:
     name, rest = words[0], words[1:]
     if name not in _COMMANDS:
         close = difflib.get_close_matches(name, _COMMANDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_COMMANDS)}"
+        hint = f"did you mean {close[0]}?" if close else f"the commands are {', '.join(_COMMANDS)}"
         raise ConfigError(f"{name} is not a command; {hint}")
     try:
         with held_back():

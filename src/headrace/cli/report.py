@@ -1,4 +1,4 @@
-"""`headrace report`: one HTML page of a run, with a video of its policy where one can be made."""
+"""`headrace report`: writes one HTML page about a run, with a video of its policy if possible."""
 
 import tempfile
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ class _Options:
     run: Run
     """Run directory."""
     output: Path | None = None
-    """The page; RUN/report.html if not set."""
+    """File to write; RUN/report.html if not set."""
     video: bool = True
-    """Show an episode of the policy."""
+    """Include a video of an episode."""
 
 
 def run(arguments: Sequence[str]) -> int:

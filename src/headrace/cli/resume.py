@@ -1,4 +1,4 @@
-"""`headrace resume`: goes on with a run, under other stopping rules if they are given."""
+"""`headrace resume`: continues a run, with other stopping rules if they are given."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class _Options:
     run: Run
     """Run directory."""
     steps: int | None = None
-    """Stop after so many environment steps, those already done included."""
+    """Stop after this many environment steps, including those already done."""
     time_limit_seconds: TimeLimit = None
-    """Stop after so much training time, what has passed included: 90, 90s, 10m or 2h."""
+    """Stop after this much training time, including the time already spent: 90, 90s, 10m or 2h."""
     until_score: float | None = None
     """Stop once 100 greedy episodes average at least this."""
     quiet: Switch = False
@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
         _Options,
         arguments,
         prog="headrace resume",
-        description="Go on with a run from its last checkpoint. A stop that is not given stays as it was.",
+        description="Resume a run from its last checkpoint. Stopping rules that are not given stay as they were.",
     )
     with RunDirectory.open(options.run, writing=True) as directory:
         config = RunConfig.from_json(directory.read_config())

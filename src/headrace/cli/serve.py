@@ -1,4 +1,4 @@
-"""`headrace serve`: a server that stands alone, for actors and learners of any number of runs."""
+"""`headrace serve`: a standalone server for the actors and learners of any number of runs."""
 
 import contextlib
 import resource
@@ -37,13 +37,13 @@ class _Options:
     listen: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="ADDRESS")] = ()
     """tcp://HOST:PORT (port 0 is a free one), unix:PATH or unix:@NAME; tcp://127.0.0.1:7447 if not set."""
     data: Path | None = None
-    """Directory that keeps the experience, so that a server that was killed has it again; made if it is missing."""
+    """Directory that keeps the experience, so that a restarted server has it again; created if it is missing."""
     memory: Size = None
-    """Bound on tables, parameters and buffers: 512M, 8G, 1.5GiB; if not set, 80 % of this machine's memory."""
+    """Limit for tables, parameters and buffers: 512M, 8G, 1.5GiB; if not set, 80 % of this machine's memory."""
     token_file: Path | None = None
-    """File with the secret that whoever comes over TCP must have; required beyond this machine."""
+    """File with the secret that TCP clients need; required unless the server listens on this machine only."""
     quiet: Switch = False
-    """Say where it listens, and nothing more."""
+    """Print only the address."""
 
     def __post_init__(self) -> None:
         require("memory", self.memory, self.memory is None or 0 < self.memory < 2**63, "above 0 bytes")
@@ -74,14 +74,14 @@ def run(arguments: Sequence[str]) -> int:
             _introduce(server, options, memory)
             _serve(server, requested, quiet=options.quiet)
             if not options.quiet:
-                _say("stopping" + (": what is not on the disk yet is written" if options.data else ""))
+                _say("stopping" + (": writing the remaining data to disk" if options.data else ""))
         finally:
             server.close()
     return 0
 
 
 def _introduce(server: Server, options: _Options, memory: int) -> None:
-    """Begins to listen, and says where, with what memory, and what was found in the data directory."""
+    """Starts to listen; prints the address, the memory limit, and what the data directory contains."""
     for address in options.listen or (_DEFAULT_ADDRESS,):
         _say(f"listening on {server.listen(address)}")
     if options.quiet:
@@ -98,7 +98,7 @@ def _introduce(server: Server, options: _Options, memory: int) -> None:
 
 
 def _serve(server: Server, requested: Callable[[], bool], *, quiet: bool) -> None:
-    """Shows a line of status now and then, until it is asked to stop."""
+    """Shows a status line at intervals until a stop is requested."""
     live = not quiet and draws_live(sys.stdout)
     period = _LIVE_SECONDS if live else _STATUS_SECONDS
     with _status_display(live) as show:
@@ -115,7 +115,7 @@ def _serve(server: Server, requested: Callable[[], bool], *, quiet: bool) -> Non
 
 @contextlib.contextmanager
 def _status_display(live: bool) -> Iterator[Callable[[str], None]]:
-    """What shows a line: in place on a terminal, else one below the other."""
+    """A context whose function shows a line: in place on a terminal, otherwise below the previous one."""
     if not live:
         yield _say
         return
@@ -129,9 +129,9 @@ def _status_display(live: bool) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Tells whether SIGTERM, SIGHUP or SIGINT has come; a second one ends the process at once.
+    """A context whose function returns True after SIGTERM, SIGHUP or SIGINT; a second signal ends the process at once.
 
-    A SIGHUP that is ignored (nohup) stays ignored.
+    An ignored SIGHUP (nohup) stays ignored.
     """
     requested = False
 
@@ -152,7 +152,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 
 def _token(path: Path | None) -> bytes | None:
-    """The secret in the file, if there is one; warns where others of this machine may read it."""
+    """The secret in the file, if one is given; warns if other users of this machine can read it."""
     if path is None:
         return None
     token = read_token(path)
@@ -168,6 +168,6 @@ def _warn(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    """A line at once, for whoever waits for it; a reader that has gone away does not end the server."""
+    """Prints a line at once; a closed pipe does not end the server."""
     with contextlib.suppress(OSError):
         print(text, flush=True)

@@ -1,4 +1,4 @@
-"""`headrace stats`: what a server holds and does, live on a terminal."""
+"""`headrace stats`: shows a server's contents and activity, live on a terminal."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ from headrace.report.server_view import ServerView
 
 __all__ = ["run"]
 
-_PIPE_COLUMNS = 120  # where there is no terminal whose width could be asked
+_PIPE_COLUMNS = 120  # for output that is not a terminal
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class _Options:
     token_file: Path | None = None
     """File with the server's secret."""
     json: Switch = False
-    """Print the server's statistics as they are, one JSON object."""
+    """Print the server's statistics as one JSON object."""
     period_seconds: Period = 1.0
-    """Time between two looks, which rates are taken over."""
+    """Time between two snapshots, over which rates are computed."""
 
     def __post_init__(self) -> None:
         require("period", self.period_seconds, 0 < self.period_seconds <= 3600, "above 0, at most an hour")
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _watch(client: Client, options: _Options) -> None:
-    """Redraws the statistics until Ctrl-C, which is the way to leave."""
+    """Redraws the statistics until Ctrl-C."""
     before = None
     try:
         with Live(console=Console(highlight=False), auto_refresh=False) as live:

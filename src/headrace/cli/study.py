@@ -1,4 +1,4 @@
-"""`headrace study`: a published comparison, measured again on this machine."""
+"""`headrace study`: reproduces a published comparison on this machine."""
 
 import dataclasses
 import re
@@ -26,17 +26,17 @@ _PROG = "headrace study"
 @dataclass(frozen=True)
 class _Options:
     scale: Scale = "small"
-    """small ends in a few minutes on two cores; full covers all that was published, and takes an hour or much more."""
+    """small takes a few minutes on two cores; full covers everything published and takes an hour or much more."""
     output: Path | None = None
     """Directory for the CSV files and the page; study-NAME if not set."""
     render: Path | None = None
-    """Make the page from the CSV files in this directory, and measure nothing. It takes no other option."""
+    """Only make the page from the CSV files in this directory; takes no other option."""
 
 
 @dataclass(frozen=True)
 class _NamedOptions(_Options):
     name: Annotated[Positional[str], tyro.conf.arg(metavar="NAME")] = ""
-    """Which study."""
+    """Name of the study."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     place = find_environment(words, flags, [study.name for study in STUDIES])
     if place is None:
         if {"-h", "--help"} & set(words):
-            parse(_NamedOptions, ["--help"], prog=_PROG, description=_listing())  # which ends here
+            parse(_NamedOptions, ["--help"], prog=_PROG, description=_listing())  # exits here
         require_known(words, flags, _PROG)
         raise ConfigError(f"study needs a name: {_PROG} NAME, such as {STUDIES[0].name} (see {_PROG} --help)")
     study = find_study(words.pop(place))
@@ -64,10 +64,10 @@ def _measure(study: Study, words: Sequence[str]) -> Path:
 
 
 def _render(study: Study, words: Sequence[str]) -> Path:
-    """The page of a directory's files; scale and options are those of the command that wrote them."""
+    """Writes the page from a directory's files; scale and options are those of the command that wrote them."""
     folder = _parse(study, words).render
     if len(words) != (1 if "=" in words[0] else 2):
-        raise ConfigError(f"--render takes no other option; leave out all but --render {folder}")
+        raise ConfigError(f"--render takes no other option; leave out everything but --render {folder}")
     origin = read_origin(study, folder)
     options = _parse(study, shlex.split(origin.command)[3:])
     return render_study(study, options.scale, options.own, folder, origin)
@@ -78,7 +78,7 @@ def _parse(study: Study, words: Sequence[str]) -> Any:
 
 
 def _options_type(own: type[Any]) -> type[Any]:
-    """The options of all studies, and one study's own."""
+    """The options of all studies and of this study."""
     own_field = ("own", Annotated[own, tyro.conf.arg(name="")], field(default_factory=own))
     return dataclasses.make_dataclass("StudyOptions", [own_field], bases=(_Options,), frozen=True)
 
@@ -87,11 +87,11 @@ def _listing() -> str:
     lines = []
     for each in STUDIES:
         own = " ".join(flag_types(each.options))
-        lines.append(f"  {each.name}: {each.summary}" + (f"; options of its own: {own}" if own else ""))
+        lines.append(f"  {each.name}: {each.summary}" + (f"; options: {own}" if own else ""))
     studies = "\n".join(lines)
     return (
-        f"Measure again what was published, on this machine, and show both side by side.\n\n{studies}\n\n"
-        f"{_PROG} NAME --help shows a study's own options."
+        f"Reproduce a published comparison on this machine and show both results side by side.\n\n{studies}\n\n"
+        f"{_PROG} NAME --help shows the options of a study."
     )
 
 
@@ -103,7 +103,7 @@ def _every_flag() -> dict[str, Any]:
 
 
 def _require_own(words: Sequence[str], study: Study) -> None:
-    """Raises ConfigError for a flag that only other studies have."""
+    """Raises ConfigError for an option that only other studies have."""
     own = {**flag_types(_Options), **flag_types(study.options)}
     given = [re.sub("_", "-", word.partition("=")[0]) for word in words if word.startswith("--")]
     for other in STUDIES:
@@ -113,5 +113,5 @@ def _require_own(words: Sequence[str], study: Study) -> None:
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """Lets what was started be ended, as Ctrl-C does."""
+    """Exits with an exception, so that the study's processes are ended, as after Ctrl-C."""
     raise SystemExit(128 + number)

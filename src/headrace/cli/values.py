@@ -25,10 +25,10 @@ def parse_count(text: str) -> int:
 
 
 def parse_number(text: str) -> float:
-    """Any finite number, a whole one as int: "0.5" -> 0.5, "1e-4" -> 0.0001, "1.5k" -> 1500. Raises ValueError."""
+    """Any finite number; a whole one as int: "0.5" -> 0.5, "1e-4" -> 0.0001, "1.5k" -> 1500. Raises ValueError."""
     with contextlib.suppress(ValueError, OverflowError):
         value = parse_count(text)
-        if math.isfinite(value):  # which overflows for what no float can hold
+        if math.isfinite(value):  # overflows for numbers too large for a float
             return value
     with contextlib.suppress(ValueError):
         if math.isfinite(number := float(text)):

@@ -1,4 +1,4 @@
-"""A short connection to a server, for the commands that look at it or tidy it."""
+"""A short connection to a server, for commands that inspect it or remove data."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ _REQUEST_SECONDS = 10.0
 
 @contextlib.contextmanager
 def visit(address: str, token_file: Path | None) -> Iterator[Client]:
-    """A client of the server; raises ConfigError for a Redis, and HeadraceError where no server answers soon.
+    """A context with a client of the server; raises ConfigError for Redis, HeadraceError if no server answers soon.
 
-    CorruptFile where the caller can't read the statistics that it got.
+    Raises CorruptFile if the body can't read the statistics that it received.
     """
     if address.startswith(("redis:", "rediss:")):
         raise ConfigError(
@@ -28,7 +28,7 @@ def visit(address: str, token_file: Path | None) -> Iterator[Client]:
     client = Client(address, _CONNECT_SECONDS, token=token, request_timeout_seconds=_REQUEST_SECONDS)
     try:
         yield client
-    except (AttributeError, KeyError, TypeError, ValueError) as error:  # what is read in it is the server's statistics
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # the body reads only the server's statistics
         raise CorruptFile(f"address '{address}': the statistics are not those of a Headrace server") from error
     finally:
         client.close()

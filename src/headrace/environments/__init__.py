@@ -1,4 +1,4 @@
-"""What can be acted in: Gymnasium ids, factories of one's own, Atari, dm_control; in batches, with frames stacked."""
+"""Environments: Gymnasium ids, user factories, Atari and dm_control, in batches and with stacked frames."""
 
 from headrace.environments.base import Suite
 from headrace.environments.batch import EnvironmentBatch, Episode, Replay, episode_seed

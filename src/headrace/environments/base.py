@@ -17,20 +17,20 @@ class Suite(ABC):
 
     `spaces.py` reads the spaces of each environment. An environment whose policy sees the last K frames sets
     `metadata["stack"]` to K and returns single frames. Any exception of a method becomes an EnvironmentFault of one
-    line; an EnvironmentFault stays as it is.
+    line; an EnvironmentFault is passed on unchanged.
     """
 
     prefix: ClassVar[str]
     """The first part of each name, up to and including the slash: "dm_control/"."""
     packages: ClassVar[str] = ""
-    """The packages that an extra installs, in words: "ale-py and OpenCV"."""
+    """The packages that the extra installs, for messages: "ale-py and OpenCV"."""
     modules: ClassVar[tuple[str, ...]] = ()
-    """The top-level modules of these packages. Ids that they register with Gymnasium are not suggested."""
+    """The top-level modules of these packages. Gymnasium ids that they register are not suggested to users."""
     requirement: ClassVar[str] = ""
-    """What pip installs these packages by: "headrace[atari]"."""
+    """The requirement for pip: "headrace[atari]"."""
 
     def load(self, environment_id: str) -> None:
-        """Imports `modules`; raises EnvironmentFault, which names `environment_id`, where one is not installed."""
+        """Imports `modules`; raises EnvironmentFault, which names `environment_id`, if one is not installed."""
         try:
             for module in self.modules:
                 importlib.import_module(module)
@@ -45,11 +45,11 @@ class Suite(ABC):
 
     @abstractmethod
     def names(self) -> Sequence[str]:
-        """Returns the names of all tasks, prefix included; called after `load`.
+        """Returns the names of all tasks, including the prefix; called after `load`.
 
-        Errors about unknown names suggest similar ones from it. A version at the end ("-v5") may be left out by users.
+        Errors about unknown names suggest similar names from this list. Users may omit a version at the end ("-v5").
         """
 
     @abstractmethod
     def make(self, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-        """Makes the environment of one of `names`; called after `load`."""
+        """Creates the environment with one of `names`; called after `load`."""

@@ -27,7 +27,7 @@ class Episode(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The open episode of one environment, T steps in: `frames[t + 1]` is what `action[t]` led to."""
+    """The open episode of one environment after T steps: `frames[t + 1]` is the observation after `action[t]`."""
 
     frames: Array  # [T+1, *O]
     action: Array  # [T] int64, or [T, A] float32
@@ -35,19 +35,19 @@ class Replay(NamedTuple):
 
 
 def episode_seed(seed: int, index: int, episode: int) -> int:
-    """Seed, of 31 bits, of one episode of one environment: any episode can be played again by itself."""
+    """Seed (31 bits) of one episode of one environment, so that any episode can be replayed alone."""
     return int(np.random.SeedSequence([seed, index, episode]).generate_state(1)[0] >> 1)
 
 
 class EnvironmentBatch:
-    """E environments of one id. One that ends is reset at once, so no step is ever spent on a reset.
+    """E environments of one id. An environment whose episode ended is reset at once: no step is spent on a reset.
 
-    Actions are a policy's: 0..A-1 whatever number the environment's own first action has, or float32 [A] in [-1, 1]
-    whatever bounds the environment's own have. Every observation, reward and continuous action is checked;
-    EnvironmentFault names environment, episode, step and field. An exception that the environment itself raises passes
-    through, with a note that says where it was; a step that fails does not count. An episode of `longest_episode` steps
-    is truncated there; `beat` is called before every call of an environment. Arrays are new at each call: the caller
-    may keep them. One thread.
+    Actions are the policy's: 0..A-1 even if the environment's actions start at another number, or float32 [A] in
+    [-1, 1] for any bounds of the environment. Every observation, reward and continuous action is checked;
+    EnvironmentFault names environment, episode, step and field. An exception of the environment is passed on with a
+    note that says where it occurred; a step that fails does not count. Episodes are truncated after `longest_episode`
+    steps. `beat` is called before every call of an environment. Each call returns new arrays, which the caller may
+    keep. One thread.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class EnvironmentBatch:
 
     @property
     def episodes(self) -> int:
-        """Episodes finished so far, by all environments together, those before a `restore` included."""
+        """Number of finished episodes of all environments, including those before a `restore`."""
         return sum(self._episode)
 
     def start(self) -> Array:
@@ -102,7 +102,7 @@ class EnvironmentBatch:
         return observation
 
     def step(self, actions: Array) -> EnvironmentStep:
-        """Takes an action, of [E] int64 or [E, A] float32, in each; `terminated` wins where one says both."""
+        """Takes one action in each, [E] int64 or [E, A] float32; termination takes precedence over truncation."""
         actions = np.asarray(actions)
         if self.spec.continuous:
             self._check_actions(actions)
@@ -130,12 +130,12 @@ class EnvironmentBatch:
         return EnvironmentStep(observation, reward, terminated, truncated, next_start)
 
     def take_episodes(self) -> list[Episode]:
-        """Hands over the episodes that finished since the last call, oldest first."""
+        """Returns the episodes that finished since the last call, oldest first."""
         finished, self._finished = self._finished, []
         return finished
 
     def state(self) -> dict[str, Any]:
-        """What `restore` needs, fit for JSON: episode numbers, and the actions of each open episode."""
+        """State for `restore`, JSON-able: episode numbers, and the actions of each open episode."""
         return {
             "environment": self._id,
             "seed": self._seed,
@@ -145,10 +145,11 @@ class EnvironmentBatch:
         }
 
     def restore(self, state: Mapping[str, Any]) -> list[Replay]:
-        """Plays every open episode again, from its seed and actions -> one Replay per environment; no `start` needed.
+        """Replays every open episode from its seed and actions -> one Replay per environment; replaces `start`.
 
-        A deterministic environment is then where it was. One that ends on the way is not deterministic: it begins
-        its next episode, and its Replay has no steps. Raises CheckpointError for a state of another batch.
+        A deterministic environment is then in the same state as before. If its episode ends during the replay, it is
+        not deterministic: it starts its next episode, and its Replay has no steps. Raises CheckpointError for the
+        state of a different batch.
         """
         expected = {"environment": self._id, "seed": self._seed, "first_index": self._first_index}
         for field, value in expected.items():
@@ -165,9 +166,9 @@ class EnvironmentBatch:
         return [self._replay(index, record) for index, record in enumerate(state["actions"])]
 
     def close(self) -> None:
-        """Closes every environment, but no more after one that does not return: a watch raises EnvironmentFault."""
+        """Closes every environment; stops at one that does not return, when a watch raises EnvironmentFault."""
         for environment in self._environments:
-            with contextlib.suppress(ClosedError):  # somebody asked to stop, which this is
+            with contextlib.suppress(ClosedError):  # the run was asked to stop; closing is part of that
                 self._beat()
             close(environment, self._id)
 
@@ -189,7 +190,7 @@ class EnvironmentBatch:
         return np.empty((count, *self._shape), self._dtype)
 
     def _reset(self, index: int, out: Array, row: int) -> None:
-        """Begins the environment's next episode; its first observation goes to `out[row]`."""
+        """Starts the environment's next episode; its first observation goes to `out[row]`."""
         self._beat()
         self._actions[index] = []
         self._return[index] = 0.0
@@ -205,7 +206,7 @@ class EnvironmentBatch:
         self._check_finite_row(index, out[row])
 
     def _advance(self, index: int, kept: Any, own: Any, out: Array, row: int) -> tuple[float, bool, bool]:
-        """One step of one environment, its `own` action -> reward (clipped if so asked), terminated, truncated."""
+        """One step of one environment with its `own` action -> reward (clipped if set), terminated, truncated."""
         self._beat()
         self._actions[index].append(kept)
         try:
@@ -271,7 +272,7 @@ class EnvironmentBatch:
         raise EnvironmentFault(f"{place}: {problem}")
 
     def _place_error(self, index: int, error: BaseException) -> Exception:
-        """The error with a note of where it was raised; an environment that exits is one that fails."""
+        """The error with a note of where it was raised; an environment that exits has failed."""
         if isinstance(error, SystemExit):
             error = RuntimeError(f"the environment called sys.exit({error.code!r})")
         assert isinstance(error, Exception)

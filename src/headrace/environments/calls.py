@@ -1,4 +1,4 @@
-"""Calls of an environment besides its steps and resets: they are rare, so each of them can be named while it lasts."""
+"""Calls of an environment other than steps and resets: they are rare, so each has a name while it runs."""
 
 import contextlib
 import threading
@@ -21,7 +21,7 @@ _numbers: dict[int, int] = {}
 
 @contextlib.contextmanager
 def calling(what: str) -> Iterator[None]:
-    """A context that is a call of an environment, in this thread."""
+    """A context for one call of an environment in this thread."""
     thread = threading.get_ident()
     before = _open.get(thread)
     _numbers[thread] = _numbers.get(thread, 0) + 1
@@ -36,5 +36,5 @@ def calling(what: str) -> Iterator[None]:
 
 
 def open_call(thread: int) -> Call | None:
-    """The call that a thread is in; any thread may ask."""
+    """The call that a thread is in; any thread may call it."""
     return _open.get(thread)

@@ -1,4 +1,4 @@
-"""From an environment's id to the environment: Gymnasium's registry, factories of one's own, suites."""
+"""Creates environments from their ids: Gymnasium's registry, user factories, suites."""
 
 import contextlib
 import difflib
@@ -27,21 +27,21 @@ snake.register()
 
 
 def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-    """Makes one environment.
+    """Creates one environment.
 
     The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), Snake ("headrace/Snake-v0", see
     `headrace.environments.snake`), a task of a suite ("ALE/Breakout-v5", "dm_control/cartpole-balance", see
-    `headrace.environments.suites`), or "package.module:factory": a callable that returns a gymnasium.Env, found in the
-    current directory too. What follows the colon is a factory where the module has an attribute of that name.
+    `headrace.environments.suites`), or "package.module:factory": a callable that returns a gymnasium.Env. The module
+    may be in the current directory. The name after the colon is a factory if the module has such an attribute.
 
-    Raises EnvironmentFault, in one line, where nothing can be made of it.
+    Raises EnvironmentFault, with a message of one line, if the environment can't be created.
     """
     with calling(f'environment "{environment_id}": its constructor'):
         return _make(environment_id, render_mode)
 
 
 def _make(environment_id: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-    if render_mode == "rgb_array":  # pygame draws into memory: it needs neither screen nor loudspeaker
+    if render_mode == "rgb_array":  # pygame draws into memory: it needs no screen and no audio device
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         os.environ.setdefault("SDL_AUDIODRIVER", "dummy")
     module_name, colon, name = environment_id.rpartition(":")
@@ -56,13 +56,13 @@ def _make(environment_id: str, render_mode: str | None) -> gymnasium.Env[Any, An
 
 def _import(environment_id: str, module_name: str) -> ModuleType:
     here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:  # an installed command does not start with it, unlike `python -m`
+    if here not in sys.path and "" not in sys.path:  # `python -m` adds it; an installed command does not
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module_name)
     except EnvironmentFault:
         raise
-    except (Exception, SystemExit) as error:  # whatever the module does while it is imported
+    except (Exception, SystemExit) as error:  # importing a user's module may raise anything
         raise EnvironmentFault(
             f'environment "{environment_id}": module "{module_name}" can\'t be imported: {_one_line(error)}'
         ) from error
@@ -84,7 +84,7 @@ def _call_factory(environment_id: str, factory: Any, render_mode: str | None) ->
         environment = factory(**options)
     except EnvironmentFault:
         raise
-    except (Exception, SystemExit) as error:  # the factory is the user's: any error of it is theirs to read
+    except (Exception, SystemExit) as error:  # a user's factory may raise anything
         raise EnvironmentFault(f'environment "{environment_id}": its factory raised {_one_line(error)}') from error
     if not isinstance(environment, gymnasium.Env):
         raise EnvironmentFault(
@@ -124,25 +124,25 @@ def _make_registered(
         raise EnvironmentFault(_unknown(environment_id, name, module))
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     with _faults(environment_id, gymnasium.registry[found]):
-        # What Gymnasium's checker looks at, EnvironmentBatch checks at every step, and faster.
+        # EnvironmentBatch checks at every step what Gymnasium's checker checks, and faster.
         return gymnasium.make(found, disable_env_checker=True, **options)
 
 
 @contextlib.contextmanager
 def _faults(environment_id: str, spec: EnvSpec | None = None) -> Iterator[None]:
-    """Turns whatever an environment or its suite raises while it is made into one line."""
+    """Turns any exception of an environment's constructor, or of its suite, into an error of one line."""
     try:
         yield
     except gymnasium.error.DependencyNotInstalled as error:
         raise EnvironmentFault(_missing_dependency(environment_id, spec, error)) from error
     except EnvironmentFault:
         raise
-    except (Exception, SystemExit) as error:  # the constructor may be anybody's
+    except (Exception, SystemExit) as error:  # a third party's constructor may raise anything
         raise EnvironmentFault(f'environment "{environment_id}" can\'t be made: {_one_line(error)}') from error
 
 
 def _newest(name: str, known: Collection[str]) -> str | None:
-    """Gives the name if it is known, else its newest version: "CartPole-v1" for "CartPole"."""
+    """Returns the name if it is known, else its newest version: "CartPole-v1" for "CartPole"."""
     if name in known:
         return name
     pattern = re.compile(f"{re.escape(name)}-v([0-9]+)")
@@ -161,10 +161,10 @@ def _unknown(environment_id: str, name: str, module: ModuleType | None) -> str:
 
 
 def _known_ids() -> list[str]:
-    """Gives Gymnasium's ids and the names of every suite that can be loaded.
+    """Returns Gymnasium's ids and the names of every suite that can be loaded.
 
-    A suite's module may register ids of its own with Gymnasium when it is imported, as ale_py does ("Breakout-v4").
-    They are left out.
+    A suite's module may register more ids with Gymnasium when it is imported, as ale_py does ("Breakout-v4"). They
+    are left out.
     """
     suites = known_suites()
     modules = {module for suite in suites for module in suite.modules}

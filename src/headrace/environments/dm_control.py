@@ -1,8 +1,8 @@
-"""Tasks of the DeepMind Control Suite (Tassa et al. 2018), as Gymnasium environments: "dm_control/DOMAIN-TASK".
+"""Tasks of the DeepMind Control Suite (Tassa et al. 2018) as Gymnasium environments: "dm_control/DOMAIN-TASK".
 
-Observations are the suite's, flattened in its order to float32 [n]; actions and rewards are its own. An episode of
-1000 steps is truncated; what ends before, with discount 0, terminated. Simulation needs no OpenGL, and starts no
-thread; drawing needs EGL or what MUJOCO_GL says.
+Observations are the suite's, flattened in its order to float32 [n]; actions and rewards are unchanged. Episodes are
+truncated after 1000 steps; one that ends earlier, with discount 0, is terminated. Simulation needs no OpenGL and
+starts no thread. Rendering needs EGL, or the library that MUJOCO_GL names.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ __all__ = ["ControlSuite", "SuiteTask", "load_suite"]
 
 _GL = "MUJOCO_GL"
 _HEIGHT, _WIDTH = 480, 640
-_UNBOUNDED = 1e10  # mjMAXVAL, which the suite gives as the bound of an actuator that has none
+_UNBOUNDED = 1e10  # mjMAXVAL: the suite's bound for an actuator without one
 
 
 class ControlSuite(Suite):
-    """The tasks, as "dm_control/cartpole-balance"."""
+    """The tasks, such as "dm_control/cartpole-balance"."""
 
     prefix = "dm_control/"
     packages = "dm-control"
@@ -39,7 +39,7 @@ class ControlSuite(Suite):
     requirement = "headrace[dm_control]"
 
     def load(self, environment_id: str) -> None:
-        """Imports the suite, without OpenGL: see `load_suite`."""
+        """Imports the suite without OpenGL; see `load_suite`."""
         load_suite(environment_id)
 
     def names(self) -> list[str]:
@@ -47,21 +47,21 @@ class ControlSuite(Suite):
         return [f"{self.prefix}{domain}-{task}" for domain, task in load_suite(self.prefix).ALL_TASKS]
 
     def make(self, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
-        """Makes a task."""
+        """Creates a task."""
         return SuiteTask(load_suite(name), name, render_mode)
 
 
 def load_suite(environment_id: str) -> ModuleType:
-    """Imports the suite; raises EnvironmentFault where the extra is not installed or can't be loaded.
+    """Imports the suite; raises EnvironmentFault if the extra is not installed or can't be loaded.
 
-    Without MUJOCO_GL no OpenGL library is looked for: that takes as long as the import itself, and may fail.
+    If MUJOCO_GL is not set, the search for an OpenGL library is skipped: it doubles the time and may fail.
     """
     try:
         with _gl("disabled"):
             suite: ModuleType = importlib.import_module("dm_control.suite")
     except ModuleNotFoundError as error:
         raise ControlSuite().missing(environment_id, error) from error
-    except Exception as error:  # a wrong MUJOCO_GL, or OpenGL libraries that fail in ways of their own
+    except Exception as error:  # a wrong MUJOCO_GL; OpenGL libraries may raise anything
         raise EnvironmentFault(
             f'environment "{environment_id}": dm-control can\'t be loaded ({_GL} is {_gl_setting()}): '
             f"{_one_line(error)}"
@@ -70,7 +70,7 @@ def load_suite(environment_id: str) -> ModuleType:
 
 
 class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
-    """One task. `reset(seed=s)` begins the same episode bit for bit whatever went before; one thread."""
+    """One task. `reset(seed=s)` always starts the same episode, bit for bit. One thread."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 (as Gymnasium declares it)
 
@@ -79,7 +79,7 @@ class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
         self._check_render_mode(render_mode)
         self.render_mode = render_mode
         domain, _, task = name.removeprefix(ControlSuite.prefix).partition("-")
-        self._random = np.random.RandomState(0)  # the kind that the suite takes; lqr draws its model from it
+        self._random = np.random.RandomState(0)  # the type that the suite expects; lqr draws its model from it
         with _quiet():
             self._task = suite.load(domain, task, task_kwargs={"random": self._random})
         self._random.seed()
@@ -101,20 +101,20 @@ class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Begins an episode: the one that `seed`, of 32 bits, says, else the generator's next."""
+        """Starts the episode of `seed` (32 bits), or the generator's next one without a seed."""
         if seed is not None:
             self._random.seed(seed)
         return self._flatten(self._task.reset().observation), {}
 
     def step(self, action: Array) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Takes one control step. After an episode's end, `reset` must come first."""
+        """Takes one control step. After the end of an episode, `reset` must be called first."""
         step = self._task.step(action)
         last = step.last()
         terminated = last and step.discount == 0
         return self._flatten(step.observation), step.reward, terminated, last and not terminated, {}
 
     def render(self) -> NDArray[np.uint8]:
-        """Draws the first camera's view: uint8 [480, 640, 3]."""
+        """Renders the first camera's view: uint8 [480, 640, 3]."""
         image: NDArray[np.uint8] = self._task.physics.render(_HEIGHT, _WIDTH, camera_id=0)
         return image
 
@@ -130,19 +130,19 @@ class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
     def _check_render_mode(self, render_mode: str | None) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise EnvironmentFault(
-                f'environment "{self._name}": render_mode is "{render_mode}"; "rgb_array" is the one there is'
+                f'environment "{self._name}": render_mode is "{render_mode}"; it must be "rgb_array"'
             )
 
     def _prepare_drawing(self, physics: Any) -> None:
-        """Makes an OpenGL context where the task is to be drawn; raises EnvironmentFault where there can be none."""
+        """Creates an OpenGL context if the task is to be rendered; raises EnvironmentFault if that fails."""
         if self.render_mode is None:
-            # quadruped-escape asks for the context of a simulation that nobody draws, which would make one.
+            # quadruped-escape asks for the context even if it is not rendered, which would create one.
             physics.__class__ = type("Undrawn", (type(physics),), {"contexts": None})
             return
         try:
             _load_renderer()
             _ = physics.contexts
-        except Exception as error:  # OpenGL fails in many ways
+        except Exception as error:  # OpenGL libraries may raise anything
             raise EnvironmentFault(
                 f'environment "{self._name}" can\'t be drawn ({_GL} is {_gl_setting()}): {_one_line(error)}'
             ) from error
@@ -150,7 +150,7 @@ class SuiteTask(gymnasium.Env[NDArray[np.float32], Array]):
 
 @contextlib.contextmanager
 def _gl(backend: str) -> Iterator[None]:
-    """Sets MUJOCO_GL where it isn't, for as long as modules are imported."""
+    """Sets MUJOCO_GL, if it is not set, while modules are imported."""
     if _GL in os.environ:
         yield
         return
@@ -163,7 +163,7 @@ def _gl(backend: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps warnings about the suite's own models out of every actor's output."""
+    """Keeps warnings about the suite's models out of the actors' output."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -174,7 +174,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _load_renderer() -> None:
-    """Has dm-control choose its renderer again, as it does when imported; EGL where MUJOCO_GL is not set."""
+    """Makes dm-control choose its renderer again, as at import; EGL if MUJOCO_GL is not set."""
     renderers = sys.modules["dm_control._render"]
     if _GL not in os.environ and renderers.BACKEND != "egl":
         with _gl("egl"):

@@ -15,12 +15,12 @@ __all__ = ["Snake", "SnakeObservation", "register"]
 SnakeObservation = Literal["view", "grid", "frames"]
 
 _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # north, east, south, west: rows down, columns to the right
-_ACTIONS = (0, 2, 1, 3)  # of them, what actions 0 to 3 are
-_FOREVER = 2**30  # how long a wall stands
-_APPLE, _SNAKE = 255, 200  # Ong's greys
+_ACTIONS = (0, 2, 1, 3)  # indices of these for actions 0 to 3
+_FOREVER = 2**30  # moves for which a wall stays
+_APPLE, _SNAKE = 255, 200  # Ong's gray levels
 _STACK = 4
 _CELL_PIXELS = 16
-_COLOURS = {
+_COLORS = {
     "free": np.array((24, 26, 30)),
     "tail": np.array((22, 84, 48)),
     "neck": np.array((78, 201, 128)),
@@ -30,20 +30,20 @@ _COLOURS = {
 
 
 class Snake(gymnasium.Env[Array, np.int64]):
-    """A snake of length 2 in the middle of `size` x `size` cells, heading east; walls around.
+    """A snake of length 2 in the middle of `size` x `size` cells, heading east, with walls around the board.
 
-    Actions: 0 north, 1 south, 2 east, 3 west; one against the heading is ignored. An apple, anywhere that is free, is
-    worth +1 and makes the snake longer by a cell; to run into a wall or into itself is worth -1 and ends the episode,
-    the board left as it was; a full board ends it, too. The cell that the tail leaves is free to enter. Truncated after
-    `patience` moves without an apple, size^2 if not set: on a board of even size, who walks through it in a fixed
-    circle finds each apple within so many. `info["apples"]` counts them.
+    Actions: 0 north, 1 south, 2 east, 3 west; an action against the heading is ignored. An apple, in a random free
+    cell, is worth +1 and makes the snake one cell longer. Running into a wall or into itself is worth -1 and ends the
+    episode; the board then stays as it was. A full board ends the episode too. The cell that the tail leaves is free to
+    enter. An episode is truncated after `patience` moves without an apple, by default size^2: on a board of even size,
+    a fixed circle through all cells reaches each apple within that many moves. `info["apples"]` counts the apples.
 
     Observations, uint8:
-    - "view" [3, 2 size - 1, 2 size - 1], what lies around the head, which is in the middle: 255 where a cell is free;
-      for how many moves it is taken, in steps of 255 // size^2 (at least 1, and at most 255 in all), the most for
-      walls; 255 where the apple is.
-    - "grid" [4, size, size], the same of the board as it lies, and 255 where the head is.
-    - "frames" [pixels, pixels], Ong's: a gray picture, apple 255 and snake 200, meant for stacks of 4.
+    - "view" [3, 2 size - 1, 2 size - 1], centered on the head. Plane 0: 255 where a cell is free. Plane 1: the number
+      of moves for which a cell stays occupied, in steps of 255 // size^2 (at least 1; at most 255 in total), with
+      the maximum for walls. Plane 2: 255 at the apple.
+    - "grid" [4, size, size], the same planes of the board without centering, and 255 at the head.
+    - "frames" [pixels, pixels], as in Ong et al.: a gray image, apple 255 and snake 200, meant for stacks of 4.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 10}  # noqa: RUF012 (Gymnasium's)
@@ -73,17 +73,17 @@ class Snake(gymnasium.Env[Array, np.int64]):
         self._patience = patience or size * size
         self._step_value = max(1, 255 // (size * size))
         self._most = 255 // self._step_value
-        # The move until which each cell is taken, with so much wall around the board that every view lies inside; a
-        # move that eats does not count, for it is the one after which no cell of the snake is freed.
+        # The move until which each cell is occupied. The walls around the board are thick enough for every view to lie
+        # inside. A move that eats does not count: it frees no cell of the snake.
         self._walled = np.full((3 * size - 2, 3 * size - 2), _FOREVER, np.int32)
         self._board = self._walled[size - 1 : 2 * size - 1, size - 1 : 2 * size - 1]
         self._walled_apples = np.zeros_like(self._walled, np.uint8)
         self._apples = self._walled_apples[size - 1 : 2 * size - 1, size - 1 : 2 * size - 1]
         rows = np.arange(pixels) * size // pixels
-        self._pixels = rows[:, None] * size + rows  # the cell, counted row by row, that each pixel shows
+        self._pixels = rows[:, None] * size + rows  # the cell that each pixel shows, counted row by row
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Puts the snake into the middle and an apple anywhere else."""
+        """Puts the snake in the middle and an apple in a random free cell."""
         super().reset(seed=seed, options=options)
         middle = self._size // 2
         self._clock = 0
@@ -98,7 +98,7 @@ class Snake(gymnasium.Env[Array, np.int64]):
         return self._observe(), self._info()
 
     def step(self, action: np.int64) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Moves the head by one cell, and all of the snake behind it."""
+        """Moves the snake by one cell."""
         heading = _ACTIONS[action]
         if heading ^ self._heading != 2:  # opposite headings differ by two
             self._heading = heading
@@ -115,7 +115,7 @@ class Snake(gymnasium.Env[Array, np.int64]):
         return self._observe(), 0.0, False, self._hunger >= self._patience, self._info()
 
     def render(self) -> Any:
-        """The board: uint8 [16 size, 16 size, 3] as rgb_array, or as text, of one character a cell, as ansi."""
+        """The board: uint8 [16 size, 16 size, 3] for rgb_array; text with one character per cell for ansi."""
         if self.render_mode == "ansi":
             return self._text()
         return self._picture() if self.render_mode == "rgb_array" else None
@@ -159,7 +159,7 @@ class Snake(gymnasium.Env[Array, np.int64]):
         return grid
 
     def _draw_taken(self, until: NDArray[np.int32], planes: Array) -> None:
-        """Fills planes[0], what is free, and planes[1], for how long the rest is taken."""
+        """Fills planes[0] (free cells) and planes[1] (how long the other cells stay occupied)."""
         left = until - self._clock
         np.multiply(left <= 0, np.uint8(255), out=planes[0])
         np.maximum(left, 0, out=left)
@@ -174,10 +174,10 @@ class Snake(gymnasium.Env[Array, np.int64]):
     def _picture(self) -> Array:
         left = self._board - self._clock
         share = (np.clip(left, 0, self._length) / self._length)[..., None]  # from tail to head
-        image: Array = _COLOURS["tail"] + share * (_COLOURS["neck"] - _COLOURS["tail"])
-        image[left <= 0] = _COLOURS["free"]
-        image[self._apples > 0] = _COLOURS["apple"]
-        image[self._row, self._column] = _COLOURS["head"]
+        image: Array = _COLORS["tail"] + share * (_COLORS["neck"] - _COLORS["tail"])
+        image[left <= 0] = _COLORS["free"]
+        image[self._apples > 0] = _COLORS["apple"]
+        image[self._row, self._column] = _COLORS["head"]
         image = image.astype(np.uint8)
         return image.repeat(_CELL_PIXELS, axis=0).repeat(_CELL_PIXELS, axis=1)
 
@@ -189,7 +189,7 @@ class Snake(gymnasium.Env[Array, np.int64]):
 
 
 def register() -> None:
-    """Makes Gymnasium know the boards of 10 x 10: headrace/Snake-v0 (view), SnakeGrid-v0 and SnakeFrames-v0."""
+    """Registers the 10 x 10 boards with Gymnasium: headrace/Snake-v0 (view), SnakeGrid-v0 and SnakeFrames-v0."""
     names: dict[str, SnakeObservation] = {"Snake": "view", "SnakeGrid": "grid", "SnakeFrames": "frames"}
     for name, observation in names.items():
         gymnasium.register(

@@ -1,4 +1,4 @@
-"""From an environment's spaces to what an agent must know of them."""
+"""Converts an environment's spaces to a Spec, and a policy's actions to the environment's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ __all__ = ["ActionMap", "ContinuousActions", "DiscreteActions", "close", "descri
 
 
 class ActionMap(Protocol):
-    """From a policy's actions to those of an environment. Keeps nothing: any thread."""
+    """Converts a policy's actions to an environment's. Stateless: any thread may use it."""
 
     def to_environment(self, actions: Array) -> list[Any]:
-        """B actions of a policy -> as many that an environment's step takes."""
+        """B actions of a policy -> B actions for the environment's step()."""
 
     def from_record(self, record: Sequence[Any]) -> Array:
-        """T of a policy's actions as a list, each of them what tolist() made of it -> as they were."""
+        """T actions of a policy, each converted by tolist() -> the original array."""
 
 
 @dataclass(frozen=True)
 class DiscreteActions:
-    """Actions 0..A-1 of a policy, [B] int64, where the environment counts from `start`."""
+    """Actions 0..A-1 of a policy, [B] int64, for an environment whose actions begin at `start`."""
 
     start: int
 
@@ -44,9 +44,9 @@ class DiscreteActions:
 
 
 class ContinuousActions:
-    """Actions [B, A] float32 of a policy, in [-1, 1], where the environment takes low to high, in C order.
+    """Actions [B, A] float32 of a policy, in [-1, 1], for an environment with actions from low to high, in C order.
 
-    -1 is low, 1 is high, in between all is linear; what lies outside counts as the bound. Computed in 64 bits.
+    The map is linear, from low at -1 to high at 1; values outside are clipped. Computed in 64 bits.
     """
 
     def __init__(self, low: Array, high: Array) -> None:
@@ -54,7 +54,7 @@ class ContinuousActions:
         self._dtype = low.dtype
         self._low = low.ravel().astype(np.float64)
         self._high = high.ravel().astype(np.float64)
-        self._middle = self._low / 2 + self._high / 2  # halved first: the sum may be more than 64 bits hold
+        self._middle = self._low / 2 + self._high / 2  # halved first: the sum may overflow 64 bits
         self._half_range = self._high / 2 - self._low / 2
 
     @property
@@ -69,7 +69,7 @@ class ContinuousActions:
         np.maximum(scaled, self._low, out=scaled)
         np.minimum(scaled, self._high, out=scaled)
         own = scaled.astype(self._dtype).reshape(len(scaled), *self._shape)
-        return [own[row, ...] for row in range(len(own))]  # the dots keep arrays of shape () arrays
+        return [own[row, ...] for row in range(len(own))]  # with the dots, an array of shape () stays an array
 
     def from_record(self, record: Sequence[Sequence[float]]) -> NDArray[np.float32]:
         """T lists of A numbers -> [T, A]."""
@@ -77,7 +77,7 @@ class ContinuousActions:
 
 
 def describe(environment_id: str) -> EnvironmentSpec:
-    """Makes the environment, reads its spaces and closes it; raises EnvironmentFault where they are not supported."""
+    """Creates the environment, reads its spaces and closes it; raises EnvironmentFault if they are not supported."""
     environment = make(environment_id)
     try:
         return read_spaces(environment, environment_id)[0]
@@ -86,7 +86,7 @@ def describe(environment_id: str) -> EnvironmentSpec:
 
 
 def close(environment: gymnasium.Env[Any, Any], environment_id: str) -> None:
-    """Closes an environment that is done with; the only error that matters is that of a watch, EnvironmentFault."""
+    """Closes an environment that is no longer needed; ignores all errors except a watch's EnvironmentFault."""
     try:
         with calling(f'environment "{environment_id}": its close()'):
             environment.close()
@@ -97,23 +97,23 @@ def close(environment: gymnasium.Env[Any, Any], environment_id: str) -> None:
 
 
 def require_spec(environment_id: str, found: EnvironmentSpec, expected: EnvironmentSpec) -> None:
-    """Raises EnvironmentFault where this machine's environment is not as the learner's, whose policy acts in it."""
+    """Raises EnvironmentFault if this machine's environment differs from the learner's."""
     if found != expected:
         raise EnvironmentFault(
-            f'environment "{environment_id}" has {_told(found)} here, and {_told(expected)} where the policy is '
-            "learned; the same version of it, and of what it needs, is required"
+            f'environment "{environment_id}" has {_told(found)} here, and {_told(expected)} on the learner\'s '
+            "machine; the same versions of the environment and its dependencies are required"
         )
 
 
 def _told(spec: EnvironmentSpec) -> str:
-    """A spec in words."""
+    """Describes a spec in words."""
     actions = f"{spec.actions} {'continuous' if spec.continuous else 'discrete'} actions"
     stack = f" x {spec.stack} frames" if spec.stack > 1 else ""
     return f"observations {spec.observation_dtype} {list(spec.observation_shape)}{stack} and {actions}"
 
 
 def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tuple[EnvironmentSpec, ActionMap]:
-    """Gives the spec, and what turns a policy's actions into the environment's."""
+    """Returns the spec and the conversion from the policy's actions to the environment's."""
     observation = getattr(environment, "observation_space", None)
     action = getattr(environment, "action_space", None)
     if not isinstance(observation, spaces.Box):
@@ -123,7 +123,7 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tu
         )
     if 0 in observation.shape:
         raise EnvironmentFault(
-            f'environment "{environment_id}": observation shape is {observation.shape}; it must hold something'
+            f'environment "{environment_id}": observation shape is {observation.shape}; it must not be empty'
         )
     dtype = np.dtype(observation.dtype)
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
@@ -149,7 +149,7 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tu
 
 
 def _stack(environment: gymnasium.Env[Any, Any], environment_id: str) -> int:
-    """Gives K: an environment's own metadata may name it."""
+    """Returns K, which the environment's metadata may set."""
     stack = getattr(environment, "metadata", {}).get("stack", 1)
     if not isinstance(stack, int) or stack < 1:
         raise EnvironmentFault(
@@ -159,7 +159,7 @@ def _stack(environment: gymnasium.Env[Any, Any], environment_id: str) -> int:
 
 
 def _bounds(action: spaces.Space[Any] | None, environment_id: str) -> tuple[Array, Array]:
-    """Gives the bounds of continuous actions, each of the space's shape and dtype."""
+    """Returns the bounds of continuous actions, each with the space's shape and dtype."""
     if not isinstance(action, spaces.Box):
         raise EnvironmentFault(
             f'environment "{environment_id}": action space is {_name(action)}; a Discrete space or a Box is required'
@@ -170,9 +170,7 @@ def _bounds(action: spaces.Space[Any] | None, environment_id: str) -> tuple[Arra
             f'environment "{environment_id}": action dtype is {dtype.name}; a float is required of a Box'
         )
     if 0 in action.shape:
-        raise EnvironmentFault(
-            f'environment "{environment_id}": action shape is {action.shape}; it must hold something'
-        )
+        raise EnvironmentFault(f'environment "{environment_id}": action shape is {action.shape}; it must not be empty')
     for name, bound in (("low", action.low), ("high", action.high)):
         if not np.isfinite(bound).all():
             where = np.argwhere(~np.isfinite(bound))[0].tolist()
@@ -184,7 +182,7 @@ def _bounds(action: spaces.Space[Any] | None, environment_id: str) -> tuple[Arra
 
 
 def _name(space: spaces.Space[Any] | None) -> str:
-    """Names a space in one line: a Box would print its bounds, which may be whole images."""
+    """Names a space in one line: a Box would print its bounds, which may be images."""
     if space is None:
         return "missing"
     kind = type(space).__name__

@@ -1,4 +1,4 @@
-"""The last K frames of each environment, as the policy sees them."""
+"""Stacks the last K frames of each environment for the policy."""
 
 from collections.abc import Sequence
 
@@ -10,11 +10,11 @@ __all__ = ["FrameStack"]
 
 
 class FrameStack:
-    """Stacks of the last K frames of E environments, oldest first; rows before an episode's first repeat it.
+    """Stacks of the last K frames of E environments, oldest first; at an episode's start its first frame is repeated.
 
-    That is how tables clamp their stacks, so that what acts and what learns see the same. Where K is 1 there is no
-    stack axis and every method hands back the array that it was given. Arrays are new at each call: the caller may
-    keep them. One thread.
+    Tables clamp their stacks in the same way, so actors and learners see the same stacks. If K is 1, there is no stack
+    axis and every method returns its argument. Otherwise each call returns new arrays, which the caller may keep. One
+    thread.
     """
 
     def __init__(self, count: int, spec: EnvironmentSpec) -> None:
@@ -22,14 +22,14 @@ class FrameStack:
         self._stacks = np.empty((count, spec.stack, *spec.observation_shape), spec.observation_dtype)
 
     def start(self, observation: Array) -> Array:
-        """First frames [E, *O] of every environment -> [E, K, *O], or [E, *O] where K is 1."""
+        """First frames [E, *O] of every environment -> [E, K, *O], or [E, *O] if K is 1."""
         if self._depth == 1:
             return observation
         self._stacks = np.repeat(observation[:, None], self._depth, axis=1)
         return self._stacks
 
     def push(self, next_start: Array, ended: Array) -> Array:
-        """One frame more [E, *O], the first of a new episode where `ended` [E] -> [E, K, *O], or [E, *O] for K 1."""
+        """Adds one frame [E, *O], the first of a new episode where `ended` [E] -> [E, K, *O], or [E, *O] if K is 1."""
         if self._depth == 1:
             return next_start
         stacks = np.empty_like(self._stacks)
@@ -41,16 +41,16 @@ class FrameStack:
         return stacks
 
     def with_final(self, observation: Array, index: int) -> Array:
-        """Stack [K, *O] that the final `observation` [*O] of environment `index` makes; call it before `push`.
+        """Stack [K, *O] with the final `observation` [*O] of environment `index`; call it before `push`.
 
-        It is what the value at a truncation is bootstrapped from. The stacks stay as they are.
+        The value at a truncation is bootstrapped from it. The stacks do not change.
         """
         if self._depth == 1:
             return observation
         return np.concatenate([self._stacks[index, 1:], observation[None]])
 
     def restore(self, frames: Sequence[Array]) -> Array:
-        """Stacks from all frames [T+1, *O] of each environment's open episode -> [E, K, *O], or [E, *O] for K 1."""
+        """Stacks from all frames [T+1, *O] of each environment's open episode -> [E, K, *O], or [E, *O] if K is 1."""
         if self._depth == 1:
             return np.stack([rows[-1] for rows in frames])
         self._stacks = np.stack([rows[np.maximum(np.arange(len(rows) - self._depth, len(rows)), 0)] for rows in frames])

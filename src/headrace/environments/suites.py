@@ -1,4 +1,4 @@
-"""The suites of environments: Atari, the DeepMind Control Suite, and those that installed packages add."""
+"""The suites of environments: Atari, the DeepMind Control Suite, and suites of installed packages."""
 
 import contextlib
 from importlib.metadata import EntryPoint, entry_points
@@ -17,11 +17,11 @@ _GROUP = "headrace.environments"
 
 
 def find_suite(environment_id: str) -> Suite | None:
-    """Returns the suite that "PREFIX/TASK" or "module:PREFIX/TASK" belongs to, if there is one.
+    """Returns the suite of "PREFIX/TASK" or "module:PREFIX/TASK", if there is one.
 
-    An installed package adds a suite by an entry point of the group `headrace.environments`: its name is PREFIX, its
-    object a `Suite`. It is loaded only if the prefix, or a list of all names, is asked for. Raises EnvironmentFault if
-    it can't be loaded or is no such suite.
+    An installed package adds a suite with an entry point of the group `headrace.environments`, whose name is PREFIX
+    and whose object is a `Suite`. It is loaded only if the prefix or a list of all names is needed. Raises
+    EnvironmentFault if it can't be loaded or is not a `Suite` with this prefix.
     """
     name = environment_id.rpartition(":")[2]
     for suite in SUITES:
@@ -46,7 +46,7 @@ def _load(entry: EntryPoint, environment_id: str) -> Suite:
     place = f'environment "{environment_id}": entry point "{entry.name} = {entry.value}" of {_GROUP}'
     try:
         suite = entry.load()
-    except (Exception, SystemExit) as error:  # anything may happen while the package is imported
+    except (Exception, SystemExit) as error:  # importing a package may raise anything
         problem = " ".join(f"{type(error).__name__}: {error}".split())
         raise EnvironmentFault(f"{place} can't be loaded: {problem}") from error
     if not isinstance(suite, Suite) or getattr(suite, "prefix", None) != f"{entry.name}/":

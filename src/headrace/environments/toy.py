@@ -1,6 +1,6 @@
-"""Small environments for tests: two that are learned in seconds, one whose frames tell their place, and faulty ones.
+"""Small environments for tests: two that are learned in seconds, one with numbered frames, and faulty ones.
 
-Each is named by "headrace.environments.toy:Corridor" and the like.
+Their ids have the form "headrace.environments.toy:Corridor".
 """
 
 import os
@@ -20,9 +20,10 @@ _Result = tuple[Array, float, bool, bool, dict[str, Any]]
 
 
 class Corridor(gymnasium.Env[Array, np.int64]):
-    """A row of cells, the agent in the leftmost: action 1 goes right, 0 left; +1 and the end in the rightmost cell.
+    """A row of cells; the agent starts in the leftmost. Action 1 moves right, 0 left. The rightmost cell is the goal.
 
-    The observation is float32 [cells], one where the agent is. Truncated after `limit` steps.
+    Reaching the goal is worth +1 and ends the episode. The observation is float32 [cells], 1 at the agent's cell.
+    Truncated after `limit` steps.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (as Gymnasium declares it)
@@ -35,20 +36,20 @@ class Corridor(gymnasium.Env[Array, np.int64]):
         self._limit = limit
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Puts the agent into the leftmost cell."""
+        """Puts the agent in the leftmost cell."""
         super().reset(seed=seed, options=options)
         self._cell = self._steps = 0
         return self._observe(), {}
 
     def step(self, action: np.int64) -> _Result:
-        """Moves one cell; walls hold."""
+        """Moves one cell, but not through a wall."""
         self._steps += 1
         self._cell = min(self._cells - 1, max(0, self._cell + (1 if action == 1 else -1)))
         arrived = self._cell == self._cells - 1
         return self._observe(), float(arrived), arrived, not arrived and self._steps >= self._limit, {}
 
     def render(self) -> Array:
-        """Draws the corridor, 16 pixels a cell: uint8 [16, 16 cells, 3]."""
+        """Draws the corridor with 16 pixels per cell: uint8 [16, 16 cells, 3]."""
         cells = np.repeat(self._observe()[None, :, None], 3, axis=2) * 255
         return cells.astype(np.uint8).repeat(16, axis=0).repeat(16, axis=1)
 
@@ -59,10 +60,10 @@ class Corridor(gymnasium.Env[Array, np.int64]):
 
 
 class Frames(gymnasium.Env[Array, np.int64]):
-    """Frames uint8 [84, 84] that tell where they are from: row 0 holds the episode's number, the rest the step's.
+    """Frames uint8 [84, 84] that show their origin: row 0 holds the episode's number, the other rows the step's.
 
-    Both count modulo 256, from 0. An episode has `length` steps of reward 1; those of even number terminate, those of
-    odd number are truncated.
+    Both count from 0, modulo 256. An episode has `length` steps with reward 1; episodes with even numbers terminate,
+    those with odd numbers are truncated.
     """
 
     def __init__(self, length: int = 6) -> None:
@@ -72,14 +73,14 @@ class Frames(gymnasium.Env[Array, np.int64]):
         self._episode = -1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Begins the next episode."""
+        """Starts the next episode."""
         super().reset(seed=seed, options=options)
         self._episode += 1
         self._steps = 0
         return self._observe(), {}
 
     def step(self, action: np.int64) -> _Result:
-        """Goes on to the next frame, whatever the action."""
+        """Returns the next frame for any action."""
         self._steps += 1
         ended = self._steps >= self._length
         return self._observe(), 1.0, ended and self._episode % 2 == 0, ended and self._episode % 2 == 1, {}
@@ -91,12 +92,12 @@ class Frames(gymnasium.Env[Array, np.int64]):
 
 
 class Target(gymnasium.Env[Array, NDArray[np.float32]]):
-    """A point and a target on a line from -1 to 1, both anywhere at first; the action, float32 [1], moves the point.
+    """A point and a target at random places on a line from -1 to 1; the action, float32 [1], moves the point.
 
-    Actions are -0.5 to 0.5. The observation is float32 [2]: where the point and the target are. The reward of a step
-    is 1 - distance / 2 after it; truncated after `limit` steps. Best is to go as near as one can: from a distance d
-    at first, 10 steps are worth 10 - (max(0, d - 0.5) + max(0, d - 1) + max(0, d - 1.5)) / 2, 9.8125 on average;
-    to stand still is worth 6.67.
+    Actions are -0.5 to 0.5. The observation, float32 [2], is the position of the point and of the target. The reward is
+    1 - distance / 2 after the step; an episode is truncated after `limit` steps. The best policy moves as close as it
+    can: from an initial distance d, 10 steps are worth 10 - (max(0, d - 0.5) + max(0, d - 1) + max(0, d - 1.5)) / 2,
+    on average 9.8125. Standing still is worth 6.67.
     """
 
     def __init__(self, limit: int = 10) -> None:
@@ -112,7 +113,7 @@ class Target(gymnasium.Env[Array, NDArray[np.float32]]):
         return self._observe(), {}
 
     def step(self, action: NDArray[np.float32]) -> _Result:
-        """Moves the point; the ends of the line hold."""
+        """Moves the point, but not past the ends of the line."""
         self._steps += 1
         self._point = min(1.0, max(-1.0, self._point + min(0.5, max(-0.5, float(action[0])))))
         reward = 1 - abs(self._point - self._target) / 2
@@ -123,7 +124,7 @@ class Target(gymnasium.Env[Array, NDArray[np.float32]]):
 
 
 class _Faulty(gymnasium.Env[Array, np.int64]):
-    """Behaves, with observations float32 [4] of zeros and endless episodes, until step `fault_step` of an episode."""
+    """Works until step `fault_step` of an episode: observations are zeros, float32 [4], and episodes never end."""
 
     fault_step = 7
 
@@ -150,7 +151,7 @@ class NanObservation(_Faulty):
     """Returns NaN in observation[3] at step 7."""
 
     def misbehave(self, observation: Array) -> float:
-        """Spoils the observation."""
+        """Corrupts the observation."""
         observation[3] = np.nan
         return 0.0
 
@@ -159,7 +160,7 @@ class InfReward(_Faulty):
     """Returns an infinite reward at step 7."""
 
     def misbehave(self, observation: Array) -> float:
-        """Gives the reward."""
+        """Returns the faulty reward."""
         return float("inf")
 
 
@@ -167,7 +168,7 @@ class Hanging(_Faulty):
     """Never returns from step 7."""
 
     def misbehave(self, observation: Array) -> float:
-        """Waits for what nobody sets."""
+        """Waits for an event that is never set."""
         threading.Event().wait()
         return 0.0
 
@@ -177,11 +178,11 @@ class Crashing(_Faulty):
 
     def misbehave(self, observation: Array) -> float:
         """Raises."""
-        raise RuntimeError("the environment crashed, as it was made to")
+        raise RuntimeError("the environment crashed, as it is meant to")
 
 
 class Exiting(_Faulty):
-    """Ends the whole process with exit code 3 at step 7, without a word."""
+    """Ends the whole process with exit code 3 at step 7, without a message."""
 
     def misbehave(self, observation: Array) -> float:
         """Ends the process."""

@@ -52,7 +52,7 @@ def run_actors(
                     with _relay(endpoint, actors) as relay:
                         if _look_after(server, launcher(endpoint, logs), actors, notice.start, relay, say):
                             break
-                    say("the learner was started anew; so are its actors")
+                    say("the learner was restarted; so are its actors")
                     notice = await_notice(server, lambda: False, say)
                     assert notice is not None
                 say("the run has ended")
@@ -77,7 +77,7 @@ def _make(logs: Path) -> None:
 @contextlib.contextmanager
 def _impatient(endpoint: Endpoint, say: Callable[[str], object]) -> Iterator[None]:
     """Says that no server answers if the body takes longer than two seconds."""
-    text = f"no server answers at {shown(endpoint.address)} yet; it is tried for {endpoint.reconnect_seconds:g} s"
+    text = f"no server answers at {shown(endpoint.address)} yet; retrying for {endpoint.reconnect_seconds:g} s"
     timer = threading.Timer(_PATIENCE_SECONDS, say, [text])
     timer.daemon = True
     timer.start()

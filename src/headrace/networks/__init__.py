@@ -1,6 +1,6 @@
-"""Networks: one description, from which the learner's torch module and the actors' ONNX graph are both built.
+"""Networks: one description, from which the learner's torch module and the actors' ONNX graph are built.
 
-The torch modules live in `policy_network` and `critic` and are not imported here, for actors never import torch.
+The torch modules are in `policy_network` and `critic`. They are not imported here: actors never import torch.
 """
 
 from headrace.networks.architecture import Architecture

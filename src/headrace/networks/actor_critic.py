@@ -13,13 +13,13 @@ from headrace.networks.policy_network import PolicyNetwork
 __all__ = ["ActorCritic"]
 
 _FIRST_SIGMA = 0.6
-_FIRST_HEAD_SCALE = 0.01  # so that the first policy is near uniform, or its means near 0 (Andrychowicz et al. 2021)
+_FIRST_HEAD_SCALE = 0.01  # the initial policy is near uniform, or its means are near 0 (Andrychowicz et al. 2021)
 
 
 class ActorCritic(nn.Module):
-    """Maps observations [B, *input] to the policy's output [B, A], logits or means in [-1, 1], and to values [B].
+    """Maps observations [B, *input] to the policy's output [B, A] (logits, or means in [-1, 1]) and to values [B].
 
-    The value is a second head of the policy's network, or with a separate trunk a network of the same layers. The
+    The value is a second head of the policy's network or, with a separate trunk, a network with the same layers. The
     standard deviations of continuous actions, `sigmas` of them, are parameters that do not depend on the observation.
     """
 

@@ -1,4 +1,4 @@
-"""The description of a policy's network that all its builders read."""
+"""The description from which a policy's network is built."""
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -18,9 +18,9 @@ Kind = Literal["mlp", "nature", "grid", "ong"]
 
 
 class Convolution(NamedTuple):
-    """A square convolution, followed by a ReLU and where `pool` is above 1 by the maximum of each pool x pool square.
+    """A square convolution followed by a ReLU and, if `pool` is above 1, by the maximum of each pool x pool square.
 
-    Its input is [B, inputs, H, W], with `padding` zeros around it.
+    The input is [B, inputs, H, W], padded with `padding` zeros on each side.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Convolution(NamedTuple):
     pool: int = 1
 
     def size(self, size: int) -> int:
-        """Rows, or columns, that come of so many."""
+        """Number of output rows (or columns) for this many input rows (or columns)."""
         return ((size + 2 * self.padding - self.kernel) // self.stride + 1) // self.pool
 
 
@@ -43,7 +43,7 @@ _CONVOLUTIONS: dict[Kind, tuple[Convolution, ...]] = {
         Convolution("convolution_1", 32, 64, 4, stride=2),
         Convolution("convolution_2", 64, 64, 3),
     ),
-    "grid": (  # for boards of cells, each of which counts: nothing is skipped or pooled
+    "grid": (  # for boards, where every cell matters: no strides, no pooling
         Convolution("convolution_0", 0, 16, 3, padding=1),
         Convolution("convolution_1", 16, 32, 3, padding=1),
     ),
@@ -54,17 +54,17 @@ _CONVOLUTIONS: dict[Kind, tuple[Convolution, ...]] = {
     ),
 }
 _SMALLEST = {"nature": 36, "grid": 5, "ong": 8}
-"""Rows and columns that leave something behind the convolutions; for grid what its two see of a board from one cell."""
+"""Least rows and columns: the convolutions' output must not be empty; for grid, the receptive field of its layers."""
 
 
 _MOST_PARAMETERS = 500_000_000
-"""Of one network: an ONNX graph, which actors act by, holds 2 GB, 4 bytes each."""
+"""Limit for one network: the actors' ONNX graph holds at most 2 GB, with 4 bytes per parameter."""
 _COPIES = 5
-"""What a learner has of each parameter: the network's and its target's, a gradient, and Adam's two means."""
+"""Copies of each parameter in a learner: network, target network, gradient, and Adam's two moments."""
 
 
 class Dense(NamedTuple):
-    """A linear layer and what follows it; its input is [B, inputs]."""
+    """A linear layer and its activation; the input is [B, inputs]."""
 
     name: str
     inputs: int
@@ -88,13 +88,13 @@ class Head:
 
 @dataclass(frozen=True)
 class Architecture:
-    """An MLP or a CNN and its head, which may be dueling.
+    """An MLP or a CNN with its head, which may be dueling.
 
-    The CNNs: Nature's (Mnih et al. 2015), one for boards (grid), and that of Ong et al. 2015.
+    The CNNs are Nature's (Mnih et al. 2015), one for boards (grid), and that of Ong et al. 2015.
 
-    `input_shape` is what the policy sees without the batch axis; uint8 inputs are scaled to [0, 1]. With a dueling
-    head (Wang et al. 2016) the last hidden width belongs to the two streams, value and advantage, each of which has
-    its own.
+    `input_shape` is the shape of an observation as the policy sees it, without the batch axis; uint8 inputs are scaled
+    to [0, 1]. With a dueling head (Wang et al. 2016), the value and advantage streams each have a layer of the last
+    hidden width.
     """
 
     input_shape: tuple[int, ...]
@@ -142,17 +142,17 @@ class Architecture:
         return architecture
 
     def to_record(self) -> dict[str, Any]:
-        """The description as JSON has it."""
+        """The description as a JSON-able dict."""
         return asdict(self)
 
     @staticmethod
     def from_record(record: dict[str, Any]) -> "Architecture":
-        """Reads what to_record() gave; raises ConfigError, naming the field, where it is something else."""
+        """Reads the result of to_record(); raises ConfigError, which names the field, for anything else."""
         return read_fields(Architecture, record)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """[channels, H, W] of the CNN's input: a single frame is one channel."""
+        """Shape [channels, H, W] of the CNN's input; a single frame is one channel."""
         channels, height, width = (1, *self.input_shape)[-3:]
         return channels, height, width
 
@@ -164,7 +164,7 @@ class Architecture:
 
     @property
     def features(self) -> int:
-        """Numbers that reach the first dense layer."""
+        """Number of inputs of the first dense layer."""
         if self.kind == "mlp":
             return prod(self.input_shape)
         channels, height, width = self.image_shape
@@ -174,7 +174,7 @@ class Architecture:
 
     @property
     def torso(self) -> tuple[Dense, ...]:
-        """Dense layers that all heads share."""
+        """Dense layers shared by all heads."""
         widths = self.hidden[:-1] if self.dueling else self.hidden
         sizes = (self.features, *widths)
         return tuple(
@@ -195,7 +195,7 @@ class Architecture:
 
     @property
     def parameter_count(self) -> int:
-        """Weights and biases of all layers."""
+        """Number of weights and biases of all layers."""
         dense = (self.torso, *self.heads)
         return sum(layer.outputs * (layer.inputs * layer.kernel**2 + 1) for layer in self.convolutions) + sum(
             layer.outputs * (layer.inputs + 1) for layers in dense for layer in layers
@@ -203,7 +203,7 @@ class Architecture:
 
 
 def require_parameters(field: str, widths: tuple[int, ...], count: int) -> None:
-    """Raises ConfigError where a network of these widths, so many parameters, is more than a learner here can hold."""
+    """Raises ConfigError if a network with these widths has more parameters than a learner on this machine can hold."""
     require(field, widths, count <= _MOST_PARAMETERS, _fewer(count))
     memory, needed = total_memory_bytes(), 4 * _COPIES * count
     fits = f"such that {count:,} parameters, which take {needed / 1e9:.1f} GB to learn, fit this machine's memory"
@@ -215,7 +215,7 @@ def _fewer(count: int) -> str:
 
 
 def _natural_kind(spec: EnvironmentSpec, side: int) -> Kind:
-    """MLP, but for images: Nature's CNN, or where they are too small for it and have channels, that for boards."""
+    """Nature's CNN for images, or the CNN for boards if they have channels and are too small for it; else an MLP."""
     if spec.observation_dtype != "uint8" or side == 0:
         return "mlp"
     if side >= _SMALLEST["nature"]:

@@ -16,8 +16,8 @@ class Critic(nn.Module):
     """Maps observations [B, *input] and actions [B, A] to logits [B, Z] of a distribution over returns.
 
     Observation and action, flattened and concatenated, go through Linear, LayerNorm and tanh, then through Linear and
-    ELU for each further width, as Acme's LayerNormMLP (Hoffman et al. 2020; Krishnan et al. 2022). Raises ConfigError
-    where the policy is a CNN.
+    ELU for each further width, like Acme's LayerNormMLP (Hoffman et al. 2020; Krishnan et al. 2022). Raises ConfigError
+    if the policy is a CNN.
     """
 
     def __init__(self, policy: Architecture, actions: int, hidden: tuple[int, ...], atoms: int) -> None:

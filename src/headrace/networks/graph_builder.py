@@ -1,4 +1,4 @@
-"""An ONNX graph in the making."""
+"""Builds an ONNX graph."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _IR_VERSION = 8
 
 
 class GraphBuilder:
-    """Nodes and initializers, in the order in which they are added. Values are known by their names."""
+    """Nodes and initializers in the order in which they were added. Values are identified by name."""
 
     def __init__(self) -> None:
         self._nodes: list[Any] = []
@@ -29,20 +29,20 @@ class GraphBuilder:
         return output
 
     def constant(self, name: str, value: Array | np.float32) -> str:
-        """Adds a constant, or finds the one of that name."""
+        """Adds a constant unless there is one with that name; returns the name."""
         if name not in self._initializers:
             self._initializers[name] = onnx.numpy_helper.from_array(np.asarray(value), name)
         return name
 
     def parameter(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> str:
-        """Adds an initializer whose bytes are to come."""
+        """Adds an initializer without its data."""
         tensor = onnx.TensorProto(name=name, dims=shape)
         tensor.data_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         self._initializers[name] = tensor
         return name
 
     def model(self, inputs: Any, outputs: Any) -> Any:
-        """The model, from one input to one output."""
+        """The model with one input and one output."""
         graph = helper.make_graph(self._nodes, "policy", [inputs], [outputs], list(self._initializers.values()))
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="headrace")
         model.ir_version = _IR_VERSION

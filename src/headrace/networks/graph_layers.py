@@ -1,4 +1,4 @@
-"""The layers of a policy's graph, in each of the precisions."""
+"""The layers of a policy's graph in each precision."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from headrace.types import Array
 __all__ = ["LAYERS", "FullLayers", "HalfLayers", "IntegerLayers", "integer_layer"]
 
 _INTEGER_WIDTH = 64
-"""Layers with fewer inputs or outputs stay in fp32: to quantize their input costs as much as there is to gain."""
+"""Layers with fewer inputs or outputs stay in fp32: quantizing their input costs as much as it saves."""
 _LARGEST_HALF = 65504.0
 
 
@@ -26,7 +26,7 @@ class FullLayers:
         self._graph = graph
 
     def encode(self, name: str, value: Array) -> Mapping[str, Array]:
-        """The initializers that a parameter becomes."""
+        """The initializers for a parameter."""
         return {name: np.ascontiguousarray(value, np.float32)}
 
     def convolution(self, x: str, layer: Convolution) -> str:
@@ -45,13 +45,14 @@ class FullLayers:
 
 
 class HalfLayers(FullLayers):
-    """Weights in float16, biases and arithmetic in float32: weights are cast when a session is made, not each time.
+    """Weights in float16, biases and arithmetic in float32; weights are cast when a session is created.
 
-    Processors without 16-bit multiplication (all x86 that ONNX Runtime has kernels for) would cast at every inference.
+    Arithmetic in float16 would cast at every inference on processors without 16-bit multiplication, which are all x86
+    processors that ONNX Runtime has kernels for.
     """
 
     def encode(self, name: str, value: Array) -> Mapping[str, Array]:
-        """The initializers that a parameter becomes; raises DivergenceError for a weight that float16 can't hold."""
+        """The initializers for a parameter; raises DivergenceError for a weight outside the range of float16."""
         if value.ndim == 1:
             return super().encode(name, value)
         largest = float(max(value.max(), -value.min()))
@@ -69,12 +70,12 @@ class HalfLayers(FullLayers):
 
 
 class IntegerLayers(FullLayers):
-    """Wide dense layers in integers, the rest in float32: convolutions lose by it (fp32's are three times as fast).
+    """Wide dense layers in int8, all others in float32 (convolutions are three times as fast in fp32).
 
-    A layer's input is never negative here (it follows a ReLU, or is an image), and every row of it has a scale of its
-    own, max / 127: what becomes of a row does not depend on the others. Products are exact sums in int32. With 127
-    levels, not 255, two of them fit in 16 bits (2 * 127 * 127 < 2^15), where processors without VNNI saturate: the
-    codes mean the same on every machine.
+    The input of an int8 layer is never negative: it follows a ReLU or is an image. Every row has its own scale,
+    max / 127, so the result for a row does not depend on the other rows. Sums of products are exact in int32. There are
+    127 levels, not 255, because processors without VNNI add two products in 16 bits with saturation, and
+    2 * 127 * 127 < 2^15: results are the same on every machine.
     """
 
     def __init__(self, graph: GraphBuilder) -> None:
@@ -82,7 +83,7 @@ class IntegerLayers(FullLayers):
         self._integer: set[str] = set()
 
     def encode(self, name: str, value: Array) -> Mapping[str, Array]:
-        """The initializers that a parameter becomes."""
+        """The initializers for a parameter."""
         if name not in self._integer:
             return super().encode(name, value)
         codes, scale = quantize_channels(value)
@@ -100,7 +101,7 @@ class IntegerLayers(FullLayers):
         step = self._graph.constant("step", np.float32(1 / LARGEST_CODE))
         column = self._graph.constant("column", np.array([1], np.int64))
         scale = node("Mul", node("ReduceMax", x, axes=[1], keepdims=1), step)  # [B, 1]
-        # A row of zeros has the scale 0: its codes are anything, and 0 times them is what it should be.
+        # A row of zeros has the scale 0: its codes are arbitrary, and 0 times them is the correct result.
         quantized = node("QuantizeLinear", x, node("Squeeze", scale, column), axis=0)
         product = node("Cast", node("MatMulInteger", quantized, codes), to=TensorProto.FLOAT)
         return node("Add", node("Mul", node("Mul", product, weight_scale), scale), bias)
@@ -109,8 +110,8 @@ class IntegerLayers(FullLayers):
 def integer_layer(layer: Dense, reads_values: bool) -> bool:
     """Whether int8 computes this layer in integers.
 
-    One that reads observations other than images is not: they have units of their own, and on a scale that the
-    largest of them sets the small ones would be lost.
+    A layer that reads observations other than images is computed in float32: their features have different units, and
+    a scale set by the largest feature would round the small ones away.
     """
     return min(layer.inputs, layer.outputs) >= _INTEGER_WIDTH and not reads_values
 

@@ -1,4 +1,4 @@
-"""A serialized ONNX model with gaps, into which parameters go."""
+"""A serialized ONNX model with gaps for the parameters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from headrace.types import Array
 
 __all__ = ["GraphTemplate"]
 
-_GRAPH = 7  # numbers of fields in onnx.proto
+_GRAPH = 7  # field numbers in onnx.proto
 _INITIALIZER = 5
 _RAW_DATA = 9
 
@@ -18,17 +18,17 @@ _RAW_DATA = 9
 class GraphTemplate:
     """The bytes of a model around its empty initializers: serializing it copies each parameter once.
 
-    A message's fields may come in any order, and the length of each is known beforehand.
+    This works because a message's fields may come in any order and the length of each is known beforehand.
     """
 
     def __init__(self, model: Any) -> None:
-        """`model` is changed: it loses its initializers that have no data."""
+        """Removes the initializers without data from `model`."""
         empty = [tensor for tensor in model.graph.initializer if not tensor.raw_data]
         for tensor in empty:
             model.graph.initializer.remove(tensor)
         graph = model.graph.SerializeToString()
         model.ClearField("graph")
-        self._parts: list[bytes] = [graph]  # what lies before, between and after the gaps
+        self._parts: list[bytes] = [graph]  # the bytes before, between and after the gaps
         gap_bytes = 0
         self._gaps: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
         for tensor in empty:
@@ -43,7 +43,7 @@ class GraphTemplate:
         self._parts[0] = model.SerializeToString() + _field(_GRAPH, length) + self._parts[0]
 
     def fill(self, arrays: Mapping[str, Array]) -> bytes:
-        """The model with these initializers; each must have the shape and the type that it was built for."""
+        """The model with these initializers; each must have the shape and type that the model declares."""
         parts: list[bytes | memoryview] = [self._parts[0]]
         for (name, dtype, shape), part in zip(self._gaps, self._parts[1:], strict=True):
             array = arrays[name]
@@ -54,7 +54,7 @@ class GraphTemplate:
 
 
 def _field(number: int, length: int) -> bytes:
-    """The head of a field of bytes: its number with wire type 2, its length."""
+    """The header of a bytes field: field number with wire type 2, then the length."""
     encoded = bytearray([number << 3 | 2])
     while length >= 0x80:
         encoded.append(length & 0x7F | 0x80)

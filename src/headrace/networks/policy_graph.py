@@ -1,4 +1,4 @@
-"""The policy as an ONNX graph: what actors and evaluators load, and what `headrace export` writes."""
+"""The policy as an ONNX graph. Actors and evaluators load it, and `headrace export` writes it."""
 
 from collections.abc import Mapping
 
@@ -21,8 +21,8 @@ OUTPUT = "output"
 class PolicyGraph:
     """Maps a batch, `observation` [B, *input], to `output` [B, *] float32, such as Q values or actions.
 
-    The graph is built once, for one precision; serialize() puts the newest weights in as initializers, which ONNX
-    Runtime packs when a session is made (as graph inputs they would cost four times the time per inference).
+    The graph is built once for one precision. serialize() inserts the newest weights as initializers, which ONNX
+    Runtime packs when a session is created (an inference would take four times as long with weights as graph inputs).
     """
 
     def __init__(self, architecture: Architecture, precision: Precision = "fp32") -> None:
@@ -65,7 +65,7 @@ class PolicyGraph:
         if architecture.dueling:
             value, advantage = heads
             outputs = architecture.head.outputs
-            # A - mean(A) as a product: ReduceMean adds up a single row in another order than the rows of a batch.
+            # A - mean(A) as a matrix product: ReduceMean sums a single row in another order than the rows of a batch.
             centering = np.eye(outputs, dtype=np.float32) - np.float32(1 / outputs)
             centered = node("MatMul", advantage, self._graph.constant("centering", centering))
             node("Add", value, centered, output=OUTPUT)

@@ -28,7 +28,7 @@ class PolicyNetwork(nn.Module):
         return self.output(self.features(observation))
 
     def features(self, observation: Tensor) -> Tensor:
-        """What the heads read, [B, inputs]."""
+        """The input of the heads, [B, inputs]."""
         x = observation.float()
         if self.architecture.input_dtype == "uint8":
             x = x * (1 / 255)

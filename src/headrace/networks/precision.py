@@ -1,4 +1,4 @@
-"""The arithmetic that a policy can run in."""
+"""The precisions in which a policy can run."""
 
 from typing import Literal
 

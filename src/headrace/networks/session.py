@@ -1,4 +1,4 @@
-"""ONNX Runtime's session of a policy's graph."""
+"""ONNX Runtime's session for a policy's graph."""
 
 import os
 from typing import Any
@@ -11,8 +11,8 @@ __all__ = ["open_session"]
 def open_session(graph: bytes) -> Any:
     """An inference session that computes on one processor core.
 
-    The graph is read from a file in memory: from a path ONNX Runtime reads without Python's lock, so that an actor
-    can go on beside this; from bytes it would copy and parse 34 MB in 12 ms with the lock held.
+    The graph is passed as the path of an in-memory file: ONNX Runtime reads a path without holding Python's lock, so
+    that an actor can continue meanwhile. From bytes it would copy and parse 34 MB in 12 ms with the lock held.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

@@ -1,4 +1,4 @@
-"""How long one inference takes in each precision, on this machine."""
+"""Measures the time of one inference in each precision on this machine."""
 
 import statistics
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ _NOISE = 0.05
 def measure_precisions(architecture: Architecture, batch: int) -> dict[Precision, float]:
     """Median seconds of one inference of `batch` observations, with random weights.
 
-    The precisions take turns, so that a disturbance hits all of them; a turn's first call, which finds the caches full
-    of another's weights, does not count. Takes about half a second, and a quarter more for eight million weights.
+    The precisions take turns, so that a disturbance affects all of them. The first call of a turn does not count: the
+    caches then hold other weights. Takes about half a second, and a quarter more for eight million weights.
     """
     random = np.random.default_rng(0)
     weights = _random_weights(architecture, random)
@@ -46,7 +46,7 @@ def measure_precisions(architecture: Architecture, batch: int) -> dict[Precision
 
 
 def fastest(seconds: Mapping[Precision, float]) -> Precision:
-    """The precision of the shortest time; fp32 unless another beats it by more than noise."""
+    """The precision with the shortest time; fp32 unless another is faster by more than noise."""
     best = min(seconds, key=lambda precision: seconds[precision])
     return best if seconds[best] < (1 - _NOISE) * seconds["fp32"] else "fp32"
 
@@ -70,7 +70,7 @@ def _take_turn(session: Any, observation: Array) -> float:
 
 
 def _random_weights(architecture: Architecture, random: np.random.Generator) -> dict[str, Array]:
-    """Uniform weights, about as large as torch's own."""
+    """Uniform weights, about as large as torch's defaults."""
     weights: dict[str, Array] = {}
     for convolution in architecture.convolutions:
         shape = (convolution.outputs, convolution.inputs, convolution.kernel, convolution.kernel)

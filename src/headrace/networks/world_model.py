@@ -1,4 +1,4 @@
-"""An ensemble of networks that predict what an environment does, as one torch module."""
+"""An ensemble of networks that predict an environment's transitions, as one torch module."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,7 +13,7 @@ __all__ = ["Prediction", "WorldModel"]
 
 
 class Prediction(NamedTuple):
-    """What each of N members expects of B transitions."""
+    """Predictions of N members for B transitions."""
 
     change: Tensor  # [N, B, O] float32: s_{t+1} - s_t
     reward: Tensor  # [N, B] float32
@@ -21,7 +21,7 @@ class Prediction(NamedTuple):
 
 
 class _Scale(nn.Module):
-    """Running mean and standard deviation of each of F features, over all rows seen."""
+    """Running mean and standard deviation of each of F features over all rows."""
 
     mean: Tensor
     variance: Tensor
@@ -34,7 +34,7 @@ class _Scale(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
 
     def add(self, rows: Tensor, weight: Tensor) -> None:
-        """Takes in rows [B, F] of these weights [B] (Chan et al. 1979)."""
+        """Adds rows [B, F] with these weights [B] (Chan et al. 1979)."""
         rows, weight = rows.double(), weight.double()
         count = weight.sum()
         mean = weight @ rows / count
@@ -48,15 +48,15 @@ class _Scale(nn.Module):
 
     @property
     def deviation(self) -> Tensor:
-        """[F] float32; 1 for a feature that has never changed."""
+        """Standard deviations [F] float32; 1 for a feature that has never changed."""
         return torch.where(self.variance > 1e-12, self.variance, 1.0).sqrt().float()
 
 
 class WorldModel(nn.Module):
     """N MLPs of one shape, computed together, that predict from a state [O] and one of A actions (Chua et al. 2018).
 
-    Inputs and targets are scaled to mean 0 and deviation 1, by what observe() has seen. Each member begins from weights
-    of its own; they are drawn from torch's generator.
+    Inputs and targets are scaled to mean 0 and standard deviation 1 with the statistics that observe() collects. Each
+    member has different initial weights, drawn from torch's generator.
     """
 
     def __init__(self, observation: int, actions: int, hidden: tuple[int, ...], members: int) -> None:
@@ -75,7 +75,7 @@ class WorldModel(nn.Module):
         self.targets = _Scale(observation + 1)  # a state's change, and the reward
 
     def observe(self, observation: Tensor, change: Tensor, reward: Tensor, weight: Tensor) -> None:
-        """Adds transitions [B, ...] of these weights [B] to what inputs and targets are scaled by."""
+        """Adds transitions [B, ...] with these weights [B] to the statistics for scaling inputs and targets."""
         self.inputs.add(observation, weight)
         self.targets.add(torch.cat((change, reward[:, None]), 1), weight)
 
@@ -99,17 +99,17 @@ class WorldModel(nn.Module):
 
     @torch.no_grad()
     def predict(self, observation: Tensor, action: Tensor) -> Prediction:
-        """What each member expects, in the environment's units."""
+        """Predictions of each member in the environment's units."""
         output = self(observation, action)
         values = output[..., :-1] * self.targets.deviation + self.targets.mean.float()
         return Prediction(values[..., :-1], values[..., -1], output[..., -1])
 
     @torch.no_grad()
     def disagreement(self, prediction: Prediction) -> Tensor:
-        """How far the members' predictions are apart [B]: the largest of three standard deviations over the members.
+        """Disagreement of the members [B]: the largest of three standard deviations over the members.
 
-        Of the change, averaged over its features, and of the reward, both in units of their deviation in the data; of
-        the probability of termination, in units of 0.5, the largest that it can have.
+        They are those of the change, averaged over its features, and of the reward, both in units of their standard
+        deviation in the data, and that of the probability of termination in units of 0.5, its maximum.
         """
         deviation = self.targets.deviation
         change = (prediction.change.std(0, correction=0) / deviation[:-1]).mean(1)

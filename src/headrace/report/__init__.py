@@ -1,4 +1,4 @@
-"""What a run leaves and shows: its directory, its display, its report."""
+"""A run's directory, display and report."""
 
 from headrace.report.display import Display, Heading, PlainDisplay, QuietDisplay, open_display
 from headrace.report.progress import Progress

@@ -1,4 +1,4 @@
-"""What a run shows while it trains: one contract, a live board for terminals and plain lines for everything else."""
+"""Shows a run's progress: a live board on terminals, plain lines everywhere else."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ __all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "draws_live", "
 
 
 class Heading(NamedTuple):
-    """What a display shows of a run's settings."""
+    """The settings that a display shows."""
 
     environment: str
     algorithm: str
@@ -22,16 +22,16 @@ class Heading(NamedTuple):
 
 
 class Display(Protocol):
-    """Shows a run. One thread at a time may call it; update() never waits for the terminal's reader for long."""
+    """Shows a run. One thread at a time may call it; update() never blocks for long on the terminal's reader."""
 
     def update(self, progress: Progress) -> None:
         """Shows a newer snapshot."""
 
     def message(self, text: str) -> None:
-        """Shows a line that stays: an actor's death, a checkpoint, the reason for stopping."""
+        """Shows a permanent line: an actor's death, a checkpoint, the reason for stopping."""
 
     def close(self) -> None:
-        """Leaves the terminal as it was found; a second call does nothing."""
+        """Restores the terminal; a second call has no effect."""
 
     def __enter__(self) -> Self:
         """The display itself."""
@@ -64,7 +64,7 @@ class QuietDisplay:
 
 
 class PlainDisplay:
-    """A line of plain text for every `period_seconds` of the training clock, and one for the last snapshot."""
+    """Prints a line of plain text every `period_seconds` of the training clock, and one for the last snapshot."""
 
     def __init__(self, heading: Heading, stream: TextIO, period_seconds: float = 10.0) -> None:
         self._stream = stream
@@ -74,7 +74,7 @@ class PlainDisplay:
         self.message(" ".join(heading[:3]) + f" in {heading.run_directory}")
 
     def update(self, progress: Progress) -> None:
-        """Prints the snapshot if it is time."""
+        """Prints the snapshot if it is due."""
         if progress.environment_steps == 0 or progress.seconds < self._due_seconds:
             self._unshown = progress
             return
@@ -83,7 +83,7 @@ class PlainDisplay:
         self.message(line(progress))
 
     def message(self, text: str) -> None:
-        """Prints the text; a reader that has gone away, `head` perhaps, does not end the run."""
+        """Prints the text; a closed pipe (as with `head`) does not end the run."""
         with contextlib.suppress(OSError):
             print(text, file=self._stream, flush=True)
 
@@ -103,7 +103,7 @@ class PlainDisplay:
 
 
 def open_display(heading: Heading, *, quiet: bool = False, stream: TextIO | None = None) -> Display:
-    """The display that suits the stream (standard output if none is given): live on a terminal, else plain lines."""
+    """Returns a display for the stream (default: standard output): live on a terminal, else plain lines."""
     if quiet:
         return QuietDisplay()
     out = stream or sys.stdout
@@ -117,7 +117,7 @@ def open_display(heading: Heading, *, quiet: bool = False, stream: TextIO | None
 
 
 def draws_live(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that what stands on it can be redrawn on."""
+    """Whether a stream is a terminal that can redraw its contents."""
     utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
     return stream.isatty() and utf8 and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 

@@ -1,4 +1,4 @@
-"""The frame of every page: one HTML document that needs nothing but itself, light or dark as its reader's system is."""
+"""The frame of every page: one self-contained HTML document, light or dark like the reader's system."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -8,7 +8,7 @@ __all__ = ["document", "plot_row", "share_bar", "tile_row"]
 
 
 def document(title: str, lead: str, opening: str, sections: Iterable[tuple[str, str]]) -> str:
-    """The page: a title, a soft line below it, an opening, and named sections; an empty one is left out.
+    """The page: a title, a gray line below it, an opening, and named sections; empty sections are left out.
 
     `title` is text; `lead`, `opening` and the sections' bodies are HTML.
     """
@@ -23,7 +23,7 @@ def document(title: str, lead: str, opening: str, sections: Iterable[tuple[str, 
 
 
 def tile_row(tiles: Iterable[tuple[str, str, bool]]) -> str:
-    """Numbers that one looks for first: each with what it is, and whether it is as good as it should be."""
+    """The most important numbers, each with a note and whether it meets its target."""
     return '<div class="tiles">' + "".join(
         f'<div class="tile{" good" if good else ""}"><b>{escape(value)}</b><span>{escape(note)}</span></div>'
         for value, note, good in tiles
@@ -31,7 +31,7 @@ def tile_row(tiles: Iterable[tuple[str, str, bool]]) -> str:
 
 
 def share_bar(shares: Sequence[tuple[str, str, float]]) -> str:
-    """A bar of parts and their legend: name, the style sheet's name of a color, share of the whole."""
+    """A bar of parts and their legend; each part has a name, a style-sheet color and a share."""
     bar = "".join(
         f'<div style="flex:{share:.5f} 0 0;background:var(--{color})" title="{name} {share:.1%}"></div>'
         for name, color, share in shares
@@ -43,5 +43,5 @@ def share_bar(shares: Sequence[tuple[str, str, float]]) -> str:
 
 
 def plot_row(svgs: Iterable[str]) -> str:
-    """Plots side by side, as far as there is room."""
+    """Plots side by side if there is room."""
     return '<div class="plots">' + "".join(f"<figure>{svg}</figure>" for svg in svgs) + "</div>"

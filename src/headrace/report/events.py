@@ -1,4 +1,4 @@
-"""TensorBoard's event file, written without TensorFlow, without torch and without a thread."""
+"""Writes TensorBoard's event file without TensorFlow, torch or a thread."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ __all__ = ["EventFile", "scalars"]
 
 
 def scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a record as (tag, value): "progress/loss", "actor_times/push"."""
+    """The numbers of a record as (tag, value), with tags such as "progress/loss" and "actor_times/push"."""
     for key, value in record.items():
         if key in ("kind", "environment_steps"):
             continue
@@ -23,7 +23,7 @@ def scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 class EventFile:
-    """An event file that TensorBoard reads. A record is one event, whose step is its environment steps."""
+    """An event file for TensorBoard. Each record is one event, whose step is the number of environment steps."""
 
     def __init__(self, directory: Path) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
@@ -37,7 +37,7 @@ class EventFile:
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Writes the record's numbers; one that counts no environment steps is left out."""
+        """Writes the record's numbers; a record without environment steps is left out."""
         if "environment_steps" not in record:
             return
         event = self._event(wall_time=time.time(), step=int(record["environment_steps"]))

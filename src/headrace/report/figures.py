@@ -8,17 +8,17 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from headrace.report.formats import duration
 from headrace.report.history import History, Record, column
-from headrace.report.svg import COLOURS, plain_axes, to_svg
+from headrace.report.svg import COLORS, plain_axes, to_svg
 
-__all__ = ["TIME_COLOURS", "learning_curve", "output_errors", "over_time", "time_shares"]
+__all__ = ["TIME_COLORS", "learning_curve", "output_errors", "over_time", "time_shares"]
 
-TIME_COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6")
-"""Style-sheet names of the colors of ACTOR_TIMES and LEARNER_TIMES, in their order."""
+TIME_COLORS = ("c1", "c2", "c3", "c4", "c5", "c6")
+"""Style-sheet names of the colors of ACTOR_TIMES and LEARNER_TIMES, in the same order."""
 _AXES = {"environment_steps": "environment steps", "seconds": "training time (h:mm:ss)"}
 
 
 def learning_curve(history: History, x: str, target: float | None) -> str:
-    """Returns in training and of greedy evaluations, against "environment_steps" or "seconds"."""
+    """Returns of training episodes and greedy evaluations against "environment_steps" or "seconds"."""
     figure, axes = _axes(x, "return of an episode")
     drawn = False
     for key, color, label in (
@@ -27,39 +27,39 @@ def learning_curve(history: History, x: str, target: float | None) -> str:
     ):
         steps, values = column(history.progress, x, key)
         if len(steps):
-            axes.plot(steps, values, color=COLOURS[color], linewidth=1.5, label=label)
+            axes.plot(steps, values, color=COLORS[color], linewidth=1.5, label=label)
             drawn = True
     steps, mean, spread = column(history.evaluations, x, "mean_return", "std_return")
     if len(steps):
         axes.errorbar(
-            steps, mean, yerr=spread, color=COLOURS["c7"], marker="o", markersize=3.5, linewidth=1.5,
+            steps, mean, yerr=spread, color=COLORS["c7"], marker="o", markersize=3.5, linewidth=1.5,
             elinewidth=0.8, capsize=2, label="greedy evaluation, ± standard deviation",
         )  # fmt: skip
         drawn = True
     if target is not None:
-        axes.axhline(target, color=COLOURS["ink"], linewidth=1, linestyle=(0, (4, 3)), label=f"target {target:g}")
+        axes.axhline(target, color=COLORS["ink"], linewidth=1, linestyle=(0, (4, 3)), label=f"target {target:g}")
     if drawn or target is not None:
-        figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
+        figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=8, labelcolor=COLORS["ink"])
     return to_svg(figure, f"curve-{x}", f"Return of an episode against {_AXES[x]}")
 
 
 def over_time(progress: Sequence[Record], key: str, label: str, *, target: float | None = None) -> str:
-    """One number of the progress records against training time, with the value that it should have."""
+    """One number of the progress records against training time, with its configured value."""
     figure, axes = _axes("seconds", label)
     seconds, values = column(progress, "seconds", key)
-    axes.plot(seconds, values, color=COLOURS["c1"], linewidth=1.5)
+    axes.plot(seconds, values, color=COLORS["c1"], linewidth=1.5)
     if target is not None:
-        axes.axhline(target, color=COLOURS["ink"], linewidth=1, linestyle=(0, (4, 3)))
+        axes.axhline(target, color=COLORS["ink"], linewidth=1, linestyle=(0, (4, 3)))
         axes.annotate(
             f"set: {target:g}", (1, target), xycoords=("axes fraction", "data"), xytext=(-2, 3),
-            textcoords="offset points", ha="right", fontsize=8, color=COLOURS["ink"],
+            textcoords="offset points", ha="right", fontsize=8, color=COLORS["ink"],
         )  # fmt: skip
     axes.set_ylim(0, 1.15 * max(values.max(initial=0.0), target or 0.0) or 1.0)
     return to_svg(figure, key, f"{label} against training time")
 
 
 def output_errors(quantizations: Sequence[Record]) -> str:
-    """How far the outputs of actors' policies are from those in full precision, against training time."""
+    """Errors of the outputs of actors' policies relative to full precision, against training time."""
     figure, axes = _axes("seconds", "output")
     for key, color, label in (
         ("largest_output", "c6", "largest output"),
@@ -67,21 +67,21 @@ def output_errors(quantizations: Sequence[Record]) -> str:
         ("mean", "c1", "mean error"),
     ):
         seconds, values = column(quantizations, "seconds", key)
-        seen = values > 0  # what a logarithm has a place for
+        seen = values > 0  # zero has no place on a logarithmic axis
         axes.plot(
-            seconds[seen], values[seen], color=COLOURS[color], marker="o", markersize=3.5, linewidth=1.5, label=label
+            seconds[seen], values[seen], color=COLORS[color], marker="o", markersize=3.5, linewidth=1.5, label=label
         )
     axes.set_yscale("log")
-    figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
+    figure.legend(loc="outside lower left", ncols=3, frameon=False, fontsize=8, labelcolor=COLORS["ink"])
     return to_svg(figure, "output-errors", "Errors of outputs against training time")
 
 
 def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> str:
-    """Shares of a side's time, "actor_times" or "learner_times", stacked, against training time."""
+    """Stacked shares of a side's time ("actor_times" or "learner_times") against training time."""
     figure, axes = _axes("seconds", "share of time")
     seconds, *shares = column(progress, "seconds", *(f"{side}.{name}" for name in names), points=200)
     if len(seconds):
-        colors = [COLOURS[name] for name in TIME_COLOURS]
+        colors = [COLORS[name] for name in TIME_COLORS]
         axes.stackplot(seconds, *shares, colors=colors, linewidth=0, labels=names)
         axes.set_xlim(seconds[0], max(seconds[-1], seconds[0] + 1e-9))
     axes.set_ylim(0, 1)
@@ -90,7 +90,7 @@ def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> 
 
 
 def _axes(x: str, y_label: str) -> tuple[Figure, Axes]:
-    """Empty axes over the progress of a run."""
+    """Empty axes with training time or steps on the x axis."""
     figure, axes = plain_axes(_AXES[x], y_label)
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 3, 5, 6, 10] if x == "seconds" else None))
     show = duration if x == "seconds" else _thousands

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for people."""
 
 import math
 
@@ -16,7 +16,7 @@ def counted(amount: int, noun: str) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """12.345 -> "12.3"; an en dash where there is none."""
+    """12.345 -> "12.3"; None -> an en dash."""
     return "–" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
 
 

@@ -1,4 +1,4 @@
-"""A run's records, sorted by kind and cleared of what a resume undid."""
+"""A run's records by kind, without those that a resumed run repeated."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ Record = Mapping[str, Any]
 
 
 class History(NamedTuple):
-    """What happened in a run, each list in the order in which it happened."""
+    """The records of a run by kind, each list in chronological order."""
 
     progress: list[Record]
     evaluations: list[Record]
@@ -26,7 +26,7 @@ class History(NamedTuple):
 def collect(records: Iterable[Record]) -> History:
     """Sorts the records of metrics.jsonl by kind.
 
-    A run resumed from a checkpoint repeats what came after that checkpoint: the first telling of it is left out.
+    A run resumed from a checkpoint repeats the steps after that checkpoint: their earlier records are left out.
     """
     history = History([], [], [], [], [], [])
     places = {
@@ -48,7 +48,7 @@ def collect(records: Iterable[Record]) -> History:
 
 
 def column(records: Iterable[Record], *keys: str, points: int = 400) -> tuple[NDArray[np.float64], ...]:
-    """The keys' values as arrays of equal length, records that lack one left out, averaged to at most `points`.
+    """The keys' values as arrays of equal length, averaged to at most `points`; records that lack a key are left out.
 
     A key with a dot reaches into a mapping: "actor_times.push".
     """

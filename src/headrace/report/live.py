@@ -1,4 +1,4 @@
-"""The live board of a terminal: drawn by rich, only when there is something new, without a thread."""
+"""The live board for terminals: drawn by rich without a thread, only when there is a new snapshot."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,19 +19,19 @@ __all__ = ["Board", "LiveDisplay", "sparkline"]
 _LABEL_CELLS = 9
 _WIDEST_CELLS = 110
 _WIDEST_SPARKLINE = 40
-_COLOURS = ("blue", "yellow", "green", "cyan", "magenta", "bright_black")
-_SHADES = "█▓▒░╳·"  # one for each color, for terminals that show none
+_COLORS = ("blue", "yellow", "green", "cyan", "magenta", "bright_black")
+_SHADES = "█▓▒░╳·"  # one for each color, for terminals without colors
 _SPARKS = "▁▂▃▄▅▆▇█"
 
 
 class LiveDisplay:
-    """A board at the foot of the terminal, redrawn by update(); messages scroll away above it."""
+    """A board at the bottom of the terminal, redrawn by update(); messages scroll above it."""
 
     def __init__(self, heading: Heading, console: Console) -> None:
         self._heading = heading
         self._console = console
         self._evaluations: list[float] = []
-        self._lowest = math.inf  # score so far: the foot of its bar
+        self._lowest = math.inf  # score so far: the start of its bar
         self._paused = False
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
         self._live.start()
@@ -46,7 +46,7 @@ class LiveDisplay:
         self._console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        """Leaves the last board where it is and gives the terminal back."""
+        """Keeps the last board on the screen and restores the terminal."""
         self._live.stop()
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class LiveDisplay:
 
 
 class Board:
-    """One snapshot, drawn as wide as the console allows."""
+    """One snapshot, as wide as the console."""
 
     def __init__(self, heading: Heading, progress: Progress, evaluations: Sequence[float], lowest: float) -> None:
         self._heading = heading
@@ -78,9 +78,9 @@ class Board:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draws the board in a frame; narrow consoles cut its lines."""
-        width = min(options.max_width - 2, _WIDEST_CELLS)  # room for the "^C" of a terminal: wrapped, it would scroll
+        width = min(options.max_width - 2, _WIDEST_CELLS)  # room for the terminal's "^C", which would wrap and scroll
         inner = width - 4
-        shades = _SHADES if console.no_color else "━" * len(_COLOURS)
+        shades = _SHADES if console.no_color else "━" * len(_COLORS)
         heading = self._heading
         title = Text.assemble((heading.environment, "bold"), f" · {heading.algorithm} · {heading.topology}")
         yield Panel(
@@ -157,7 +157,7 @@ class Board:
 
 
 class _Lines:
-    """Lines that are cut, never wrapped: the board keeps its height."""
+    """Lines that are truncated, never wrapped, so that the board keeps its height."""
 
     def __init__(self, lines: Sequence[Text]) -> None:
         self._lines = lines
@@ -170,7 +170,7 @@ class _Lines:
 
 
 def sparkline(values: Sequence[float], cells: int) -> str:
-    """The last values as bars, one a cell, between their least and their greatest."""
+    """The last values as bars, one per cell, scaled between minimum and maximum."""
     shown = list(values)[-cells:]
     if not shown:
         return ""
@@ -197,11 +197,11 @@ def _target(label: str, share: float, value: str, left: str, cells: int) -> Text
 
 
 def _segments(label: str, names: Sequence[str], shares: Mapping[str, float], cells: int, shades: str) -> Text:
-    """A bar of colored segments; ends are rounded, so that together they fill it exactly."""
+    """A bar of colored segments; their ends are rounded, so that they fill the bar exactly."""
     width = max(cells - _LABEL_CELLS, 6)
     text = Text.assemble((label.ljust(_LABEL_CELLS), "dim"))
     total, done, before = sum(shares.values()), 0.0, 0
-    for name, color, shade in zip(names, _COLOURS, shades, strict=True):
+    for name, color, shade in zip(names, _COLORS, shades, strict=True):
         done += shares.get(name, 0.0)
         end = round(width * done / total) if total > 0 else 0
         text.append(shade * (end - before), style=color)
@@ -210,15 +210,15 @@ def _segments(label: str, names: Sequence[str], shares: Mapping[str, float], cel
 
 
 def _legend(names: Sequence[str], shares: Mapping[str, float], shades: str, cells: int) -> Text:
-    """Names and shares in their fixed order; the smallest are left out where there is no room for all."""
+    """Names and shares in their fixed order; the smallest are left out if there is no room for all."""
     room, shown = cells - _LABEL_CELLS, set[str]()
     for name in sorted(names, key=lambda name: -shares.get(name, 0.0)):
         room -= len(_entry(name, shares)) + 2
-        if room < -1:  # the last one needs no gap behind it
+        if room < -1:  # no gap after the last one
             break
         shown.add(name)
     text = Text(" " * _LABEL_CELLS)
-    for name, color, shade in zip(names, _COLOURS, shades, strict=True):
+    for name, color, shade in zip(names, _COLORS, shades, strict=True):
         if name in shown:
             text.append("■" if shade == "━" else shade, style=color).append(_entry(name, shares) + " ")
     return text

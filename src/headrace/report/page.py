@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page that needs nothing but itself, light or dark as its reader's system is."""
+"""The report of a run: one self-contained HTML page, light or dark like the reader's system."""
 
 import base64
 import json
@@ -21,9 +21,9 @@ __all__ = ["write_report"]
 
 
 def write_report(run: RunDirectory, path: Path, video: bytes | None = None, video_note: str = "") -> None:
-    """Writes the page of the run to `path`; `video` is an MP4 of its policy, `video_note` says why there is none.
+    """Writes the page of the run to `path`; `video` is an MP4 of its policy, `video_note` the reason if there is none.
 
-    Raises CheckpointError where the run has recorded nothing yet, StorageError where `path` can't be written.
+    Raises CheckpointError if the run has no records yet, StorageError if `path` can't be written.
     """
     try:
         history = collect(run.read_metrics())
@@ -70,7 +70,7 @@ def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: 
 
 
 def _tiles(history: History, summary: Record) -> str:
-    """The numbers that one looks for first; from the last records where the run has no summary yet."""
+    """The most important numbers; from the last records if the run has no summary yet."""
     last: Record = {**(history.progress[-1] if history.progress else {}), **summary}
     evaluation: Record = history.evaluations[-1] if history.evaluations else {}
     mean = summary.get("mean_return", evaluation.get("mean_return"))
@@ -110,7 +110,7 @@ def _times(history: History, summary: Record) -> str:
         spent: Mapping[str, float] = summary.get(key) or _mean_shares(history.progress, key, names)
         total = sum(spent.values()) or 1.0
         shares = [
-            (name, color, spent.get(name, 0.0) / total) for name, color in zip(names, figures.TIME_COLOURS, strict=True)
+            (name, color, spent.get(name, 0.0) / total) for name, color in zip(names, figures.TIME_COLORS, strict=True)
         ]
         plot = figures.time_shares(history.progress, key, names) if len(history.progress) > 1 else ""
         parts.append(f"<figure><h3>{title}</h3>{share_bar(shares)}{plot}</figure>")

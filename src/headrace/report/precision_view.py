@@ -1,4 +1,4 @@
-"""The report's section on actors that compute, or are sent their parameters, in fewer bits."""
+"""The report's section on actors that compute, or receive their parameters, in fewer bits."""
 
 from html import escape
 
@@ -13,7 +13,7 @@ _WHOLE_BITS = 32
 
 
 def precision_section(history: History) -> str:
-    """What was settled at the start, the error of what actors act by, and its size; empty where all is in fp32."""
+    """Precision, output errors and size of the actors' policies; empty if everything is in fp32."""
     settled = [record for record in history.precisions[-1:] if _quantizes(record)]
     lines = [f"<p>{escape(_said(record))}</p>" for record in settled]
     if history.quantizations:

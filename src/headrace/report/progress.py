@@ -1,4 +1,4 @@
-"""One snapshot of a run: what the display shows and metrics.jsonl keeps."""
+"""Snapshots of a run, for the display and metrics.jsonl."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,24 +7,24 @@ from typing import Any
 __all__ = ["ACTOR_TIMES", "LEARNER_TIMES", "Progress"]
 
 ACTOR_TIMES = ("environment", "inference", "pull", "load", "push", "other")
-"""What an actor's time goes to, in the order in which every report shows it."""
+"""Phases of an actor's time, in the order of all reports."""
 LEARNER_TIMES = ("train", "wait", "transfer", "priorities", "publish", "other")
-"""What the learner's time goes to, in the order in which every report shows it."""
+"""Phases of the learner's time, in the order of all reports."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """A run at one moment; rates and shares are those of the interval since the snapshot before."""
+    """The state of a run; rates and shares are those of the interval since the previous snapshot."""
 
     seconds: float
-    """Training clock, which stands still during evaluations."""
+    """Training clock, which is paused during evaluations."""
     environment_steps: int
     learner_steps: int
     episodes: int
     mean_return: float | None
-    """Of the last 100 training episodes."""
+    """Mean over the last 100 training episodes."""
     near_greedy_return: float | None
-    """Of the last episodes of the least exploring environments."""
+    """Mean over the last episodes of the least exploring environments."""
     evaluation_return: float | None
     """Mean of the last evaluation."""
     best_evaluation: float | None
@@ -32,14 +32,14 @@ class Progress:
     learner_steps_per_second: float
     samples_per_insert: float | None
     staleness: float | None
-    """Mean number of updates by which the policy that acted is behind the one that learns."""
+    """Mean number of updates by which the acting policy lags behind the learner's."""
     loss: float | None
     replay_size: int
     replay_capacity: int
     replay_bytes: int
     policy_version: int
     bottleneck: str | None
-    """The side that holds the run: actors or learner; balanced where neither waits for the other. Workers are both."""
+    """The bottleneck: actors or learner; balanced if neither waits for the other. Workers are both."""
     actor_times: Mapping[str, float] = field(default_factory=dict)
     """Share of the actors' time in each of ACTOR_TIMES."""
     learner_times: Mapping[str, float] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Progress:
     actors_alive: int
     actors_total: int
     role: str = "actor"
-    """What those are called that act: workers learn too, so that the times of both sides are theirs."""
+    """Name of the roles that act: actor or worker. Workers also learn, so the times of both sides are theirs."""
     paused: bool = False
-    """An evaluation is running and the training clock stands still."""
+    """Whether an evaluation is running and the training clock is paused."""
     steps_target: int | None = None
     time_target: float | None = None
     """Seconds of the training clock."""

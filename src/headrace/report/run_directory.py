@@ -1,4 +1,4 @@
-"""The directory that holds a run: settings, records, checkpoints, logs and, at the end, the summary."""
+"""The directory of a run: settings, records, checkpoints, logs and, at the end, the summary."""
 
 import fcntl
 import json
@@ -23,7 +23,7 @@ _FOLDERS = ("checkpoints", "logs", "tensorboard")
 
 
 def default_run_directory(environment: str, algorithm: str, now: datetime) -> Path:
-    """A free path for a new run: runs/LunarLander-v3-dqn-20260102-030405, with -2 and so on behind it if taken."""
+    """A free path for a new run: runs/LunarLander-v3-dqn-20260102-030405, followed by -2 and so on if it is taken."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", environment)
     path = Path("runs") / f"{name}-{algorithm}-{now:%Y%m%d-%H%M%S}"
     free, again = path, 2
@@ -33,11 +33,11 @@ def default_run_directory(environment: str, algorithm: str, now: datetime) -> Pa
 
 
 class RunDirectory:
-    """A run's directory, made by create() or found by open().
+    """A run's directory, made by create() or opened by open().
 
-    Whoever writes holds the directory's lock, which the kernel drops with the process; any number may read meanwhile.
-    Not for several threads at once. Raises StorageError, naming the path, where the system refuses to write, and where
-    the directory is no longer at its path.
+    The writing process holds the directory's lock, which the kernel releases when the process ends; other processes
+    may read meanwhile. Not thread-safe. Raises StorageError, which names the path, if the system refuses to write or
+    if the directory is no longer at its path.
     """
 
     def __init__(self, path: Path, lock: int | None) -> None:
@@ -49,14 +49,14 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, config_json: str) -> Self:
-        """Makes the directory of a new run and locks it; CheckpointError where the path holds anything already."""
+        """Makes the directory of a new run and locks it; raises CheckpointError if the path is not empty."""
         require("run directory", ascii(str(path)), str(path).isprintable(), "a path that can be printed")
         _require_vacant(path)
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
         run = cls(path, _acquire_lock(path))
         try:
-            _require_vacant(path)  # another process may have been first, and be done
+            _require_vacant(path)  # another process may have made it first, and have ended
             with _writing(path):
                 for folder in _FOLDERS:
                     (path / folder).mkdir(exist_ok=True)
@@ -68,21 +68,21 @@ class RunDirectory:
 
     @classmethod
     def create_default(cls, environment: str, algorithm: str, now: datetime, config_json: str) -> Self:
-        """The same under a default name: the next one, where another process takes a name at the same time."""
+        """Like create(), with a default name; takes the next name if another process takes the first."""
         while True:
             path = default_run_directory(environment, algorithm, now)
             with _writing(path):
                 try:
                     path.mkdir(parents=True)
                 except FileExistsError:
-                    if path.is_symlink():  # to nothing: no name that is free
+                    if path.is_symlink():  # a broken link, whose name is not free either
                         raise
                     continue
             return cls.create(path, config_json)
 
     @classmethod
     def open(cls, path: Path, *, writing: bool = False) -> Self:
-        """Opens the directory of an existing run; with `writing` locks it and cuts what a crash left half written."""
+        """Opens the directory of an existing run; `writing` locks it and removes a record that a crash cut short."""
         if not path.is_dir():
             raise CheckpointError(f"{path} is not a run directory: there is no such directory")
         if not (path / "config.json").is_file():
@@ -100,12 +100,12 @@ class RunDirectory:
 
     @property
     def metrics_path(self) -> Path:
-        """One JSON record a line."""
+        """The run's records, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     @property
     def summary_path(self) -> Path:
-        """What the run came to; there once it has stopped."""
+        """The run's summary, written when it stops."""
         return self.path / "summary.json"
 
     @property
@@ -115,7 +115,7 @@ class RunDirectory:
 
     @property
     def logs_path(self) -> Path:
-        """Folder of what the run's processes print."""
+        """Folder of the output of the run's processes."""
         return self.path / "logs"
 
     @property
@@ -124,7 +124,7 @@ class RunDirectory:
         return self.path / "tensorboard"
 
     def displacement(self) -> StorageError | None:
-        """The error to end a run with whose directory was renamed or removed; None where it is in its place."""
+        """The error that ends a run if its directory was renamed or removed; None if it is in its place."""
         if self._directory is None or self._is_at(self.path):
             return None
         place = self._place()
@@ -136,19 +136,19 @@ class RunDirectory:
         )
 
     def follow(self) -> bool:
-        """Takes the place that the directory was renamed to as `path`; whether there is one."""
+        """Sets `path` to the directory's new name; returns whether the directory still exists."""
         place = self._place()
         self.path = place or self.path
         return place is not None
 
     def require_place(self) -> None:
-        """Raises displacement()."""
+        """Raises the error of displacement(), if there is one."""
         displaced = self.displacement()
         if displaced is not None:
             raise displaced
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Adds a record, which has a "kind", to metrics.jsonl and its numbers to TensorBoard's events."""
+        """Adds a record, which must have a "kind", to metrics.jsonl, and its numbers to TensorBoard's events."""
         self._require_lock()
         self.require_place()
         plain = _plain(record)
@@ -163,17 +163,17 @@ class RunDirectory:
             self._events.append(plain)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Replaces summary.json: whatever happens, the file is the old one or the new one, whole."""
+        """Replaces summary.json atomically."""
         self._require_lock()
         self.require_place()
         _write_atomically(self.summary_path, json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
 
     def read_config(self) -> str:
-        """The settings, as create() got them."""
+        """The settings that create() was given."""
         return _read(self.config_path)
 
     def read_summary(self) -> dict[str, Any] | None:
-        """The summary, or None where the run has not stopped properly yet."""
+        """The summary, or None if the run has not stopped properly."""
         if not self.summary_path.exists():
             return None
         try:
@@ -182,7 +182,7 @@ class RunDirectory:
             raise CheckpointError(f"{self.summary_path} is not a summary: {error}") from error
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """All records, in the order written; a last line still being written is left out."""
+        """All records in the order written; an incomplete last line is left out."""
         if not self.metrics_path.exists():
             return []
         lines = _read(self.metrics_path).split("\n")[:-1]
@@ -195,7 +195,7 @@ class RunDirectory:
         return records
 
     def discard_unused(self) -> None:
-        """Removes a directory in which nothing has happened yet: no record, no checkpoint, no log."""
+        """Removes the directory if it has no records, checkpoints or logs yet."""
         self._require_lock()
         if self.displacement() is not None:
             return
@@ -211,7 +211,7 @@ class RunDirectory:
             self.path.rmdir()
 
     def close(self) -> None:
-        """Closes the files and lets go of the lock; a second call does nothing."""
+        """Closes the files and releases the lock; a second call has no effect."""
         for descriptor in (self._metrics, self._directory, self._lock):
             if descriptor is not None:
                 os.close(descriptor)
@@ -228,7 +228,7 @@ class RunDirectory:
         self.close()
 
     def _place(self) -> Path | None:
-        """Where the directory is now, as the kernel knows it; None for one that was removed."""
+        """The directory's current path according to the kernel; None if it was removed."""
         place = Path(os.readlink(f"/proc/self/fd/{self._directory}"))
         return place if self._is_at(place) else None
 
@@ -265,7 +265,7 @@ def _require_vacant(path: Path) -> None:
 
 
 def _acquire_lock(path: Path) -> int:
-    """Locks the directory for this process and writes its id into the lock; returns the descriptor that holds it."""
+    """Locks the directory for this process and writes its id into the lock; returns the lock's descriptor."""
     with _writing(path / _LOCK):
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -305,7 +305,7 @@ def _write_atomically(path: Path, text: str) -> None:
             raise
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(folder)  # the new name, too, must survive a power cut
+            os.fsync(folder)  # the new name must survive a power failure too
         finally:
             os.close(folder)
 
@@ -328,7 +328,7 @@ def _writing(path: Path) -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it: NumPy's scalars as Python's, numbers that are not finite as null."""
+    """Converts a value for JSON: NumPy's scalars to Python's, numbers that are not finite to null."""
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

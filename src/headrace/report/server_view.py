@@ -1,4 +1,4 @@
-"""What a server holds and does, drawn from its statistics: rates are the differences of two looks."""
+"""Shows a server's contents and activity from its statistics; rates are differences of two snapshots."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -22,14 +22,14 @@ __all__ = [
 ]
 
 Statistics = Mapping[str, Any]
-"""What the server's `stats()` gives: names and counters since its start."""
+"""The result of the server's `stats()`: names, and counters since its start."""
 
 _MOST_CONNECTIONS = 12
 _SAME_START_SECONDS = 0.05
 
 
 class TableFlow(NamedTuple):
-    """One table between two looks. Rates are per second; a share is of the time in between."""
+    """One table between two snapshots. Rates are per second; shares are of the time in between."""
 
     name: str
     state: str
@@ -44,7 +44,7 @@ class TableFlow(NamedTuple):
 
 
 class ShardFlow(NamedTuple):
-    """One shard between two looks. Rates are per second; the rest is since it was opened."""
+    """One shard between two snapshots. Rates are per second; other numbers count from its opening."""
 
     name: str
     size: int
@@ -52,15 +52,15 @@ class ShardFlow(NamedTuple):
     version: int
     updates: float
     staleness: float
-    """Updates by others that gradients came late by, on average; 64 and more count as 64."""
+    """Mean number of updates by others that gradients were behind; 64 and more count as 64."""
     apply_seconds: float
-    """Of one gradient."""
+    """Mean time to apply one gradient."""
     dropped: int
     refused: int
 
 
 class Connection(NamedTuple):
-    """One connection between two looks. Rates are per second."""
+    """One connection between two snapshots. Rates are per second."""
 
     peer: str
     seconds: float
@@ -71,7 +71,7 @@ class Connection(NamedTuple):
 
 
 class ServerView:
-    """A server between two looks at it, drawn as wide as the console allows; of many connections, the busiest."""
+    """A server between two snapshots, as wide as the console; of many connections, only the busiest."""
 
     def __init__(self, address: str, before: Statistics | None, after: Statistics) -> None:
         self._address = address
@@ -79,7 +79,7 @@ class ServerView:
         self._after = after
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """A panel with the server's totals, tables, parameters, shards if there are any, and connections."""
+        """A panel with the server's totals, tables, parameters, shards (if there are any) and connections."""
         parts: list[RenderableType] = [self._summary()]
         shards = [self._shards()] if self._after["shards"] else []
         for section in (self._tables(), self._parameters(), *shards, self._connections()):
@@ -162,7 +162,7 @@ class ServerView:
 
 
 def table_flows(before: Statistics | None, after: Statistics) -> list[TableFlow]:
-    """The tables by name; rates are 0 where there was no look before, or the server or table began in between."""
+    """The tables by name; rates are 0 without an earlier snapshot, or if the server or table is newer than it."""
     seconds = _seconds_between(before, after)
     flows = []
     for name, now in sorted(after["tables"].items()):
@@ -189,7 +189,7 @@ def table_flows(before: Statistics | None, after: Statistics) -> list[TableFlow]
 
 
 def shard_flows(before: Statistics | None, after: Statistics) -> list[ShardFlow]:
-    """The shards by name; rates are 0 where there was no look before, or the server or shard began in between."""
+    """The shards by name; rates are 0 without an earlier snapshot, or if the server or shard is newer than it."""
     seconds = _seconds_between(before, after)
     flows = []
     for name, now in sorted(after["shards"].items()):
@@ -213,9 +213,9 @@ def shard_flows(before: Statistics | None, after: Statistics) -> list[ShardFlow]
 
 
 def connections(before: Statistics | None, after: Statistics) -> list[Connection]:
-    """Connections, those that moved most bytes first; one that is new since `before` is averaged over its life.
+    """Connections in descending order of bytes moved; rates of one opened since `before` are averages over its life.
 
-    A peer may have several: of these, one is recognized by when it began.
+    A peer may have several connections, which are told apart by their start times.
     """
     seconds = _seconds_between(before, after)
     known = [(before["uptime_seconds"] - each["seconds"], each) for each in before["connections"]] if before else []
@@ -262,20 +262,20 @@ def status_line(before: Statistics | None, after: Statistics) -> str:
 
 
 def _seconds_between(before: Statistics | None, after: Statistics) -> float:
-    """Time between two looks at one server; 0 where there is none to speak of."""
+    """Time between two snapshots of one server; 0 if there is no earlier one or the server was restarted."""
     if before is None or before["instance"] != after["instance"]:
         return 0.0
     return max(0.0, float(after["uptime_seconds"] - before["uptime_seconds"]))
 
 
 def _earlier(before: Statistics | None, after: Statistics, table: str) -> Mapping[str, Any] | None:
-    """The same table at the first look; a table that was made anew since then counts from 0 again."""
+    """The same table in the first snapshot; None if the table was created since then."""
     then = before["tables"].get(table) if before is not None else None
     return then if then is not None and then["inserts"] <= after["tables"][table]["inserts"] else None
 
 
 def _cpu(before: Statistics | None, after: Statistics) -> str:
-    """Processor time in percent of one core: since the first look, or else since the server's start."""
+    """Processor time in percent of one core, since the first snapshot or else since the server's start."""
     seconds = _seconds_between(before, after)
     if before is None or not seconds:
         return f"{after['cpu_seconds'] / max(after['uptime_seconds'], 1e-3):.0%}"
@@ -283,7 +283,7 @@ def _cpu(before: Statistics | None, after: Statistics) -> str:
 
 
 def _state(flow: TableFlow) -> Text:
-    """Open or not, and which side the limiter holds for how much of the time."""
+    """The table's state, and the share of time for which the limiter blocks each side."""
     sides = [("inserts", flow.inserts_held), ("samples", flow.samples_held)]
     held = [f"{name} held {share:.0%}" for name, share in sides if share >= 0.005]
     words = [*([] if flow.state == "open" and held else [flow.state]), *held]
@@ -291,7 +291,7 @@ def _state(flow: TableFlow) -> Text:
 
 
 def _grid(*columns: str) -> Table:
-    """A table without lines: numbers to the right, and a state on several lines where there is no room for it."""
+    """A table without lines; numbers are aligned to the right, and a state is wrapped if there is no room."""
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
     for index, name in enumerate(columns):
         left = index == 0 or name in ("state", "")

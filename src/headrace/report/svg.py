@@ -1,4 +1,4 @@
-"""SVG text to put straight into a page, colored by the page's style sheet."""
+"""SVG text for inclusion in a page, colored by the page's style sheet."""
 
 import io
 import re
@@ -7,10 +7,10 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "plain_axes", "to_svg"]
+__all__ = ["COLORS", "plain_axes", "to_svg"]
 
-# Okabe and Ito's palette, which the color-blind can tell apart; the page's style sheet has its dark twin.
-COLOURS = {
+# Okabe and Ito's palette, which is safe for color-blind readers; the page's style sheet has a dark version.
+COLORS = {
     "ink": "#24292f",
     "faint": "#d0d7de",
     "c1": "#0072b2",
@@ -21,29 +21,29 @@ COLOURS = {
     "c6": "#8c959f",
     "c7": "#d55e00",
 }
-"""What a plot is drawn in; to_svg() puts the style sheet's variables of these names in their place."""
+"""Colors of plots; to_svg() replaces them by the style sheet's variables with these names."""
 _SIZE = (5.6, 3.3)
 
 
 def plain_axes(x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    """Empty axes in the manner of every plot."""
+    """Empty axes in the style of all plots."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color(COLOURS["faint"])
-    axes.tick_params(colors=COLOURS["ink"], labelsize=8, length=3)
-    axes.grid(color=COLOURS["faint"], linewidth=0.5)
+    axes.spines[["left", "bottom"]].set_color(COLORS["faint"])
+    axes.tick_params(colors=COLORS["ink"], labelsize=8, length=3)
+    axes.grid(color=COLORS["faint"], linewidth=0.5)
     axes.set_axisbelow(True)
     for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set_color(COLOURS["ink"])
+        label.set_color(COLORS["ink"])
         label.set_fontsize(9)
     return figure, axes
 
 
 def to_svg(figure: Figure, name: str, title: str) -> str:
-    """The figure as an <svg> element: text as text, colors as variables, ids that are its own in the page."""
+    """The figure as an <svg> element: text stays text, colors become variables, ids are unique in the page."""
     name = re.sub(r"\W", "-", name)
     out = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
@@ -54,7 +54,7 @@ def to_svg(figure: Figure, name: str, title: str) -> str:
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg).replace("xlink:href", "href")
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
-    for variable, color in COLOURS.items():
+    for variable, color in COLORS.items():
         svg = svg.replace(color, f"var(--{variable})")
     opening, rest = svg.split(">", 1)
     opening = re.sub(r' (width|height)="[^"]*"', "", opening)

@@ -1,4 +1,4 @@
-"""Frames to a file that plays: MP4 (H.264) for browsers, GIF where asked for."""
+"""Writes frames to a video file: MP4 (H.264) for browsers, or GIF."""
 
 import contextlib
 import itertools
@@ -20,9 +20,9 @@ Frame = NDArray[np.uint8]
 
 
 def require_video(path: Path) -> None:
-    """Raises ConfigError where `path` can't become a video: its suffix, its directory, or an extra not installed.
+    """Raises ConfigError if `path` can't be written as a video: wrong suffix or directory, or a missing extra.
 
-    Raises StorageError where the system would refuse to write it.
+    Raises StorageError if the system would refuse to write it.
     """
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"video is {path}; it must end in .mp4 or .gif")
@@ -37,9 +37,9 @@ def require_video(path: Path) -> None:
 
 
 def write_video(frames: Iterable[Frame], path: Path, fps: float) -> int:
-    """Writes frames [H, W, 3] of one size to `path`, .mp4 or .gif, as they come; returns how many there were.
+    """Writes frames [H, W, 3] of one size to `path`, .mp4 or .gif, one by one; returns their number.
 
-    The file appears once it is whole. Raises ConfigError as require_video(), EnvironmentFault where there is no frame.
+    The file appears when it is complete. Raises ConfigError like require_video(), EnvironmentFault without a frame.
     """
     require_video(path)
     counted = _Counted(frames)
@@ -53,7 +53,7 @@ def write_video(frames: Iterable[Frame], path: Path, fps: float) -> int:
 
 
 class _Counted(Iterator[Frame]):
-    """Counts the frames that pass, and holds them to one shape."""
+    """Counts the frames and requires one shape for all."""
 
     def __init__(self, frames: Iterable[Frame]) -> None:
         self._frames = iter(frames)
@@ -74,7 +74,7 @@ class _Counted(Iterator[Frame]):
 def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
     first = next(frames)
     height, width = first.shape[:2]
-    odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 with 4:2:0 color takes even sides only
+    odd = ((0, height % 2), (0, width % 2), (0, 0))  # H.264 with 4:2:0 color needs even sides
     writer = _ffmpeg().write_frames(
         str(path),
         (width + width % 2, height + height % 2),
@@ -83,7 +83,7 @@ def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
         pix_fmt_out="yuv420p",
         macro_block_size=2,
         quality=None,
-        ffmpeg_log_level="quiet",  # what it would say ends as one line of our own
+        ffmpeg_log_level="quiet",  # an error becomes one line of ours
         output_params=["-crf", "23", "-movflags", "+faststart", "-threads", "1"],
     )
     writer.send(None)
@@ -110,7 +110,7 @@ def _ffmpeg() -> Any:
 
 @contextlib.contextmanager
 def _finished(path: Path, *, keep: bool = True) -> Iterator[Path]:
-    """A path beside `path` to write to, which takes its name at the end, or goes if anything fails or not to `keep`."""
+    """A temporary path next to `path`, renamed to `path` at the end; removed after an error or without `keep`."""
     draft = path.with_name(f".{path.stem}.tmp{path.suffix}")
     try:
         try:

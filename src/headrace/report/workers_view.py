@@ -1,4 +1,4 @@
-"""The report's section on workers that share parameters: what became of their gradients."""
+"""The report's section on the gradients of workers that share parameters."""
 
 from html import escape
 
@@ -10,14 +10,14 @@ __all__ = ["workers_section"]
 
 
 def workers_section(workers: Record | None) -> str:
-    """Gradients applied and not, waiting for the lock, and how far behind they were; empty where none share any."""
+    """Applied, dropped and refused gradients, waits for locks, and staleness; empty without shared parameters."""
     if not workers:
         return ""
     tiles = [
         (count(workers["accepted"]), "gradients applied", False),
         (count(workers["dropped"]), "dropped for their staleness", False),
         (count(workers["refused"]), "refused, not finite", False),
-        (duration(workers["lock_wait_seconds"]), "waiting for locks, all workers together", False),
+        (duration(workers["lock_wait_seconds"]), "waiting for locks, all workers", False),
     ]
     counts = workers["staleness"]
     total = sum(counts.values()) or 1

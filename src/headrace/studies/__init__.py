@@ -1,1 +1,1 @@
-"""Studies: what was published on distributed deep RL, measured again here and shown side by side."""
+"""Studies: published results on distributed deep RL, reproduced here and shown side by side."""

@@ -1,4 +1,4 @@
-"""The frame that every study fills: options, parts, plan, comparisons, page."""
+"""The contract of a study: options, parts, plan, comparisons, page."""
 
 import dataclasses
 import difflib
@@ -56,7 +56,7 @@ class Part:
     name: str
     columns: tuple[str, ...]
     measure: Callable[[Any, Path], Measured] | None = None
-    """Measures a case, with a folder of its own for files. None if other parts or prepare() write the rows."""
+    """Measures a case, with a separate folder for its files. None if other parts or prepare() write the rows."""
     details: str = ""
     """Name of the part that stores the details."""
     later: Collection[str] = ()
@@ -76,7 +76,7 @@ class Options:
         for name, words in self.known.items():
             for word in getattr(self, name):
                 if word not in words:
-                    raise ConfigError(f"{name} has {word}, which is none of the study's; {hint(word, words)}")
+                    raise ConfigError(f"{name} has {word}, which the study does not know; {hint(word, words)}")
         for field in dataclasses.fields(self):
             given = getattr(self, field.name)
             for number in given if isinstance(given, tuple) else (given,):
@@ -90,7 +90,7 @@ class Options:
         return asked or self.defaults.get(scale, {}).get(field)
 
     def words(self) -> list[str]:
-        """The given options as words of the command line, which every row records."""
+        """The given options as command-line arguments, which every row records."""
         words = []
         for field in dataclasses.fields(self):
             given = getattr(self, field.name)
@@ -121,7 +121,7 @@ class Page(NamedTuple):
 
 
 class Study(ABC):
-    """One published comparison, measured again; a folder of `headrace.studies` with its published figures."""
+    """One published comparison and its reproduction; a folder of `headrace.studies` with the published figures."""
 
     name: str
     """Its name on the command line."""
@@ -129,13 +129,13 @@ class Study(ABC):
     """What it compares, in one line."""
     options: type[Options] = Options
     parts: tuple[Part, ...]
-    """In the order of measurement."""
+    """The parts, in the order of measurement."""
     told: ClassVar[Mapping[str, str]]
     """The columns that are printed as soon as a row is measured, each with its format."""
 
     @abstractmethod
     def plan(self, scale: Scale, options: Any) -> Plan:
-        """The cases of every part. "small" ends in a few minutes on two cores; "full" covers all that was published."""
+        """The cases of every part. "small" takes a few minutes on two cores; "full" covers everything published."""
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
         """The cases that can be measured on this machine, and a note for each reason to leave others out."""
@@ -163,4 +163,4 @@ def leave_out(plan: Plan, what: str, reason: str, concerns: Callable[[Any], bool
 def hint(word: str, known: Collection[str]) -> str:
     """A suggestion for an unknown word: the closest known one, or all of them."""
     close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return f"did you mean {close[0]}?" if close else f"it must be one of {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""The studies that there are."""
+"""The list of all studies."""
 
 from headrace.errors import ConfigError
 from headrace.studies.actorq.study import ActorQ
@@ -13,7 +13,7 @@ STUDIES: tuple[Study, ...] = (InNetwork(), ActorQ(), Concurrency(), Downpour())
 
 
 def find_study(name: str) -> Study:
-    """The study of that name; raises ConfigError, naming those there are."""
+    """The study with that name; raises ConfigError, with a suggestion, if there is none."""
     names = {study.name: study for study in STUDIES}
     if name not in names:
         raise ConfigError(f"{name} is not a study; {hint(name, names)}")

@@ -21,7 +21,7 @@ class Curve(NamedTuple):
 
 
 class Band(NamedTuple):
-    """Mean and standard deviation over seeds, on the places of a grid that all seeds have reached."""
+    """Mean and standard deviation over seeds, at the grid points that all seeds have reached."""
 
     x: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -35,7 +35,7 @@ def curve_of(rows: Sequence[Mapping[str, Any]]) -> Curve:
 
 
 def running_mean(values: Sequence[float] | NDArray[np.float64], window: int = WINDOW) -> NDArray[np.float64]:
-    """Each value's mean with those before it, `window` of them at most: as the published curves are smoothed."""
+    """Running mean over at most `window` values, as in the published curves."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     ends = np.arange(1, len(sums))
     begins = np.maximum(0, ends - window)
@@ -44,9 +44,9 @@ def running_mean(values: Sequence[float] | NDArray[np.float64], window: int = WI
 
 
 def held_at(curve: Curve, target: float) -> int | None:
-    """The first evaluation at or above the target whose successor is, too; None where there is none.
+    """The first evaluation at or above the target whose successor also is; None if there is none.
 
-    One that is alone above it may be luck; the last evaluation has no successor and does not count.
+    A single evaluation above the target may be luck; the last one has no successor and does not count.
     """
     above = curve.score >= target
     held = np.flatnonzero(above[:-1] & above[1:])
@@ -54,10 +54,10 @@ def held_at(curve: Curve, target: float) -> int | None:
 
 
 def places(curves: Sequence[Curve], axis: str) -> NDArray[np.float64]:
-    """A grid for all of these runs on "steps" or "seconds", from where all have begun to where the last of them ends.
+    """A grid for all of these runs on "steps" or "seconds", from the latest first evaluation to the latest end.
 
-    The end of the first that ends is one of its places; they are as far apart as the evaluations of the run that has
-    them farthest apart. Empty where a run begins after another's end.
+    The earliest end is one of its points. The distance between points is the largest distance between evaluations of
+    any run. Empty if a run begins after another's end.
     """
     axes = [getattr(curve, axis) for curve in curves if len(curve.score)]
     begin = max((float(x[0]) for x in axes), default=0.0)
@@ -70,16 +70,16 @@ def places(curves: Sequence[Curve], axis: str) -> NDArray[np.float64]:
 
 
 def smooth(curve: Curve, axis: str, grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Running means of the scores on a grid, between evaluations in a straight line.
+    """Running means of the scores on a grid, with linear interpolation between evaluations.
 
-    Evaluations are so many seconds apart, and a run that is faster makes more steps between them: a mean over the last
-    of them would reach further back in steps. On one grid, all runs' means reach as far back.
+    Evaluations are a fixed number of seconds apart, so a faster run makes more steps between them, and a mean over
+    evaluations would cover more of its steps. On a common grid the means of all runs cover the same distance.
     """
     return running_mean(np.interp(grid, getattr(curve, axis), curve.score))
 
 
 def bands(groups: Mapping[str, Sequence[Curve]], axis: str) -> dict[str, Band]:
-    """Each group's mean and spread over its seeds on one grid for all groups, as far as all its seeds have come."""
+    """Each group's mean and spread over seeds on one grid for all groups, up to the earliest end of its seeds."""
     there = {name: [curve for curve in curves if len(curve.score)] for name, curves in groups.items()}
     ends = {name: min(getattr(curve, axis)[-1] for curve in curves) for name, curves in there.items() if curves}
     grid = places([curve for curves in there.values() for curve in curves], axis)

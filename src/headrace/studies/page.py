@@ -64,7 +64,7 @@ def _line(texts: Sequence[str]) -> str:
 
 
 def worst_tiles(comparisons: Sequence[Comparison], wanted: Iterable[tuple[str, str, Callable[[float], str]]]) -> str:
-    """A tile for each required figure, with its worst value; good if the requirement is met everywhere.
+    """A tile for each required figure with its worst value, marked good if the requirement is met everywhere.
 
     `wanted` has the figure, its description, and the format of its value.
     """
@@ -87,9 +87,9 @@ def worst_tiles(comparisons: Sequence[Comparison], wanted: Iterable[tuple[str, s
 
 
 def misses(comparisons: Iterable[Comparison]) -> str:
-    """A list of the figures that miss what is required or was published."""
+    """A list of the figures that miss the required or the published value."""
     return note_list(
-        f"{each.figure}, {each.where}: {'not to be had' if each.ours is None else figure_text(each.ours)}, "
+        f"{each.figure}, {each.where}: {'not reached' if each.ours is None else figure_text(each.ours)}, "
         f"{asked(each)}" + (f": {each.note}" if each.note else "")
         for each in comparisons
         if each.verdict == "MISSED"
@@ -97,7 +97,7 @@ def misses(comparisons: Iterable[Comparison]) -> str:
 
 
 def figure_text(value: float | None, digits: int = 3) -> str:
-    """Three digits that count: 12345.6 -> "12,300", 0.01234 -> "0.0123"; an en dash where there is none."""
+    """Three significant digits: 12345.6 -> "12,300", 0.01234 -> "0.0123"; an en dash for a missing value."""
     if value is None or isnan(value):
         return "–"
     rounded = float(f"{value:.{digits}g}")

@@ -9,17 +9,17 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, ScalarFormatter
 
-from headrace.report.svg import COLOURS, plain_axes, to_svg
+from headrace.report.svg import COLORS, plain_axes, to_svg
 from headrace.types import Array
 
 __all__ = ["Line", "Strip", "draw_heat", "draw_lines", "draw_strips"]
 
 _LEGEND_CHARACTERS = 48
-"""Of the labels in one row; four with more would not fit beside each other."""
+"""Maximum characters of the labels in one row; four labels with more would not fit."""
 
 
 class Line(NamedTuple):
-    """Values over the plot's places, nan where there is none; `color` as the style sheet names it."""
+    """Values at the plot's x positions, nan if missing; `color` is a name of the style sheet."""
 
     values: Sequence[float]
     color: str
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """A curve with its spread on either side, over places of its own."""
+    """A curve with its spread on either side, with separate x positions."""
 
     x: Array
     mean: Array
@@ -38,12 +38,12 @@ class Strip(NamedTuple):
 def draw_lines(
     name: str, x_label: str, y_label: str, x: Sequence[float], lines: Mapping[str, Line], *, logarithmic: bool = False
 ) -> str:
-    """Lines with a mark at each value, over few places that stand at equal distances."""
+    """Lines with a mark at each value, over a few equidistant x positions."""
     figure, axes = plain_axes(x_label, y_label)
     places = range(len(x))
     for label, line in lines.items():
         style: Any = (0, (4, 3)) if line.dashed else "-"
-        color = COLOURS[line.color]
+        color = COLORS[line.color]
         axes.plot(
             places, line.values, color=color, marker="o", markersize=4, linewidth=1.5, linestyle=style, label=label
         )
@@ -64,24 +64,24 @@ def draw_lines(
 def draw_strips(
     name: str, x_label: str, y_label: str, strips: Mapping[str, Strip], *, levels: Mapping[str, float]
 ) -> str:
-    """Curves with their spreads, and dashed lines at named levels."""
+    """Curves with their spreads, and dashed lines at labeled levels."""
     figure, axes = plain_axes(x_label, y_label)
     for label, strip in strips.items():
-        color = COLOURS[strip.color]
+        color = COLORS[strip.color]
         axes.plot(strip.x, strip.mean, color=color, linewidth=1.5, label=label)
         axes.fill_between(strip.x, strip.mean - strip.spread, strip.mean + strip.spread, color=color, alpha=0.2)
     for label, level in levels.items():
-        axes.axhline(level, color=COLOURS["ink"], linewidth=1, linestyle=(0, (4, 3)), label=f"{label} {level:g}")
+        axes.axhline(level, color=COLORS["ink"], linewidth=1, linestyle=(0, (4, 3)), label=f"{label} {level:g}")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     _legend(figure)
     return to_svg(figure, name, f"{y_label} against {x_label}")
 
 
 def draw_heat(name: str, x_label: str, y_label: str, x: Sequence[float], y: Sequence[float], ratios: Array) -> str:
-    """Ratios [len(y), len(x)] as numbers on colored cells, those above 1 apart in color from those below."""
+    """Ratios [len(y), len(x)] as numbers on colored cells; those above and below 1 have different colors."""
     figure, axes = plain_axes(x_label, y_label)
     axes.grid(visible=False)
-    colors = LinearSegmentedColormap.from_list("ratio", [COLOURS["c2"], "#ffffff", COLOURS["c1"]])
+    colors = LinearSegmentedColormap.from_list("ratio", [COLORS["c2"], "#ffffff", COLORS["c1"]])
     known = ratios[np.isfinite(ratios)]
     low, high = min(0.5, known.min(initial=1.0)), max(2.0, known.max(initial=1.0))
     axes.pcolormesh(
@@ -91,7 +91,7 @@ def draw_heat(name: str, x_label: str, y_label: str, x: Sequence[float], y: Sequ
         value = ratios[row, column]
         weight = "bold" if value > 1 else "normal"
         axes.text(column + 0.5, row + 0.5, f"{value:.2g}", ha="center", va="center", fontsize=8, weight=weight,
-                  color=COLOURS["ink"])  # fmt: skip
+                  color=COLORS["ink"])  # fmt: skip
     axes.set_xticks(np.arange(len(x)) + 0.5, [f"{place:g}" for place in x])
     axes.set_yticks(np.arange(len(y)) + 0.5, [f"{place:g}" for place in y])
     return to_svg(figure, name, f"Ratios over {x_label} and {y_label}")
@@ -101,5 +101,5 @@ def _legend(figure: Figure) -> None:
     labels = figure.axes[0].get_legend_handles_labels()[1]
     columns = 4 if len("".join(labels[:4])) <= _LEGEND_CHARACTERS else 2
     figure.legend(
-        loc="outside lower left", ncols=columns, frameon=False, fontsize=8, labelcolor=COLOURS["ink"], handlelength=3
+        loc="outside lower left", ncols=columns, frameon=False, fontsize=8, labelcolor=COLORS["ink"], handlelength=3
     )

@@ -1,4 +1,4 @@
-"""Processes of a study: they speak in lines, and end with it however it ends."""
+"""Processes of a study: they communicate in lines, and end with the study."""
 
 import contextlib
 import ctypes
@@ -29,9 +29,9 @@ _LISTENING = "listening on "
 
 
 class Process:
-    """A command in a process group of its own, with one thread for arithmetic; its errors go to `log`.
+    """A command in its own process group, with one thread for arithmetic; its stderr goes to `log`.
 
-    One thread. A `with` block ends it. Raises LaunchError where the command does not start.
+    Used by one thread. The end of a `with` block ends it. Raises LaunchError if the command does not start.
     """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
@@ -46,7 +46,7 @@ class Process:
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     env=child_environment(),
-                    start_new_session=True,  # Ctrl-C is the study's, which then ends its processes
+                    start_new_session=True,  # only the study gets Ctrl-C; it then ends its processes
                     preexec_fn=_die_with_parent,  # noqa: PLW1509 (nothing here forks from a thread)
                 )
             except OSError as error:
@@ -62,11 +62,11 @@ class Process:
 
     @property
     def process_id(self) -> int:
-        """Its number in the system."""
+        """The process id."""
         return self._process.pid
 
     def say(self, line: str) -> None:
-        """Sends a line; one that has ended is noticed at the next listen()."""
+        """Sends a line; if the process has ended, the next listen() reports it."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode() + b"\n")
@@ -77,13 +77,13 @@ class Process:
         self.say(json.dumps(settings if isinstance(settings, dict) else asdict(settings)))
 
     def hear(self, word: str, timeout_seconds: float) -> None:
-        """Waits for a line; raises LaunchError where it is another one."""
+        """Waits for this line; raises LaunchError if another one comes."""
         said = self.listen(timeout_seconds)
         if said != word:
             raise LaunchError(f"{self.name} said {said!r}; it must say {word!r}")
 
     def listen(self, timeout_seconds: float) -> str:
-        """The next line that it prints; raises LaunchError, with its last words, where none comes in time."""
+        """The next line that it prints; raises LaunchError, with its last lines, if none comes in time."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + timeout_seconds
         with selectors.DefaultSelector() as selector:
@@ -100,7 +100,7 @@ class Process:
         return line.decode(errors="replace")
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL to the whole group a little later."""
+        """Sends SIGTERM, and a little later SIGKILL to the whole group."""
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_TERM_SECONDS)
@@ -121,13 +121,13 @@ class Process:
 def serve(
     folder: Path, listen: Sequence[str], prefix: Sequence[str] = (), options: Sequence[str] = ()
 ) -> Iterator[tuple[Process, list[str]]]:
-    """`headrace serve`, and the addresses that it listens on; LaunchError where it fails."""
+    """Starts `headrace serve`; returns it and its addresses. Raises LaunchError if it fails."""
     command = [*prefix, sys.executable, "-m", "headrace", "serve", "--quiet", *options]
     command += [word for address in listen for word in ("--listen", address)]
     with Process("headrace serve", command, folder / "server.log") as process:
         lines = [process.listen(_SERVE_SECONDS) for _ in listen]
         if not all(line.startswith(_LISTENING) for line in lines):
-            raise LaunchError(f"headrace serve said {lines}; it must say where it listens")
+            raise LaunchError(f"headrace serve printed {lines}; its addresses are required")
         yield process, [line.removeprefix(_LISTENING) for line in lines]
 
 

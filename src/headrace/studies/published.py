@@ -7,9 +7,9 @@ __all__ = ["read_published"]
 
 
 def read_published(study: str, name: str) -> list[dict[str, str]]:
-    """The rows of a file with published figures in a study's folder, as text: not every cell is a number.
+    """The rows of a file with published figures in a study's folder, as strings: not every cell is a number.
 
-    The column `read` says how a figure was had: from a table, the text, a bar of a figure, the code, or derived.
+    The column `read` names the source of a figure: a table, the text, a bar of a plot, the code, or a calculation.
     """
     text = (files("headrace.studies") / study / name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))

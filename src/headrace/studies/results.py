@@ -1,4 +1,4 @@
-"""CSV files whose every row says where it comes from."""
+"""CSV files in which every row names its origin."""
 
 import csv
 import os
@@ -17,12 +17,12 @@ __all__ = ["Origin", "make_folder", "write_csv", "write_rows", "write_text"]
 
 _FOLDER = Path(__file__).parent
 _SOURCES = (":/src", ":/native", ":/benchmarks/*.py")
-"""What a figure depends on, as Git names it from the top of the repository."""
+"""Paths that a figure depends on, relative to the top of the repository."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What made a figure, when, and on which machine."""
+    """Command, commit, date and machine of a figure."""
 
     command: str
     commit: str
@@ -32,12 +32,12 @@ class Origin:
 
     @staticmethod
     def of(row: Mapping[str, Any]) -> "Origin":
-        """That of a row."""
+        """The origin of a row."""
         return Origin(**{field.name: row[field.name] for field in fields(Origin)})
 
     @staticmethod
     def here(command: str, folder: Path = _FOLDER) -> "Origin":
-        """This machine, now; the commit is that of a folder's repository, with a + where sources differ from it."""
+        """The origin of a figure measured here and now; the commit has a + if the sources differ from it."""
         now = datetime.now(UTC).isoformat(" ", "minutes")
         return Origin(
             command, _commit(folder) or f"version {version('headrace')}", now, _processor(), available_cores()
@@ -45,13 +45,13 @@ class Origin:
 
 
 def write_csv(path: Path, rows: Iterable[Mapping[str, Any]], origin: Origin) -> None:
-    """Writes rows of the same keys, each with its origin; no file where there are none. Raises StorageError."""
+    """Writes rows with the same keys, each with its origin; without rows no file. Raises StorageError."""
     source = asdict(origin)
     write_rows(path, [dict(row) | source for row in rows])
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes rows of the same keys, whole or not at all; no file where there are none. Raises StorageError."""
+    """Writes rows with the same keys atomically; without rows no file. Raises StorageError."""
     draft = path.with_name(path.name + ".tmp")
     try:
         if not rows:
@@ -66,7 +66,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder, and those that it is in, if it is not there; raises StorageError."""
+    """Creates a folder and its parents if they are missing; raises StorageError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -82,14 +82,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def _short(value: object) -> object:
-    """A number with five digits, for more would be noise; nothing where there is none."""
+    """A number with five significant digits, since more would be noise; empty for a missing value."""
     return float(f"{value:.5g}") if isinstance(value, float) else "" if value is None else value
 
 
 def _commit(folder: Path) -> str:
-    """The commit that the sources were checked out from; empty where they were not."""
+    """The commit of the sources; empty if they are not in a repository."""
     try:
-        _git(folder, "ls-files", "--error-unmatch", ".")  # else this is installed within a user's repository
+        _git(folder, "ls-files", "--error-unmatch", ".")  # otherwise Headrace is installed inside a user's repository
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")
         return commit + ("+" if _git(folder, "status", "--porcelain", "--", *_SOURCES) else "")
     except (OSError, subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""Runs any study: measures the cases that its files do not hold yet, and writes its page."""
+"""Runs any study: measures the cases that its files do not contain yet, and writes its page."""
 
 import shlex
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ __all__ = ["read_origin", "render_study", "run_plan", "run_study"]
 
 
 def run_study(study: Study, scale: Scale, output: Path, options: Any, say: Say) -> Path:
-    """Measures the cases that `output` does not hold yet, and returns the page; `say` receives lines of progress.
+    """Measures the cases that `output` does not contain yet; returns the page. `say` receives lines of progress.
 
     Raises LaunchError at the end if a case failed; a second run with the same folder measures only those cases.
     """
@@ -37,7 +37,7 @@ def run_plan(
     try:
         for part in study.parts:
             _fill(study, part, possible.get(part.name, ()), sheets, output, failures, say)
-    finally:  # also after an interruption: the page shows the rows so far
+    finally:  # also after an interrupt: the page shows the rows so far
         rows = {name: sheet.of(_names(study, plan, name)) for name, sheet in sheets.items()}
         results = Results(scale, plan, rows, study.compare(rows))
         write_csv(output / "comparisons.csv", [each._asdict() for each in results.comparisons], origin)

@@ -1,4 +1,4 @@
-"""Measurements that outlive an interruption: CSV files that know which cases they hold."""
+"""Measurements that survive an interrupt: CSV files that record which cases they contain."""
 
 import csv
 import hashlib
@@ -22,13 +22,13 @@ _TEXT = {CASE, *_ORIGIN} - {"cores"}
 
 
 def fingerprint(kind: str, settings: object) -> str:
-    """A name for all that decides a measurement: the same for the same settings, JSON-able or with a plain str()."""
+    """A name for a measurement, equal for equal settings, which must be JSON-able or have a plain str()."""
     text = json.dumps([kind, settings], sort_keys=True, default=str)
     return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collection[str] = ()) -> list[dict[str, Any]]:
-    """The rows of a CSV file that a study wrote; cells become numbers where they are, and None where they are empty.
+    """The rows of a CSV file that a study wrote; numeric cells become numbers, and empty cells None.
 
     `columns` are those between case and origin: raises ConfigError if the file has others. Columns in `later` may be
     missing and are then empty. Raises StorageError if the file can't be read.
@@ -43,7 +43,7 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collectio
     wanted = list(rows[0]) if columns is None else [CASE, *columns, *_ORIGIN]
     missing = sorted({*_ORIGIN, *({CASE} - set(later) if columns is not None else ())} - set(rows[0]))
     if missing or any(None in row or None in row.values() for row in rows):
-        raise ConfigError(f"{path} is no file of this study ({', '.join(missing) or 'cells'} missing)")
+        raise ConfigError(f"{path} is not a file of this study ({', '.join(missing) or 'cells'} missing)")
     if list(rows[0]) != [column for column in wanted if column not in later or column in rows[0]]:
         raise ConfigError(
             f"{path} has the columns {', '.join(rows[0])}, and those of this version are {', '.join(wanted)}; give "
@@ -61,9 +61,8 @@ def in_order(rows: Iterable[dict[str, Any]], cases: Iterable[str]) -> list[dict[
 class Sheet:
     """The rows of one CSV file, in memory and on disk, each with its case, these columns and its origin.
 
-    Rows that the file holds from before keep the origin that they have. Raises ConfigError where they were measured on
-    another machine or have other columns, before anything is measured; StorageError where the file can't be read or
-    written.
+    Existing rows of the file keep their origin. Raises ConfigError, before anything is measured, if they were measured
+    on another machine or have other columns; StorageError if the file can't be read or written.
     """
 
     def __init__(self, path: Path, origin: Origin, columns: Sequence[str], later: Collection[str] = ()) -> None:
@@ -71,12 +70,12 @@ class Sheet:
         self._origin = asdict(origin)
         self._columns = [CASE, *columns, *_ORIGIN]
         self.rows = read_rows(path, columns, later) if path.exists() else []
-        """All rows, in the order in which they came; see read_rows()."""
+        """All rows in the order in which they were added; see read_rows()."""
         for row in self.rows:
             if (row["machine"], row["cores"]) != (origin.machine, origin.cores):
                 raise ConfigError(
                     f"{path} holds measurements of another machine ({row['machine']}, {row['cores']} cores), "
-                    "and those of two can't stand beside each other; give another --output"
+                    "and measurements of two machines can't be mixed; give another --output"
                 )
 
     def has(self, case: str) -> bool:
@@ -89,7 +88,7 @@ class Sheet:
         return in_order((row for row in self.rows if row[CASE] in names), names)
 
     def put(self, case: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Writes a case's rows, in place of any that it has; their keys are the sheet's columns."""
+        """Writes a case's rows and replaces existing ones; their keys are the sheet's columns."""
         added = [{CASE: case, **row, **self._origin} for row in rows]
         assert all(row.keys() == set(self._columns) for row in added)
         self.rows = [row for row in self.rows if row[CASE] != case]
@@ -97,7 +96,7 @@ class Sheet:
         write_rows(self._path, self.rows)
 
     def amend(self, case: str, values: Mapping[str, Any]) -> None:
-        """Writes other values into a case's rows, which keep their origin: figures made anew of the same run."""
+        """Replaces values in a case's rows, which keep their origin: figures recomputed from the same run."""
         assert values.keys() <= set(self._columns)
         for row in self.rows:
             if row[CASE] == case:
@@ -106,7 +105,7 @@ class Sheet:
 
 
 def _value(cell: str) -> Any:
-    """A number where it is one, None where it is empty."""
+    """Converts a cell: a number if possible, None if it is empty."""
     for kind in (int, float):
         try:
             return kind(cell)

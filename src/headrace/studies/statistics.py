@@ -12,18 +12,18 @@ __all__ = ["chosen", "distinct", "known", "mean", "median", "middle", "quantile"
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean; nan of none."""
+    """The mean; nan if there are no values."""
     return float(np.mean(values)) if len(values) else nan
 
 
 def median(values: Iterable[float | None]) -> float:
-    """The median of those that there are; nan of none."""
+    """The median of the known values; nan if there are none."""
     there = [value for value in values if value is not None and not isnan(value)]
     return float(np.median(there)) if there else nan
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed; nan of none."""
+    """The smallest value that at least this share of the values does not exceed; nan if there are none."""
     return float(np.quantile(values, share, method="inverted_cdf")) if len(values) else nan
 
 

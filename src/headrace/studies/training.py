@@ -13,10 +13,10 @@ _NEVER_SECONDS = 1e9
 
 
 def train_case(case: Any, folder: Path, **settings: Any) -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
-    """The summary and the records of a run of headrace.train; `settings` are those beyond what every case has.
+    """The summary and the records of a run of headrace.train; `settings` are those not common to all cases.
 
-    The folder is replaced: an interrupted run starts over, because its clock must be continuous. Evaluations stop that
-    clock or have a core of their own. Raises HeadraceError; KeyboardInterrupt if the run was interrupted.
+    The folder is replaced: an interrupted run starts over, because its clock must be continuous. Evaluations pause that
+    clock or run on a separate core. Raises HeadraceError; KeyboardInterrupt if the run was interrupted.
     """
     from headrace.api import train
 

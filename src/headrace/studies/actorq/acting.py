@@ -1,4 +1,4 @@
-"""Actors at work without a learner: real actor and quantizer processes, and policies published at a stated rate."""
+"""Actors without a learner: real actor and quantizer processes, and policies published at a set rate."""
 
 import contextlib
 import dataclasses
@@ -49,7 +49,7 @@ LauncherFactory = Callable[[Endpoint, Path], Launcher]
 
 @dataclass(frozen=True)
 class ActingCase:
-    """What is measured in one go; without publications the first policy acts all the time."""
+    """One measurement; without publications the first policy acts all the time."""
 
     task: str
     environment: str
@@ -68,7 +68,7 @@ class ActingCase:
 
     @property
     def name(self) -> str:
-        """The same for the same settings, those that all cases share among them."""
+        """A name that is equal for equal settings, including those that all cases share."""
         fixed = (_CAPACITY, _CHUNK_STEPS, _N_STEP, _DISCOUNT, _EXPLORATION, _BITS, _WARM_UP_SECONDS)
         return fingerprint("acting", [dataclasses.asdict(self), fixed])
 
@@ -83,11 +83,11 @@ COLUMNS = (
     "refresh_ms",
     "joules_per_1000",
 )
-"""What a row of figures_of() has."""
+"""Columns of a row of figures_of()."""
 
 
 def random_weights(architecture: Architecture, seed: int = 0) -> dict[str, Array]:
-    """Parameters as a learner's at its start: uniform within 1 / sqrt(inputs), by name."""
+    """Parameters like a learner's at its start: uniform within 1 / sqrt(inputs), by name."""
     import torch
 
     from headrace.networks.policy_network import PolicyNetwork
@@ -99,9 +99,9 @@ def random_weights(architecture: Architecture, seed: int = 0) -> dict[str, Array
 
 
 def measure_acting(case: ActingCase, launcher: LauncherFactory = ProcessLauncher) -> dict[str, Any]:
-    """One row: the case, then its figures; seconds and joules per 1,000 steps of all actors together.
+    """One row: the case, then its figures; seconds and joules are per 1,000 steps of all actors.
 
-    Raises LaunchError where a process ends, or does not begin in time.
+    Raises LaunchError if a process ends or does not start in time.
     """
     spec = describe(case.environment)
     architecture = Architecture.of(spec, "mlp", case.hidden)
@@ -116,7 +116,7 @@ def measure_acting(case: ActingCase, launcher: LauncherFactory = ProcessLauncher
                 reports.until(lambda: reports.moving(case.actors))
                 reports.listen(_WARM_UP_SECONDS)
                 before, joules = reports.latest(case.actors), energy.joules()
-                reports.latencies.clear()  # those of the start
+                reports.latencies.clear()  # of the start
                 reports.listen(case.seconds)
                 after, spent = reports.latest(case.actors), energy.since(joules)
                 latencies = reports.latencies
@@ -130,7 +130,7 @@ def figures_of(
     latencies: Sequence[float],
     joules: float | None,
 ) -> dict[str, Any]:
-    """The window between two reports of each actor; LaunchError where none made a step in it."""
+    """The window between two reports of each actor; raises LaunchError if no actor made a step in it."""
     steps = sum(after[index]["steps"] - before[index]["steps"] for index in after)
     seconds = {
         phase: sum(after[index]["seconds"][phase] - before[index]["seconds"][phase] for index in after)
@@ -167,16 +167,16 @@ class _Reports:
         self._newest: dict[int, dict[str, Any]] = {}
         self._counts: dict[int, int] = {}
         self.latencies: list[float] = []
-        """Seconds from publication to installed, of policies that actors took; the newest in each report."""
+        """Seconds from publication to installation of the newest policy in each report."""
         for role in roles:
             launcher.start(role)
 
     def moving(self, actors: int) -> bool:
-        """Whether all actors have begun."""
+        """Whether all actors have started."""
         return sum(1 for report in self._newest.values() if report["steps"] > 0) == actors
 
     def listen(self, seconds: float) -> None:
-        """Takes reports for so long; LaunchError where a process ends."""
+        """Takes reports for this long; raises LaunchError if a process ends."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
@@ -188,7 +188,7 @@ class _Reports:
                     self._take(report)
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Takes reports until something holds; LaunchError where it does not in time."""
+        """Takes reports until a condition holds; raises LaunchError if it does not in time."""
         deadline = time.monotonic() + _START_SECONDS
         while not holds():
             if time.monotonic() > deadline:
@@ -196,7 +196,7 @@ class _Reports:
             self.listen(_POLL_SECONDS)
 
     def latest(self, actors: int) -> dict[int, dict[str, Any]]:
-        """The next report of each actor from now on."""
+        """The next report of each actor."""
         self._newest.clear()
         self.until(lambda: len(self._newest) == actors)
         return dict(self._newest)
@@ -236,7 +236,7 @@ def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
 
 @contextlib.contextmanager
 def _policies(case: ActingCase, architecture: Architecture, server: RunServer) -> Iterator[list[Role]]:
-    """Publishes policies while the body runs; the roles that this needs."""
+    """A context in which policies are published; its value is the roles of the case."""
     weights = random_weights(architecture)
     if not case.publications_per_second:
         server.publish(POLICY, PolicyEncoder(architecture, case.precision, _BITS).encode(weights), 1)

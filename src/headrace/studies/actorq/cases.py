@@ -1,9 +1,9 @@
-"""The one table of what is trained: for each task the network, the replay ratio, the length, and the target.
+"""The table of training cases: for each task the network, the replay ratio, the length, and the target.
 
-Without a GPU the learner would hold a run at the published size, 3 x 2048, far behind its actors: the control suite's
-policies are smaller, and it holds the run still. CartPole-v1 is trained at the published size with so few samples per
-step that the actors hold the run. MountainCar-v0 and Acrobot-v1 have their presets, with one actor. With a GPU the
-published size is taken throughout. Which side held a run in fact is in its row, and on the page.
+Without a GPU, a run at the published size, 3 x 2048, would be strongly learner-bound: the policies of the control suite
+are smaller here, and the runs are still learner-bound. CartPole-v1 is trained at the published size with a replay ratio
+so low that runs are actor-bound. MountainCar-v0 and Acrobot-v1 use their presets, with one actor. With a GPU all tasks
+use the published size. The measured bottleneck of each run is in its row and on the page.
 """
 
 import dataclasses
@@ -22,19 +22,19 @@ __all__ = ["PUBLICATIONS_PER_SECOND", "PUBLISHED_HIDDEN", "TRAINING", "Training"
 
 PUBLISHED_HIDDEN = (2048, 2048, 2048)
 PUBLICATIONS_PER_SECOND = 4.0
-"""About one for every 30 steps of the published fp32 actor, 10 ms each: so often did the published learner publish."""
+"""The published learner's rate: about one publication per 30 steps of the fp32 actor, which take 10 ms each."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a task is trained here."""
+    """The training settings of a task."""
 
     algorithm: OffPolicy
     topology: Apex
     steps: int
-    """Environment steps of all actors."""
+    """Total environment steps of all actors."""
     evaluation_period_seconds: float
-    """Training time between evaluations: short beside the time to the target."""
+    """Training time between evaluations: short compared with the time to the target."""
     evaluation_episodes: int
 
 
@@ -53,7 +53,7 @@ _WIDE_ACTORS = Apex(actors=4, envs_per_actor=1, pull_period=100)
 
 
 def _replaying(known: Preset) -> OffPolicy:
-    """A preset's algorithm, one with a replay."""
+    """The algorithm of a preset with replay."""
     replay = known.algorithm.replay
     assert replay is not None
     return replay
@@ -87,7 +87,7 @@ TRAINING: dict[str, Training] = dict(
 
 @dataclass(frozen=True)
 class TrainingCase:
-    """One run: everything that decides it."""
+    """All settings of one run."""
 
     task: str
     environment: str
@@ -105,13 +105,13 @@ class TrainingCase:
 
     @property
     def name(self) -> str:
-        """The same for the same settings."""
+        """A name that is equal for equal settings."""
         record: dict[str, Any] = {"kind": self.algorithm.name, **dataclasses.asdict(self)}
         return fingerprint("training", record)
 
 
 def training_case(task: str, precision: Precision, seed: int, device: str) -> TrainingCase:
-    """The table's case of a task; `device` is the learner's, "cpu" or "cuda"."""
+    """The table's case for a task; `device` is the learner's, "cpu" or "cuda"."""
     entry = TRAINING[task]
     hidden = PUBLISHED_HIDDEN if device == "cuda" else entry.algorithm.hidden
     return TrainingCase(

@@ -1,4 +1,4 @@
-"""What the rows say beside what was published and beside what is required."""
+"""Compares the rows with published and required figures."""
 
 from collections.abc import Iterator
 from math import isnan, nan
@@ -35,12 +35,12 @@ _REFRESH_MS = 150.0
 _WITHIN_PERCENT = 5.0
 _OFTEN = 30
 _COARSE_PERIODS = 10
-"""Below so many evaluations, a time to reward says little but which evaluation it was."""
+"""A time to reward of fewer evaluations than this is coarse: it mainly shows which evaluation it was."""
 _IN_THREAD = "the published actor fetches, deserializes and loads in the acting thread itself"
 
 
 class Reached(NamedTuple):
-    """How the runs of a task and precision came to their target; medians are of all seeds, nan where one did not."""
+    """Times of the runs of a task and precision to their target; medians over all seeds, nan if one missed it."""
 
     seeds: int
     seconds_each: list[float]
@@ -52,7 +52,7 @@ class Reached(NamedTuple):
 
 
 def compare(throughput: Rows, breakdowns: Rows, training: Rows, curves: Rows) -> list[Comparison]:
-    """Every figure that was published or is required, as far as it was measured."""
+    """Every measured figure with a published or a required counterpart."""
     return [
         *_throughput(throughput),
         *_parameters(breakdowns),
@@ -62,13 +62,13 @@ def compare(throughput: Rows, breakdowns: Rows, training: Rows, curves: Rows) ->
 
 
 def tasks_of(training: Rows) -> list[str]:
-    """The tasks that were trained, in the table's order."""
+    """The trained tasks in the table's order."""
     there = {row["task"] for row in training}
     return [task for task in TASKS if task in there]
 
 
 def reached(training: Rows, task: str, precision: str) -> Reached:
-    """Seconds and steps to the target."""
+    """Seconds and steps to the target, by task and precision."""
     runs = chosen(training, task=task, precision=precision)
     times, steps = known(runs, "seconds_to_reward"), known(runs, "steps_to_reward")
     all_did = bool(runs) and len(times) == len(runs)
@@ -82,9 +82,9 @@ def curves_of(curves: Rows, task: str, precision: str) -> list[Curve]:
 
 
 def matched(curves: Rows, task: str) -> tuple[float, dict[str, float]]:
-    """The most environment steps that all runs of a task have been evaluated at, and each precision's mean score there.
+    """The last number of steps at which all runs of a task have a score, and each precision's mean score there.
 
-    Scores are running means on one grid of steps for all runs; nan where there is none.
+    Scores are running means on one grid of steps for all runs; nan if there is none.
     """
     found = {precision: curves_of(curves, task, precision) for precision in PRECISIONS}
     every = [curve for each in found.values() for curve in each]
@@ -98,18 +98,18 @@ def matched(curves: Rows, task: str) -> tuple[float, dict[str, float]]:
 
 
 def final_scores(training: Rows, task: str, precision: str) -> list[float]:
-    """The final score of each seed that has one."""
+    """The final scores of the seeds that have one."""
     return known(chosen(training, task=task, precision=precision), "final_return")
 
 
 def evaluation_period(curves: Rows, task: str) -> float:
-    """Median seconds of training between two evaluations of a task's runs; nan where there are no two."""
+    """Median seconds of training between two evaluations of a task's runs; nan if no run has two."""
     runs = [curve for precision in PRECISIONS for curve in curves_of(curves, task, precision)]
     return median([gap for curve in runs for gap in np.diff(curve.seconds).tolist()])
 
 
 def coarseness(curves: Rows, task: str, *seconds: float) -> str:
-    """What to know of a ratio of times to reward that are few evaluations long; empty where they are not."""
+    """A note for a ratio of times to reward that are only a few evaluations long; otherwise empty."""
     period = evaluation_period(curves, task)
     if any(isnan(each) for each in seconds) or not min(seconds) < _COARSE_PERIODS * period:
         return ""
@@ -117,10 +117,10 @@ def coarseness(curves: Rows, task: str, *seconds: float) -> str:
 
 
 def all_parameters_share(row: Row) -> float:
-    """Seconds spent on parameters by the acting thread and the one beside it, by the acting thread's seconds."""
+    """Seconds that the acting and the refresh thread spend on parameters, divided by the acting thread's seconds."""
     acted = sum(row[f"{phase}_s_per_1000"] for phase in ACTOR_PHASES)
-    beside = sum(row[f"beside_{phase}_s_per_1000"] for phase in LOADER_PHASES)
-    return float((row["pull_s_per_1000"] + row["load_s_per_1000"] + beside) / acted)
+    loading = sum(row[f"beside_{phase}_s_per_1000"] for phase in LOADER_PHASES)
+    return float((row["pull_s_per_1000"] + row["load_s_per_1000"] + loading) / acted)
 
 
 def _throughput(rows: Rows) -> Iterator[Comparison]:
@@ -145,14 +145,14 @@ def _parameters(rows: Rows) -> Iterator[Comparison]:
         acting, most = 100 * middle(these, "parameter_share"), _PARAMETER_PERCENT if required else None
         yield at_most("acting thread's time on parameters (%)", where, acting, most, theirs, note=_IN_THREAD)
         both = 100 * median(all_parameters_share(row) for row in these)
-        yield Comparison("time on parameters with the thread beside it (%)", where, both, theirs)
+        yield Comparison("time on parameters of both threads (%)", where, both, theirs)
         refresh = middle(these, "refresh_ms")
         if not isnan(refresh):
             yield at_most("publish to installed (ms)", where, refresh, _REFRESH_MS if required else None)
 
 
 def _time_to_reward(rows: Rows, curves: Rows) -> Iterator[Comparison]:
-    """int8's is held against the published ratio; of fp16 none was published."""
+    """int8 is compared with the published ratio; none was published for fp16."""
     for task in tasks_of(rows):
         full = reached(rows, task, "fp32")
         for precision in ("int8", "fp16"):
@@ -172,7 +172,7 @@ def _time_to_reward(rows: Rows, curves: Rows) -> Iterator[Comparison]:
 
 
 def _scores(training: Rows, curves: Rows) -> Iterator[Comparison]:
-    """int8 against fp32 by how many per cent of |fp32| it is above: the final scores, and at matched steps."""
+    """The difference of int8 from fp32 in percent of |fp32|: final scores, and scores at matched steps."""
     for task in tasks_of(training):
         full, quantized = (final_scores(training, task, precision) for precision in ("fp32", "int8"))
         if full and quantized:
@@ -186,8 +186,8 @@ def _scores(training: Rows, curves: Rows) -> Iterator[Comparison]:
 
 
 def _change(figure: str, where: str, full: float, quantized: float, *, asked: bool) -> Comparison:
-    """Per cent of |full|; of 0 there are none, and to be within them is to be no lower."""
+    """The difference in percent of |full|; if `full` is 0, the requirement is that `quantized` is no lower."""
     if full:
         return at_least(figure, where, 100 * (quantized - full) / abs(full), -_WITHIN_PERCENT if asked else None)
-    note = f"fp32's score is 0, of which there are no per cent; int8's is {quantized:.3g}"
+    note = f"fp32's score is 0, of which there is no percentage; int8's is {quantized:.3g}"
     return at_least(figure, where, quantized, 0.0 if asked else None, note=note)._replace(ours=None)

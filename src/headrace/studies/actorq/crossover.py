@@ -1,4 +1,4 @@
-"""Inference of one policy in each precision, over widths and batches."""
+"""Times of inference in each precision, over widths and batches."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -11,13 +11,13 @@ from headrace.types import EnvironmentSpec
 __all__ = ["COLUMNS", "CrossoverCase", "measure_crossover"]
 
 COLUMNS = ("width", "batch", "fp32_us", "fp16_us", "int8_us", "int8_speedup", "fp16_speedup")
-"""What a row of measure_crossover() has."""
+"""Columns of a row of measure_crossover()."""
 _SPEC = EnvironmentSpec((17,), "float32", actions=6, continuous=True)  # cheetah-run's
 _LAYERS = 3
 
 
 class CrossoverCase(NamedTuple):
-    """Inference of one width, three layers, and one batch."""
+    """Inference of a policy with three layers of one width, for one batch size."""
 
     width: int
     batch: int
@@ -27,7 +27,7 @@ class CrossoverCase(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The same for the same settings, those that all cases share among them."""
+        """A name that is equal for equal settings, including those that all cases share."""
         return fingerprint("crossover", [*self, _LAYERS, dataclasses.asdict(_SPEC)])
 
 

@@ -1,4 +1,4 @@
-"""What the processor's packages have consumed, where the machine says so."""
+"""Energy consumption of the processor's packages, if the machine provides it."""
 
 import os
 from pathlib import Path
@@ -10,14 +10,14 @@ _MICRO = 1e-6
 
 
 class Energy:
-    """RAPL's counters of the packages, all that runs on them together: ours and everybody else's.
+    """RAPL's counters of the packages, which include all processes on the machine.
 
-    `why_not` says why they can't be read, and is empty where they can.
+    `why_not` says why the counters can't be read; it is empty if they can.
     """
 
     def __init__(self, folder: Path = _POWERCAP) -> None:
         packages = sorted(folder.glob("intel-rapl:[0-9]*")) if folder.is_dir() else []
-        self._packages = [package for package in packages if package.name.count(":") == 1]  # two are parts of one
+        self._packages = [package for package in packages if package.name.count(":") == 1]  # two are parts of a package
         self.why_not = ""
         if not self._packages:
             self.why_not = f"{folder} has no intel-rapl package: the processor, or what runs this machine, hides it"
@@ -26,13 +26,13 @@ class Energy:
                 self.why_not = f"{package / 'energy_uj'} can be read by root alone"
 
     def joules(self) -> list[float]:
-        """Each package's counter, for since(); empty where there is none."""
+        """Each package's counter, for since(); empty if there is none."""
         return [] if self.why_not else [_read(package / "energy_uj") for package in self._packages]
 
     def since(self, before: list[float]) -> float | None:
-        """Joules of all packages since joules() gave `before`; None where they can't be read.
+        """Joules of all packages since joules() returned `before`; None if they can't be read.
 
-        A counter that reached its end meanwhile has begun at 0 again, once at most.
+        A counter may have wrapped around to 0 meanwhile, at most once.
         """
         if self.why_not:
             return None

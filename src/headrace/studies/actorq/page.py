@@ -1,4 +1,4 @@
-"""The page of the study: what was published beside what was measured here."""
+"""The page of the study: published and measured figures side by side."""
 
 from collections.abc import Sequence
 
@@ -29,9 +29,9 @@ from headrace.studies.training import FINAL_EPISODES
 
 __all__ = ["INTEGER_WIDTH", "present", "tiles"]
 
-_COLOURS = {"fp32": "c7", "fp16": "c2", "int8": "c1"}
+_COLORS = {"fp32": "c7", "fp16": "c2", "int8": "c1"}
 INTEGER_WIDTH = 64
-"""Of graph_layers.integer_layer()."""
+"""The least width that graph_layers.integer_layer() computes in integers."""
 _PARTS = (
     ("environment", "c1"), ("inference", "c2"), ("pull", "c3"), ("load", "c4"), ("push", "c5"), ("other", "c6"),
 )  # fmt: skip
@@ -58,17 +58,17 @@ def present(results: Results) -> Page:
     )
     method = (
         f"Scale {results.scale}. Every run is one of headrace.train: learner, actors, quantizer and evaluator are "
-        "processes of their own; the actors of a run in fp32 take the learner's policy as it is. Time to reward is the "
-        "training time of the first evaluation at or above the target whose successor is, too. Evaluations are of the "
-        "learner's policy in full precision, and off the clock: training stands still meanwhile, or the evaluator has "
-        f"a core of its own. The final score is the mean of {FINAL_EPISODES} greedy episodes. Each figure is defined "
+        "separate processes; the actors of an fp32 run load the learner's policy directly. Time to reward is the "
+        "training time of the first evaluation at or above the target whose successor also is. Evaluations use the "
+        "learner's policy in full precision and are off the clock: training is paused meanwhile, or the evaluator has "
+        f"a separate core. The final score is the mean of {FINAL_EPISODES} greedy episodes. Each figure is defined "
         "in README.md of headrace/studies/actorq."
     )
     return Page("Quantized actors", tiles(results.comparisons), sections, [method])
 
 
 def tiles(comparisons: Sequence[Comparison]) -> str:
-    """What is required or was published, each where it is met worst."""
+    """The required and published figures, each with its worst value."""
     return worst_tiles(comparisons, (
         ("time to reward, fp32 / int8", "time to reward, fp32 over int8", figure_text),
         ("environment steps/s, int8 / fp32", "environment steps/s at 3 × 2048, int8 over fp32", figure_text),
@@ -80,7 +80,7 @@ def tiles(comparisons: Sequence[Comparison]) -> str:
 
 
 def _time_table(training: Rows, curves: Rows) -> str:
-    """The published table, and the same of ours; medians over seeds."""
+    """The published table next to our medians over seeds."""
     header = (
         "", "published reward", "published fp32, int8 (s)", "published speed-up", "our target", "ours, fp32 (s)",
         "fp16 (s)", "int8 (s)", "our speed-up, int8", "fp16", "evaluated every (s)", "steps to it: fp32, fp16, int8",
@@ -111,7 +111,7 @@ def _time_table(training: Rows, curves: Rows) -> str:
 
 
 def _speedup(curves: Rows, task: str, full: float, other: float) -> str:
-    """A ratio of times to reward, marked where the times are a few evaluations long."""
+    """A ratio of times to reward, marked if the times are only a few evaluations long."""
     return figure_text(full / other) + (" (coarse)" if coarseness(curves, task, full, other) else "")
 
 
@@ -131,7 +131,7 @@ def _scores_table(training: Rows, curves: Rows) -> str:
 
 
 def _rates_table(training: Rows) -> str:
-    """Who was the bottleneck: what each side's time went into."""
+    """The bottleneck of each task: how each side spends its time."""
     lines = []
     for task in tasks_of(training):
         for precision in PRECISIONS:
@@ -140,7 +140,7 @@ def _rates_table(training: Rows) -> str:
                 columns = ("actor_inference", "actor_environment", "actor_push", "learner_train", "learner_wait")
                 shares = [f"{middle(these, column):.0%}" for column in columns]
                 lines.append((f"{task}, {precision}, {these[0]['hidden']}", *cells(these, "steps_per_second"), *shares))
-    header = ("", "steps/s", "actors: inference", "environment", "push (held by the learner)", "learner: train", "wait")
+    header = ("", "steps/s", "actors: inference", "environment", "push (waits for learner)", "learner: train", "wait")
     return table(header, lines, "Who waits for whom")
 
 
@@ -151,8 +151,8 @@ def _curves(training: Rows, curves: Rows) -> str:
         target, said = chosen(training, task=task)[0]["target"], published_time(TASKS[task]).reward
         levels = {"published": said} if said == target else {"published": said, "target": target}
         for axis, label in (("steps", "environment steps"), ("seconds", "training time (s)")):
-            found = bands({precision: curves_of(curves, task, precision) for precision in _COLOURS}, axis)
-            strips = {precision: Strip(*each, _COLOURS[precision]) for precision, each in found.items()}
+            found = bands({precision: curves_of(curves, task, precision) for precision in _COLORS}, axis)
+            strips = {precision: Strip(*each, _COLORS[precision]) for precision, each in found.items()}
             if strips:
                 plots.append(draw_strips(f"{task}-{axis}", f"{task}: {label}", "score", strips, levels=levels))
     intro = note(
@@ -188,9 +188,9 @@ def _breakdown(rows: Rows) -> str:
         shares = [(part, color, seconds[part] / sum(seconds.values())) for part, color in _PARTS]
         bars.append(f"<figure><h3>{precision}, pull period {period}</h3>{share_bar(shares)}</figure>")
     about = note(
-        "Ours deserializes and loads in a thread beside the one that acts; what that thread takes from the actor shows "
-        "in its steps. Load, here, is the exchange of one session for the other. The published actor does all of it in "
-        "its one thread: its share stands beside ours of the acting thread, and of both threads."
+        "Our actor deserializes and loads in a second thread; the time that it takes from the acting thread shows in "
+        "the steps. Load, here, is the exchange of one session for the other. The published actor does everything in "
+        "one thread: its share is compared with ours of the acting thread and of both threads."
     )
     return f'{about}<div class="plots">{"".join(bars)}</div>{_breakdown_tables(rows)}' if rows else ""
 
@@ -199,8 +199,8 @@ def _breakdown_tables(rows: Rows) -> str:
     """Where an actor's time goes, published above ours, for each pull period."""
     published = breakdown()
     tables = []
-    header = ("", "step", "pull", "deserialize", "load", "total", "on parameters", "with the thread beside it",
-              "beside it: fetch, deserialize, load")  # fmt: skip
+    header = ("", "step", "pull", "deserialize", "load", "total", "on parameters", "of both threads",
+              "second thread: fetch, deserialize, load")  # fmt: skip
     for period in sorted(distinct(rows, "pull_period")):
         lines = []
         for precision in PRECISIONS:
@@ -217,18 +217,18 @@ def _breakdown_tables(rows: Rows) -> str:
 
 
 def _parts(rows: Rows) -> tuple[str, ...]:
-    """The cells of one of our breakdowns: the acting thread's, then what the thread beside it spends."""
+    """The cells of one of our breakdowns: the acting thread's, then the second thread's."""
     part = {name: middle(rows, f"{name}_s_per_1000") for name, _ in _PARTS}
-    beside = cells(rows, *(f"beside_{name}_s_per_1000" for name in ("fetch", "deserialize", "load")))
+    loading = cells(rows, *(f"beside_{name}_s_per_1000" for name in ("fetch", "deserialize", "load")))
     return (
         figure_text(sum(part.values()) - part["pull"] - part["load"]),
         figure_text(part["pull"]),
-        "–",  # beside it
+        "–",  # second thread
         figure_text(part["load"]),
         figure_text(sum(part.values())),
         f"{middle(rows, 'parameter_share'):.1%}",
         f"{median(all_parameters_share(row) for row in rows):.1%}",
-        ", ".join(beside),
+        ", ".join(loading),
     )
 
 
@@ -255,7 +255,7 @@ def _pull_periods(rows: Rows) -> str:
 
 
 def _crossover(rows: Rows) -> str:
-    """The heat map, from which batch on int8 loses at each width, and all times."""
+    """The heat map, the batch sizes at which int8 wins for each width, and all times."""
     if not rows:
         return ""
     widths, batches = sorted(distinct(rows, "width")), sorted(distinct(rows, "batch"))
@@ -263,7 +263,7 @@ def _crossover(rows: Rows) -> str:
     for row in rows:
         for precision, values in ratios.items():
             values[batches.index(row["batch"]), widths.index(row["width"])] = row[f"{precision}_speedup"]
-    columns = (*(f"{precision}_us" for precision in _COLOURS), "int8_speedup", "fp16_speedup")
+    columns = (*(f"{precision}_us" for precision in _COLORS), "int8_speedup", "fp16_speedup")
     lines = [
         (f"{row['width']}, batch {row['batch']}", *(figure_text(row[column]) for column in columns)) for row in rows
     ]
@@ -287,11 +287,11 @@ def _crossover(rows: Rows) -> str:
 def _energy(rows: Rows) -> str:
     there = [row for row in rows if row["joules_per_1000"] is not None]
     if not there:
-        return "<p>Not available on this machine; why stands under “Left out”.</p>"
+        return "<p>Not available on this machine; see “Left out” for the reason.</p>"
     lines = [
         (f"{task}, {actors} actors, {precision}",
          *cells(chosen(there, task=task, actors=actors, precision=precision), "joules_per_1000"))
         for task, actors, precision in distinct(there, "task", "actors", "precision")
     ]  # fmt: skip
-    caption = "Of the processor's packages as a whole, whatever else ran on them"
+    caption = "Of the processor's packages as a whole, including all other processes"
     return table(("", "joules per 1,000 environment steps"), lines, caption)

@@ -1,4 +1,4 @@
-"""The settings of the runs beside the published ones, and what these and this machine can't show."""
+"""The settings of the runs next to the published ones, and the limits of the comparison."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,21 +14,21 @@ from headrace.studies.statistics import chosen, middle
 __all__ = ["limits", "settings_table"]
 
 _HELD = 0.25
-"""Share of a side's time in waits for the other, above which the other holds the run."""
+"""Share of a side's time spent waiting for the other, above which the other is the bottleneck."""
 _PUBLISHED_ACTORS = 4
 
 
 def limits(cases: Sequence[TrainingCase], training: Rows) -> list[str]:
-    """What is not the published experiment, task by task, and which side was the bottleneck of the runs."""
+    """Differences from the published experiment, by task, and the bottleneck of the runs."""
     found = []
     if any(case.device == "cpu" for case in cases):
         found.append(
             "There is no GPU here. At the published size, 3 × 2048, a learner on a processor does few updates a second "
-            "and its actors wait, whatever they compute in: most tasks are trained at sizes of their own. "
+            "and its actors wait in every precision: most tasks are trained with other sizes. "
             "Actors' throughput and breakdown are measured at the published size, without a learner."
         )
     found += _settings(cases)
-    found += _holders(training)
+    found += _bottlenecks(training)
     if any(case.task == "CartPole-v1" for case in cases):
         found.append(
             "CartPole-v1: the published reward of “Cartpole (Gym)”, 198.22, looks like that of CartPole-v0, which ends "
@@ -46,7 +46,7 @@ def limits(cases: Sequence[TrainingCase], training: Rows) -> list[str]:
 
 
 def _settings(cases: Sequence[TrainingCase]) -> list[str]:
-    """The sizes that differ from the published ones, each with its tasks."""
+    """Sizes that differ from the published ones, each with its tasks."""
     tasks: dict[str, dict[str, None]] = {}
     for case in cases:
         hidden, topology = case.algorithm.hidden, case.topology
@@ -62,8 +62,8 @@ def _settings(cases: Sequence[TrainingCase]) -> list[str]:
     return [f"{', '.join(those)}: {settings}." for settings, those in tasks.items()]
 
 
-def _holders(training: Rows) -> list[str]:
-    """Who waited for whom in each task's runs."""
+def _bottlenecks(training: Rows) -> list[str]:
+    """The bottleneck in each task's runs."""
     found = []
     for task in tasks_of(training):
         parts = []
@@ -72,23 +72,23 @@ def _holders(training: Rows) -> list[str]:
             if these:
                 actors, learner = middle(these, "actor_push"), middle(these, "learner_wait")
                 parts.append(
-                    f"{precision}: {_holder(actors, learner)} (actors waited for the learner for {actors:.0%} of their "
-                    f"time, the learner for them for {learner:.0%})"
+                    f"{precision}: {_bottleneck(actors, learner)} (actors waited for the learner for {actors:.0%} of "
+                    f"their time, the learner for them for {learner:.0%})"
                 )
         found.append(f"{task}, {'; '.join(parts)}.")
     return found
 
 
-def _holder(actors_waited: float, learner_waited: float) -> str:
+def _bottleneck(actors_waited: float, learner_waited: float) -> str:
     if max(actors_waited, learner_waited) <= _HELD:
-        return "neither side holds the run"
+        return "neither side is the bottleneck"
     if actors_waited > learner_waited:
-        return "the learner holds the run, and what actors compute in hardly decides the time to reward"
-    return "the actors hold the run"
+        return "learner-bound, so the actors' precision has little effect on the time to reward"
+    return "actor-bound"
 
 
 def settings_table(cases: Sequence[TrainingCase]) -> str:
-    """The published settings beside those of the runs."""
+    """The published settings next to those of the runs."""
     names = [(row["setting"], row["d4pg"], row["dqn"]) for row in settings()]
     lines = [
         (name.replace("_", " "), d4pg or "–", _of_all(name, cases, "d4pg"), dqn or "–", _of_all(name, cases, "dqn"))
@@ -98,7 +98,7 @@ def settings_table(cases: Sequence[TrainingCase]) -> str:
 
 
 def _of_all(name: str, cases: Sequence[TrainingCase], algorithm: str) -> str:
-    """A setting of an algorithm's runs: one value, or each that there is with its tasks."""
+    """A setting of an algorithm's runs: one value, or each value with its tasks."""
     tasks: dict[str, dict[str, None]] = {}
     for case in cases:
         if case.algorithm.name == algorithm:
@@ -109,7 +109,7 @@ def _of_all(name: str, cases: Sequence[TrainingCase], algorithm: str) -> str:
 
 
 def _setting(name: str, case: TrainingCase) -> str:
-    """A published setting's counterpart in a run; an en dash where it has none."""
+    """A published setting's counterpart in a run; an en dash if there is none."""
     algorithm, topology = case.algorithm, case.topology
     known: dict[str, Any] = {
         "policy": "x".join(map(str, algorithm.hidden)),

@@ -36,12 +36,12 @@ _TWO: tuple[Precision, ...] = ("fp32", "int8")
 
 @dataclass(frozen=True)
 class ActorQOptions(Options):
-    """Which tasks are trained, and how often."""
+    """The tasks to train, and the number of runs."""
 
     tasks: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TASK ...")] = ()
-    """Tasks to train, CartPole-v1 perhaps; if none is given, cartpole-balance at small scale, all eleven at full."""
+    """Tasks to train, such as CartPole-v1; by default cartpole-balance at small scale, all eleven at full."""
     seeds: int | None = None
-    """Runs of each task and precision; if not given, 1 at small scale, 3 at full."""
+    """Runs of each task and precision; by default 1 at small scale, 3 at full."""
     known: ClassVar = {"tasks": TASKS}
     defaults: ClassVar = {
         "small": {"tasks": ("cartpole-balance",), "seeds": 1},
@@ -74,7 +74,7 @@ class ActorQ(Study):
     }
 
     def plan(self, scale: Scale, options: ActorQOptions) -> Plan:
-        """Rounds interleave what is compared; learners are on a GPU where there is one."""
+        """Rounds interleave the cases; learners use a GPU if there is one."""
         import torch
 
         small, device = scale == "small", "cuda" if torch.cuda.is_available() else "cpu"
@@ -93,7 +93,7 @@ class ActorQ(Study):
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
-        """The control suite may be missing, and so may counters of energy."""
+        """Leaves out cases if the control suite is missing; notes whether energy counters are."""
         del sheets, output, say
         why = "" if importlib.util.find_spec("dm_control") is not None else f'pip install "{ControlSuite.requirement}"'
         plan, notes = leave_out(plan, "cases of the control suite", why, _of_the_suite)
@@ -101,7 +101,7 @@ class ActorQ(Study):
         return plan, notes + ([f"energy is not available on this machine: {no_energy}"] if no_energy else [])
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
-        """Rates, times, shares and scores; the crossover and the pull periods have nothing to be held against."""
+        """Rates, times, shares and scores; nothing was published on the crossover and the pull periods."""
         return compare(rows["throughput"], rows["breakdown"], rows["training"], rows["curves"])
 
     def present(self, results: Results) -> Page:
@@ -121,7 +121,7 @@ def _acting(task: str, precision: Precision, actors: int, seconds: float, number
 
 
 def _throughput(small: bool) -> Iterator[ActingCase]:
-    """Rounds outermost: a slow minute hits all precisions alike."""
+    """Rounds are outermost, so that a slow minute affects all precisions."""
     actors = (1, 4) if available_cores() > 4 and not small else (1,)
     rounds, seconds = (2, 3.0) if small else (5, 10.0)
     for number, task, count, precision in product(range(rounds), _THROUGHPUT_TASKS, actors, _TWO if small else _ALL):
@@ -136,7 +136,7 @@ def _breakdown(small: bool) -> Iterator[ActingCase]:
 
 
 def _pull_periods(small: bool, device: str, seeds: int) -> Iterator[TrainingCase]:
-    """int8 actors that look for newer policies seldom or often."""
+    """int8 actors that poll for newer policies rarely or often."""
     periods = (1, 100, 10_000) if small else (1, 10, 30, 100, 300, 1_000, 3_000, 10_000)
     for seed, period in product(range(1 if small else seeds), periods):
         case = training_case(_PULL_TASK, "int8", seed, device)

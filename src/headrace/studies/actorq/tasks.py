@@ -1,4 +1,4 @@
-"""The tasks that were published, and what was published of them."""
+"""The published tasks and figures."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -10,7 +10,7 @@ __all__ = ["TASKS", "BreakdownRow", "PublishedTime", "Task", "breakdown", "publi
 
 @dataclass(frozen=True)
 class Task:
-    """One environment of the published table, as the command line and as the table name it."""
+    """One environment of the published table, with its id and its name in the table."""
 
     name: str
     published: str
@@ -41,7 +41,7 @@ class PublishedTime(NamedTuple):
 
 
 class BreakdownRow(NamedTuple):
-    """Where a published actor's time went, in seconds, read off the bars of a figure."""
+    """How a published actor spent its time, in seconds, read off the bars of a figure."""
 
     step: float
     pull: float
@@ -51,12 +51,12 @@ class BreakdownRow(NamedTuple):
 
     @property
     def parameter_share(self) -> float:
-        """The part of the time that went into parameters."""
+        """The share of the time spent on parameters."""
         return (self.pull + self.deserialize + self.load) / self.total
 
 
 def published_time(task: Task) -> PublishedTime:
-    """What was published of a task."""
+    """The published figures of a task."""
     row = next(row for row in _read("time_to_reward") if row["task"] == task.published)
     fields = ("reward_achieved", "fp32_seconds", "int8_seconds", "int8_speedup")
     return PublishedTime(*(float(row[field]) for field in fields))
@@ -78,7 +78,7 @@ def settings() -> list[dict[str, str]]:
 
 
 def reference(task: Task) -> str:
-    """What others reached there: "994 in 100,000 steps (Acme-style D4PG)"; empty where we know of none."""
+    """Scores of other systems, such as "994 in 100,000 steps (Acme-style D4PG)"; empty if none is known."""
     found = []
     for row in _read("reference_scores"):
         if row["environment"] == task.name:

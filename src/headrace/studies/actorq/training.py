@@ -1,4 +1,4 @@
-"""Time to reward: what came of a run of the study."""
+"""Time to reward: trains a run of the study and computes its figures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,16 +24,16 @@ RUN_COLUMNS = (
     "stopped_by",
 )
 CURVE_COLUMNS = (*_CASE, *EVALUATION_COLUMNS)
-"""What the rows of figures_of() have."""
+"""Columns of the rows of figures_of()."""
 
 
 def measure_training(case: TrainingCase, folder: Path) -> Measured:
-    """A run; see train_case(). The learner's full-precision policy is what is evaluated."""
+    """Trains a run; see train_case(). Evaluations use the learner's full-precision policy."""
     return figures_of(case, *train_case(case, folder, device=case.device))
 
 
 def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Measured:
-    """What a run's records say."""
+    """The figures of a run, from its records."""
     settings = {
         "task": case.task,
         "precision": case.topology.precision,
@@ -68,6 +68,6 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
 
 
 def _shares(side: str, phases: Sequence[str], seconds: Mapping[str, float]) -> dict[str, float]:
-    """The part of a side's time that each phase took."""
+    """The share of each phase in a side's time."""
     total = sum(seconds.values()) or 1.0
     return {f"{side}_{phase}": seconds[phase] / total for phase in phases}

@@ -1,1 +1,1 @@
-"""Workers that act and learn: how much sooner many of them are done than one."""
+"""Workers that act and learn: the speed-up of many over one."""

@@ -1,4 +1,4 @@
-"""One run of the study: everything that decides it."""
+"""The settings of one run of the study."""
 
 import dataclasses
 import json
@@ -23,31 +23,31 @@ __all__ = [
 
 ENVIRONMENT = "LunarLander-v3"
 KILL_AT = 1 / 3
-"""Where in a run of the part "faults" workers are killed: the share of its environment steps."""
+"""Share of environment steps after which workers are killed in the part "faults"."""
 _TARGET = 200.0
 _TIME_LIMIT_SECONDS = 900.0
 _THROUGHPUT_SECONDS = 20.0
 _ABLATION_STEPS = 200_000
 _ABLATION_EVALUATION_STEPS = 5_000
 _ABLATION_SECONDS = 3_600.0
-"""More than other runs have: planning in turn with acting takes its time, and it is steps that are compared."""
+"""More than for other runs: planning alternates with acting, which is slow, and only steps are compared."""
 _FAULT_STEPS = 200_000
 _FAULT_WORKERS = 4
 _EVALUATION_SECONDS = 1.0
-_EVALUATION_STEPS = 10_000  # a second of a serial run, or so
+_EVALUATION_STEPS = 10_000  # about a second of a serial run
 _NEVER_SECONDS = 1e9
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run, and what is done to it."""
+    """A run and its disturbance."""
 
     part: str
     variant: str
-    """What is compared: the algorithm's name, or that and what is changed."""
+    """The algorithm's name, with the change if there is one."""
     config: RunConfig
     killed: int = 0
-    """Workers that are killed a third of the way."""
+    """Number of workers that are killed after a third of the run."""
 
     def __str__(self) -> str:
         count = f" × {self.workers}" if self.topology != "serial" else ""
@@ -56,46 +56,46 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The same for the same settings."""
+        """A name that is equal for equal settings."""
         return fingerprint(self.part, [self.variant, self.killed, json.loads(self.config.to_json())])
 
     @property
     def topology(self) -> str:
-        """As the command line has it."""
+        """The topology's name on the command line."""
         return self.config.topology.name
 
     @property
     def workers(self) -> int:
-        """Processes that act, learn or plan: of Ape-X the actor and its planners, not the learner."""
+        """Processes that act, learn or plan; for Ape-X the actor and planners, without the learner."""
         topology, algorithm = self.config.topology, self.config.algorithm
         planners = algorithm.world_model.planners if topology.name == "apex" and algorithm.world_model else 0
         return topology.acting_processes + planners
 
     @property
     def environments(self) -> int:
-        """Those of all processes that act, together."""
+        """Total environments of all processes that act."""
         return self.config.topology.acting_processes * self.config.topology.environments_each
 
     @property
     def plans(self) -> bool:
-        """Whether batches are in part simulated."""
+        """Whether batches are partly simulated."""
         return self.config.algorithm.world_model is not None
 
     @property
     def samples_per_step(self) -> float | None:
-        """The replay ratio that is set, simulated samples included; None of an algorithm without replay."""
+        """The configured replay ratio, including simulated samples; None for an algorithm without replay."""
         replay = self.config.algorithm.replay
         return replay.samples_per_step if replay is not None else None
 
 
 def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
-    """To the target by the environment's preset; `workers` counts only where there are some."""
+    """A run to the target with the environment's preset; `workers` only matters for topologies with workers."""
     known = preset(ENVIRONMENT, algorithm)
     return Case("runs", algorithm, _to_target(known, _topology(known, topology, workers), seed))
 
 
 def dyna_q_case(processes: int, seed: int) -> Case:
-    """To the target with one process that acts and the others planning."""
+    """A run to the target with one acting process; the others plan."""
     known = preset(ENVIRONMENT, "dyna-q")
     planning = known._replace(algorithm=_changed(known.algorithm, planners=processes - 1))
     topology = Apex(actors=1, envs_per_actor=known.serial.envs_per_actor, chunk_steps=known.serial.chunk_steps)
@@ -103,7 +103,7 @@ def dyna_q_case(processes: int, seed: int) -> Case:
 
 
 def throughput_case(algorithm: str, topology: str, workers: int, number: int) -> Case:
-    """A fixed time without evaluations; `number` is that of the round, and the seed."""
+    """A run of fixed time without evaluations; `number` is the round and the seed."""
     known = preset(ENVIRONMENT, algorithm)
     config = dataclasses.replace(
         _to_target(known, _topology(known, topology, workers), number),
@@ -117,10 +117,10 @@ def throughput_case(algorithm: str, topology: str, workers: int, number: int) ->
 
 
 def ablation_cases(seed: int) -> list[Case]:
-    """What of Dyna-Q's gain is planning's: DQN, DQN with as many updates, Dyna-Q, and Dyna-Q that does not plan.
+    """The ablation of planning: DQN, DQN with as many updates, Dyna-Q, and Dyna-Q without planning.
 
-    All act and learn in turn, in one process: steps to the target, which are what is compared, then depend on nothing
-    but the seed.
+    All alternate between acting and learning in one process, so that the steps to the target, which are compared,
+    depend only on the seed.
     """
     known, planning = preset(ENVIRONMENT, "dqn"), preset(ENVIRONMENT, "dyna-q")
     dqn, dyna_q = known.algorithm.replay, planning.algorithm.replay
@@ -147,7 +147,7 @@ def ablation_cases(seed: int) -> list[Case]:
 
 
 def fault_case(topology: str, seed: int, *, disturbed: bool) -> Case:
-    """DQN for a fixed number of steps; where it is disturbed, a quarter of the workers are killed on the way."""
+    """DQN for a fixed number of steps; if `disturbed`, a quarter of the workers are killed during the run."""
     known = preset(ENVIRONMENT, "dqn")
     config = dataclasses.replace(
         _to_target(known, _topology(known, topology, _FAULT_WORKERS), seed),

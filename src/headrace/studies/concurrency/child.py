@@ -1,7 +1,7 @@
-"""The process of one run: trains from a configuration, and kills some of its workers where that is asked for.
+"""The process of one run: trains from a configuration and can kill some of its workers.
 
-Arguments are the configuration's file, the run directory, how many workers are killed, and at which environment step.
-At the end it prints one line, a list of the numbers of those that were killed; a mistake's line goes to stderr.
+Arguments: the configuration's file, the run directory, the number of workers to kill, and the environment step at
+which to kill them. At the end it prints a list of the numbers of the killed workers; errors go to stderr.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.1
 
 
 def worker_processes(parent: int) -> dict[int, int]:
-    """Process ids of a run's workers, by their numbers; `parent` is the run's own process id."""
+    """Process ids of a run's workers by their numbers; `parent` is the run's process id."""
     found = {}
     for children in Path(f"/proc/{parent}/task").glob("*/children"):
         for process in map(int, children.read_text().split()):
@@ -37,9 +37,9 @@ def worker_processes(parent: int) -> dict[int, int]:
 
 
 def kill_workers(run: RunDirectory, count: int, step: int, killed: list[int]) -> None:
-    """Waits until a run has made so many environment steps, then ends its last workers by SIGKILL.
+    """Waits until a run has made this many environment steps, then kills its last workers with SIGKILL.
 
-    Their numbers are added to `killed`. For a thread of the run's own process.
+    Adds their numbers to `killed`. Runs in a thread of the run's process.
     """
     while not any(
         record["kind"] == "progress" and record["environment_steps"] >= step for record in run.read_metrics()

@@ -1,4 +1,4 @@
-"""What the rows say beside what was published and beside what is required."""
+"""Compares the rows with published and required figures."""
 
 from collections.abc import Iterator
 from math import inf, isfinite, nan
@@ -35,7 +35,7 @@ _UPDATES_AFTER = 0.5
 
 
 class Spread(NamedTuple):
-    """The median over seeds, the least and the most; a run that was not solved counts as one without end."""
+    """Median, minimum and maximum over seeds; an unsolved run counts as infinite."""
 
     median: float
     low: float
@@ -51,7 +51,7 @@ class Spread(NamedTuple):
 
 
 def groups_of(rows: Rows) -> list[Group]:
-    """What there is, by variant, topology and number of workers, in the order in which each came first."""
+    """The groups of variant, topology and number of workers, in the order of their first rows."""
     kinds = distinct(rows, "variant", "topology")
     found = distinct(rows, "variant", "topology", "workers")
     return sorted(found, key=lambda group: (kinds.index(group[:2]), group[2]))
@@ -63,7 +63,7 @@ def of(rows: Rows, group: Group) -> Rows:
 
 
 def spread_of(rows: Rows, field: str) -> Spread:
-    """A field's spread; a row without it counts as infinite: a run to a target that never got there."""
+    """A field's spread; a row without the field, a run that missed its target, counts as infinite."""
     values = [inf if row[field] is None else float(row[field]) for row in rows]
     if not values:
         return Spread(nan, nan, nan)
@@ -75,18 +75,18 @@ def spread_of(rows: Rows, field: str) -> Spread:
 
 
 def reached(rows: Rows, field: str) -> float:
-    """A field's median over all rows; nan where most lack it, as runs do that never got to the target."""
+    """A field's median over all rows; nan if most lack it, like runs that missed the target."""
     center = spread_of(rows, field).median
     return center if isfinite(center) else nan
 
 
 def to_target(rows: Rows, field: str) -> float:
-    """A field's median over runs to a target; nan where the median run never got there, which then says nothing."""
+    """A field's median over runs to a target; nan if the median run missed the target."""
     return reached([row if row["solved"] == "yes" else {field: None} for row in rows], field)
 
 
 def started(rows: Rows) -> Rows:
-    """The rows with seconds to the target that count from the end of the start; none where one does not know that."""
+    """The rows with seconds to the target counted from the end of the start; none if one lacks the start."""
     if any(row["solved"] == "yes" and row["start_seconds"] is None for row in rows):
         return []
     return [
@@ -96,12 +96,12 @@ def started(rows: Rows) -> Rows:
 
 
 def sequential(runs: Rows, variant: str) -> float:
-    """Median seconds to the target of an algorithm's runs in one process; nan where most don't get there."""
+    """Median seconds to the target of an algorithm's runs in one process; nan if most miss the target."""
     return reached(of(runs, (variant, "serial", 1)), "seconds_to_score")
 
 
 def best_sequential(runs: Rows) -> tuple[str, float]:
-    """The algorithm that is soonest at the target in one process, and its median seconds; nan where none gets there."""
+    """The algorithm that reaches the target first in one process, and its median seconds; nan if none reaches it."""
     there = {row["variant"]: sequential(runs, row["variant"]) for row in runs if row["topology"] == "serial"}
     reached = {variant: seconds for variant, seconds in there.items() if isfinite(seconds)}
     best = min(reached, key=reached.__getitem__, default="")
@@ -109,7 +109,7 @@ def best_sequential(runs: Rows) -> tuple[str, float]:
 
 
 def compare(runs: Rows, throughput: Rows, ablation: Rows, faults: Rows) -> list[Comparison]:
-    """Every figure that is required, as far as it was measured."""
+    """Every measured figure with a requirement."""
     return [
         *_updates(throughput),
         *_solved(runs),
@@ -122,13 +122,13 @@ def compare(runs: Rows, throughput: Rows, ablation: Rows, faults: Rows) -> list[
 def _updates(rows: Rows) -> Iterator[Comparison]:
     for variant, topology in distinct(rows, "variant", "topology"):
         one, two = (middle(of(rows, (variant, topology, count)), "updates_per_second") for count in (1, 2))
-        if one > 0 and isfinite(two):  # not nan, of runs that were over before they were warm
+        if one > 0 and isfinite(two):  # not nan, as for runs that ended before they were warm
             least = _TWO_WORKERS.get(topology)
             yield at_least("updates/s, 2 workers / 1", f"{variant}, {topology}", two / one, least)
 
 
 def _solved(rows: Rows) -> Iterator[Comparison]:
-    """Whether every run of an algorithm and topology came to the target, whatever the number of workers."""
+    """Whether every run of an algorithm and topology reached the target, with any number of workers."""
     for variant, topology in distinct(rows, "variant", "topology"):
         these = chosen(rows, variant=variant, topology=topology)
         missing = [f"{row['workers']} workers, seed {row['seed']}" for row in these if row["solved"] != "yes"]
@@ -150,9 +150,9 @@ def _ratio_error(row: Row) -> float:
 
 
 def _planning(rows: Rows) -> Iterator[Comparison]:
-    """Steps to the target of what does not plan, over those of Dyna-Q: above 1 planning saves real steps.
+    """Steps to the target without planning, divided by those of Dyna-Q: above 1, planning saves real steps.
 
-    It is decided where the one's runs are all sooner than the other's; a single run of either has no spread, and
+    The comparison is decided if all runs of one side are faster than all of the other. A single run has no spread and
     decides nothing.
     """
     own_rows = chosen(rows, variant="dyna-q")
@@ -181,7 +181,7 @@ def _planning(rows: Rows) -> Iterator[Comparison]:
 
 
 def _disturbed(rows: Rows) -> Iterator[Comparison]:
-    """Whether runs that lost workers went on, with all of them; and their mean score against the calm ones' lowest."""
+    """Whether runs that lost workers recovered all of them, and their mean score against the undisturbed minimum."""
     for topology in distinct(rows, "topology"):
         these = chosen(rows, topology=topology)
         calm, hit = known(chosen(these, killed=0), "score"), [row for row in these if row["killed"]]

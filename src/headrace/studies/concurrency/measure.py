@@ -1,4 +1,4 @@
-"""One run in a process of its own, and the row that comes of it."""
+"""Trains one run in a separate process and computes its row."""
 
 import json
 import shutil
@@ -26,20 +26,20 @@ COLUMNS = (
     *("start_seconds", "updates_after_death_share", "alive_at_end"),
 )
 LATER_COLUMNS = COLUMNS[-3:]
-"""Those that rows may lack which were measured before there were such columns."""
+"""Columns that were added later; older rows may lack them."""
 _WARM_SECONDS = 3.0
 _START_SECONDS = 300.0
 _AFTER = ("updates_after_death", "updates_after_death_share")
 _LONGEST_SECONDS = 4 * 3600.0
-"""Of a run with its evaluations, which are off its clock."""
+"""Time limit of a run including its evaluations, which are off its clock."""
 
 Record = Mapping[str, Any]
 
 
 def measure(case: Case, folder: Path) -> dict[str, Any]:
-    """Trains into a folder, which is made anew: a run that was interrupted begins again, for its clock to be one.
+    """Trains into a folder, which is replaced: an interrupted run starts over, because its clock must be continuous.
 
-    Raises LaunchError where the run fails or was interrupted, or where workers were to be killed and none was.
+    Raises LaunchError if the run fails or was interrupted, or if not all workers that were to be killed were killed.
     """
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
@@ -65,7 +65,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def remake(case: Case, row: Record, folder: Path) -> dict[str, Any] | None:
-    """A measured row's figures, made anew of its run's records; None where its folder is not there any more."""
+    """A measured row's figures, recomputed from its run's records; None if its folder no longer exists."""
     try:
         run = RunDirectory.open(folder / "run")
         summary = run.read_summary()
@@ -75,7 +75,7 @@ def remake(case: Case, row: Record, folder: Path) -> dict[str, Any] | None:
 
 
 def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int = 0) -> dict[str, Any]:
-    """What a run's summary and records say."""
+    """The figures of a run, from its summary and records."""
     episodes, seconds = summary["episodes"], summary["wall_seconds"]
     progress = [record for record in records if record["kind"] == "progress"]
     deaths = [record["seconds"] for record in records if record["kind"] == "exit" and "worker" in record["role"]]
@@ -113,9 +113,9 @@ def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int =
 
 
 def _samples(case: Case, summary: Record) -> float | None:
-    """Transitions sampled by environment step: those of gradients that were dropped or refused, too.
+    """Transitions sampled per environment step, including those of dropped or refused gradients.
 
-    Where batches are in part simulated, by transition in the real table.
+    If batches are partly simulated, per transition in the real table.
     """
     replay, steps = case.config.algorithm.replay, summary["environment_steps"]
     if replay is None or not steps:
@@ -128,7 +128,7 @@ def _samples(case: Case, summary: Record) -> float | None:
 
 
 def _sharing(summary: Record) -> dict[str, Any]:
-    """What the workers say of the parameters that they share; nothing of a topology that has no workers."""
+    """The workers' figures on their shared parameters; empty for a topology without workers."""
     workers = summary["workers"]
     names = ("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS))
     if workers is None:
@@ -146,7 +146,7 @@ def _sharing(summary: Record) -> dict[str, Any]:
 
 
 def _start(progress: Sequence[Record]) -> float | None:
-    """On the training clock, the first record of all processes at work and of updates; None of a shorter run."""
+    """Time of the first record with all processes alive and with updates; None if there is none."""
     begun = (
         record["seconds"]
         for record in progress
@@ -156,7 +156,7 @@ def _start(progress: Sequence[Record]) -> float | None:
 
 
 def _rate(progress: Sequence[Record], field: str) -> float | None:
-    """Of a count, by second of training, from a little after the start; None of a run that was over before."""
+    """Rate of a count per second of training, from shortly after the start; None if the run ended before."""
     start = _start(progress)
     window = [record for record in progress if start is not None and record["seconds"] >= start + _WARM_SECONDS]
     if len(window) < 2:
@@ -166,13 +166,13 @@ def _rate(progress: Sequence[Record], field: str) -> float | None:
 
 
 def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: float) -> dict[str, float | None]:
-    """Updates from the first record on that is no earlier than a death, and by those due for the steps left then."""
+    """Updates since the first record after a death, and their ratio to the updates due for the remaining steps."""
     updates = steps = None
     for record in progress:
         if record["seconds"] >= seconds:
             updates, steps = record["learner_steps"], record["environment_steps"]
             break
-    if updates is None or steps is None:  # it was over before the next record
+    if updates is None or steps is None:  # it ended before the next record
         return {"updates_after_death": 0, "updates_after_death_share": None}
     replay, ratio = case.config.algorithm.replay, case.samples_per_step
     count = summary["learner_steps"] - updates
@@ -183,5 +183,5 @@ def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: flo
 
 
 def _longest(training_seconds: float) -> float:
-    """Seconds within which a run of so much training must be over: evaluations take as long as training, or more."""
+    """Time limit of a run with this much training: evaluations take as long as training, or longer."""
     return _START_SECONDS + 8 * training_seconds

@@ -1,4 +1,4 @@
-"""The page of the study: what was published beside what was measured here."""
+"""The page of the study: published and measured figures side by side."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -28,30 +28,29 @@ from headrace.studies.statistics import chosen, distinct, mean, middle
 
 __all__ = ["ablation_text", "present", "published_table", "runs_table", "speedup", "verdict"]
 
-_COLOURS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
+_COLORS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
 _METHOD = (
-    "Every run is one of headrace train with the environment's preset, in a process of its own. Each worker is a "
-    "process with one thread; the learner of Dyna-Q, beside an actor and planners, has as many threads as there "
-    "are cores but one. Seconds are those of the training clock. It stands still in evaluations, except in runs "
-    "of several processes that leave a core to spare: there they go on beside it. It runs from before the first "
-    "worker is started, while a serial run has torch, environments and network made before: that part of the start "
-    "is on the workers' clock alone. The column start says when all were at work and updates had begun, by records "
-    "a second apart; of both kinds of run that includes what fills the replay before the first update. The "
-    "speed-up is shown with it and without.",
-    "The target is 200 in the mean of 100 greedy episodes, asked for when 10 reach it; that evaluation is as the "
-    "others are. The policy is looked at every second of workers' training and every 10,000 steps of serial runs, "
-    "which are about a second; in the ablation every 5,000 steps. A run that is not there within its time limit "
-    "is a row with solved = no, and counts as one without end. Environment steps and episodes are of all workers. "
-    "Each figure is defined in README.md of headrace/studies/concurrency.",
+    "Every run uses headrace train with the environment's preset, in a separate process. Each worker is a process "
+    "with one thread; the learner of Dyna-Q, which runs with an actor and planners, has one thread less than there "
+    "are cores. Seconds are those of the training clock. Evaluations pause it, except in runs of several processes "
+    "that leave a core idle: these are evaluated while they train. The workers' clock starts before the first "
+    "worker does, the clock of a serial run after torch, environments and network are ready. The column start says "
+    "when all processes were at work and updates had begun, from records one second apart; in both kinds of run "
+    "this includes filling the replay before the first update. The speed-up is shown with and without the start.",
+    "The target is a mean of 200 over 100 greedy episodes, which are played when 10 episodes reach it. The policy "
+    "is evaluated every second of the workers' training and every 10,000 steps of serial runs, which take about a "
+    "second; in the ablation every 5,000 steps. A run that misses the target within its time limit is a row with "
+    "solved = no and counts as infinite. Environment steps and episodes are totals of all workers. Each figure is "
+    "defined in README.md of headrace/studies/concurrency.",
 )
 _OFF, _AS_MANY = "dyna-q, no planning", "dqn, dyna-q's updates"
 _WHY_NO_GAIN = (
-    "Why it is not more (docs/algorithms/dyna_q.md): the model predicts flight well, but not what decides an episode. "
-    "Leg contacts, impacts and the lander falling asleep are jumps that one state hardly announces, the reward of ±100 "
-    "hangs on them, and the better the policy, the more of its time is spent there. Much of what Dyna-Q gains over the "
-    "preset's DQN is the replay ratio's, which DQN can have, too."
+    "Why the gain is not larger (docs/algorithms/dyna_q.md): the model predicts flight well, but not the events that "
+    "decide an episode. Leg contacts, impacts and the lander coming to rest are jumps that a single state hardly "
+    "predicts; the reward of ±100 depends on them, and a better policy spends more of its time there. Much of "
+    "Dyna-Q's gain over the preset's DQN comes from the replay ratio, which DQN can use too."
 )
-_SHARE_COLOURS = ("c1", "c4", "c3", "c2", "c7", "c5", "c6", "ink")
+_SHARE_COLORS = ("c1", "c4", "c3", "c2", "c7", "c5", "c6", "ink")
 
 
 def present(results: Results) -> Page:
@@ -71,7 +70,7 @@ def present(results: Results) -> Page:
 
 
 def _tiles(comparisons: Sequence[Comparison]) -> str:
-    """What is required, each where it is met worst."""
+    """The required figures, each with its worst value."""
     return worst_tiles(comparisons, (
         ("updates/s, 2 workers / 1", "updates per second of 2 workers over 1", figure_text),
         ("runs that reach the target (%)", "% of the runs reach the target", figure_text),
@@ -114,7 +113,7 @@ def _published(runs: Rows) -> str:
 
 
 def _plots(runs: Rows) -> str:
-    """Speed-up, environment steps and time of an episode over the number of workers, a plot of each algorithm."""
+    """Speed-up, environment steps and time per episode over the number of workers, one plot per algorithm."""
     plots = []
     for variant in distinct(runs, "variant"):
         figures: dict[str, Callable[[Group], float]] = {
@@ -143,7 +142,7 @@ def _throughput(rows: Rows) -> str:
 
 
 def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group], float]) -> list[str]:
-    """A figure over the number of workers, a line of each topology; none where there are no two numbers of them."""
+    """A figure over the number of workers, one line per topology; empty without two numbers of workers."""
     groups = [group for group in groups_of(rows) if group[0] == variant and group[1] != "serial"]
     counts = sorted({count for _, _, count in groups})
     if len(counts) < 2:
@@ -151,7 +150,7 @@ def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group],
     lines = {
         topology: Line(
             [value(group) if (group := (variant, topology, count)) in groups else nan for count in counts],
-            _COLOURS[topology],
+            _COLORS[topology],
         )
         for topology in dict.fromkeys(topology for _, topology, _ in groups)
     }  # fmt: skip
@@ -159,7 +158,7 @@ def _over_workers(rows: Rows, variant: str, label: str, value: Callable[[Group],
 
 
 def verdict(comparisons: Sequence[Comparison]) -> str:
-    """What is and what is not met, in one sentence."""
+    """The requirements that are met and those that are not, in one sentence."""
     judged = [each for each in comparisons if each.verdict]
     if not judged:
         return ""
@@ -172,7 +171,7 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
 
 
 def _requirements_table(comparisons: Sequence[Comparison]) -> str:
-    """Everything that is required, and by how much it is met or missed."""
+    """All requirements, and by how much each is met or missed."""
     lines = [
         (
             each.figure,
@@ -189,12 +188,12 @@ def _requirements_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def speedup(runs: Rows, group: Group, against: float) -> float:
-    """How much sooner than `against` seconds a group's median run is at the target; nan where it never is."""
+    """Speed-up of a group's median run to the target over `against` seconds; nan if it missed the target."""
     return against / reached(of(runs, group), "seconds_to_score")
 
 
 def runs_table(runs: Rows) -> str:
-    """Every algorithm, topology and number of workers: to the target, in medians over seeds."""
+    """Runs to the target by algorithm, topology and number of workers; medians over seeds."""
     best, best_seconds = best_sequential(runs)
     lines = [
         (
@@ -228,7 +227,7 @@ def runs_table(runs: Rows) -> str:
 
 
 def published_table(runs: Rows) -> str:
-    """The published LunarLander runs, and ours of the same kind, side by side."""
+    """The published LunarLander runs and ours of the same kind, side by side."""
     published = lunar_lander()
     lines = []
     for name, (variant, topology) in COUNTERPARTS.items():
@@ -257,7 +256,7 @@ def published_table(runs: Rows) -> str:
 
 
 def _atari_table(runs: Rows) -> str:
-    """The speed-ups over threads of Mnih et al. 2016, beside those of our lock-free runs over one worker."""
+    """The speed-ups of Mnih et al. 2016 by threads, next to those of our lock-free runs over one worker."""
     published = atari()
     counts = sorted({count for row in published.values() for count in row})
     lines = [
@@ -290,13 +289,13 @@ def _throughput_table(rows: Rows) -> str:
 
 
 def _sharing_table(rows: Rows) -> str:
-    """How stale the gradients were, and what became of them."""
+    """The gradients' staleness, and the share that was applied."""
     known = [row for row in rows if row["accepted"] is not None]
     bars, lines = [], []
     for group in groups_of(known):
         these = of(known, group)
         shares = {bucket: mean([row[f"staleness_{bucket}"] or 0.0 for row in these]) for bucket in STALENESS}
-        parts = [(name, color, shares[name]) for name, color in zip(STALENESS, _SHARE_COLOURS, strict=True)]
+        parts = [(name, color, shares[name]) for name, color in zip(STALENESS, _SHARE_COLORS, strict=True)]
         bar = share_bar([part for part in parts if part[2]])
         bars.append(f"<figure><h3>{_name(group)}</h3>{bar}</figure>")
         lines.append((
@@ -330,7 +329,7 @@ def _ablation_table(rows: Rows) -> str:
 
 
 def ablation_text(rows: Rows, comparisons: Sequence[Comparison]) -> list[str]:
-    """What planning is worth by these rows, why it is not more, and what two variants that are one came to."""
+    """The gain from planning in these rows, the reason that it is not larger, and two variants that are identical."""
     said = {each.where: each for each in comparisons if each.figure == PLANNING}
     found = []
     alike = next((said[name] for name in (_OFF, _AS_MANY) if name in said), None)
@@ -355,7 +354,7 @@ def ablation_text(rows: Rows, comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _faults_table(rows: Rows) -> str:
-    """Runs that lost a quarter of their workers beside those that did not."""
+    """Runs that lost a quarter of their workers, next to undisturbed ones."""
     lines = []
     for topology in distinct(rows, "topology"):
         for killed in (False, True):
@@ -376,7 +375,7 @@ def _name(group: Group) -> str:
 
 
 def _one_worker(runs: Rows, group: Group) -> float:
-    """Median seconds to the target of one worker of the same kind; nan where there was none."""
+    """Median seconds to the target with one worker of the same kind; nan if there is no such run."""
     return reached(of(runs, (*group[:2], 1)), "seconds_to_score")
 
 

@@ -1,4 +1,4 @@
-"""What was published of workers that act and learn."""
+"""The published figures of workers that act and learn."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ COUNTERPARTS = {
     "a3c": ("a3c", "hogwild"),  # whose workers write without a lock (Mnih et al. 2016)
     "dyna_q": ("dyna-q", "apex"),
 }
-"""Algorithm and topology of ours that stand beside each published one."""
+"""Our algorithm and topology for each published one."""
 
 NOTES = (
     "The published totals are of one process: its code counts the episodes of one of N, so that all together played up "
@@ -24,11 +24,11 @@ NOTES = (
     "The published times are read off bars, about 1 to 15 % off; hardware, network and settings differ from ours, and "
     "so do its minutes.",
 )
-"""What to know before the published figures are held against ours."""
+"""Notes for the comparison of the published figures with ours."""
 
 
 class PublishedRun(NamedTuple):
-    """LunarLander to 200 with so many processes; None is what was not published."""
+    """LunarLander to 200 with this many processes; None for figures that were not published."""
 
     episodes: float | None
     minutes: float | None

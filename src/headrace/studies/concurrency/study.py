@@ -31,23 +31,23 @@ _PARTS = ("runs", "throughput", "ablation", "faults")
 _ALGORITHMS = ("dqn", "a3c", "dyna-q")
 _TOPOLOGIES = ("lock", "hogwild", "parameter-server", "ad-psgd")
 _MANY_WORKERS = (16, 32)
-"""At full scale, only where there are as many cores."""
+"""Numbers of workers at full scale that need as many cores."""
 
 
 @dataclass(frozen=True)
 class ConcurrencyOptions(Options):
-    """What is run, and how often."""
+    """The parts and cases to run, and the number of runs."""
 
     parts: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PART ...")] = ()
-    """Of runs, throughput, ablation and faults; if none is given, the first two at small scale, all at full."""
+    """Any of runs, throughput, ablation and faults; by default the first two at small scale, all at full."""
     algorithms: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = ()
-    """Of dqn, a3c and dyna-q; if none is given, dqn at small scale, all at full."""
+    """Any of dqn, a3c and dyna-q; by default dqn at small scale, all at full."""
     topologies: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...")] = ()
-    """Of lock, hogwild, parameter-server and ad-psgd; if none is given, hogwild at small scale, all at full."""
+    """Any of lock, hogwild, parameter-server and ad-psgd; by default hogwild at small scale, all at full."""
     workers: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = ()
-    """Counts of workers; if none is given, 1 2 4 at small scale; at full 8 too, and 16 32 where there are the cores."""
+    """Numbers of workers; by default 1 2 4 at small scale; at full also 8, and 16 32 if there are as many cores."""
     seeds: int | None = None
-    """Runs of each case; if not given, 1 at small scale, 3 at full."""
+    """Runs of each case; by default 1 at small scale, 3 at full."""
     known: ClassVar = {"parts": _PARTS, "algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES}
     defaults: ClassVar = {
         "small": {
@@ -57,7 +57,7 @@ class ConcurrencyOptions(Options):
     }  # fmt: skip
 
     def chosen(self, field: str, scale: Scale) -> Any:
-        """The counts of workers go from few to many, as far as this machine has the cores where none is asked for."""
+        """Numbers of workers in ascending order; the default ones are limited by this machine's cores."""
         found = super().chosen(field, scale)
         if field != "workers":
             return found
@@ -85,7 +85,7 @@ class Concurrency(Study):
     }
 
     def plan(self, scale: Scale, options: ConcurrencyOptions) -> Plan:
-        """Rounds interleave what is compared."""
+        """Rounds interleave the cases."""
         algorithms, topologies, workers, count = (
             options.chosen(field, scale) for field in ("algorithms", "topologies", "workers", "seeds")
         )
@@ -101,9 +101,9 @@ class Concurrency(Study):
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
-        """Makes those rows anew that lack all later columns, where their runs' records are there."""
+        """Recomputes the rows that lack all later columns, if their runs' records exist."""
         del say
-        describe(ENVIRONMENT)  # ConfigError, and not one of each case, where Box2D is not installed
+        describe(ENVIRONMENT)  # one ConfigError, not one per case, if Box2D is not installed
         for part, cases in plan.items():
             for case in cases:
                 for row in sheets[part].of([case.name]):
@@ -114,7 +114,7 @@ class Concurrency(Study):
         return plan, []
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
-        """Every figure that is required."""
+        """Every required figure."""
         return compare(*(rows[part] for part in _PARTS))
 
     def present(self, results: Results) -> Page:
@@ -125,7 +125,7 @@ class Concurrency(Study):
 
 
 def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range) -> Iterator[Case]:
-    """Seeds outermost: the first seed of everything is there soonest, and a slow hour hits all alike."""
+    """Seeds are outermost: the first seed of every case comes first, and a slow hour affects all cases."""
     for seed in seeds:
         for algorithm in algorithms:
             yield run_case(algorithm, "serial", 1, seed)

@@ -1,4 +1,4 @@
-"""Everything that decides a measurement of this study."""
+"""The settings of the measurements of this study."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Transport = Literal["shared", "unix", "tcp"]
 """Gradients in memory shared with the server, in frames over a Unix socket, or over TCP on this machine's loopback."""
 
 STALENESS_LIMIT = 8
-"""Low enough for the policy "drop" to drop something at the longer fetch periods."""
+"""Low enough for the policy "drop" to drop gradients at the longer fetch periods."""
 
 ONG = DQN(
     network="ong",
@@ -39,20 +39,20 @@ ONG = DQN(
 )
 """Their settings (published/settings.csv), with one update for each step.
 
-Two things differ. Their epsilon falls over 50,000 updates, ours over 50,000 environment steps: the first 20,000 have no
-update, and at the first update epsilon is 0.64. Those 20,000 are by that epsilon, theirs by a random policy. Loss and
-clipping are not stated; these are those of plain Q-learning.
+Two things differ. Their epsilon decays over 50,000 updates, ours over 50,000 environment steps: the first 20,000 steps
+have no update, and at the first update epsilon is 0.64. Our first 20,000 steps use that schedule, theirs a random
+policy. Loss and clipping are not stated; ours are those of plain Q-learning.
 """
 
 
 @dataclass(frozen=True)
 class TimingCase:
-    """One worker of their network: gradient, push, fetch, and again; then pushes alone."""
+    """One worker with their network: a loop of gradient, push and fetch; then pushes alone."""
 
     pixels: int
     transport: Transport
     seconds: float
-    """Of each of the two, but a few turns at least."""
+    """Duration of each of the two loops, which have at least a few turns."""
     round: int
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class TimingCase:
 
 @dataclass(frozen=True)
 class ScalingCase:
-    """So many processes that push gradients which cost them nothing, and fetch after each one or never."""
+    """Processes that push gradients without computing them, and fetch after each one or never."""
 
     pixels: int
     transport: Transport
@@ -93,13 +93,13 @@ class TrainingCase:
     """One run of headrace.train."""
 
     label: str
-    """Whose settings: "published" or "ours"."""
+    """Origin of the settings: "published" or "ours"."""
     environment: str
     algorithm: DQN
     topology: Serial | ParameterServer
     seed: int
     steps: int
-    """Environment steps of all workers."""
+    """Total environment steps of all workers."""
     evaluation_period_seconds: float
     evaluation_period_steps: int
     evaluation_episodes: int
@@ -120,12 +120,12 @@ class TrainingCase:
 
     @property
     def environments(self) -> int:
-        """Stepped together by each of them."""
+        """Environments that each process steps together."""
         return self.topology.environments_each
 
     @property
     def system(self) -> str:
-        """Topology and what matters of it, in words."""
+        """The topology and its main settings in words."""
         if self.served is None:
             return "serial"
         return (

@@ -1,4 +1,4 @@
-"""What the rows say beside what was published and beside what is required."""
+"""Compares the rows with published and required figures."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,29 +14,29 @@ from headrace.studies.statistics import chosen, distinct, known, mean, middle
 __all__ = ["SYSTEM", "TRANSPORTS", "compare", "medians", "of_system", "systems"]
 
 SYSTEM = ("label", "environment", "topology", "workers", "fetch_period", "policy")
-"""The columns that say what was trained; seeds apart."""
+"""The columns that identify what was trained, without the seed."""
 TRANSPORTS = {"shared": "shared memory", "unix": "Unix socket", "tcp": "TCP, loopback"}
-"""What the page calls them."""
+"""Names of the transports on the page."""
 _SHARE = 0.10
-_PASS_NOTE = "a pass by NumPy, in the worker's process; benchmarks.shards judges it by a C pass beside it"
+_PASS_NOTE = "a pass by NumPy, in the worker's process; benchmarks.shards compares it with a C pass"
 _SNAKE, _SNAKE_SCORE, _SNAKE_PUBLISHED = "headrace/Snake-v0", 20.0, "19.2 (another's, the best that is published)"
 _UPDATES_PER_SECOND = {"shared": 2000.0, "unix": 1000.0}
 
 
 def compare(timing: Rows, reward: Rows) -> list[Comparison]:
-    """The rows of both parts; other parts have nothing to be held against."""
+    """The comparisons of both parts; the others have no published or required figures."""
     return [*_timing(timing), *_reward(reward)]
 
 
 def medians(rows: Rows, **cells: Any) -> dict[str, float]:
-    """Of each column with numbers, the median over the rows that have these cells; empty where there are none."""
+    """The median of each numeric column over the rows with these cells; empty if there are none."""
     these = chosen(rows, **cells)
     columns = [column for column, value in these[0].items() if isinstance(value, int | float)] if these else []
     return {column: middle(these, column) for column in columns}
 
 
 def systems(rows: Rows) -> list[tuple[Any, ...]]:
-    """What was trained, in the rows' order."""
+    """The trained systems in the rows' order."""
     return distinct(rows, *SYSTEM)
 
 
@@ -60,7 +60,7 @@ def _timing(rows: Rows) -> Iterator[Comparison]:
 
 
 def _reward(rows: Rows) -> Iterator[Comparison]:
-    """Snake's score; and each distributed system beside the serial one of the same settings, in score and rate."""
+    """Snake's score, and each distributed system's score and rate compared with the serial one's."""
     yield from _snake(chosen(rows, label="ours", environment=_SNAKE, topology="serial"))
     for system in systems(rows):
         label, environment, topology, workers, *_ = system
@@ -74,12 +74,12 @@ def _reward(rows: Rows) -> Iterator[Comparison]:
             note = f"{len(scores)} and {len(baseline)} seeds{spread}"
             yield Comparison("final score, less that of serial", where, mean(scores) - mean(baseline), note=note)
         rate, alone = (middle(group, "updates_per_second") for group in (ours, serial))
-        if rate > 0 and alone > 0:  # not nan, of runs too short to tell
+        if rate > 0 and alone > 0:  # not nan, as for runs that are too short
             yield Comparison("updates/s / updates/s of serial", where, rate / alone)
 
 
 def _snake(rows: Rows) -> Iterator[Comparison]:
-    """Judged where the preset was trained to its end."""
+    """Judged only if the preset was trained to its end."""
     scores = known(rows, "final_return")
     if not scores:
         return

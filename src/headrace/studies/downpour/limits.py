@@ -1,4 +1,4 @@
-"""What nothing can be faster than: a pass over the optimizer's memory, and a bare socket."""
+"""Lower bounds on time: a pass over the optimizer's memory, and a bare socket."""
 
 import contextlib
 import socket
@@ -15,12 +15,12 @@ from headrace.studies.downpour.cases import Transport
 
 __all__ = ["MemoryPass", "bare_rate", "median_seconds"]
 
-_REPLY_BYTES = _FRAME_BYTES = 64  # about what a frame without a gradient has
+_REPLY_BYTES = _FRAME_BYTES = 64  # about the size of a frame without a gradient
 _LEAST = 5
 
 
 def median_seconds(call: Callable[[], object], seconds: float, least: int = _LEAST) -> float:
-    """Seconds of a call, median of as many as there is time for, `least` of them at least; one before warms up."""
+    """Median seconds of a call, over as many calls as fit in the time and at least `least`, after a warm-up."""
     call()
     times: list[float] = []
     until = time.perf_counter() + seconds
@@ -32,7 +32,7 @@ def median_seconds(call: Callable[[], object], seconds: float, least: int = _LEA
 
 
 class MemoryPass:
-    """Passes over memory as RMSprop's: parameters, statistics, gradient are read, the first two written, in place."""
+    """Passes over memory like RMSprop's: reads parameters, state and gradient; writes the first two in place."""
 
     def __init__(self, count: int) -> None:
         rng = np.random.default_rng(0)
@@ -40,20 +40,20 @@ class MemoryPass:
         self._statistics = np.ones(count, np.float32)
 
     def run(self) -> None:
-        """One pass: three arrays read, two written, and as little arithmetic as there can be."""
+        """One pass: three arrays read, two written, with minimal arithmetic."""
         np.add(self.parameters, self.gradient, out=self.parameters)
         np.negative(self._statistics, out=self._statistics)
 
     def copy(self) -> None:
-        """The gradient, copied once: its way into shared memory takes no less."""
+        """Copies the gradient once: the lower bound of a push into shared memory."""
         np.copyto(self._copy, self.gradient)
 
 
 def bare_rate(transport: Transport, pushers: int, gradient_bytes: int, seconds: float) -> float:
-    """Gradients a second over so many bare connections together, each answered before the next.
+    """Gradients per second over this many bare connections, each answered before the next.
 
-    Where gradients lie in shared memory, only a small frame travels. Both ends are threads of this process, which hold
-    no lock while they send and receive.
+    For gradients in shared memory, only a small frame is sent. Both ends are threads of this process, which hold no
+    lock while they send and receive.
     """
     message_bytes = _FRAME_BYTES if transport == "shared" else gradient_bytes
     counts = [0] * pushers
@@ -79,7 +79,7 @@ def bare_rate(transport: Transport, pushers: int, gradient_bytes: int, seconds: 
         for thread in threads[pushers:]:
             thread.join()
         for here, _ in pairs:
-            here.close()  # which ends those that answer
+            here.close()  # ends the answering threads
         for thread in threads[:pushers]:
             thread.join()
     return rate
@@ -92,7 +92,7 @@ def _answer(peer: socket.socket, message_bytes: int) -> None:
 
 
 def _receive(peer: socket.socket, to: bytearray) -> bool:
-    """Fills the bytes; False where the other end is closed."""
+    """Fills the bytes; returns False if the other end is closed."""
     view = memoryview(to)
     while view:
         received = peer.recv_into(view)

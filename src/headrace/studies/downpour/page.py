@@ -1,4 +1,4 @@
-"""The page of the study: what was published beside what was measured here."""
+"""The page of the study: published and measured figures side by side."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import nan
@@ -22,9 +22,9 @@ from headrace.studies.training import FINAL_EPISODES
 
 __all__ = ["present", "tiles"]
 
-_COLOURS = ("c1", "c7", "c3", "c2", "c5", "c4")
-_POLICY_COLOURS = {"accept": "c7", "drop": "c2", "scale": "c1", "compensate": "c3"}
-_SHARD_COLOURS = {1: "c1", 2: "c3", 4: "c5"}
+_COLORS = ("c1", "c7", "c3", "c2", "c5", "c4")
+_POLICY_COLORS = {"accept": "c7", "drop": "c2", "scale": "c1", "compensate": "c3"}
+_SHARD_COLORS = {1: "c1", 2: "c3", 4: "c5"}
 
 
 def present(results: Results) -> Page:
@@ -42,7 +42,7 @@ def present(results: Results) -> Page:
         ("Settings, published and here", _settings_table(results.plan["reward"]) if reward else ""),
     )
     method = (
-        f"Scale {results.scale}. Servers are headrace serve, and workers and pushers processes of their own with one "
+        f"Scale {results.scale}. Servers are headrace serve; workers and pushers are separate processes with one "
         "thread each. Training runs are headrace.train, with as many environment steps, and as many samples for each, "
         f"in every topology; evaluations are off the clock, and the final score is the mean of {FINAL_EPISODES} greedy "
         "episodes. Each figure is defined in README.md of headrace/studies/downpour."
@@ -51,7 +51,7 @@ def present(results: Results) -> Page:
 
 
 def tiles(comparisons: Sequence[Comparison]) -> str:
-    """What is required, each where it is met worst."""
+    """The required figures, each with its worst value."""
     way = "of a gradient's time for its way to the parameters and theirs back"
     return worst_tiles(comparisons, (
         ("push and fetch / gradient", way, "{:.1%}".format),
@@ -61,12 +61,12 @@ def tiles(comparisons: Sequence[Comparison]) -> str:
 
 
 def _shares(rows: Rows) -> str:
-    """The way's share of the gradient's time over the network's size."""
+    """The communication's share of the gradient's time, by network size."""
     if not rows:
         return ""
     said = published_times()
     lines = {"published": Line([100 * said[pixels].share for pixels in PIXELS], "ink", dashed=True)}
-    for (transport, title), color in zip(TRANSPORTS.items(), _COLOURS, strict=False):
+    for (transport, title), color in zip(TRANSPORTS.items(), _COLORS, strict=False):
         found = [100 * medians(rows, pixels=pixels, transport=transport).get("share", nan) for pixels in PIXELS]
         if not np.isnan(found).all():
             lines[title] = Line(found, color)
@@ -75,7 +75,7 @@ def _shares(rows: Rows) -> str:
 
 
 def _timing_tables(rows: Rows) -> str:
-    """A gradient and its way, theirs above ours; then the server alone, beside the memory."""
+    """Times of a gradient and its communication, theirs above ours; then the server alone, compared with memory."""
     if not rows:
         return ""
     turns: list[Sequence[str]] = []
@@ -98,8 +98,8 @@ def _timing_tables(rows: Rows) -> str:
             server = ("busy_push_ms", "busy_apply_ms", "updates_per_second", "pass_ms", "apply_passes")
             alone.append((name, *cells(these, *server, "apply_alone_ms", "copy_ms")))
     about = note(
-        "Ours has nothing to pack: the network’s gradients are views of one vector. Apply is by the server’s own "
-        "clock, its look for numbers that are not finite included; move is the rest of the push, of means as apply is. "
+        "Ours has nothing to pack: the network’s gradients are views of one vector. Apply is measured by the server "
+        "and includes its check for non-finite numbers; move is the rest of the push; both are means. "
         "A pass is NumPy’s, two loops; benchmarks.shards holds apply against one loop in C. Theirs has no time of the "
         "way itself. The share is of all but the gradient."
     )
@@ -110,7 +110,7 @@ def _timing_tables(rows: Rows) -> str:
 
 
 def _scaling(rows: Rows) -> str:
-    """Updates a second over pushers: without fetches by shards, and with them; bounds dashed."""
+    """Updates per second over pushers, without fetches by number of shards, and with fetches; bounds are dashed."""
     plots: list[str] = []
     for transport in distinct(rows, "transport"):
         mine = chosen(rows, transport=transport)
@@ -121,7 +121,7 @@ def _scaling(rows: Rows) -> str:
             return Line([each.get(column, nan) for each in found], color, dashed)
 
         lines = {
-            f"{shards} shard{'s' * (shards > 1)}": over("updates_per_second", shards, _SHARD_COLOURS[shards])
+            f"{shards} shard{'s' * (shards > 1)}": over("updates_per_second", shards, _SHARD_COLORS[shards])
             for shards in sorted(distinct(mine, "shards"))
         }
         lines["1, fetching"] = over("updates_per_second", 1, "c2", fetches=1)
@@ -140,7 +140,7 @@ def _scaling(rows: Rows) -> str:
 
 
 def _scaling_table(rows: Rows) -> str:
-    """Updates a second over pushers, beside their bounds."""
+    """Updates per second over pushers, next to their bounds."""
     lines = []
     for transport, shards, fetches, pushers in distinct(rows, "transport", "shards", "fetches", "pushers"):
         these = chosen(rows, transport=transport, shards=shards, fetches=fetches, pushers=pushers)
@@ -152,11 +152,11 @@ def _scaling_table(rows: Rows) -> str:
         share = f"{medians(these)['bound_share']:.0%}"
         lines.append((name, *rates, share, *cells(these, "push_ms", "apply_ms", "staleness")))
     header = ("", "updates/s", "memory’s bound", "socket’s bound", "share", "push (ms)", "apply (ms)", "staleness")
-    return table(header, lines, "All pushers together; published: 200 updates/s, whatever pushes")
+    return table(header, lines, "All pushers together; published: 200 updates/s with any number of workers")
 
 
 def _curves(rows: Rows) -> str:
-    """Two plots for each settings: over environment steps, and over training time."""
+    """Two plots per group of settings: over environment steps and over training time."""
     plots: list[str] = []
     for label in distinct(rows, "label"):
         mine = chosen(rows, label=label)
@@ -176,14 +176,14 @@ def _curves(rows: Rows) -> str:
 def _band_plots(label: str, groups: Mapping[str, Sequence[Curve]]) -> Iterable[str]:
     for axis, words in (("steps", "environment steps"), ("seconds", "training time (s)")):
         found = bands(groups, axis)
-        colors = zip(groups, _COLOURS, strict=False)
+        colors = zip(groups, _COLORS, strict=False)
         strips = {name: Strip(*found[name], color) for name, color in colors if name in found}
         if strips:
             yield draw_strips(f"{label}-{axis}", f"{label} settings: {words}", "score", strips, levels={})
 
 
 def _reward_table(rows: Rows) -> str:
-    """Final scores and rates, serial beside distributed."""
+    """Final scores and rates, serial next to distributed."""
     lines = []
     for system in systems(rows):
         label, environment, topology, workers, *_ = system
@@ -198,7 +198,7 @@ def _reward_table(rows: Rows) -> str:
 
 
 def _staleness(rows: Rows) -> str:
-    """Final scores of the policies over the fetch period, a plot for each number of workers; then a table."""
+    """Final scores of the staleness policies over the fetch period, one plot per number of workers; then a table."""
     plots: list[str] = []
     serial = mean(known(chosen(rows, topology="serial"), "final_return"))
     served = chosen(rows, topology="parameter-server")
@@ -210,20 +210,20 @@ def _staleness(rows: Rows) -> str:
                 [mean(known(chosen(mine, policy=policy, fetch_period=period), "final_return")) for period in periods],
                 color,
             )
-            for policy, color in _POLICY_COLOURS.items()
+            for policy, color in _POLICY_COLORS.items()
         }
         lines["serial"] = Line([serial] * len(periods), "ink", dashed=True)
         name = f"{workers} workers: fetch period (updates)"
         plots.append(draw_lines(f"staleness-{workers}", name, "final score", periods, lines))
     about = note(
-        "A worker that fetches seldom computes at parameters that others have moved on. “drop” drops what is more "
-        f"than {STALENESS_LIMIT} updates late."
+        "A worker that fetches rarely computes gradients at parameters that others have since updated. “drop” drops "
+        f"gradients that are more than {STALENESS_LIMIT} updates late."
     )
     return about + plot_row(plots) + _staleness_table(rows) if rows else ""
 
 
 def _staleness_table(rows: Rows) -> str:
-    """Scores of the policies over workers and fetch period, and what became of the gradients."""
+    """Scores of the policies by workers and fetch period, and the gradients' staleness."""
     lines = []
     for system in systems(rows):
         _, _, topology, workers, period, policy = system
@@ -244,7 +244,7 @@ def _staleness_table(rows: Rows) -> str:
 
 
 def _settings_table(cases: Sequence[TrainingCase]) -> str:
-    """The published settings beside those of the runs on Snake."""
+    """The published settings next to those of the runs on Snake."""
     ours = {case.label: case for case in cases if case.served}
     if not ours:
         return ""
@@ -257,7 +257,7 @@ def _settings_table(cases: Sequence[TrainingCase]) -> str:
 
 
 def _setting(name: str, case: TrainingCase) -> str:
-    """A published setting's counterpart in a run; an en dash where it has none."""
+    """A published setting's counterpart in a run; an en dash if there is none."""
     algorithm, served = case.algorithm, case.served
     assert served is not None
     words = [word for word, on in (("double", algorithm.double), ("prioritized", algorithm.prioritized)) if on]
@@ -281,7 +281,7 @@ def _setting(name: str, case: TrainingCase) -> str:
 
 
 def _limits(timing: Rows, reward: Rows) -> list[str]:
-    """What of the rows is not the published experiment."""
+    """Differences of the rows from the published experiment."""
     found = []
     if timing:
         found.append(
@@ -307,7 +307,7 @@ def _limits(timing: Rows, reward: Rows) -> list[str]:
 
 
 def _spread(rows: Rows) -> str:
-    """The mean of the final scores with its standard deviation over seeds; an en dash where there is none."""
+    """The mean of the final scores with the standard deviation over seeds; an en dash without scores."""
     scores = known(rows, "final_return")
     text = figure_text(mean(scores))
     return f"{text} ± {figure_text(float(np.std(scores, ddof=1)))}" if len(scores) > 1 else text

@@ -1,4 +1,4 @@
-"""What Ong et al. published: times of a gradient and of its way, and the settings of their runs."""
+"""The figures of Ong et al.: times of a gradient and its communication, and the settings of their runs."""
 
 from typing import NamedTuple
 
@@ -20,17 +20,17 @@ class PublishedTime(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Pack, load and update by the gradient's time: 9.7 % at 16 pixels."""
+        """Pack, load and update as a share of the gradient's time: 9.7 % at 16 pixels."""
         return (self.pack_ms + self.load_ms + self.server_update_ms) / self.gradient_ms
 
     @property
     def updates_per_second(self) -> float:
-        """What their server could take."""
+        """Updates per second that their server could apply."""
         return 1e3 / self.server_update_ms
 
 
 def published_times() -> dict[int, PublishedTime]:
-    """Their times, by the frame's pixels to a side."""
+    """Their times by the frame's side length in pixels."""
     found = {}
     for row in read_published("downpour", "published/timing.csv"):
         pixels, parameters, *times = (row[column] for column in ("image_pixels", *PublishedTime._fields[1:]))

@@ -1,7 +1,7 @@
-"""A process that pushes gradients which cost it nothing: what a server takes from a worker that does not compute.
+"""A process that pushes gradients without computing them, to measure the rate of a server.
 
-It reads its settings from standard input, PusherSettings as JSON; says "ready"; reads a window, {"begin": s, "end": s}
-of time.monotonic(), pushes until its end, and prints what it did inside it as JSON.
+It reads its settings from standard input, PusherSettings as JSON; prints "ready"; reads a window,
+{"begin": s, "end": s} of time.monotonic(); pushes until its end; and prints its counts within the window as JSON.
 """
 
 import json
@@ -18,19 +18,19 @@ from headrace.studies.downpour.server import open_model
 
 __all__ = ["PusherSettings", "main"]
 
-_SCALE = 1e-3  # of a gradient's elements
+_SCALE = 1e-3  # scale of a gradient's elements
 
 
 @dataclass(frozen=True)
 class PusherSettings:
-    """Where the server is, and how a gradient comes to it."""
+    """Address of the server, and transport of the gradients."""
 
     address: str
     transport: Transport
     parameters: int
     shards: int
     fetches: bool
-    """Whether it fetches before each push, as a worker with fetch period 1."""
+    """Whether it fetches before each push, like a worker with fetch period 1."""
     seed: int
 
 

@@ -1,4 +1,4 @@
-"""How many updates a server makes of the gradients of so many pushers, and how many it could make."""
+"""Measures a server's updates per second with several pushers, and their upper bounds."""
 
 import contextlib
 import dataclasses
@@ -31,21 +31,21 @@ COLUMNS = (
     *("updates_per_second", "push_ms", "fetch_ms", "apply_ms", "staleness"),
     *("memory_bound_per_second", "socket_bound_per_second", "bound_share"),
 )
-"""What a row of figures_of() has."""
+"""Columns of a row of figures_of()."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What the machine allows, measured in the same run."""
+    """Upper bounds of this machine, measured in the same run."""
 
     pass_seconds: float
-    """One pass over the memory of an update, on one core."""
+    """Seconds of one pass over the memory of an update, on one core."""
     socket_rate: float
-    """Gradients a second over as many bare connections, or small frames where gradients lie in shared memory."""
+    """Gradients per second over as many bare connections; small frames for gradients in shared memory."""
 
 
 def measure_scaling(case: ScalingCase) -> dict[str, Any]:
-    """One row; raises LaunchError where a process ends, or does not answer in time."""
+    """One row; raises LaunchError if a process ends or does not answer in time."""
     parameters = parameter_count(case.pixels)
     memory = MemoryPass(parameters)
     limits = Limits(
@@ -81,10 +81,10 @@ def figures_of(
     records: Sequence[dict[str, Any]],
     counts: tuple[ShardCounts, ShardCounts],
 ) -> dict[str, Any]:
-    """What pushers and server recorded. Raises LaunchError where a pusher had no gradient applied in the window.
+    """The figures of pushers and server. Raises LaunchError if a pusher had no gradient applied in the window.
 
-    The memory's bound: each shard takes its updates one after another, a pass over its slice each, and shards can be
-    worked on side by side as far as there are cores. A worker that waits for each answer reaches less.
+    The memory's bound: each shard applies its updates one after another, each with a pass over its slice, and shards
+    work in parallel as far as there are cores. A worker that waits for each answer reaches less.
     """
     for index, record in enumerate(records):
         if not record["updates"]:

@@ -1,4 +1,4 @@
-"""Ong's network as a model in a server's process."""
+"""The network of Ong et al. as a model in a server's process."""
 
 import contextlib
 import dataclasses
@@ -27,19 +27,19 @@ __all__ = [
 ]
 
 _MODEL = "downpour"
-"""Its name on the server."""
+"""The model's name on the server."""
 SETTINGS = dataclasses.replace(ONG, target_update_period=1_000_000)
-"""Of the timed gradients, which leave the target alone."""
+"""Settings of the timed gradients, whose target network never changes."""
 _ACTIONS, _STACK = 4, 4
 
 
 def spec_of(pixels: int) -> EnvironmentSpec:
-    """Snake in frames of so many pixels to a side."""
+    """Snake with frames of this side length in pixels."""
     return EnvironmentSpec((pixels, pixels), "uint8", _ACTIONS, _STACK)
 
 
 def parameter_count(pixels: int) -> int:
-    """P of the network for these frames."""
+    """Number of parameters of the network for these frames."""
     from headrace.networks.policy_network import PolicyNetwork
 
     network = PolicyNetwork(Architecture.of(spec_of(pixels), ONG.network, ONG.hidden))
@@ -47,7 +47,7 @@ def parameter_count(pixels: int) -> int:
 
 
 def open_model(address: str, transport: Transport, initial: NDArray[np.float32], shards: int = 1) -> ShardedModel:
-    """The model on a server; made of these values if it is not there yet."""
+    """Opens the model on a server; creates it with these values if it does not exist."""
     model = ShardedModel([address], _MODEL, len(initial), shards=shards, share=transport == "shared")
     model.open(optimizer_options(), initial, fresh=False)
     return model
@@ -61,26 +61,26 @@ def optimizer_options() -> OptimizerOptions:
 
 
 class ShardCounts(NamedTuple):
-    """What a server says of all shards of the model together; both only grow."""
+    """Totals over all shards of the model, from the server; both only increase."""
 
     accepted: int
-    """Slices of gradients."""
+    """Number of applied slices of gradients."""
     apply_seconds: float
-    """Of all threads."""
+    """Total over all threads."""
 
 
 class Standing(NamedTuple):
-    """A server that stands, and its two addresses."""
+    """A running server and its two addresses."""
 
     unix: str
     tcp: str
 
     def address(self, transport: Transport) -> str:
-        """The one that this transport takes."""
+        """The address for this transport."""
         return self.tcp if transport == "tcp" else self.unix
 
     def counts(self) -> ShardCounts:
-        """What it says of the model's shards now."""
+        """Current totals of the model's shards."""
         with contextlib.closing(Client(self.unix)) as client:
             shards: dict[str, Any] = client.stats()["shards"]
         mine = [shard for name, shard in shards.items() if name.startswith(f"{_MODEL}/")]
@@ -91,6 +91,6 @@ class Standing(NamedTuple):
 
 @contextlib.contextmanager
 def start_server(folder: Path) -> Iterator[Standing]:
-    """`headrace serve` on a Unix socket in this folder and on a free port of loopback; LaunchError where it fails."""
+    """`headrace serve` on a Unix socket in this folder and a free loopback port; raises LaunchError if it fails."""
     with serve(folder, [f"unix:{folder / 'server.sock'}", "tcp://127.0.0.1:0"]) as (_, addresses):
         yield Standing(*addresses)

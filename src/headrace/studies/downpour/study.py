@@ -33,17 +33,17 @@ _SNAKE, _SNAKE_FRAMES = "headrace/Snake-v0", "headrace/SnakeFrames-v0"
 _TRANSPORTS: tuple[Transport, ...] = ("shared", "unix", "tcp")
 _EVALUATIONS = 20
 _BEYOND = 2
-"""Pushers for each core, at most: one that waits for the server leaves its core to another."""
+"""Maximum pushers per core: a pusher that waits for the server leaves its core to another."""
 
 
 @dataclass(frozen=True)
 class DownpourOptions(Options):
-    """What is measured, and how often it is trained."""
+    """The parts to measure, and the number of training runs."""
 
     parts: Annotated[tuple[str, ...], tyro.conf.arg(metavar="PART ...")] = ()
-    """Parts of the study to measure; all if none is given."""
+    """Parts of the study to measure; by default all."""
     seeds: int | None = None
-    """Runs of each training case; if not given, 1 at small scale, 3 at full."""
+    """Runs of each training case; by default 1 at small scale, 3 at full."""
     known: ClassVar = {"parts": _PARTS}
     defaults: ClassVar = {"small": {"seeds": 1}, "full": {"seeds": 3}}
 
@@ -71,7 +71,7 @@ class Downpour(Study):
     }
 
     def plan(self, scale: Scale, options: DownpourOptions) -> Plan:
-        """Rounds and seeds interleave what is compared."""
+        """Rounds and seeds interleave the cases."""
         small, seeds = scale == "small", range(options.chosen("seeds", scale))
         return {
             "timing": tuple(_timing(small)),
@@ -81,13 +81,13 @@ class Downpour(Study):
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
-        """LunarLander needs Box2D."""
+        """Leaves out LunarLander if Box2D is not installed."""
         del sheets, output, say
         why = "" if importlib.util.find_spec("Box2D") is not None else 'pip install "headrace[box2d]"'
         return leave_out(plan, f"runs of {_LANDER}", why, lambda case: getattr(case, "environment", "") == _LANDER)
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
-        """Times and scores; other parts have nothing to be held against."""
+        """Times and scores; the other parts have no published or required figures."""
         return compare(rows["timing"], rows["reward"])
 
     def present(self, results: Results) -> Page:
@@ -104,7 +104,7 @@ def _timing(small: bool) -> Iterator[TimingCase]:
 
 
 def _scaling(small: bool) -> Iterator[ScalingCase]:
-    """One, two, four ... pushers, up to twice the cores and four at least; more shards where there are no fetches."""
+    """One, two, four ... pushers, up to twice the cores and at least four; several shards only without fetches."""
     rounds, seconds = (1, 1.0) if small else (3, 5.0)
     most = max(4, _BEYOND * available_cores())
     pushers = [2**power for power in range(most.bit_length()) if 2**power <= most]
@@ -117,7 +117,7 @@ def _scaling(small: bool) -> Iterator[ScalingCase]:
 
 
 def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
-    """Serial against parameter-server: as many environment steps of all, and as many samples for each of them."""
+    """Serial against parameter-server, with equal total environment steps and equal replay ratios."""
     known = preset(_SNAKE)
     tasks = [
         ("ours", _SNAKE, cast(DQN, known.algorithm), known.serial.envs_per_actor, 300_000 if small else known.steps)
@@ -135,7 +135,7 @@ def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
 
 
 def _staleness(small: bool, seeds: range) -> Iterator[TrainingCase]:
-    """Policies over the fetch period, for what a worker reads seldom is stale; serial is what all lose against."""
+    """Staleness policies over the fetch period: long periods make parameters stale. Serial is the reference."""
     known = preset(_LANDER)
     steps, seconds = (100_000, 3.0) if small else (150_000, 20.0)
     base = _training("ours", _LANDER, cast(DQN, known.algorithm), known.serial, 0, steps, seconds)

@@ -1,4 +1,4 @@
-"""The time of a gradient beside the time of its way into the parameters and of theirs back."""
+"""Times of a gradient, of its push and of the fetch of parameters."""
 
 import json
 import sys
@@ -24,11 +24,11 @@ COLUMNS = (
     *("pushes", "busy_push_ms", "busy_apply_ms", "updates_per_second"),
     *("pass_ms", "copy_ms", "apply_alone_ms", "apply_passes", "apply_alone_passes"),
 )
-"""What a row of figures_of() has."""
+"""Columns of a row of figures_of()."""
 
 
 def measure_timing(case: TimingCase) -> dict[str, Any]:
-    """One row; raises LaunchError where a process ends, or does not answer in time."""
+    """One row; raises LaunchError if a process ends or does not answer in time."""
     with tempfile.TemporaryDirectory(prefix="headrace-study-") as name:
         folder = Path(name)
         with (
@@ -47,10 +47,10 @@ def measure_timing(case: TimingCase) -> dict[str, Any]:
 
 
 def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: list[ShardCounts]) -> dict[str, Any]:
-    """What the worker's records say, and the server's counts before them, and after the first and the second.
+    """The figures, from the worker's records and the server's counts before, between and after its two loops.
 
-    The worker's times are medians. The server's are means, for it keeps a sum; the way to it is what is left of the
-    push's mean.
+    The worker's times are medians. The server's are means, because it keeps only a sum; the transfer is the rest of
+    the push's mean.
     """
     turns, pushes, limits = (records[part] for part in ("gradients", "pushes", "limits"))
     apply_ms, busy_apply_ms = (

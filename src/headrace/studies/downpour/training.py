@@ -1,4 +1,4 @@
-"""What came of a run of the study."""
+"""Trains a run of the study and computes its figures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,17 +22,17 @@ RUN_COLUMNS = (
     "stopped_by",
 )
 CURVE_COLUMNS = (*_CASE, *EVALUATION_COLUMNS)
-"""What the rows of figures_of() have."""
+"""Columns of the rows of figures_of()."""
 
 
 def measure_training(case: TrainingCase, folder: Path) -> Measured:
-    """A run; see train_case()."""
+    """Trains a run; see train_case()."""
     settings = {"evaluation_period_steps": case.evaluation_period_steps, "device": "cpu"}
     return figures_of(case, *train_case(case, folder, **settings))
 
 
 def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Measured:
-    """What a run's summary and metrics say."""
+    """The figures of a run, from its summary and metrics."""
     served = case.served or {}
     settings = {
         "label": case.label,
@@ -66,7 +66,7 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
 
 
 def _updates_per_second(records: Sequence[Mapping[str, Any]]) -> float | None:
-    """From the first record with an update to the last: without the start of processes. None of a shorter run."""
+    """Rate from the first record with an update to the last, without the start of processes; None for a shorter run."""
     learning = [record for record in records if record["kind"] == "progress" and record["learner_steps"] > 0]
     if not learning or learning[-1]["seconds"] == learning[0]["seconds"]:
         return None
@@ -75,7 +75,7 @@ def _updates_per_second(records: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def _gradients(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What became of the workers' gradients; nothing of a topology that has no workers."""
+    """Counts of the workers' gradients by outcome; empty for a topology without workers."""
     workers = summary["workers"]
     if workers is None:
         return dict.fromkeys(("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_COUNTS))

@@ -1,7 +1,7 @@
-"""A process that is one worker of Ong's network: what a gradient costs, and what its way to the parameters costs.
+"""The process of one worker with the network of Ong et al.: measures a gradient and its communication.
 
-It reads its settings from standard input, WorkerSettings as JSON; says "ready"; and at each further line, "gradients",
-"pushes" or "limits", measures that for a while and prints it as JSON.
+It reads its settings from standard input, WorkerSettings as JSON; prints "ready"; and for each further line
+("gradients", "pushes" or "limits") makes that measurement and prints it as JSON.
 """
 
 import json
@@ -32,7 +32,7 @@ _LEAST = 5  # turns
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Where the server is, which network, and for how long each measurement goes on."""
+    """Address of the server, network, and duration of each measurement."""
 
     address: str
     transport: Transport
@@ -42,7 +42,7 @@ class WorkerSettings:
 
 @dataclass
 class TimedVector:
-    """A model's parameters in a server; implements `ParameterVector`, and keeps the seconds of each call."""
+    """A model's parameters in a server; implements `ParameterVector` and records the seconds of each call."""
 
     model: ShardedModel
     initial: NDArray[np.float32]
@@ -57,14 +57,14 @@ class TimedVector:
         self.gradient = torch.from_numpy(self.change)
 
     def pull(self) -> int:
-        """The newest parameters, each time."""
+        """Fetches the newest parameters on every call."""
         begin = time.perf_counter()
         self.version = self.model.fetch_into(self.values) or self.version
         self.fetch_seconds.append(time.perf_counter() - begin)
         return self.version
 
     def apply(self) -> Applied:
-        """Pushes the gradient; raises LaunchError where it was not applied."""
+        """Pushes the gradient; raises LaunchError if it was not applied."""
         begin = time.perf_counter()
         version, staleness, verdict = self.model.push(self.change)
         self.push_seconds.append(time.perf_counter() - begin)
@@ -73,19 +73,19 @@ class TimedVector:
         return Applied(version, staleness)
 
     def state(self) -> dict[str, Tensor]:
-        """Nothing of it outlives the measurement."""
+        """Empty: nothing is saved."""
         return {}
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Nothing is taken back."""
+        """Does nothing: nothing was saved."""
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         self.model.close()
 
 
 def random_batch(spec: EnvironmentSpec, size: int) -> Batch:
-    """A batch of noise: B transitions [B, K, *O]."""
+    """A random batch: B transitions [B, K, *O]."""
     rng = np.random.default_rng(0)
     observation, following = (rng.integers(0, 256, (size, *spec.input_shape), np.uint8) for _ in range(2))
     one = np.ones(size, np.float32)
@@ -103,7 +103,7 @@ def random_batch(spec: EnvironmentSpec, size: int) -> Batch:
 
 
 class _Worker:
-    """The network, its vector in the server, and one batch that it learns from over and over. One thread."""
+    """The network, its vector in the server, and one batch that is used repeatedly. One thread."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._seconds = settings.seconds
@@ -118,7 +118,7 @@ class _Worker:
         self._updater.update(self._batch)  # the first one warms up
 
     def gradients(self) -> dict[str, float]:
-        """Turns of a worker: fetch, gradient, push; medians, in seconds, and how many."""
+        """Repeats fetch, gradient and push; median seconds of each, and the number of turns."""
         pushes, fetches = self._vector.push_seconds, self._vector.fetch_seconds
         pushes.clear()
         fetches.clear()
@@ -139,14 +139,14 @@ class _Worker:
         }
 
     def pushes(self) -> dict[str, float]:
-        """The same gradient, over and over, as fast as the server takes it."""
+        """Pushes the same gradient repeatedly, as fast as the server takes it."""
         self._vector.push_seconds.clear()
         median_seconds(self._vector.apply, self._seconds, _LEAST)
         every = self._vector.push_seconds
         return {"count": len(every), "push": statistics.median(every), "mean": statistics.mean(every)}
 
     def limits(self) -> dict[str, float]:
-        """A pass over so much memory, a copy of a gradient, and the optimizer alone, taking turns; medians."""
+        """Median seconds of a pass over memory, a copy of a gradient, and the optimizer alone, which take turns."""
         memory = MemoryPass(len(self._vector.values))
         optimizer = Optimizer(optimizer_options(), len(memory.parameters))
         calls: dict[str, Callable[[], None]] = {

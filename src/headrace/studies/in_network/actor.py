@@ -1,7 +1,7 @@
-"""The process of one actor: real Breakout, or one that pushes chunks of its size at a set rate.
+"""The process of one actor: real Breakout, or a synthetic one that pushes chunks of that size at a set rate.
 
-It reads its settings from the first line, fills the table, says "ready", reads {begin, end} in seconds of the
-monotonic clock, acts, and prints what it recorded between the two. Then it leaves chunks behind for one large pull.
+It reads its settings from the first line, fills the table, prints "ready", reads {begin, end} in seconds of the
+monotonic clock, acts, and prints its measurements between the two. Then it sends chunks for one large pull.
 """
 
 import itertools
@@ -33,35 +33,35 @@ __all__ = ["BREAKOUT", "PULL_PERIOD_STEPS", "Pushes", "main"]
 
 BREAKOUT = "ALE/Breakout-v5"
 PULL_PERIOD_STEPS = 400
-"""Steps between looks for newer parameters (Horgan et al. 2018)."""
-_SOURCES = 8  # distinct chunks that pushes take turns with
+"""Steps between two polls for newer parameters (Horgan et al. 2018)."""
+_SOURCES = 8  # distinct chunks, pushed in turn
 _EPSILON = 0.05
 _POLL_SECONDS = 0.02
 
 
 class Pushes:
-    """Sends chunks where the variant wants them, and remembers what that took."""
+    """Sends chunks to the variant's destination and records the time that it takes."""
 
     def __init__(self, server: RoleServer, sampled_by_server: bool) -> None:
         self._server = server
         self._sampled_by_server = sampled_by_server
         self.all_transitions = 0
-        """Sent since the start, counted or not."""
+        """Chunks sent since the start, counted or not."""
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what was counted."""
+        """Resets the counts."""
         self.seconds: list[float] = []
         self.bytes = 0
         self.transitions = 0
 
     def send(self, chunks: list[bytes], count: int) -> None:
-        """Sends so many, one after the other in turns, uncounted."""
+        """Sends this many chunks in turn without counting them."""
         for chunk in itertools.islice(itertools.cycle(chunks), count):
             self._push(chunk)
 
     def __call__(self, chunk: bytes) -> None:
-        """Sends one, counted."""
+        """Sends one chunk and counts it."""
         started = time.perf_counter()
         self._push(chunk)
         self.seconds.append(time.perf_counter() - started)
@@ -77,7 +77,7 @@ class Pushes:
 
 
 class _Synthetic:
-    """Acts by sleeping for as long as a chunk's steps would take."""
+    """Simulates acting: sleeps for the time of a chunk's steps."""
 
     def __init__(self, settings: ActorSettings, pushes: Pushes, clock: PhaseClock, chunks: list[bytes]) -> None:
         self._seconds = CHUNK_STEPS / settings.frames_per_second
@@ -86,7 +86,7 @@ class _Synthetic:
         self._chunks = itertools.cycle(chunks)
 
     def act(self) -> int:
-        """One chunk; the environment steps in it."""
+        """Sends one chunk; returns its number of environment steps."""
         self._clock.enter("environment")
         time.sleep(self._seconds)
         self._clock.enter("push")
@@ -95,14 +95,14 @@ class _Synthetic:
         return CHUNK_STEPS
 
     def load(self, version: int, graph: bytes) -> None:
-        """Nothing: no policy is asked."""
+        """Does nothing: there is no policy."""
 
     def close(self) -> None:
         """Nothing to close."""
 
 
 class _Breakout:
-    """Plays one game with the policy that was pulled."""
+    """Plays one game with the pulled policy."""
 
     def __init__(self, settings: ActorSettings, pushes: Pushes, clock: PhaseClock, version: int, graph: bytes) -> None:
         self._policy = Policy(graph, version)
@@ -125,12 +125,12 @@ class _Breakout:
         )
 
     def act(self) -> int:
-        """One environment step; finished chunks are pushed."""
+        """Takes one environment step; pushes finished chunks."""
         self._actor.step()
         return 1
 
     def load(self, version: int, graph: bytes) -> None:
-        """Takes a newer policy into use."""
+        """Installs a newer policy."""
         self._policy.load(graph, version)
         self._actor.set_policy_version(version)
 
@@ -148,7 +148,7 @@ def _first_policy(server: RoleServer) -> tuple[int, bytes]:
 def _measure(
     acting: _Synthetic | _Breakout, server: RoleServer, pushes: Pushes, clock: PhaseClock, version: int
 ) -> dict[str, Any]:
-    """Acts from the moment that the window is told until its end; what happened in it."""
+    """Acts until the end of the window, which stdin says; returns the measurements in it."""
     window = json.loads(sys.stdin.readline())
     begun = False
     pulls: list[float] = []

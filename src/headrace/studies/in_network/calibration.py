@@ -1,6 +1,6 @@
-"""What a link really does: the round trip of a small message over TCP, and the rate of a long one.
+"""Measures a link: the round trip of a small message over TCP, and the rate of a long one.
 
-As a program it is one end: take or send, ADDRESS, round trips, seconds of warm-up.
+As a program it is one end of the link. Its arguments: take or send, ADDRESS, round trips, seconds of warm-up.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ COLUMNS = (
     *("rate_set_gbit_s", "rate_reached_gbit_s"),
     *("round_trip_set_us", "round_trip_p50_us", "round_trip_p99_us"),
 )
-"""What a row of calibrate() has."""
+"""Columns of a row of calibrate()."""
 
 _PORT = 7448
-_TRIPS, _TRIPS_FAR = 200, 20  # of messages; fewer where the delay is 5 ms or more
+_TRIPS, _TRIPS_FAR = 200, 20  # of messages; fewer if the delay is 5 ms or more
 _MESSAGE_BYTES = 64
 _BLOCK = bytes(1 << 20)
 _SLOW_START_TRIPS = 20
@@ -35,7 +35,7 @@ _SAY_SECONDS = 30.0
 
 
 def calibrate(link: Link) -> dict[str, float]:
-    """The link as set and as it is, from server to learner and back."""
+    """The link as configured and as measured, from server to learner and back."""
     trips = _TRIPS if link.delay_seconds < 5e-3 else _TRIPS_FAR
     warm_up_seconds = 0.2 + _SLOW_START_TRIPS * 2 * link.delay_seconds
     with tempfile.TemporaryDirectory(prefix="headrace-study-") as folder, contextlib.ExitStack() as stack:
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _take(address: str, trips: int, warm_up_seconds: float) -> None:
-    """Sends small messages back, then takes a long one; prints its rate in bits per second, slow start left out."""
+    """Echoes small messages, then receives a long one; prints its rate in bits per second without slow start."""
     with socket.create_server((address, _PORT)) as listener, listener.accept()[0] as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for _ in range(trips):
@@ -89,7 +89,7 @@ def _take_for(peer: socket.socket, buffer: bytearray, seconds: float) -> int:
 
 
 def _send(address: str, trips: int) -> None:
-    """Prints the round trips' quantiles in seconds as JSON, then sends until the other end has had enough."""
+    """Prints the round trips' quantiles in seconds as JSON, then sends until the other end closes."""
     with _connect(address) as peer, contextlib.suppress(ConnectionError):
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         taken: list[float] = []

@@ -1,4 +1,4 @@
-"""One measurement: who samples, over what, with how many actors of which kind; and what its processes are told."""
+"""One measurement: place of sampling, transport, number and kind of actors; and the settings of its processes."""
 
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -30,12 +30,12 @@ VARIANTS: dict[Variant, str] = {
 }
 LEARNER_PHASES = ("pull", "store", "sample", "wait", "transfer", "train", "priorities", "publish", "other")
 REDIS_VARIANTS: tuple[Variant, ...] = ("redis", "redis-ahead")
-"""They run over TCP alone: our client reaches no Redis over a Unix socket."""
+"""Variants that run over TCP only: our client does not reach Redis over a Unix socket."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is measured in one go; `link` is the one between server and learner, where they are hosts."""
+    """One measurement; `link` is the one between server and learner if they are hosts."""
 
     variant: Variant
     transport: Transport
@@ -48,7 +48,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The same for the same settings."""
+        """A name that is equal for equal settings."""
         return fingerprint("in-network", asdict(self))
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Case:
 
 @dataclass(frozen=True)
 class ActorSettings:
-    """What an actor is told; travels as JSON."""
+    """Settings of an actor, sent as JSON."""
 
     endpoint: str
     """JSON of an `Endpoint`."""
@@ -66,15 +66,15 @@ class ActorSettings:
     kind: Actors
     sampled_by_server: bool
     frames_per_second: float
-    """Of a synthetic actor, while it is not held up by the server."""
+    """Rate of a synthetic actor while the server does not block it."""
     fill_chunks: int
     left_chunks: int
-    """Pushed at the end, for one large pull."""
+    """Bytes pushed at the end, for one large pull."""
 
 
 @dataclass(frozen=True)
 class LearnerSettings:
-    """What the learner is told; travels as JSON."""
+    """Settings of the learner, sent as JSON."""
 
     endpoint: str
     """JSON of an `Endpoint`."""

@@ -1,4 +1,4 @@
-"""What the rows of a study say beside each other, beside what was published, and beside what is required."""
+"""Compares the rows of the study with each other, with the published and with the required figures."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -16,12 +16,12 @@ Place = tuple[str, int, str]
 
 
 class Latency(NamedTuple):
-    """A published latency: our columns NAME_mean_us, NAME_p50_us, NAME_p99_us, and what is asked of the first two."""
+    """A published latency: our columns NAME_mean_us, NAME_p50_us, NAME_p99_us, and the requirement on the first two."""
 
     name: str
     published: str
     required: float
-    """Per cent below the Redis baseline."""
+    """Percent below the Redis baseline."""
 
 
 LATENCIES = (
@@ -34,15 +34,15 @@ _PEERS: dict[Variant, str] = {
     "redis-ahead": "server and its client, place of sampling",
     "learner": "place of sampling, run-ahead",
 }
-"""What sampling in our server differs in from each."""
+"""The differences of sampling in our server from each variant."""
 _PUBLISHED_PEERS = ("redis", "learner")
 
 
 class Comparison(NamedTuple):
-    """Sampling in the server beside another variant; `decrease_percent` is how far it is below.
+    """Sampling in the server compared with another variant; `decrease_percent` is the difference.
 
-    `published` is what moving sampling into the server's node gave on the published system. It stands beside `redis`,
-    the baseline that was published, and beside `learner`, where nothing but sampling differs.
+    `published` is the gain from moving sampling into the server's node on the published system. It is shown for
+    `redis`, the published baseline, and for `learner`, in which only sampling differs.
     """
 
     figure: str
@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
 
 
 def compare(rows: Rows) -> list[Comparison]:
-    """Every figure that has a peer, of each place, and the bytes per transition; medians over rounds."""
+    """Every figure with a peer, for each place, and the bytes per transition; medians over rounds."""
     published = published_figures()
     comparisons = []
     for place in places(rows):
@@ -75,25 +75,25 @@ def compare(rows: Rows) -> list[Comparison]:
 
 
 def places(rows: Rows) -> list[Place]:
-    """Transport, actors and kind of all cases without a long link, in their order."""
+    """Transport, actors and kind of all cases without a long link, in order."""
     return distinct(_near(rows), "transport", "actors", "kind")
 
 
 def shown_places(rows: Rows) -> list[Place]:
-    """The places that are compared in detail: those with as many actors as most rows have."""
+    """The places that are compared in detail: those with the number of actors that most rows have."""
     counts = [row["actors"] for row in rows]
     shown = max(set(counts), key=lambda count: (counts.count(count), count), default=0)
     return [place for place in places(rows) if place[1] == shown]
 
 
 def value(rows: Rows, variant: str, place: Place, figure: str) -> float:
-    """The median over rounds, without a long link; nan where it was not measured."""
+    """The median over rounds, without a long link; nan if it was not measured."""
     transport, actors, kind = place
     return middle(chosen(_near(rows), variant=variant, transport=transport, actors=actors, kind=kind), figure)
 
 
 def place_name(place: Place) -> str:
-    """As people read it: TCP loopback, 2 synthetic actors."""
+    """The place for readers: TCP loopback, 2 synthetic actors."""
     transport, actors, kind = place
     over = {"unix": "Unix socket", "loopback": "TCP loopback", "hosts": "three hosts"}[transport]
     return f"{over}, {actors} {kind} actor{'s' if actors > 1 else ''}"
@@ -106,9 +106,9 @@ def _near(rows: Iterable[Row]) -> Rows:
 def _beside(
     rows: Rows, figure: str, place: Place, peer: Variant, published: str, least: float | None
 ) -> Comparison | None:
-    """`published` and `least` are those of the figure; they go where they belong to this peer."""
+    """`published` and `least` are the figure's; they are used only if they apply to this peer."""
     before, after = value(rows, peer, place, figure), value(rows, "server", place, figure)
-    if not (before > 0 and after > 0):  # nan, too
+    if not (before > 0 and after > 0):  # nan too
         return None
     below = decrease(before, after)
     said = published if peer in _PUBLISHED_PEERS else ""

@@ -1,4 +1,4 @@
-"""Experience of the shape of Breakout's, made up."""
+"""Synthetic experience with the shapes of Breakout."""
 
 import struct
 
@@ -10,29 +10,29 @@ from headrace.types import EnvironmentSpec
 __all__ = ["CHUNK_STEPS", "DISCOUNT", "EXPERIENCE", "N_STEP", "SPEC", "count_steps", "make_chunks", "signature"]
 
 SPEC = EnvironmentSpec((84, 84), "uint8", actions=4, stack=4)
-"""Breakout as DQN sees it."""
+"""Breakout as preprocessed for DQN."""
 N_STEP = 3
 DISCOUNT = 0.99
 CHUNK_STEPS = 50
 EXPERIENCE = "experience"
-"""The mailbox that experience goes through where the learner samples."""
+"""The mailbox for experience in variants whose learner samples."""
 _STEPS = struct.Struct("<I")
 _STEPS_OFFSET = 16  # native/core/chunk.h: ChunkHeader.steps
 
 
 def signature() -> Signature:
-    """One step of Breakout."""
+    """One frame of Breakout."""
     return Signature(SPEC.observation_shape, SPEC.observation_dtype, (), "int64", SPEC.stack)
 
 
 def count_steps(chunk: bytes) -> int:
-    """The transitions in a chunk; an episode's last one has fewer than CHUNK_STEPS."""
+    """The number of transitions in a chunk; the last chunk of an episode has fewer than CHUNK_STEPS."""
     steps: int = _STEPS.unpack_from(chunk, _STEPS_OFFSET)[0]
     return steps
 
 
 def make_chunks(count: int, seed: int) -> list[bytes]:
-    """Full chunks of random frames, with priorities as an actor's Q values would give."""
+    """Full chunks of random frames, with priorities like those from an actor's Q values."""
     rng = np.random.default_rng(seed)
     writer = ChunkWriter(signature(), n_step=N_STEP, discount=DISCOUNT, chunk_steps=CHUNK_STEPS, actor=seed)
     chunks: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The arithmetic: what the processes recorded, turned into the study's figures. Definitions: README.md."""
+"""Computes the study's figures from the processes' measurements. Definitions: README.md."""
 
 from collections.abc import Sequence
 from math import nan
@@ -23,13 +23,13 @@ COLUMNS = (
     *(f"actor_{phase}" for phase in ACTOR_PHASES),
     *(f"learner_{phase}" for phase in LEARNER_PHASES),
 )
-"""What a row of figures_of() has."""
+"""Columns of a row of figures_of()."""
 _ACCESS = ("pull", "store", "sample", "wait", "priorities")
 _SAMPLING = ("sample", "wait")
 
 
 def figures_of(record: Record) -> dict[str, Any]:
-    """One row: the case, then its figures; seconds become microseconds, an empty set of latencies nan."""
+    """One row: the case, then its figures. Seconds become microseconds; without latencies a figure is nan."""
     case, updates = record.case, record.learner["updates"]
     access, sampling = _sum(updates, _ACCESS), _sum(updates, _SAMPLING)
     pushes = [seconds for actor in record.actors for seconds in actor["push_seconds"]]
@@ -70,12 +70,12 @@ def figures_of(record: Record) -> dict[str, Any]:
 
 
 def learner_communication(variant: str) -> tuple[str, ...]:
-    """The learner's phases that a variant spends on the server; with sampling in the learner, priorities stay there."""
+    """The learner's phases that involve the server; with sampling in the learner, priorities stay there."""
     return ("wait", "priorities", "publish") if variant == "server" else ("pull", "publish")
 
 
 def decrease(before: float, after: float) -> float:
-    """By how many per cent `after` is below `before`; negative where it is above."""
+    """The percentage by which `after` is below `before`; negative if it is above."""
     return 100 * (1 - after / before)
 
 
@@ -85,12 +85,12 @@ def _latencies(name: str, seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _sum(updates: dict[str, list[float]], phases: Sequence[str]) -> list[float]:
-    """Seconds of each update in these phases together."""
+    """Seconds of each update spent in these phases."""
     return [sum(seconds) for seconds in zip(*(updates[phase] for phase in phases), strict=True)]
 
 
 def _bytes_per_transition(record: Record) -> Any:
-    """What actors send for each transition, all in all: counted on the link where there is one, else their chunks."""
+    """Bytes that actors send per transition, counted on the link if there is one, otherwise by chunks."""
     if record.sent:
         return record.actors_sent_bytes / sum(actor["all_transitions"] for actor in record.actors)
     transitions = sum(actor["pushed_transitions"] for actor in record.actors)

@@ -24,7 +24,7 @@ _SOURCE = Path(__file__).with_name("wire.c")
 _START_SECONDS = 10.0
 _BURST_BYTES = 512 << 10
 _QUEUE_BYTES = 64 << 20
-_WINDOW_BYTES = 256 << 20  # 10 Gbit/s over a round trip of 0.1 s has 125 MB on the way
+_WINDOW_BYTES = 256 << 20  # 10 Gbit/s with a round trip of 0.1 s has 125 MB in flight
 _SETTINGS = {
     "net.ipv4.tcp_rmem": f"4096 131072 {_WINDOW_BYTES}",
     "net.ipv4.tcp_wmem": f"4096 131072 {_WINDOW_BYTES}",
@@ -42,7 +42,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """The same for the same link."""
+        """A name that is equal for equal links."""
         return fingerprint("link", asdict(self))
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Link:
 
 
 def why_no_hosts() -> str:
-    """Why hosts can't be made here; empty where they can."""
+    """Why hosts can't be created here; empty if they can."""
     missing = [tool for tool in ("ip", "tc", "sysctl") if shutil.which(tool) is None]
     if missing:
         return f"{' and '.join(missing)} not found (apt-get install iproute2 procps)"
@@ -67,11 +67,11 @@ def why_no_hosts() -> str:
 
 
 class Hosts:
-    """Named hosts and the links between them, as long as the `with` block lasts; not for several threads.
+    """Named hosts and the links between them, for the duration of a `with` block; not thread-safe.
 
-    A link without delay is a veth pair. One with a delay is a pair of TUN devices joined by a process that holds each
-    packet back (wire.c, compiled at run time), for not every kernel has netem. The rate is a token bucket on either
-    end, which holds the sender back. Names are drawn at random. Raises StorageError where the system refuses.
+    A link without delay is a veth pair. A link with a delay is a pair of TUN devices joined by a process that delays
+    each packet (wire.c, compiled at run time), because not every kernel has netem. A token bucket on either end limits
+    the rate by blocking the sender. Names are random. Raises StorageError if the system refuses.
     """
 
     def __init__(self, links: Mapping[tuple[str, str], Link]) -> None:
@@ -103,7 +103,7 @@ class Hosts:
         self._cleanup.close()
 
     def command(self, host: str) -> list[str]:
-        """What a command is preceded by, so that it runs on that host."""
+        """Prefix of a command that runs it on that host."""
         return ["ip", "netns", "exec", self._namespace(host)]
 
     def address(self, host: str, seen_from: str) -> str:
@@ -111,7 +111,7 @@ class Hosts:
         return self._addresses[host, seen_from]
 
     def sent_bytes(self, host: str, towards: str) -> int:
-        """Bytes that a host has sent over its link with another, headers included (one for each large segment)."""
+        """Bytes that a host has sent over its link with another, including headers (one for each large segment)."""
         device = self._devices[host, towards]
         shown = _run("ip", "-n", self._namespace(host), "-s", "-j", "link", "show", "dev", device)
         return int(json.loads(shown)[0]["stats64"]["tx"]["bytes"])
@@ -140,7 +140,7 @@ class Hosts:
 
 @contextlib.contextmanager
 def _wire(devices: Sequence[str], link: Link) -> Iterator[None]:
-    """Two TUN devices in this namespace, joined by a process; both go with it."""
+    """Two TUN devices in this namespace, joined by a process; both disappear when it ends."""
     if not _TUN.exists():
         raise StorageError(f"{_TUN} is missing; a link with a delay is made of two TUN devices")
     compiler = shutil.which("cc")

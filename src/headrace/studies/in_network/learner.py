@@ -1,8 +1,8 @@
-"""The process of the learner: DQN updates of the Nature network on batches from wherever the variant has them.
+"""The process of the learner: DQN updates of the Nature network on batches from the variant's source.
 
-It reads its settings from the first line, publishes a policy and says "open", warms up and says "ready", reads
-{begin, end} in seconds of the monotonic clock, learns and prints what it recorded between the two; then, after one
-line more, the rate of one large pull.
+It reads its settings from the first line, publishes a policy and prints "open", warms up and prints "ready", reads
+{begin, end} in seconds of the monotonic clock, learns and prints its measurements between the two. After one more line
+it prints the rate of one large pull.
 """
 
 import json
@@ -30,7 +30,7 @@ _WARM_UP_UPDATES = 3
 
 
 class _Learner:
-    """One update after the other, each timed phase by phase."""
+    """Makes one update after another and times their phases."""
 
     def __init__(self, settings: LearnerSettings, server: RunServer) -> None:
         config = DQN(
@@ -47,7 +47,7 @@ class _Learner:
         self.parameter_bytes = self.publish()
 
     def publish(self) -> int:
-        """Publishes the policy; its bytes. With every variant a thread sends it: our server's client has one itself."""
+        """Publishes the policy; returns its bytes. A thread sends it; our server's client already has one."""
         policy = self._graph.serialize(self._updater.weights())
         if self._errands:
             self._errands.send(self._server.publish, POLICY, policy, self.updates + 1)
@@ -56,13 +56,13 @@ class _Learner:
         return len(policy)
 
     def close(self) -> None:
-        """Sends what is still on its way."""
+        """Sends pending data."""
         if self._errands:
             self._errands.finish()
             self._errands.close()
 
     def update(self, source: Source) -> dict[str, float]:
-        """One update; the seconds of each phase."""
+        """Makes one update; returns the seconds of each phase."""
         before = dict(self.clock.seconds)
         batch = source.next(self.clock)
         self.clock.enter("transfer")
@@ -80,7 +80,7 @@ class _Learner:
 
 
 def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
-    """Learns from the moment that the window is told until its end; what happened in it."""
+    """Learns until the end of the window, which stdin says; returns the measurements in it."""
     window = json.loads(sys.stdin.readline())
     learner.clock.enter("other")
     updates: list[dict[str, float]] = []

@@ -1,4 +1,4 @@
-"""Runs one case: server, learner and actors as processes, a window in which all of them are measured."""
+"""Runs one case: server, learner and actors as processes, all measured in one window."""
 
 import contextlib
 import json
@@ -19,15 +19,15 @@ from headrace.studies.processes import Process
 __all__ = ["ACTOR_LINK", "FRAMES_PER_SECOND", "PUBLISH_PERIOD", "Record", "make_hosts", "measure"]
 
 FRAMES_PER_SECOND = 139.0
-"""Of a synthetic actor while nothing holds it up (Horgan et al. 2018: 50,000 frames a second of 360 actors)."""
+"""Rate of a synthetic actor while nothing blocks it (Horgan et al. 2018: 360 actors, 50,000 frames per second)."""
 ACTOR_LINK = Link(10e9)
-"""Between actors and server where they are hosts."""
+"""The link between actors and server if they are hosts."""
 PUBLISH_PERIOD = 20
 _LEARNER, _ACTOR = (f"headrace.studies.in_network.{role}" for role in ("learner", "actor"))
 _FILL_CHUNKS = 64
 _MIN_SIZE = 3000
 _LEFT_CHUNKS = 64
-_CHUNK_BYTES = 390_000  # a little less than a chunk has
+_CHUNK_BYTES = 390_000  # slightly fewer than in a chunk
 _START_SECONDS = 120.0
 _WARM_UP_SECONDS = 1.0
 _LOCAL = "127.0.0.1"
@@ -35,18 +35,18 @@ _LOCAL = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Record:
-    """What a case gave: raw, as the processes recorded it."""
+    """The raw measurements of a case's processes."""
 
     case: Case
     learner: dict[str, Any]
     actors: list[dict[str, Any]]
     server_cpu_seconds: float
     sent: dict[str, float]
-    """Bytes per second over each direction of each link, "actors-server"; empty where there are no hosts."""
+    """Bytes per second in each direction of each link, such as "actors-server"; empty without hosts."""
     actors_sent_bytes: int
-    """Over their link, from their start to their end; 0 where there are no hosts."""
+    """Bytes over the actors' link from their start to their end; 0 without hosts."""
     redis_client: str | None
-    """What the roles reach Redis with; None without one."""
+    """The Redis client of the roles; None without Redis."""
 
 
 def make_hosts(link: Link) -> Hosts:
@@ -55,7 +55,7 @@ def make_hosts(link: Link) -> Hosts:
 
 
 def measure(case: Case) -> Record:
-    """Runs a case; every process and host is gone afterwards. Raises LaunchError where one of them fails."""
+    """Runs a case and removes its processes and hosts. Raises LaunchError if one of them fails."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-study-")))
         hosts = stack.enter_context(make_hosts(case.link)) if case.link else None

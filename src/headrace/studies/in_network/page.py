@@ -1,4 +1,4 @@
-"""The page of the study: what was published beside what was measured here."""
+"""The page of the study: published and measured figures side by side."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -27,7 +27,7 @@ from headrace.studies.statistics import chosen, distinct, middle
 
 __all__ = ["present"]
 
-_COLOURS: dict[Variant, str] = {"redis": "c7", "redis-ahead": "c2", "learner": "c4", "server": "c1"}
+_COLORS: dict[Variant, str] = {"redis": "c7", "redis-ahead": "c2", "learner": "c4", "server": "c1"}
 _LEARNER_PARTS = (
     (("train",), "c1"),
     (("pull",), "c3"),
@@ -74,7 +74,7 @@ _WHAT_DIFFERS = (
     "Redis. Against redis, the published baseline, everything differs here: server and client, the place of sampling, "
     "and run-ahead. Against learner, our own server, the place of sampling and run-ahead do. The last column has "
     "run-ahead alone: Redis still samples in the learner, but in a thread that keeps batches ready. Over a Unix socket "
-    "there is no Redis beside ours, for our client reaches Redis over TCP alone."
+    "there is no comparison with Redis, because our client reaches Redis only over TCP."
 )
 
 
@@ -93,35 +93,35 @@ def present(results: Results) -> Page:
     return Page("In-network experience sampling", _tiles(comparisons), sections, [method])
 
 
-class _Beside:
-    """Comparisons by what they compare."""
+class _Pairs:
+    """Comparisons by figure, place and peer."""
 
     def __init__(self, comparisons: Sequence[Comparison]) -> None:
         self._found = {(each.figure, each.transport, each.actors, each.kind, each.peer): each for each in comparisons}
 
     def find(self, latency: Latency, place: Place, peer: str) -> list[Comparison]:
-        """Mean and p50 beside a peer; empty where it was not measured."""
+        """Mean and p50 compared with a peer; empty if they were not measured."""
         keys = [(f"{latency.name}_{statistic}_us", *place, peer) for statistic in _STATISTICS]
         return [self._found[key] for key in keys if key in self._found]
 
     def ahead(self, latency: Latency, place: Place) -> list[float]:
-        """By how many per cent run-ahead alone lowers mean and p50 of the Redis baseline."""
+        """The percentages by which run-ahead alone lowers mean and p50 of the Redis baseline."""
         both = zip(self.find(latency, place, "redis"), self.find(latency, place, "redis-ahead"), strict=False)
         return [decrease(redis.peer_value or nan, ahead.peer_value or nan) for redis, ahead in both]
 
 
 def _tiles(comparisons: Sequence[Comparison]) -> str:
-    """The requirements, each where it is met worst, of all that was measured."""
-    beside = _Beside(comparisons)
+    """The requirements, each with its worst measured value."""
+    pairs = _Pairs(comparisons)
     here = list(dict.fromkeys((each.transport, each.actors, each.kind) for each in comparisons))
     shown = []
     for latency, name in zip(LATENCIES, ("sampling latency", "replay access latency"), strict=True):
-        found = [both for place in here if (both := beside.find(latency, place, "redis"))]
+        found = [both for place in here if (both := pairs.find(latency, place, "redis"))]
         if not found:
             continue
         worst = min(found, key=lambda both: min(_below(each) for each in both))
         place = worst[0].transport, worst[0].actors, worst[0].kind
-        ahead = beside.ahead(latency, place)
+        ahead = pairs.ahead(latency, place)
         text = (
             f"{name}, mean and p50, against the Redis baseline over {place_name(place)}, where it gains least "
             f"(required: −{latency.required:g} % of both)"
@@ -138,16 +138,16 @@ def _tiles(comparisons: Sequence[Comparison]) -> str:
 
 
 def _published_tables(comparisons: Sequence[Comparison], rows: Rows) -> str:
-    """Published latencies beside ours, by transport; then what else was published."""
+    """Published latencies next to ours, by transport; then the other published figures."""
     published = published_figures()
-    beside, here = _Beside(comparisons), [place for place in shown_places(rows) if place[2] == "synthetic"]
+    pairs, here = _Pairs(comparisons), [place for place in shown_places(rows) if place[2] == "synthetic"]
     header = ("", "published", "ours against redis", "ours against learner", "redis-ahead against redis")
     latencies = ""
     for latency in LATENCIES:
         lines = []
         for place in here:
-            sides = [map(_below, beside.find(latency, place, peer)) for peer in ("redis", "learner")]
-            cells = [_changes(side, named=True) for side in (*sides, beside.ahead(latency, place))]
+            sides = [map(_below, pairs.find(latency, place, peer)) for peer in ("redis", "learner")]
+            cells = [_changes(side, named=True) for side in (*sides, pairs.ahead(latency, place))]
             lines.append((place_name(place), str(published[latency.published]), *cells))
         latencies += table(header, lines, latency.published)
     latencies += note(_WHAT_DIFFERS)
@@ -160,7 +160,7 @@ def _published_tables(comparisons: Sequence[Comparison], rows: Rows) -> str:
 
 
 def _here(quantity: str, rows: Rows) -> str:
-    """What was measured here, over loopback, of what was published beside latencies."""
+    """Our figures over loopback for the published ones other than latencies."""
     local = [place for place in places(rows) if place[0] == "loopback"]
     if quantity.startswith("communication share"):
         ends = sorted((place for place in local if place[2] == "synthetic"), key=lambda place: place[1])
@@ -186,7 +186,7 @@ def _below(comparison: Comparison) -> float:
 
 
 def _changes(decreases: Iterable[float], *, named: bool = False) -> str:
-    """Mean and p50: "−84.7 %, −88.0 %"; an en dash where they were not measured."""
+    """Mean and p50: "−84.7 %, −88.0 %"; an en dash if they were not measured."""
     texts = [_change(below) for below in decreases]
     if named:
         texts = [f"{statistic} {text}" for statistic, text in zip(_STATISTICS, texts, strict=False)]
@@ -222,7 +222,7 @@ def _times(rows: Rows) -> str:
 
 
 def _over_actors(rows: Rows) -> str:
-    """Plots over the number of actors, for the transport and kind that were measured at most of them."""
+    """Plots over the number of actors, for the transport and kind with the most measurements."""
     series: dict[tuple[str, str], list[int]] = {}
     for transport, actors, kind in places(rows):
         series.setdefault((transport, kind), []).append(actors)
@@ -238,7 +238,7 @@ def _over_actors(rows: Rows) -> str:
         ):
             lines: dict[str, Line] = {
                 variant: Line([value(rows, variant, (transport, n, kind), figure) for n in counts], color)
-                for variant, color in _COLOURS.items()
+                for variant, color in _COLORS.items()
             }
             plots.append(
                 draw_lines(f"{figure}-{transport}-{kind}", _axis(transport, kind), label, counts,
@@ -254,7 +254,7 @@ def _frequency(rows: Rows, transport: str, kind: str, counts: Sequence[int]) -> 
     for variant, name in named:
         for figure, word in (("ideal_frames_s", "ideal"), ("actual_frames_s", "actual")):
             values = [value(rows, variant, (transport, n, kind), figure) for n in counts]
-            lines[f"{name}, {word}"] = Line(values, _COLOURS[variant], dashed=word == "ideal")
+            lines[f"{name}, {word}"] = Line(values, _COLORS[variant], dashed=word == "ideal")
     name = f"frequency-{transport}-{kind}"
     return draw_lines(name, _axis(transport, kind), "transitions per second, each actor", counts, _there(lines))
 

@@ -1,4 +1,4 @@
-"""What was published of experience sampled in the network."""
+"""The published figures of in-network experience sampling."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class Published(NamedTuple):
     low: float
     high: float
     direction: str
-    """"decrease" and "increase" in per cent, "share" in per cent, "size" in MB."""
+    """"decrease", "increase" and "share" in percent, "size" in MB."""
 
     def __str__(self) -> str:
         sign = {"decrease": "−", "increase": "+"}.get(self.direction, "")

@@ -18,7 +18,7 @@ __all__ = ["REDIS", "Running", "redis_client", "start_redis", "start_server"]
 REDIS = "redis-server"
 _START_SECONDS = 20.0
 _RUN = "study"
-_HOST_PORT = 7447  # free on a host of our own
+_HOST_PORT = 7447  # free on a host that we create
 
 
 class Running(NamedTuple):
@@ -30,7 +30,7 @@ class Running(NamedTuple):
 
 
 def redis_client() -> str:
-    """The client library of Redis, and what parses its answers: hiredis, in C, where it is installed."""
+    """The client library of Redis and the parser of its answers: hiredis, in C, if it is installed."""
     from redis.utils import HIREDIS_AVAILABLE
 
     parser = f"hiredis {version('hiredis')}" if HIREDIS_AVAILABLE else "its own parser, in Python"
@@ -41,7 +41,7 @@ def redis_client() -> str:
 def start_redis(
     prefix: Sequence[str], learner_sees: str, actors_see: str, listens: str, folder: Path
 ) -> Iterator[Running]:
-    """A Redis that keeps nothing on disk; raises ConfigError where there is no redis-server."""
+    """A Redis that keeps nothing on disk; raises ConfigError if there is no redis-server."""
     program = shutil.which(REDIS)
     if program is None:
         raise ConfigError(f"{REDIS} is not there; the published baseline needs it: apt-get install {REDIS}")
@@ -58,7 +58,7 @@ def start_redis(
 def start_server(
     prefix: Sequence[str], learner_sees: str, actors_see: str, listens: str, folder: Path
 ) -> Iterator[Running]:
-    """`headrace serve`; an empty `listens` is a Unix socket. Over TCP it has a token, as it must beyond loopback."""
+    """`headrace serve`; an empty `listens` means a Unix socket. TCP needs a token except on loopback, so it has one."""
     token_file, options = "", []
     if listens:
         port = _HOST_PORT if prefix else _free_port()

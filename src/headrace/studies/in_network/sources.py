@@ -1,4 +1,4 @@
-"""Where the learner's batches come from: the one difference between the variants."""
+"""Sources of the learner's batches, the only difference between the variants."""
 
 import math
 import threading
@@ -31,31 +31,31 @@ _POLL_SECONDS = 0.001
 
 
 class PullRate(NamedTuple):
-    """What one large pull of experience reached, per second."""
+    """Rate of one large pull of experience."""
 
     transitions: float
     wire_bytes: float
-    """Chunks hold each frame about once; batches hold all frames of each of their transitions."""
+    """Bytes per second. Chunks hold each frame about once; batches hold all frames of each transition."""
 
 
 class Source(Protocol):
     """Batches for one learner thread."""
 
     def next(self, clock: PhaseClock) -> Batch:
-        """The next batch; enters the phases that it takes: pull, store, sample, wait."""
+        """The next batch; records the phases that it takes: pull, store, sample, wait."""
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
-        """Gives priorities back."""
+        """Returns priorities to the table."""
 
     def pull(self, count_bytes: int) -> PullRate:
-        """One large pull; the last call, after actors have left that many bytes of chunks behind."""
+        """One large pull of the chunks, this many bytes, that the actors sent for it; the last call."""
 
     def close(self) -> None:
         """Ends threads and connections."""
 
 
 def open_source(variant: Variant, server: RunServer, batch_size: int, min_size: int) -> Source:
-    """The source of a variant; `min_size` transitions are there before the first batch."""
+    """The source of a variant; the first batch comes after `min_size` transitions."""
     options: dict[str, Any] = {
         "capacity": _CAPACITY,
         "priority_exponent": _PRIORITY_EXPONENT,
@@ -69,7 +69,7 @@ def open_source(variant: Variant, server: RunServer, batch_size: int, min_size: 
 
 
 class _Pulled:
-    """Pulls all new experience, stores it and samples, in the learner's thread and one after the other."""
+    """Pulls all new experience, stores it and samples, sequentially in the learner's thread."""
 
     def __init__(self, drain: Callable[[], list[bytes]], table: NativeTable, batch_size: int) -> None:
         self._drain = drain
@@ -92,19 +92,19 @@ class _Pulled:
                 raise LaunchError(f"no batch in {_LIMIT_SECONDS:g} s; the table holds {self._table.size} transitions")
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
-        """Sets them in this process's table."""
+        """Sets priorities in this process's table."""
         self._table.update_priorities(key, priority)
 
     def pull(self, count_bytes: int) -> PullRate:
-        """Takes what the actors left behind."""
+        """Takes the chunks that the actors sent."""
         return _pull(self._drain, count_bytes)
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Does nothing: there are no threads."""
 
 
 class _PulledAhead(_Pulled):
-    """The same, but a thread pulls and stores, and another one samples ahead."""
+    """The same, but one thread pulls and stores, and another one samples ahead."""
 
     def __init__(self, drain: Callable[[], list[bytes]], table: NativeTable, batch_size: int) -> None:
         super().__init__(drain, table, batch_size)
@@ -123,7 +123,7 @@ class _PulledAhead(_Pulled):
         return _there(batch)
 
     def pull(self, count_bytes: int) -> PullRate:
-        """Not a number: the thread has taken it already, in the way that the baseline does."""
+        """Returns nan: the thread has already taken the chunks as the baseline does."""
         return PullRate(math.nan, math.nan)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class _PulledAhead(_Pulled):
                     self._table.insert(chunk)
                 if not chunks:
                     self._stop.wait(_POLL_SECONDS)
-        except BaseException as error:  # for the learner's thread to raise
+        except BaseException as error:  # raised later in the learner's thread
             self._error = error
             self._table.close()
 
@@ -160,18 +160,18 @@ class _Streamed:
         return _there(self._batches.next(_LIMIT_SECONDS))
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
-        """Has them sent to the server, without waiting for its answer."""
+        """Sends priorities to the server without waiting for its answer."""
         self._table.update_priorities(key, priority)
 
     def pull(self, count_bytes: int) -> PullRate:
-        """Asks for batch after batch, each when the one before is here, until as many bytes have come."""
+        """Requests one batch at a time until this many bytes have come."""
         self._batches.close()
         endpoint = self._endpoint
         connection = connect(endpoint.address, token_file=endpoint.token_file or None)
         table = connection.table(endpoint.name(TABLE))
         buffer = BatchBuffer(signature(), self._batch_size)
         moved = sum(field.nbytes for field in buffer.arrays)
-        table.sample_into(buffer, _IMPORTANCE_EXPONENT, _LIMIT_SECONDS)  # its memory is touched for the first time
+        table.sample_into(buffer, _IMPORTANCE_EXPONENT, _LIMIT_SECONDS)  # touches its memory for the first time
         times = max(1, count_bytes // moved)
         started = time.perf_counter()
         for _ in range(times):
@@ -181,12 +181,12 @@ class _Streamed:
         return PullRate(times * self._batch_size / seconds, times * moved / seconds)
 
     def close(self) -> None:
-        """Ends the connection that batches come over."""
+        """Closes the connection for batches."""
         self._batches.close()
 
 
 def _pull(drain: Callable[[], list[bytes]], count_bytes: int) -> PullRate:
-    """Pulls until so many bytes are here."""
+    """Pulls until this many bytes have arrived."""
     chunks: list[bytes] = []
     started = time.perf_counter()
     deadline = time.monotonic() + _LIMIT_SECONDS

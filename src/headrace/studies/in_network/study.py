@@ -22,7 +22,7 @@ from headrace.studies.sheet import CASE, Rows, Sheet
 __all__ = ["InNetwork"]
 
 _LAN = Link(10e9)
-"""Between server and learner where all three hosts are in one place."""
+"""The link between server and learner if all three hosts are in one place."""
 _SAMPLERS: tuple[Variant, ...] = ("learner", "server")
 
 
@@ -44,14 +44,14 @@ class InNetwork(Study):
     }
 
     def plan(self, scale: Scale, options: Options) -> Plan:
-        """Every case once in each round, so that a slow minute hits all variants alike."""
+        """Every case once in each round, so that a slow minute affects all variants."""
         del options
         cases, rounds = (_small(), 1) if scale == "small" else (_full(), 3)
         measurements = tuple(replace(case, round=number) for number in range(rounds) for case in cases)
         return {"links": _links(measurements), "measurements": measurements}
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
-        """Measures what each link really does; hosts, Redis, the games, or a link may be impossible here."""
+        """Measures each link, and leaves out cases whose hosts, links, games or Redis are not available here."""
         del output
         notes: list[str] = []
         for what, reason, concerns in (
@@ -76,7 +76,7 @@ class InNetwork(Study):
         return plan, notes
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
-        """Latencies beside every peer's, and the bytes of a transition."""
+        """Latencies compared with every peer's, and the bytes of a transition."""
         return compare(rows["measurements"])
 
     def present(self, results: Results) -> Page:
@@ -112,7 +112,7 @@ def _full() -> list[Case]:
 
 
 def _edge(base: Case, delays: tuple[float, ...], rates: tuple[float, ...]) -> Iterator[Case]:
-    """Actors and server at the edge, the learner in the cloud: sampling on this side of the link or on that."""
+    """Actors and server at the edge, the learner in the cloud: sampling on either side of the link."""
     for rate in rates:
         for delay in delays:
             for variant in _SAMPLERS:

@@ -2,7 +2,7 @@
  *
  *   wire DEVICE DEVICE DELAY_NANOSECONDS BUFFER_BYTES
  *
- * Prints "ready" once both devices are there; whoever started it then moves each into the namespace of its host. The
+ * Prints "ready" once both devices exist; the parent process then moves each into the namespace of its host. The
  * rate is not held here but by a token bucket on each device, so that a sender is held back rather than its packets
  * lost. Segments of up to 64 kB pass as one packet (virtio-net headers say how to cut them), so that 10 Gbit/s are
  * 20,000 packets a second. Ends with the process that started it, and the devices with it.
