@@ -78,7 +78,7 @@ define native_tests
 @cmake -S . -B $(1) -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_TESTS=ON "-DHEADRACE_SANITIZE=$(3)"
 @cmake --build $(1) -- --quiet
 @echo "headrace: $(2)"
-@$(4) ctest --test-dir $(1) --output-on-failure
+@$(4) ctest --test-dir $(1) --parallel $$(nproc) --output-on-failure
 endef
 
 $(VENV)/.python:
