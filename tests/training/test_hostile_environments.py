@@ -16,7 +16,7 @@ SMALL = ["--learning-starts", "100", "--replay-capacity", "5000", "--batch-size"
 SERIAL = ["--topology", "serial", "--envs-per-actor", "1", *SMALL]
 APEX = ["--topology", "apex", "--actors", "1", "--envs-per-actor", "1", *SMALL]
 HANG = ["--hang-seconds", "2"]
-WAIT_SECONDS = 90.0
+WAIT_SECONDS = 120.0
 
 HOSTILE = '''
 import atexit, ctypes, multiprocessing, os, subprocess, sys, threading, time

@@ -103,7 +103,7 @@ class Run:
         return max((record.get("learner_steps", 0) for record in records), default=0)
 
     def wait(self, updates: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while self.updates() < updates:
             assert time.monotonic() < deadline, "it does not learn"
             time.sleep(0.05)
