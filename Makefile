@@ -16,6 +16,7 @@ MODULE := CMakeLists.txt $(wildcard native/core/* native/wire/* native/io/* nati
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt
 FUZZ_TARGETS := $(basename $(notdir $(wildcard native/tests/fuzz_*.cc)))
+PYTEST := python -m pytest -n auto --dist worksteal
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
@@ -27,7 +28,7 @@ help:  ## this list
 train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; more options: ARGS="--seed 1"
 	headrace train LunarLander-v3 --until-score 200 $(ARGS)
 
-test: test-native test-python  ## all tests, native and Python; ARGS go to pytest
+test: test-native test-python  ## native and Python tests; ARGS go to pytest
 
 check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts
 	ruff format --check .
@@ -46,9 +47,9 @@ bench: $(VENV)/.bench $(VENV)/.module  ## speed against peers and limits, into b
 test-native: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing for a fixed count
 	$(call native_tests,build/native,native tests,)
 
-test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests
+test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests in several processes; in one: ARGS="-n0 -k replay"
 	@echo "headrace: Python tests"
-	@python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-sanitizers: test-asan test-tsan  ## native tests and fuzzing under sanitizers
 

@@ -106,7 +106,7 @@ def test_another_device_than_the_processor_is_refused(train: Train) -> None:
 
 
 def test_a_worker_computes_in_one_thread_whatever_its_surroundings_say() -> None:
-    environment = os.environ | {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4"}
+    environment = os.environ | {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4", "OMP_THREAD_LIMIT": "64"}
     run = subprocess.run([sys.executable, "-c", _THREADS], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["1", "0"]
 
