@@ -20,7 +20,7 @@ PYTEST := python -m pytest -n auto --dist worksteal
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help train test check format bench test-native test-python test-sanitizers test-asan test-tsan fuzz clean
+.PHONY: help train test check format bench test-native test-python test-slow test-sanitizers test-asan test-tsan fuzz clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -28,7 +28,7 @@ help:  ## this list
 train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; more options: ARGS="--seed 1"
 	headrace train LunarLander-v3 --until-score 200 $(ARGS)
 
-test: test-native test-python  ## native and Python tests; ARGS go to pytest
+test: test-native test-python  ## native and Python tests, but not the slow ones; ARGS go to pytest
 
 check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts
 	ruff format --check .
@@ -49,7 +49,11 @@ test-native: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing for a fi
 
 test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests in several processes; in one: ARGS="-n0 -k replay"
 	@echo "headrace: Python tests"
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests that make test leaves out
+	@echo "headrace: slow Python tests"
+	@$(PYTEST) -m slow $(ARGS)
 
 test-sanitizers: test-asan test-tsan  ## native tests and fuzzing under sanitizers
 

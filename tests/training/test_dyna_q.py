@@ -108,6 +108,7 @@ def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart:
     server.close()
 
 
+@pytest.mark.slow
 def test_a_killed_planner_is_started_again_and_plans_on(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *FLAGS, "--steps", "1000000000")
 

@@ -121,7 +121,7 @@ def test_three_deaths_stop_the_run_with_the_actors_own_error(tmp_path: Path, toy
     assert "Traceback" not in ended.stderr + ended.stdout
 
 
-@pytest.mark.parametrize("topology", ["apex", "serial"])
+@pytest.mark.parametrize("topology", [pytest.param("apex", marks=pytest.mark.slow), "serial"])
 def test_an_environment_that_hangs_is_noticed(tmp_path: Path, topology: str) -> None:
     small = SMALL if topology == "apex" else SMALL[2:]
     ended = train(tmp_path, f"{TOY}Hanging", "--topology", topology, *small, "--steps", "5000", "--hang-seconds", "3")
