@@ -16,10 +16,11 @@ MODULE := CMakeLists.txt $(wildcard native/core/* native/wire/* native/io/* nati
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt
 FUZZ_TARGETS := $(basename $(notdir $(wildcard native/tests/fuzz_*.cc)))
+PYTEST := python -m pytest -n auto --dist worksteal
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help train test check format bench test-native test-python test-sanitizers test-asan test-tsan fuzz clean
+.PHONY: help train test check format bench test-native test-python test-slow test-sanitizers test-asan test-tsan fuzz clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -27,7 +28,7 @@ help:  ## this list
 train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; more options: ARGS="--seed 1"
 	headrace train LunarLander-v3 --until-score 200 $(ARGS)
 
-test: test-native test-python  ## all tests, native and Python; ARGS go to pytest
+test: test-native test-python  ## native and Python tests, but not the slow ones; ARGS go to pytest
 
 check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts, word list
 	ruff format --check .
@@ -47,9 +48,13 @@ bench: $(VENV)/.bench $(VENV)/.module  ## speed against peers and limits, into b
 test-native: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing for a fixed count
 	$(call native_tests,build/native,native tests,)
 
-test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests
+test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests in several processes; in one: ARGS="-n0 -k replay"
 	@echo "headrace: Python tests"
-	@python -m pytest $(ARGS)
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests that make test leaves out
+	@echo "headrace: slow Python tests"
+	@$(PYTEST) -m slow $(ARGS)
 
 test-sanitizers: test-asan test-tsan  ## native tests and fuzzing under sanitizers
 
@@ -79,7 +84,7 @@ define native_tests
 @cmake -S . -B $(1) -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_TESTS=ON "-DHEADRACE_SANITIZE=$(3)"
 @cmake --build $(1) -- --quiet
 @echo "headrace: $(2)"
-@$(4) ctest --test-dir $(1) --output-on-failure
+@$(4) ctest --test-dir $(1) --parallel $$(nproc) --output-on-failure
 endef
 
 $(VENV)/.python:

@@ -1,6 +1,7 @@
-"""A separate Redis for the tests."""
+"""One computing thread in every process, as many processes as suit the machine, and a Redis for a single test."""
 
 import ctypes
+import os
 import shutil
 import signal
 import socket
@@ -12,10 +13,22 @@ from typing import Any
 
 import pytest
 
+from headrace.machine import available_cores
+
+# Before any test imports NumPy or PyTorch, and for the processes that tests start: several processes that compute in
+# several threads each spend most of their time waiting for one another's threads.
+os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
+
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 _STARTS = 5
 _START_SECONDS = 20.0
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Processes for `-n auto`: more than cores, because many tests wait."""
+    return max(2, available_cores() * 3 // 2)
 
 
 class RedisProcess:

@@ -69,6 +69,7 @@ def test_the_watch_sees_what_a_process_contacts(watch):
     assert watch.contacts[-1].endswith(" 192.0.2.1")
 
 
+@pytest.mark.slow
 def test_no_command_contacts_a_host_that_was_not_named(watch, tmp_path):
     run, address, limit = tmp_path / "run", f"unix:{tmp_path}/server", ("--time-limit", f"{SECONDS}s")
     settings = ("--actors", "1", "--final-evaluation-episodes", "1", "--quiet", *limit)

@@ -175,7 +175,7 @@ class Client:
     def close(self) -> None: ...
 
 class BatchStream:
-    """Batches kept in flight ahead of a learner, on a connection of their own; see io/batch_stream.h."""
+    """Batches kept in flight ahead of a learner, on a separate connection; see io/batch_stream.h."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class OptimizerOptions:
     def kind(self) -> str: ...
     @property
     def moments(self) -> int:
-        """M: vectors of statistics beside the parameters, 0 to 2."""
+        """M: vectors of optimizer state, 0 to 2."""
     @property
     def learning_rate(self) -> float: ...
     @property
@@ -246,7 +246,7 @@ class Optimizer:
 class SharedModel:
     """A model in memory that the worker processes of a machine share; see core/shared_model.h for what races.
 
-    Any number of threads and processes at once, but one at a time for each worker; load() while nobody else uses it.
+    Any number of threads and processes at once, but one at a time for each worker; load() while no one else uses it.
     """
 
     @staticmethod
@@ -258,7 +258,7 @@ class SharedModel:
         workers: int,
         own_optimizer_state: bool,
     ) -> SharedModel:
-        """`mode`: lock, hogwild, or ad-psgd, whose workers have parameters and statistics of their own."""
+        """`mode`: lock, hogwild, or ad-psgd, whose workers have their own parameters and optimizer state."""
     @staticmethod
     def open(path: str) -> SharedModel:
         """Joins what another process made; raises ClosedError where that is gone, ConfigError where it is none."""
@@ -279,9 +279,9 @@ class SharedModel:
     def read_into(self, out: NDArray[np.float32], worker: int = -1) -> int:
         """A copy [P] and its version; under the lock where there is one. -1, of ad-psgd: the mean of all who joined."""
     def join(self, worker: int) -> None:
-        """A worker's start: statistics of its own anew, unless they were loaded; of ad-psgd, the mean's parameters."""
+        """Starts a worker: resets its own optimizer state unless it was loaded; ad-psgd: copies the mean parameters."""
     def apply(self, worker: int, gradient: NDArray[np.float32], base_version: int) -> tuple[int, int]:
-        """-> version after it, and updates by others since `base_version`, or -1: refused, for it is not finite."""
+        """-> version after it, and updates by others since `base_version`, or -1: refused because it is not finite."""
     def average(self, worker: int, neighbor: int) -> bool:
         """Of ad-psgd: both get their mean. False, and nothing is done, where the neighbor has not joined."""
     def lock_wait_seconds(self, worker: int) -> float: ...

@@ -36,7 +36,7 @@ def test_log_probability_is_summed_over_dimensions() -> None:
 
 @pytest.mark.parametrize(("mean", "sigma"), [(0.0, 1.0), (0.8, 0.3), (-1.5, 0.7), (0.3, 2.5)])
 def test_density_over_actions_integrates_to_one(mean: float, sigma: float) -> None:
-    """By the trapezoidal rule over a in (-1, 1); the density is a function of the action, whatever the noise was."""
+    """By the trapezoidal rule over a in (-1, 1); the density is a function of the action alone."""
     u = torch.linspace(-12, 12, 200_001, dtype=torch.float64)
     action = u.tanh()
     density = squashed_log_probability(

@@ -93,7 +93,7 @@ class ServeCommand:
     def stop(self, number=signal.SIGTERM):
         """Its exit code and what it had still to say, on either stream."""
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=120)
         return self.process.returncode, out.decode(), err.decode()
 
 
@@ -123,14 +123,14 @@ def token_file(tmp_path):
 
 @pytest.fixture
 def headrace_command():
-    """Runs a command in a separate process, for as long as a minute."""
+    """Runs a command in a separate process, for as long as two minutes."""
 
     def run(*words, **options):
         return subprocess.run(
             [sys.executable, "-m", "headrace", *map(str, words)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
             **options,
         )

@@ -38,7 +38,7 @@ def test_learner_trains_with_actors_that_were_started_apart(serve, token_file, t
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["environment_steps"] >= 600
     assert summary["learner_steps"] > 0
-    out, err = actor.communicate(timeout=30)
+    out, err = actor.communicate(timeout=120)
     assert (actor.returncode, err) == (0, b"")
     assert b"1 actor in CartPole-v1" in out
     assert out.endswith(b"the run has ended\n")
@@ -50,7 +50,7 @@ def test_an_actor_that_waits_for_a_learner_can_be_interrupted(serve, tmp_path):
     actor = begin("actor", "--server", server.address, "--log-dir", tmp_path / "logs")
     assert actor.stdout.readline() == b"there is no learner of this run yet; waiting for it\n"
     actor.send_signal(signal.SIGTERM)
-    assert actor.communicate(timeout=30) == (b"", b"")
+    assert actor.communicate(timeout=120) == (b"", b"")
     assert actor.returncode == 130
 
 

@@ -50,6 +50,7 @@ def toy(precision: str) -> TrainingCase:
     return TrainingCase("cartpole-balance", TARGET, algorithm, topology, 0, 600, 0.2, 2, 1.0, "cpu")
 
 
+@pytest.mark.slow
 def test_from_processes_to_page_and_nothing_twice(tmp_path, origin) -> None:
     acting = tuple(replace(ACTING, precision=precision) for precision in ("fp32", "int8"))
     pulls = (replace(ACTING, precision="int8", publications_per_second=20.0, seconds=1.0),)

@@ -38,6 +38,7 @@ def quietly(line: str) -> None:
     """Takes a line of progress."""
 
 
+@pytest.mark.slow
 def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, origin) -> None:
     plan = NOTHING | {
         "timing": (TimingCase(16, "shared", 0.1, 0), TimingCase(16, "unix", 0.1, 0)),

@@ -29,7 +29,7 @@ def test_auto_takes_the_fastest_and_says_so() -> None:
 def test_auto_leaves_int8_out_where_it_does_not_go_with_the_bits(bits: int, chosen: str) -> None:
     topology, note = settle_precision(Apex(precision="auto", communication_bits=bits), ARCHITECTURE)
     assert topology == Apex(precision=chosen, communication_bits=bits)  # type: ignore[arg-type]
-    said = f"int8 1 ms; int8 is left out, for it does not go with communication_bits {bits}"
+    said = f"int8 1 ms; int8 is left out because it is incompatible with communication_bits {bits}"
     assert note.endswith(said) is (chosen == "fp32")
 
 

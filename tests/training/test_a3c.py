@@ -89,7 +89,7 @@ def test_resume_equals_never_having_stopped(a3c: Train, environment: str, trunk:
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     for field in ("environment_steps", "learner_steps", "episodes", "mean_return", "samples_per_insert"):
         assert resumed.summary[field] == whole.summary[field]
-    assert not [text for text in display.said if "anew" in text]
+    assert not [text for text in display.said if "gather new experience" in text]
 
 
 def test_ape_x_is_refused(a3c: Train) -> None:

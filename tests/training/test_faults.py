@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from headrace.training.checkpoint import newest_checkpoint
 
@@ -34,8 +35,8 @@ def train(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
-def wait_for(condition: "object", seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
+def wait_for(condition: "object") -> None:
+    deadline = time.monotonic() + 120.0
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
@@ -107,7 +108,8 @@ def test_training_that_diverges_says_so_and_keeps_what_was_good(tmp_path: Path) 
     ended = train(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "50000", "--learning-rate", "1e30")
     assert ended.returncode == 2
     assert "headrace: error: training diverged" in ended.stderr
-    assert not list((tmp_path / "run").glob("checkpoints/*-updates-*"))
+    for path in (tmp_path / "run").glob("checkpoints/*-updates-*/learner.safetensors"):  # of the first update
+        assert all(value.isfinite().all() for value in load_file(path).values())
 
 
 @pytest.mark.parametrize(("toy", "said"), [("Crashing", "RuntimeError"), ("Exiting", "exit 3")])
@@ -119,7 +121,7 @@ def test_three_deaths_stop_the_run_with_the_actors_own_error(tmp_path: Path, toy
     assert "Traceback" not in ended.stderr + ended.stdout
 
 
-@pytest.mark.parametrize("topology", ["apex", "serial"])
+@pytest.mark.parametrize("topology", [pytest.param("apex", marks=pytest.mark.slow), "serial"])
 def test_an_environment_that_hangs_is_noticed(tmp_path: Path, topology: str) -> None:
     small = SMALL if topology == "apex" else SMALL[2:]
     ended = train(tmp_path, f"{TOY}Hanging", "--topology", topology, *small, "--steps", "5000", "--hang-seconds", "3")
@@ -146,8 +148,8 @@ def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
     [socket] = listening(process.pid)
     assert socket.startswith("@")
     process.kill()
-    process.communicate(timeout=20)
-    wait_for(lambda: not any(alive(child) for child in family), 10)
+    process.communicate(timeout=120)
+    wait_for(lambda: not any(alive(child) for child in family))
     assert socket not in Path("/proc/net/unix").read_text()
 
 
@@ -157,7 +159,7 @@ def test_a_run_that_is_killed_soon_after_its_beginning_can_be_resumed(tmp_path: 
     process = start(tmp_path, f"{TOY}Corridor", *options, "--topology", topology, "--steps", "10000000")
     wait_for(lambda: list((tmp_path / "run" / "checkpoints").glob("*-updates-*")))
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     saved = newest_checkpoint(tmp_path / "run" / "checkpoints").moment
     assert saved.learner_steps > 0
     resume = [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run")]
@@ -171,7 +173,7 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     wait_for(lambda: learning(tmp_path))
     family = children(process.pid)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert "Traceback" not in err
     assert not any(alive(child) for child in family)
@@ -196,7 +198,7 @@ def test_other_signals_save_as_ctrl_c_does(tmp_path: Path, number: signal.Signal
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
     wait_for(lambda: learning(tmp_path))
     os.killpg(process.pid, number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["stopped_by"] == "interrupt"
     assert list((tmp_path / "run").glob("checkpoints/*-updates-*"))
@@ -214,7 +216,7 @@ def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").stat().st_size > steps)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 130
 
 
@@ -222,7 +224,7 @@ def test_ctrl_c_before_the_first_update_can_be_resumed_too(tmp_path: Path) -> No
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000", "--learning-starts", "4900")
     wait_for(lambda: bool(actors(process.pid)))
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     resume = [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "8000"]
     resumed = subprocess.run(resume, capture_output=True, text=True, timeout=120, check=False)
@@ -233,7 +235,7 @@ def test_nobody_reading_the_output_does_not_end_the_run(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "5000", "--final-evaluation-episodes", "1")
     assert process.stdout is not None
     process.stdout.close()
-    process.wait(timeout=60)
+    process.wait(timeout=120)
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["stopped_by"] == "steps"
 
 
@@ -244,7 +246,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in err
 
@@ -253,7 +255,7 @@ def test_a_run_directory_that_is_renamed_ends_the_run_and_is_resumed_there(tmp_p
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
     wait_for(lambda: learning(tmp_path))
     (tmp_path / "run").rename(tmp_path / "moved")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert re.fullmatch(rf"headrace: error: run directory {tmp_path}/run .*headrace resume {tmp_path}/moved\n", err)
     assert not (tmp_path / "run").exists()
@@ -269,7 +271,7 @@ def test_a_run_directory_that_is_removed_ends_the_run(tmp_path: Path) -> None:
     wait_for(lambda: learning(tmp_path))
     (tmp_path / "run").rename(tmp_path / "gone")
     shutil.rmtree(tmp_path / "gone")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert re.fullmatch(rf"headrace: error: run directory {tmp_path}/run was removed.*\n", err)
     assert sorted(path.name for path in tmp_path.iterdir()) == []
@@ -306,7 +308,7 @@ def test_a_broken_checkpoint_is_refused(tmp_path: Path, broken: str) -> None:
         [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "1000000"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert resumed.returncode == 2

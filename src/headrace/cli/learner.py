@@ -13,9 +13,9 @@ _PROG = "headrace learner"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains on a server with whatever actors come; returns the exit code."""
+    """Trains on a server with actors that are started separately; returns the exit code."""
     options = read_options(
-        arguments, _PROG, "Train on a server, with actors that are started apart by `headrace actor`."
+        arguments, _PROG, "Train on a server, with actors that are started separately by `headrace actor`."
     )
     server = options.place.server
     if server is None:

@@ -157,7 +157,7 @@ class RedisConnection:
         e = self._redis
         said = str(error).rpartition(_PIPELINE)[2].rstrip(".") or type(error).__name__
         if isinstance(error, e.AuthenticationError | e.exceptions.AuthorizationError | e.exceptions.NoPermissionError):
-            return ConfigError(f"{self.address} lets nobody in without the right password and permissions: {said}")
+            return ConfigError(f"{self.address} requires the right password and permissions: {said}")
         if isinstance(error, e.InvalidResponse):
             return ConfigError(f"what answers at {self.address} is not a Redis: {said}")
         if "DB index" in said or "Invalid Database" in said:

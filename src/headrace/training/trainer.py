@@ -174,7 +174,7 @@ class Trainer:
             resumable = has_checkpoint(self._run.checkpoints_path)
             raise LaunchError(
                 f"the run can't go on with the server at {shown(server)}: {reason}"
-                + ("; headrace resume goes on from what was learned" if resumable else "")
+                + ("; headrace resume continues from the checkpoint" if resumable else "")
             ) from error
         except StorageError as error:
             raise self._follow_directory() or error from None
@@ -331,7 +331,7 @@ class Trainer:
         if not self._announcement.ended:
             size = int(self._program.table.stats()["size"])
             self._display.message(
-                f"the server was started anew, with {size:,} transitions of the run; what else it must know is "
+                f"the server was restarted, with {size:,} transitions of the run; everything else it needs is "
                 "published again"
             )
         return True
@@ -455,7 +455,7 @@ class Trainer:
         elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)
         elif not self._program.deterministic:
-            self._display.message("goes on from what was learned; the workers gather their experience anew")
+            self._display.message("resumes with the learned parameters; the workers gather new experience")
         torch.set_rng_state(torch.tensor(state["torch_random"], dtype=torch.uint8))
         self._program.restore(state["program"])
         self._learner.steps = checkpoint.moment.learner_steps
