@@ -167,7 +167,7 @@ def test_actors_live_no_longer_than_the_start_of_the_learner_that_they_began_wit
     names = ["volunteer 0", "volunteer 1"]
     assert [role.name for role in apart.launcher.started] == 2 * names
     assert apart.launcher.stopped == 2 * names
-    assert apart.said[1:] == ["the learner was restarted; so are its actors", "the run has ended"]
+    assert apart.said[1:] == ["the learner was restarted, and so are its actors", "the run has ended"]
 
 
 def test_who_ends_where_no_learner_is_known_is_started_again_once_one_is(apart: Apart) -> None:

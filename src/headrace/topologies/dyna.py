@@ -120,8 +120,8 @@ def add_dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_
         table = workshop.server.add_table(name, signature, fresh=workshop.fresh, **options)
         if not isinstance(table, EmbeddedTable | StandaloneTable):
             raise ConfigError(
-                "algorithm is dyna-q and the server is a Redis, which cannot sample: a server of `headrace serve`, none, "
-                "or no planning, is required"
+                "algorithm is dyna-q and the server is a Redis, which cannot sample: a server of `headrace serve`, "
+                "none, or no planning, is required"
             )
         return table
 

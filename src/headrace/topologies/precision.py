@@ -23,7 +23,9 @@ def settle_precision(topology: Topology, architecture: Architecture) -> tuple[To
         note = f"the fastest {measured}"
         if not topology.takes_int8:
             seconds = {precision: each for precision, each in seconds.items() if precision != "int8"}
-            note += f"; int8 is left out because it is incompatible with communication_bits {topology.communication_bits}"
+            note += (
+                f"; int8 is left out because it is incompatible with communication_bits {topology.communication_bits}"
+            )
         chosen = fastest(seconds)
         return dataclasses.replace(topology, precision=chosen), f"precision {chosen} is {note}"
     if is_slower(seconds, topology.precision):
