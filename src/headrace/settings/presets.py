@@ -127,17 +127,22 @@ def preset(environment: str, algorithm: str | None = None) -> Preset:
     of the environment's. Raises ConfigError if there is no such algorithm.
     """
     shared = _find(_ENVIRONMENTS, environment) or _Environment()
-    usual = _find(find_algorithm(shared.algorithm).presets(), environment)
+    usual = _find(_tuned(find_algorithm(shared.algorithm)), environment)
     kind = find_algorithm(algorithm or shared.algorithm)
-    tuned = _find(kind.presets(), environment) or Tuned(kind(), usual.steps if usual else _DEFAULT_STEPS)
+    tuned = _find(_tuned(kind), environment) or Tuned(kind(), usual.steps if usual else _DEFAULT_STEPS)
     return Preset(tuned.algorithm, tuned.steps, *shared[1:])
 
 
 def presets_of(algorithm: str) -> dict[str, Preset]:
     """The presets of one algorithm by environment; raises ConfigError if there is no such algorithm."""
-    tuned = find_algorithm(algorithm).presets()
+    tuned = _tuned(find_algorithm(algorithm))
     known = [name for name in _ENVIRONMENTS if name in tuned]
     return {name: preset(name, algorithm) for name in (*known, *(name for name in tuned if name not in known))}
+
+
+def _tuned(kind: type[Algorithm]) -> Mapping[str, Tuned]:
+    """The algorithm's own presets, without those that it inherits."""
+    return {name: tuned for name, tuned in kind.presets().items() if type(tuned.algorithm) is kind}
 
 
 def _find(presets: Mapping[str, T], environment: str) -> T | None:

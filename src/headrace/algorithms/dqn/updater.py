@@ -56,6 +56,11 @@ class DQNUpdater:
         return self._online
 
     @property
+    def target_network(self) -> PolicyNetwork:
+        """The target network."""
+        return self._target
+
+    @property
     def version(self) -> int:
         """Number of updates of the online network."""
         return self._vector.version
@@ -76,11 +81,7 @@ class DQNUpdater:
         self.pull()
         observation, next_observation, action, reward, discount, weight = tensors
         with torch.no_grad():
-            q_tpn = self._target(next_observation)
-            if self._config.double:
-                target = double_q_target(reward, discount, q_tpn, self._online(next_observation))
-            else:
-                target = q_target(reward, discount, q_tpn)
+            target = self.target(observation, next_observation, action, reward, discount)
         error = td_error(self._online(observation), action, target)
         loss = (weight * self._loss(error)).mean()
         self._vector.gradient.zero_()
@@ -88,6 +89,15 @@ class DQNUpdater:
         clip_norm(self._vector.gradient, self._config.max_gradient_norm)
         self._vector.apply()
         return Update(error.detach().abs().cpu().numpy(), loss.item())
+
+    def target(
+        self, observation: Tensor, next_observation: Tensor, action: Tensor, reward: Tensor, discount: Tensor
+    ) -> Tensor:
+        """Targets [B] of Q(s_t, a_t); called without gradients. An algorithm that differs here overrides this method."""
+        q_tpn = self._target(next_observation)
+        if self._config.double:
+            return double_q_target(reward, discount, q_tpn, self._online(next_observation))
+        return q_target(reward, discount, q_tpn)
 
     def weights(self) -> dict[str, Array]:
         """The online network's parameters."""

@@ -1,0 +1,74 @@
+"""Munchausen-DQN (Vieillard, Pietquin and Geist 2020, "Munchausen Reinforcement Learning") for Headrace.
+
+DQN with two changes of its target: the policy is a softmax of the Q values, whose entropy is part of the value, and
+the reward gets a share of the log probability of the action taken.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace import DQN
+from headrace.errors import require
+
+if TYPE_CHECKING:
+    import torch
+
+    from headrace.algorithms.base import Updater
+    from headrace.gradients.base import OpenVector
+    from headrace.types import EnvironmentSpec
+
+__all__ = ["MunchausenDQN"]
+
+
+@dataclass(frozen=True)
+class MunchausenDQN(DQN):
+    """DQN's settings and those of the paper's equation 1; `double` has no effect."""
+
+    name: ClassVar[str] = "munchausen-dqn"
+    summary: ClassVar[str] = "DQN whose rewards include the log policy"
+
+    n_step: int = 1
+    """The log policy is added to a single reward, so more steps would leave out that of the later ones."""
+    temperature: float = 0.03
+    """Tau: the policy is softmax(Q / tau)."""
+    munchausen_weight: float = 0.9
+    """Alpha: share of tau log pi(a | s) that is added to the reward."""
+    log_policy_floor: float = -1.0
+    """l_0: lower limit of tau log pi(a | s), which is unbounded."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("n_step", self.n_step, self.n_step == 1, "1")
+        require("temperature", self.temperature, self.temperature > 0, "above 0")
+        require("munchausen_weight", self.munchausen_weight, 0 <= self.munchausen_weight <= 1, "between 0 and 1")
+        require("log_policy_floor", self.log_policy_floor, self.log_policy_floor <= 0, "at most 0")
+
+    def make_updater(
+        self,
+        spec: "EnvironmentSpec",
+        device: "torch.device",
+        seed: int,
+        open_vector: "OpenVector | None" = None,
+    ) -> "Updater":
+        """DQN's updater with another target; imported here because actors do without torch."""
+        from torch import Tensor
+
+        from headrace.algorithms.dqn.updater import DQNUpdater
+
+        settings = self
+
+        class MunchausenUpdater(DQNUpdater):
+            """DQN's gradient step towards the target of equation 1."""
+
+            def target(
+                self, observation: Tensor, next_observation: Tensor, action: Tensor, reward: Tensor, discount: Tensor
+            ) -> Tensor:
+                """Targets [B], all from the target network."""
+                tau = settings.temperature
+                q_t, q_tp1 = self.target_network(observation), self.target_network(next_observation)
+                log_pi_t, log_pi_tp1 = ((q / tau).log_softmax(1) for q in (q_t, q_tp1))
+                taken = (tau * log_pi_t.gather(1, action[:, None]).squeeze(1)).clamp(settings.log_policy_floor, 0)
+                soft_value = (log_pi_tp1.exp() * (q_tp1 - tau * log_pi_tp1)).sum(1)
+                return reward + settings.munchausen_weight * taken + discount * soft_value
+
+        return MunchausenUpdater(self, spec, device, seed, open_vector)
