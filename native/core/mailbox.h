@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 #include "core/writers.h"
 
 namespace headrace {
@@ -49,19 +49,19 @@ class Mailbox {
     std::vector<std::byte> bytes;
     MemoryBudget::Share share;
   };
-  void forget_oldest();  // these three with mutex_ held
-  void drop_oldest();    // as that, and counted
-  void remember(std::uint64_t writer, std::uint64_t sequence);
+  void forget_oldest() REQUIRES(mutex_);
+  void drop_oldest() REQUIRES(mutex_);  // as that, and counted
+  void remember(std::uint64_t writer, std::uint64_t sequence) REQUIRES(mutex_);
 
   MemoryBudget& budget_;
   const std::uint64_t epoch_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::deque<Message> messages_;
-  std::uint64_t next_number_ = 1;  // of the next message; the last in messages_ has next_number_ - 1
-  Writers writers_{kMaxWriters};
-  MemoryBudget::Share writers_share_;
-  std::size_t bytes_ = 0;
-  std::uint64_t dropped_ = 0;
+  mutable Mutex mutex_;
+  std::deque<Message> messages_ GUARDED_BY(mutex_);
+  std::uint64_t next_number_ GUARDED_BY(mutex_) = 1;  // the last message has next_number_ - 1
+  Writers writers_ GUARDED_BY(mutex_){kMaxWriters};
+  MemoryBudget::Share writers_share_ GUARDED_BY(mutex_);
+  std::size_t bytes_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t dropped_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace

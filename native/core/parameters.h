@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 
 namespace headrace {
 
@@ -40,11 +40,11 @@ class Parameters {
   std::size_t drop(std::string_view prefix);  // every blob whose name begins so; how many
 
  private:
-  std::uint64_t admit(const std::string& name, std::uint64_t version) const;  // what is stored; with mutex_ held
+  std::uint64_t admit(const std::string& name, std::uint64_t version) const REQUIRES(mutex_);  // what is stored
 
   MemoryBudget& budget_;
-  mutable std::mutex mutex_;  // guards blobs_
-  std::unordered_map<std::string, std::shared_ptr<const Blob>> blobs_;
+  mutable Mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const Blob>> blobs_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

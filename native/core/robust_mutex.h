@@ -13,10 +13,11 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/thread_safety.h"
 
 namespace headrace {
 
-class RobustMutex {
+class CAPABILITY("mutex") RobustMutex {
  public:
   void initialize() {
     pthread_mutexattr_t attributes;
@@ -29,7 +30,7 @@ class RobustMutex {
   }
 
   // The nanoseconds waited: 0 where it was free. What a killed holder left behind is the next one's to judge.
-  std::uint64_t lock() {
+  std::uint64_t lock() ACQUIRE() {
     if (const int error = pthread_mutex_trylock(&mutex_); error != EBUSY) {
       take(error);
       return 0;
@@ -40,7 +41,7 @@ class RobustMutex {
     return static_cast<std::uint64_t>(std::chrono::nanoseconds(waited).count());
   }
 
-  void unlock() { pthread_mutex_unlock(&mutex_); }
+  void unlock() RELEASE() { pthread_mutex_unlock(&mutex_); }
 
  private:
   void take(int error) {

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "core/claims.h"
 #include "core/mailbox.h"
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 #include "core/parameters.h"
 #include "core/shards.h"
 #include "core/table.h"
@@ -93,18 +93,19 @@ class Server {
     bool kept;  // in store_
   };
   struct Removed;
-  using Lock = std::lock_guard<std::mutex>;
 
-  // With change_mutex_ held.
-  void check_open() const;
+  void check_open() const REQUIRES(change_mutex_);
+  // Null where there is none. It stays, and stays as it is, while change_mutex_ is held.
+  Entry* entry(const std::string& name) REQUIRES(change_mutex_) EXCLUDES(mutex_);
   // `share` grows to what the table takes; kRefused where the budget has no more.
-  std::shared_ptr<Table> make(const std::string& name, TableOptions options, MemoryBudget::Share share);
+  std::shared_ptr<Table> make(const std::string& name, TableOptions options, MemoryBudget::Share share)
+      REQUIRES(change_mutex_) EXCLUDES(mutex_);
   // Takes a table away, and gives what it held. Throws kSystem where its files can't be removed: it stays if they are
   // all there, and otherwise is gone, and in `removed`.
-  void remove(const std::string& name, Removed& removed);
+  void remove(const std::string& name, Removed& removed) REQUIRES(change_mutex_) EXCLUDES(mutex_);
 
-  std::shared_ptr<Table> find(const std::string& name) const;  // null where there is none
-  std::vector<std::shared_ptr<Table>> all_tables() const;
+  std::shared_ptr<Table> find(const std::string& name) const EXCLUDES(mutex_);  // null where there is none
+  std::vector<std::shared_ptr<Table>> all_tables() const EXCLUDES(mutex_);
 
   const ServerOptions options_;
   const std::uint64_t instance_;
@@ -112,14 +113,14 @@ class Server {
   std::vector<std::string> notices_;
   MemoryBudget budget_;  // before all that gives its shares back to it
 
-  std::mutex change_mutex_;  // one change of tables_ at a time; taken before mutex_. Guards store_ and closed_
-  std::unique_ptr<TableStore> store_;
-  bool closed_ = false;
+  Mutex change_mutex_ ACQUIRED_BEFORE(mutex_);  // one change of tables_ at a time
+  std::unique_ptr<TableStore> store_ GUARDED_BY(change_mutex_) PT_GUARDED_BY(change_mutex_);
+  bool closed_ GUARDED_BY(change_mutex_) = false;
 
-  mutable std::mutex mutex_;  // guards tables_, mailboxes_ and meters_; never held over a call that takes long
-  std::map<std::string, Entry> tables_;
-  std::map<std::string, std::shared_ptr<Mailbox>> mailboxes_;
-  std::vector<std::weak_ptr<ConnectionMeter>> meters_;
+  mutable Mutex mutex_;  // never held over a call that takes long
+  std::map<std::string, Entry> tables_ GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Mailbox>> mailboxes_ GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<ConnectionMeter>> meters_ GUARDED_BY(mutex_);
   Parameters parameters_{budget_};
   Shards shards_{budget_};
   Claims claims_;

@@ -14,12 +14,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 
 #include "core/huge_array.h"
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 #include "core/shard_options.h"
 
 namespace headrace {
@@ -99,30 +99,29 @@ class Shard {
     MemoryBudget::Share share = {};
   };
 
-  // With mutex_ held.
-  Worker& worker(std::uint64_t name);
-  PushResult judge(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient);
-  PushResult settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient);
-  const float* backup_of(const PushedGradient& pushed) const;
-  void back_up(Worker& worker);
-  bool forget_backup(const Worker& but);
-  void apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched);
-  void count(const PushResult& result, double seconds);
+  Worker& worker(std::uint64_t name) REQUIRES(mutex_);
+  PushResult judge(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) REQUIRES(mutex_);
+  PushResult settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) REQUIRES(mutex_);
+  const float* backup_of(const PushedGradient& pushed) const REQUIRES(mutex_);
+  void back_up(Worker& worker) REQUIRES(mutex_);
+  bool forget_backup(const Worker& but) REQUIRES(mutex_);
+  void apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched) REQUIRES(mutex_);
+  void count(const PushResult& result, double seconds) EXCLUDES(stats_mutex_);
 
   const ShardOptions options_;
   const std::size_t lane_;
   MemoryBudget& budget_;
   const MemoryBudget::Share share_;
 
-  mutable std::mutex mutex_;  // guards what follows
-  HugeArray<float> parameters_;
-  HugeArray<float> moments_;
-  std::uint64_t version_ = 0;
-  std::uint64_t clock_ = 0;
-  std::map<std::uint64_t, Worker> workers_;
+  mutable Mutex mutex_ ACQUIRED_BEFORE(stats_mutex_);
+  HugeArray<float> parameters_ GUARDED_BY(mutex_);
+  HugeArray<float> moments_ GUARDED_BY(mutex_);
+  std::uint64_t version_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t clock_ GUARDED_BY(mutex_) = 0;
+  std::map<std::uint64_t, Worker> workers_ GUARDED_BY(mutex_);
 
-  mutable std::mutex stats_mutex_;  // guards stats_; taken last
-  ShardStats stats_;
+  mutable Mutex stats_mutex_;
+  ShardStats stats_ GUARDED_BY(stats_mutex_);
 };
 
 }  // namespace headrace

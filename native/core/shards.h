@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 #include "core/shard.h"
 
 namespace headrace {
@@ -35,13 +35,13 @@ class Shards {
   std::size_t drop(std::string_view prefix);  // every shard whose name begins so; how many
 
  private:
-  std::shared_ptr<Shard> at(const std::string& name) const;  // null where there is none
+  std::shared_ptr<Shard> at(const std::string& name) const EXCLUDES(mutex_);  // null where there is none
 
   MemoryBudget& budget_;
-  std::mutex change_mutex_;  // one shard is made at a time; taken before mutex_
-  std::size_t next_lane_ = 0;
-  mutable std::mutex mutex_;  // guards shards_; held for microseconds
-  std::map<std::string, std::shared_ptr<Shard>> shards_;
+  Mutex change_mutex_ ACQUIRED_BEFORE(mutex_);  // one shard is made at a time
+  std::size_t next_lane_ GUARDED_BY(change_mutex_) = 0;
+  mutable Mutex mutex_;  // held for microseconds
+  std::map<std::string, std::shared_ptr<Shard>> shards_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

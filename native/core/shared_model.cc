@@ -41,13 +41,13 @@ void require(bool holds, const std::string& name, const std::string& value, cons
 }
 
 // Holds a lock, and adds to `waited` what it took to get it.
-class Held {
+class SCOPED_CAPABILITY Held {
  public:
-  explicit Held(RobustMutex& mutex, std::atomic<std::uint64_t>* waited = nullptr) : mutex_(mutex) {
+  explicit Held(RobustMutex& mutex, std::atomic<std::uint64_t>* waited = nullptr) ACQUIRE(mutex) : mutex_(mutex) {
     const std::uint64_t nanoseconds = mutex.lock();
     if (waited != nullptr) waited->fetch_add(nanoseconds, std::memory_order_relaxed);
   }
-  ~Held() { mutex_.unlock(); }
+  ~Held() RELEASE() { mutex_.unlock(); }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
 

@@ -89,9 +89,10 @@ void Link::connect_once(Deadline deadline) {
   if (!socket) throw ConnectionLost(std::strerror(errno));
   auto connection = std::make_unique<ClientConnection>(std::move(socket), options_, interrupt);
   {
-    const std::lock_guard lock(mutex_);
-    connection_ = std::move(connection);
+    const LockGuard lock(mutex_);
+    closable_ = connection.get();
   }
+  connection_ = std::move(connection);
   try {
     check_open();  // close() may have come before the pointer
     connection_->shake_hands(until(deadline, options_.request_timeout));
@@ -115,15 +116,16 @@ void Link::pause(milliseconds longest, Deadline deadline) {
   const auto end = std::min(Clock::now() + wanted, deadline);
   while (Clock::now() < end) {
     check_open();
-    std::unique_lock lock(mutex_);
-    closing_.wait_until(lock, std::min(end, Clock::now() + kInterruptSlice), [this] { return closed_.load(); });
+    const auto slice = std::min(end, Clock::now() + kInterruptSlice);
+    const LockGuard lock(mutex_);
+    while (!closed_.load() && closing_.wait_until(mutex_, slice)) continue;
   }
 }
 
 void Link::close() {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   closed_.store(true);
-  if (connection_) connection_->shut();
+  if (closable_ != nullptr) closable_->shut();
   closing_.notify_all();
 }
 

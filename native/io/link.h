@@ -4,13 +4,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/mutex.h"
 #include "core/table.h"
 #include "io/address.h"
 #include "io/client_connection.h"
@@ -67,10 +66,11 @@ class Link {
   const Greet greet_;
   std::atomic<bool> closed_ = false;
   std::atomic<std::uint64_t> instance_ = 0;
-  std::atomic<std::uint64_t> connections_ = 0;  // that were made
-  std::mutex mutex_;                            // guards the pointer below
-  std::condition_variable closing_;
-  std::unique_ptr<ClientConnection> connection_;
+  std::atomic<std::uint64_t> connections_ = 0;    // that were made
+  std::unique_ptr<ClientConnection> connection_;  // exchange()'s
+  Mutex mutex_;
+  ConditionVariable closing_;
+  ClientConnection* closable_ GUARDED_BY(mutex_) = nullptr;  // the same connection, for close()
 };
 
 }  // namespace headrace

@@ -21,11 +21,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/server.h"
 #include "io/listener.h"
 #include "io/reactor.h"
@@ -67,10 +67,10 @@ class Loop {
   std::atomic<std::uint64_t> connection_count_ = 0;
   Id next_connection_ = 2;  // the accepting thread's
 
-  std::mutex mutex_;
-  std::map<Id, std::unique_ptr<Listener>> listeners_;
-  Id next_listener_ = 1;
-  bool closed_ = false;
+  Mutex mutex_;
+  std::map<Id, std::unique_ptr<Listener>> listeners_ GUARDED_BY(mutex_);
+  Id next_listener_ GUARDED_BY(mutex_) = 1;
+  bool closed_ GUARDED_BY(mutex_) = false;
 
   std::vector<std::unique_ptr<Reactor>> appliers_;  // of gradients
   Reactor samplers_;

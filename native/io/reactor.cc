@@ -54,7 +54,7 @@ Reactor::Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unprov
 }
 
 void Reactor::start() {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   begin();
 }
 
@@ -66,7 +66,7 @@ void Reactor::stop() {
   stop_.store(true);
   waker_->poke();
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     if (!thread_.joinable()) shut_ = true;  // from here on none begins
   }
   if (thread_.joinable()) thread_.join();
@@ -140,21 +140,21 @@ void Reactor::turn() {
 Deadline Reactor::next_deadline() const { return std::min({accept_again_, resume_at_, sweep_at_}); }
 
 void Reactor::watch_listener(Id id, int descriptor) {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   watch(EPOLL_CTL_ADD, descriptor, EPOLLIN, id);
   listeners_[id] = descriptor;
 }
 
 void Reactor::on_listener(Id id) {
   if (hooks_.accept(id)) return;
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   paused_listeners_.push_back(id);
   watch_again(id, 0);
   accept_again_ = Clock::now() + kAcceptPause;
 }
 
 void Reactor::resume_listeners() {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   accept_again_ = never();
   for (const Id id : std::exchange(paused_listeners_, {})) watch_again(id, EPOLLIN);
 }
@@ -169,7 +169,7 @@ void Reactor::watch_again(Id id, std::uint32_t events) {
 
 void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
   try {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     begin();
     if (!shut_) inbox_.push_back(std::move(connection));
   } catch (const std::exception&) {
@@ -182,7 +182,7 @@ void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
 void Reactor::take_inbox() {
   std::vector<std::unique_ptr<ServedConnection>> arrived;
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     arrived.swap(inbox_);
   }
   for (auto& connection : arrived) adopt(std::move(connection));
@@ -349,7 +349,7 @@ void Reactor::excuse(Deadline::duration lost) {
 
 void Reactor::shut() {
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     shut_ = true;
   }
   take_inbox();

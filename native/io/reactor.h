@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "core/mutex.h"
 #include "io/file_descriptor.h"
 #include "io/served_connection.h"
 #include "io/waker.h"
@@ -56,12 +56,12 @@ class Reactor {
     std::uint64_t waker;
   };
 
-  void begin();
+  void begin() REQUIRES(mutex_);
   void run();
   void turn();
   Deadline next_deadline() const;
   void watch(int operation, int descriptor, std::uint32_t events, Id id);
-  void watch_again(Id id, std::uint32_t events);
+  void watch_again(Id id, std::uint32_t events) REQUIRES(mutex_);
   void on_listener(Id id);
   void resume_listeners();
   void take_inbox();
@@ -87,11 +87,11 @@ class Reactor {
   const std::shared_ptr<Waker> waker_;
   std::atomic<bool> stop_ = false;
 
-  std::mutex mutex_;
-  std::thread thread_;
-  std::vector<std::unique_ptr<ServedConnection>> inbox_;
-  bool shut_ = false;                      // nothing is taken any more
-  std::unordered_map<Id, int> listeners_;  // their descriptors
+  Mutex mutex_;
+  std::thread thread_ GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<ServedConnection>> inbox_ GUARDED_BY(mutex_);
+  bool shut_ GUARDED_BY(mutex_) = false;                      // nothing is taken any more
+  std::unordered_map<Id, int> listeners_ GUARDED_BY(mutex_);  // their descriptors
 
   std::vector<Id> paused_listeners_;  // asked again at accept_again_
   Deadline accept_again_ = never();

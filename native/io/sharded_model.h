@@ -9,7 +9,7 @@
 // A model's version is that of its first shard. The shards' agree where every gradient came to the same in all of them:
 // one that is not finite is refused by all; one that comes late may be dropped by some and applied by others.
 //
-// Threading: one thread at a time; close() from any.
+// Threading: one thread at a time; count(), shared(), reconnections() and close() from any.
 #pragma once
 
 #include <cstddef>
