@@ -59,17 +59,22 @@ void Reactor::start() {
 }
 
 void Reactor::begin() {
-  if (!shut_ && !thread_.joinable()) thread_ = start_quiet_thread([this] { run(); });
+  if (shut_ || begun_) return;
+  thread_ = start_quiet_thread([this] { run(); });
+  begun_ = true;
 }
 
 void Reactor::stop() {
+  const LockGuard one(stop_mutex_);
   stop_.store(true);
   waker_->poke();
+  std::thread ending;
   {
     const LockGuard lock(mutex_);
-    if (!thread_.joinable()) shut_ = true;  // from here on none begins
+    if (!begun_) shut_ = true;  // from here on none begins
+    ending = std::move(thread_);
   }
-  if (thread_.joinable()) thread_.join();
+  if (ending.joinable()) ending.join();
 }
 
 void Reactor::watch(int operation, int descriptor, std::uint32_t events, Id id) {

@@ -87,8 +87,10 @@ class Reactor {
   const std::shared_ptr<Waker> waker_;
   std::atomic<bool> stop_ = false;
 
+  Mutex stop_mutex_ ACQUIRED_BEFORE(mutex_);  // one stop() at a time: a second one waits for the first
   Mutex mutex_;
   std::thread thread_ GUARDED_BY(mutex_);
+  bool begun_ GUARDED_BY(mutex_) = false;
   std::vector<std::unique_ptr<ServedConnection>> inbox_ GUARDED_BY(mutex_);
   bool shut_ GUARDED_BY(mutex_) = false;                      // nothing is taken any more
   std::unordered_map<Id, int> listeners_ GUARDED_BY(mutex_);  // their descriptors

@@ -152,6 +152,33 @@ TEST_CASE("clients get kClosed when the server closes, idle or held") {
   CHECK(kind_of([&] { served.loop.listen("unix:@"); }) == ErrorKind::kClosed);
 }
 
+TEST_CASE("two threads may close a loop at once, and it is closed for both") {
+  Served served;
+  Batch batch(4);
+  CHECK_FALSE(served.table->try_sample(batch.view, 0.4));  // so that the insert wakes
+  std::atomic<int> closing = 0;
+  std::atomic<bool> held_up = false;
+  served.table->add_waker([&] {
+    if (held_up.exchange(true)) return;
+    CHECK(eventually([&] { return closing.load() == 2; }));
+    std::this_thread::sleep_for(milliseconds(50));  // both wait for this thread by now, most likely
+  });
+  std::jthread actor([&] {
+    try {
+      Client(to(served.address)).insert("replay", chunk_of(8));
+    } catch (const Error&) {  // the loop may close before it answers
+    }
+  });
+  REQUIRE(eventually([&] { return held_up.load(); }));
+  const auto close = [&] {
+    ++closing;
+    CHECK_NOTHROW(served.loop.close());
+    CHECK(served.loop.connections() == 0);
+  };
+  std::jthread one(close);
+  std::jthread other(close);
+}
+
 TEST_CASE("a table that is dropped while the loop knows it is gone at once") {
   Served served(limited_table());
   Client client(to(served.address));
