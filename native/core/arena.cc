@@ -94,7 +94,7 @@ std::vector<Arena::Found> Arena::stored_with_newest(const std::vector<Found>& fo
 void Arena::recover(const Signature& signature) {
   const auto oldest = file_->oldest_key(), next = file_->next_key();
   std::vector<Found> found = scan(signature, false);
-  // As a killed process left it: all that the file's header names, and perhaps one chunk more.
+  // The normal case after a kill: all chunks that the file's header names, and perhaps one more.
   std::vector<Found> kept;
   std::uint64_t behind = oldest.value_or(0);
   next_key_ = next.value_or(0);
@@ -150,7 +150,7 @@ void Arena::take_up(std::vector<Found> chunks) {
   head_ = newest + stride_of(chunks.back().header.bytes);
 }
 
-// Gives all chunks new keys: a table's keys have no gaps, and no key is used twice. Wherever this is cut short, each
+// Gives all chunks new keys: a table's keys have no gaps, and no key is used twice. If this is interrupted, each
 // chunk is intact under its old key or its new one, none names an oldest key above either, and the header names none.
 void Arena::renumber(const Signature& signature) {
   std::uint64_t lowest = next_key_, key = next_key_;

@@ -58,7 +58,7 @@ void BatchAhead::Impl::run() {
   }
 }
 
-// Waits in short turns, so that stopping takes no longer than one of them although the table knows nothing of it.
+// Waits in short slices: the table is not told of a stop, which therefore takes at most one slice.
 bool BatchAhead::Impl::fill(std::size_t index, double exponent) {
   constexpr auto kTurn = std::chrono::milliseconds(20);
   return table.sample(buffers[index], exponent, std::chrono::steady_clock::now() + kTurn);

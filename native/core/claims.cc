@@ -22,7 +22,7 @@ using Time = std::chrono::steady_clock::time_point;
 struct Claims::State {
   struct Claim {
     KeptClaim terms;
-    const Hold* hold = nullptr;  // that counts; null: reserved
+    const Hold* hold = nullptr;  // the one that counts; null: reserved
     Time reserved_until = {};
   };
 

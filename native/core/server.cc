@@ -90,7 +90,7 @@ std::vector<std::shared_ptr<Table>> Server::all_tables() const {
   return tables;
 }
 
-// Tables that are closed when nothing is locked any more, so that who waits on one can be told.
+// Tables to close after all locks are released, so that waiting callers can be notified.
 struct Server::Removed {
   std::vector<std::shared_ptr<Table>> tables;
   MemoryBudget::Share share;  // the last one's
@@ -126,7 +126,7 @@ void Server::remove(const std::string& name, Removed& removed) {
   Entry& found = *entry(name);
   const bool kept = found.kept;
   const std::string path = found.table->options().path;
-  if (kept) store_->forget(path);  // without settings, what is inserted from now on would be lost at the next start
+  if (kept) store_->forget(path);  // without settings, later inserts would be lost at the next start
   {
     const LockGuard lock(mutex_);
     removed.tables.push_back(std::move(found.table));
@@ -151,7 +151,7 @@ std::shared_ptr<Table> Server::add_table(const std::string& name, TableOptions o
 }
 
 std::shared_ptr<Table> Server::open_table(const std::string& name, TableOptions options, bool fresh) {
-  const std::uint64_t bytes = Table::memory_bytes(options);  // where no table can be made of them, the old one stays
+  const std::uint64_t bytes = Table::memory_bytes(options);  // if they are invalid, the old table stays
   MemoryBudget::Share share;
   for (;;) {
     std::shared_ptr<Table> table;
@@ -161,7 +161,7 @@ std::shared_ptr<Table> Server::open_table(const std::string& name, TableOptions 
       check_open();
       Entry* const found = entry(name);
       if (found == nullptr) return make(name, options, std::move(share));
-      if (fresh) {  // and round again: its memory and its file's are free before the new one is made
+      if (fresh) {  // then start over: its memory and its file are released before the new table is made
         const std::uint64_t held = found->share.bytes();
         if (bytes > held) cover(share, bytes - held, budget_, name);
         remove(name, removed);

@@ -23,12 +23,12 @@ bool is_aligned(std::span<const std::byte> bytes) {
   return reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
 }
 
-// Floats in a row, which bytes at a good address are.
+// Bytes at an aligned address, as floats.
 std::span<const float> as_floats(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-// Calls `visit(index of the first, floats)` on copies, piece by piece, until it gives false: then so is this.
+// Calls `visit(index of the first, floats)` on copies, piece by piece, until it returns false; then returns false.
 template <typename Visit>
 bool in_pieces(std::span<const std::byte> bytes, Visit visit) {
   alignas(64) std::array<float, kPiece> piece;
@@ -78,7 +78,7 @@ PushResult Shard::refuse(const PushedGradient& pushed) {
   return settle(pushed, std::nullopt);
 }
 
-// Once for each of a worker's gradients.
+// Judges each of a worker's gradients once.
 PushResult Shard::settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
   if (pushed.worker == 0) return judge(pushed, gradient);
   Worker& from = worker(pushed.worker);
@@ -112,7 +112,7 @@ PushResult Shard::judge(const PushedGradient& pushed, std::optional<std::span<co
   return result;
 }
 
-// What the worker fetched, as far as it is kept; else null.
+// The parameters as the worker fetched them; null if they are not kept.
 const float* Shard::backup_of(const PushedGradient& pushed) const {
   const auto found = workers_.find(pushed.worker);
   const Backup* backup = found != workers_.end() ? found->second.backup.get() : nullptr;
@@ -159,7 +159,7 @@ std::optional<std::uint64_t> Shard::fetch(std::uint64_t worker_name, std::int64_
   const LockGuard lock(mutex_);
   const bool kept = worker_name != 0 && options_.policy == StalenessPolicy::kCompensate;
   Worker* const by = kept ? &worker(worker_name) : nullptr;
-  const bool lost = by != nullptr && !(by->backup && by->backup->version == version_);  // what it fetched, to others
+  const bool lost = by != nullptr && !(by->backup && by->backup->version == version_);  // its backup was dropped
   if (!lost && newer_than >= 0 && static_cast<std::uint64_t>(newer_than) >= version_) return std::nullopt;
   if (by != nullptr) back_up(*by);
   std::memcpy(to.data(), parameters_.data(), to.size());
@@ -179,7 +179,7 @@ void Shard::back_up(Worker& of) {
   of.backup->version = version_;
 }
 
-// That of who has been silent longest, but for one. False: there is none.
+// The backup of the worker that has been silent longest, except one. False if there is none.
 bool Shard::forget_backup(const Worker& but) {
   Worker* oldest = nullptr;
   for (auto& [name, each] : workers_) {

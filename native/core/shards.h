@@ -1,6 +1,6 @@
 // Shards of parameters under names.
 //
-// Threading: every method may be called from any thread. A shard that is dropped goes with the last who holds it.
+// Threading: every method may be called from any thread. A dropped shard is freed with its last reference.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,14 @@ class Shards {
 
   explicit Shards(MemoryBudget& budget) : budget_(budget) {}  // which outlives it and its shards
 
-  // Makes a shard of the initial values, in the place of one of that name where `fresh`; else goes on with that, which
-  // must have the same options (kRefused), and needs no initial values. kNotFound: there is none, and no initial values
-  // either. Throws as Shard() besides, and kRefused at kMaxShards.
+  // Makes a shard of the initial values, if `fresh` instead of the one of that name. Otherwise returns the existing
+  // shard, which must have the same options (kRefused) and needs no initial values. kNotFound: there is no such shard,
+  // and no initial values were given. Also throws as Shard(), and kRefused at kMaxShards.
   std::shared_ptr<Shard> open(const std::string& name, const ShardOptions& options, bool fresh,
                               std::span<const std::byte> initial);
   std::shared_ptr<Shard> find(const std::string& name) const;  // kNotFound
   std::vector<std::pair<std::string, std::shared_ptr<Shard>>> list() const;
-  std::size_t drop(std::string_view prefix);  // every shard whose name begins so; how many
+  std::size_t drop(std::string_view prefix);  // every shard whose name has that prefix; returns their number
 
  private:
   std::shared_ptr<Shard> at(const std::string& name) const EXCLUDES(mutex_);  // null where there is none

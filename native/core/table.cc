@@ -140,7 +140,8 @@ std::optional<std::uint64_t> Table::Impl::store(std::span<const std::byte> chunk
   const std::size_t offset = *room;
   const float unknown_priority = max_priority;
   {
-    const UnlockGuard unlocked(mutex);  // the copy needs insert_mutex alone: nobody else reads or reserves these bytes
+    // The copy needs insert_mutex alone: no other thread reads or reserves these bytes.
+    const UnlockGuard unlocked(mutex);
     const ChunkHeader& written = reserved().write(offset, chunk, unknown_priority);
     weigh(reserved().priorities_of(written), written.steps);
   }

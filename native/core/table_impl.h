@@ -1,4 +1,4 @@
-// The inside of Table, shared by the files that implement it.
+// The implementation of Table, shared by its source files.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ struct TableCounters {
 
 TableOptions checked(TableOptions options);  // table_options.cc: throws kInvalid; capacity_bytes filled in
 
-// How many writers a table remembers: small tables fewer, which keeps their memory in proportion.
+// How many writers a table remembers: fewer in small tables, to keep their memory in proportion.
 constexpr std::size_t writers_limit(std::uint64_t capacity) { return std::clamp<std::uint64_t>(capacity, 1024, 65536); }
 
 struct Table::Impl {

@@ -1,4 +1,4 @@
-// Table: snapshots. A preamble, the signature's text, then every chunk from the oldest, each a block of its own.
+// Table: snapshots. A preamble, the signature's text, then every chunk from the oldest, each in its own block.
 #include <cstring>
 #include <string>
 #include <type_traits>

@@ -1,7 +1,7 @@
-// Functions that outside loops ask to be called by, when something they wait for may have become possible.
+// Functions of I/O loops, to be called when something that they wait for may have become possible.
 //
-// Threading: every method may be called from any thread. Functions are called with no lock held; once remove() has
-// returned, the function is not running and never will be (so a function must not remove itself).
+// Threading: every method may be called from any thread. Functions are called with no lock held; after remove() has
+// returned, the function is not running and will not be called again (so a function must not remove itself).
 #pragma once
 
 #include <cstdint>

@@ -77,11 +77,11 @@ struct BatchStream::Impl {
   const milliseconds request_timeout;
   const Limits limits;
   const Interrupt interrupt;
-  bool constructing = true;            // afterwards the interrupt is next()'s alone
+  bool constructing = true;            // afterwards only next() calls the interrupt
   Waker waker;                         // of the thread: a batch was given back, or the stream closed
   std::optional<Signature> signature;  // from the first connection on
 
-  // The thread's, and the constructor's before.
+  // Used by the thread alone, and by the constructor before it.
   std::deque<std::size_t> asked;     // in the order of the requests
   Clock::time_point silent_since{};  // while one is asked for
   std::uint64_t memories = 0;
@@ -184,7 +184,7 @@ void BatchStream::Impl::run() {
     }
   } catch (...) {
     end(std::current_exception());
-    link->close();  // what is still asked for is not to be gathered for nobody
+    link->close();  // so that the server does not gather batches that nothing will read
   }
 }
 
@@ -207,7 +207,7 @@ void BatchStream::Impl::ask(ClientConnection& connection) {
   }
 }
 
-// Until the server says something: true. False where the consumer did.
+// Waits. True if the server sent something, false if the consumer gave a batch back.
 bool BatchStream::Impl::wait_for_reply(ClientConnection& connection) {
   if (connection.has_input()) return true;
   const auto deadline = silent_since + kWait + request_timeout;

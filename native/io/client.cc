@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A server is asked to hold a request so long at most, so that one that has died silently is noticed soon after.
+// The longest time that a server is asked to hold a request, so that a server that died silently is noticed soon after.
 constexpr milliseconds kLongestWait{10'000};
 // Of the chunks that go into one request, unless a single one is larger: the server handles them at one go.
 constexpr std::size_t kInsertBytes = std::size_t{1} << 20;
@@ -137,7 +137,7 @@ void Client::close() {
   impl_->link.close();
 }
 
-// Has nothing kept that this client has claimed. No answer is waited for: the server may be gone.
+// Asks the server not to keep the claimed names. Waits for no answer, because the server may be gone.
 void Client::Impl::give_back() {
   if (!turns.try_take()) return;
   const auto claimed = std::exchange(claims, {});
@@ -210,7 +210,7 @@ void Client::Impl::check_signature(const std::string& table, const Signature& si
   if (found == signatures.end()) found = signatures.insert_or_assign(table, signature_of(table)).first;
   if (found->second == signature) return;
   const auto theirs = found->second.encode();
-  signatures.erase(found);  // should the table be replaced by one that fits
+  signatures.erase(found);  // in case the table is replaced by one that fits
   throw Error(ErrorKind::kInvalid, "batch: arrays of " + signature.encode() + "; table '" + table + "' holds " +
                                        theirs + "; nothing is sampled");
 }

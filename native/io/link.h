@@ -32,7 +32,7 @@ class Link {
     Deadline give_up = never();
     for (int losses = 0;; ++losses) {
       try {
-        if (losses > 1) back_off(losses - 1, give_up);  // to connect is no remedy by itself
+        if (losses > 1) back_off(losses - 1, give_up);  // reconnecting alone did not help
         return call(living(give_up));
       } catch (const ConnectionLost& lost) {
         if (!may_try_again(give_up)) throw_lost(lost.what());

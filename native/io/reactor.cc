@@ -92,7 +92,8 @@ void Reactor::run() {
     try {
       turn();
     } catch (const std::exception&) {
-      // No memory, for the moment: what was not done comes again, and what the waker was poked for is looked for again.
+      // Out of memory for the moment: epoll reports unhandled events again, and the poke repeats what the waker
+      // announced.
       waker_->poke();
       std::this_thread::sleep_for(kMemoryPause);
     }
@@ -100,7 +101,7 @@ void Reactor::run() {
   shut();
 }
 
-// Waits for something to happen, and serves whomever it happened to.
+// Waits for events and serves the connections that they belong to.
 void Reactor::turn() {
   std::array<epoll_event, kMaxEvents> events;
   const bool awake = Clock::now() < asleep_at_;
@@ -136,7 +137,7 @@ void Reactor::turn() {
   if (woken || now >= resume_at_) resume_blocked();
   resume_yielded();
   if (now - 2 * kSweepPause >= sweep_at_) {  // it may be never()
-    excuse(now - sweep_at_);  // something held this thread up; what they sent meanwhile waits in their sockets
+    excuse(now - sweep_at_);  // this thread was blocked; what peers sent meanwhile waits in their sockets
   } else if (now >= sweep_at_) {
     sweep();
   }
@@ -178,7 +179,7 @@ void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
     begin();
     if (!shut_) inbox_.push_back(std::move(connection));
   } catch (const std::exception&) {
-    // It is still ours, as after stop().
+    // The connection was not taken, as after stop().
   }
   if (connection) connection_count_.fetch_sub(1);
   waker_->poke();
@@ -227,7 +228,7 @@ void Reactor::drop(Id id) {
   connection_count_.fetch_sub(1);
 }
 
-// Runs `action` on a connection, sends what there is to send, and sees who serves it from then on.
+// Runs `action` on a connection, sends its output, and hands it over if another reactor serves it from then on.
 template <typename Action>
 void Reactor::serve(Id id, Action action) {
   const auto found = served_.find(id);

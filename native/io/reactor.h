@@ -2,7 +2,7 @@
 //
 // Threading: start(), stop(), add() and watch_listener() from any thread; adopt() from the reactor's own, in the
 // accept hook. The hooks run on the reactor's thread. `mutex_` guards the thread's beginning, the inbox, whether it is
-// shut, and the listeners; what stands below them in the class is the thread's own.
+// shut, and the listeners; members below them in the class are used by the thread alone.
 #pragma once
 
 #include <atomic>
@@ -26,21 +26,21 @@ class Reactor {
   using Id = ServedConnection::Id;  // odd: a listener; even: a connection
 
   struct Hooks {
-    std::function<Reactor&(const Session&)> reactor_of;  // who serves it from now on: it is handed over
+    std::function<Reactor&(const Session&)> reactor_of;  // which reactor serves it from now on
     // A listener has connections that wait. False: the process has no descriptors left; ask again after a pause. Empty:
     // this reactor has no listeners.
     std::function<bool(Id)> accept = {};
-    bool background = false;  // it works ahead of others, or on errands, and never takes a core from who woke it
+    bool background = false;  // its work is not urgent, and it never takes the core of the thread that woke it
   };
 
-  // `connections` counts those that live, whoever serves them: what this reactor closes is taken off it.
+  // `connections` counts the open connections of all reactors; this one subtracts those it closes.
   Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unproven, Hooks hooks);  // throws kSystem
   ~Reactor() { stop(); }
 
   void start();                                // unless it has: add() starts it too
   void stop();                                 // answers what can be answered at once, and closes every connection
   void watch_listener(Id id, int descriptor);  // throws kSystem
-  // Closes it where there is no memory, or no thread to be had, and after stop().
+  // Closes it if there is no memory or no thread for it, and after stop().
   void add(std::unique_ptr<ServedConnection> connection) noexcept;
   void adopt(std::unique_ptr<ServedConnection> connection);
 
