@@ -92,7 +92,7 @@ void Claims::State::check_free(const Claim& claim, std::uint64_t owner, std::uin
   const KeptClaim& terms = claim.terms;
   if (terms.owner == owner) return;
   if (claim.hold != nullptr) {
-    refuse(terms.name, "another owner holds it, and one at a time may; end the other, or choose another name");
+    refuse(terms.name, "another owner holds it; stop that one, or choose another name");
   }
   if (run != 0 && terms.run == run) return;
   const auto left = std::chrono::ceil<std::chrono::seconds>(claim.reserved_until - clock());

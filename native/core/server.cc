@@ -33,7 +33,7 @@ void check_same(const std::string& name, const TableOptions& held, const TableOp
     return options.signature.encode() + " with capacity " + std::to_string(options.capacity);
   };
   throw Error(ErrorKind::kRefused, "table " + quoted(name) + " holds " + describe(held) + ", but " + describe(asked) +
-                                       " is asked for; go on with the settings it began with, or drop it first");
+                                       " is requested; resume with its original settings, or drop it first");
 }
 
 }  // namespace

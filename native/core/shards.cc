@@ -20,7 +20,7 @@ void check_same(const std::string& name, const ShardOptions& held, const ShardOp
   };
   fail(ErrorKind::kRefused, name,
        "has " + describe(held) + ", but " + describe(asked) +
-           " is asked for; go on with the settings it began with, or drop it first");
+           " is requested; resume with its original settings, or drop it first");
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ void check_priorities(std::span<const std::uint64_t> keys, std::span<const float
   if (keys.size() != priorities.size()) {
     throw Error(ErrorKind::kInvalid, "priorities: " + std::to_string(priorities.size()) + " values for " +
                                          std::to_string(keys.size()) +
-                                         " keys, but they must be as many; none is applied");
+                                         " keys, but the numbers must be equal; none is applied");
   }
   for (std::size_t i = 0; i < priorities.size(); ++i) {
     if (std::isfinite(priorities[i]) && priorities[i] >= 0) continue;

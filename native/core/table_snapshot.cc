@@ -122,7 +122,7 @@ void Table::Impl::restore(const std::string& path) {
   const LockGuard one(insert_mutex);
   const LockGuard lock(mutex);
   if (transitions.next_key() != 0) {
-    throw Error(ErrorKind::kInvalid, "restore() from " + path + " needs a table that is empty and always was, but " +
+    throw Error(ErrorKind::kInvalid, "restore() from " + path + " needs a table that never held transitions, but " +
                                          std::to_string(transitions.next_key()) + " transitions were inserted");
   }
   SnapshotReader reader(path);
@@ -131,8 +131,8 @@ void Table::Impl::restore(const std::string& path) {
   const bool same_ring = preamble.capacity_bytes == capacity_bytes;
   if (same_ring && (preamble.place_of_oldest >= capacity_bytes || preamble.place_of_oldest % Arena::kAlignment != 0)) {
     throw Error(ErrorKind::kCorrupt, path + ": place_of_oldest is " + std::to_string(preamble.place_of_oldest) +
-                                         ", which is no place in an arena of " + std::to_string(capacity_bytes) +
-                                         " bytes; nothing is restored");
+                                         ", which is not a valid place in an arena of " +
+                                         std::to_string(capacity_bytes) + " bytes; nothing is restored");
   }
   transitions.start_at(preamble.oldest_key, same_ring ? preamble.place_of_oldest : 0);
   try {

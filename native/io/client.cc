@@ -244,7 +244,7 @@ std::uint64_t Client::update_priorities(const std::string& table, std::span<cons
                                         std::span<const float> priorities) {
   if (keys.size() != priorities.size()) {
     throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
-                                         std::to_string(keys.size()) + " keys; as many required");
+                                         std::to_string(keys.size()) + " keys; equal numbers required");
   }
   const Turn turn(*impl_);
   const std::array parts = {std::as_bytes(keys), std::as_bytes(priorities)};

@@ -101,7 +101,7 @@ bool Loop::accept(Id id) {
 void Loop::admit(Accepted accepted, bool is_unix) {
   if (connection_count_.load() >= options_.max_connections) {
     return turn_away(accepted.socket, "the server has " + std::to_string(options_.max_connections) +
-                                          " connections, the most that it takes; this one is closed");
+                                          " connections, which is its limit; this one is closed");
   }
   const Id id = std::exchange(next_connection_, next_connection_ + 2);
   try {

@@ -131,7 +131,7 @@ struct ShardedModel::Impl {
     throw Error(ErrorKind::kInvalid, "shards: " + std::to_string(parts.size()) + " given for " + std::to_string(count) +
                                          " parameters, but a shard and its optimizer's " +
                                          std::to_string(vectors_of_statistics) +
-                                         " vectors of statistics must fit into a frame; at least " +
+                                         " vectors of optimizer state must fit into a frame; at least " +
                                          std::to_string((count + largest - 1) / largest) + " required");
   }
 

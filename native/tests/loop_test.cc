@@ -329,7 +329,7 @@ TEST_CASE("beyond max_connections a peer is told why, and room that is given bac
   std::string what;
   CHECK(kind_of([&] { Client({.address = served.address, .connect_timeout = milliseconds(50)}); }, &what) ==
         ErrorKind::kSystem);
-  CHECK_MESSAGE(what.find("2 connections, the most that it takes") != std::string::npos, what);
+  CHECK_MESSAGE(what.find("2 connections") != std::string::npos, what);
   std::jthread leaver([&] { second = {}; });
   Client(to(served.address)).stats();  // tries until there is room
   CHECK(is_open(first));

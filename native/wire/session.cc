@@ -100,7 +100,7 @@ void Session::expire(Time now) {
     give_up({}, ErrorKind::kSystem, last_words("token: not shown within " + seconds(limits_.proof_wait)));
   } else if (wants_input() && !input_.bytes().empty() && now >= input_deadline_) {
     give_up({}, ErrorKind::kSystem,
-            last_words("frame: begun, and too little of it came within " + seconds(limits_.frame_wait)));
+            last_words("frame: too little of it arrived within " + seconds(limits_.frame_wait)));
   } else if (!pending_ && output_.bytes() == 0 && now - request_since_ >= idle_wait()) {
     closing_ = true;
   }
