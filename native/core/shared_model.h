@@ -2,16 +2,15 @@
 //
 // Three ways to share:
 // - lock: one set of parameters; a worker that applies a gradient, or reads, holds the model's lock. (A worker that
-// reads the
-//   live parameters without read_into() sees updates half done, as with hogwild.)
+//   reads the live parameters without read_into() sees updates half done, as with hogwild.)
 // - hogwild (Recht et al. 2011): one set of parameters that all workers read and write without any lock. The race is
-// intended: a reader may see some parameters before an update and some after it, and of two updates at once one may be
-//   lost for some parameters. A float is never torn: it is aligned and written whole. Counters are atomic, and exact.
+//   intended: a reader may see some parameters before an update and some after it, and of two updates at once one may
+//   be lost for some parameters. A float is never torn: it is aligned and written whole. Counters are atomic and exact.
 // - ad-psgd (Lian et al. 2018): each worker has its own parameters and optimizer state, changed under the worker's
-// lock. From time to time it averages its parameters with a neighbor's, and both get the mean; the two locks are taken
-// in the order of the workers' numbers. A worker computes gradients from its live parameters, and so may see an average
-// half done. The optimizer state is shared, or each worker has its own, including the steps that Adam's corrections
-// count.
+//   lock. From time to time it averages its parameters with a neighbor's, and both get the mean; the two locks are
+//   taken in the order of the workers' numbers. A worker computes gradients from its live parameters, and so may see an
+//   average half done.
+// The optimizer state is shared, or each worker has its own, including the steps that Adam's corrections count.
 //
 // A worker that is killed while it holds a lock blocks no other (robust_mutex.h). An update that it left half done
 // stays as it is.

@@ -4,7 +4,7 @@
 // a test) does the following for each connection:
 //
 //   - while wants_input(): put received bytes into prepare(), then commit() how many. The space is the session's
-//   receive buffer, so bytes are copied once, on receipt;
+//     receive buffer, so bytes are copied once, on receipt;
 //   - send output() in order and say consumed(); a published blob or a sampled batch is sent from where it lies. Where
 //     output_descriptor() is not -1, that descriptor goes with the first byte of output(), which then ends with
 //     the frame that it belongs to;
@@ -12,9 +12,8 @@
 //     so replies keep their order. Call resume() when that table wakes (Table::add_waker) and at deadline(). After
 //     adding a waker call resume() once more: the table may have changed in between;
 //   - when yielded(), which needs SessionOptions::yields: received frames wait, because it is the turn of other
-//   sessions or because the next frame belongs to another thread. Take the session to the thread for its place() and
-//   lane(), and call
-//     resume();
+//     sessions or because the next frame belongs to another thread. Take the session to the thread for its place() and
+//     lane(), and call resume();
 //   - call expire() once a second or so: it begins closing where the peer is too slow, too silent or too long unproven.
 //     Call excuse() first for time in which the driver could not serve it;
 //   - when closing() and output() is empty: close the connection. When broken(): close it at once. At any time the
