@@ -15,12 +15,14 @@ NATIVE := $(wildcard native/*/*.cc native/*/*.h)
 MODULE := CMakeLists.txt $(wildcard native/core/* native/wire/* native/io/* native/bindings/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt
+LOCKS := $(patsubst native/%.cc,build/locks/%.checked,$(foreach room,core wire io bindings,$(wildcard native/$(room)/*.cc)))
 FUZZ_TARGETS := $(basename $(notdir $(wildcard native/tests/fuzz_*.cc)))
 PYTEST := python -m pytest -n auto --dist worksteal
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help train test check format bench test-native test-python test-slow test-sanitizers test-asan test-tsan fuzz clean
+.PHONY: help train test check check-locks format bench test-native test-python test-slow test-sanitizers test-asan test-tsan \
+	fuzz clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -30,13 +32,15 @@ train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; mor
 
 test: test-native test-python  ## native and Python tests, but not the slow ones; ARGS go to pytest
 
-check: $(VENV)/.dev $(VENV)/.module  ## formatters, linter, types, import contracts, word list
+.PHONY: help train test check check-locks format bench test-native test-python test-slow test-sanitizers test-asan test-tsan \
+	fuzz clean
 	ruff format --check .
 	ruff check .
 	mypy
 	lint-imports
 	@clang-format --dry-run -Werror $(NATIVE)
 	@python scripts/check_words.py
+	@$(MAKE) --no-print-directory check-locks
 
 format: $(VENV)/.dev  ## let the formatters write
 	ruff format .
@@ -87,6 +91,18 @@ define native_tests
 @$(4) ctest --test-dir $(1) --parallel $$(nproc) --output-on-failure
 endef
 
+build/locks/%.checked: native/%.cc build/locks/flags
+	@mkdir -p $(@D)
+	@clang++ @build/locks/flags -MMD -MP -MT $@ -MF $(@:.checked=.d) $<
+	@touch $@
+
+build/locks/flags: Makefile $(VENV)/.run | $(VENV)/.clang
+	@mkdir -p $(@D)
+	@python -c 'import nanobind, sysconfig; print("-std=c++20 -fsyntax-only -Wthread-safety -Wthread-safety-beta -Werror -Inative", \
+		"-isystem", nanobind.include_dir(), "-isystem", sysconfig.get_path("include"))' > $@
+
+include $(wildcard $(LOCKS:.checked=.d))
+
 $(VENV)/.python:
 	scripts/virtual-environment $(PYTHON) $(VENV)
 	@touch $@
@@ -111,6 +127,10 @@ $(VENV)/.module: $(VENV)/.run $(MODULE)
 
 $(VENV)/.doctest: $(VENV)/.python
 	@echo '#include <doctest/doctest.h>' | c++ -E -x c++ - >/dev/null 2>&1 || scripts/system-package "native tests need doctest" doctest-dev
+	@touch $@
+
+$(VENV)/.clang: $(VENV)/.python
+	@command -v clang++ >/dev/null || scripts/system-package "the check of locks needs clang" clang
 	@touch $@
 
 $(VENV)/.fuzzer: $(VENV)/.python

@@ -37,7 +37,7 @@ struct ArrayType {
 
 enum class Access { kRead, kWrite };
 
-// Holds an object's memory: it stays where it is, and alive, for as long as this does. Made and destroyed with the GIL.
+// Holds an object's memory in place and alive. Constructed and destroyed with the GIL.
 class Buffer {
  public:
   // Throws kInvalid naming the argument, what is given and what is required: type, shape, C order, writable.

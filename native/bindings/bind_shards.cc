@@ -6,7 +6,6 @@
 
 #include <array>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "bindings/bind.h"
 #include "bindings/calls.h"
 #include "bindings/client_options.h"
+#include "core/mutex.h"
 #include "io/sharded_model.h"
 
 namespace nb = nanobind;
@@ -29,10 +29,10 @@ using Released = nb::gil_scoped_release;
 // Core's ShardedModel for callers on several threads: their calls queue.
 class Model {
   template <typename Call>
-  auto alone(Call call) {
+  auto alone(Call call) EXCLUDES(mutex_) {
     const Released release;
-    const std::lock_guard lock(mutex_);
-    return call();
+    const LockGuard lock(mutex_);
+    return call(core_);
   }
 
  public:
@@ -50,45 +50,52 @@ class Model {
     std::optional<Buffer> values;
     if (initial) values.emplace(initial->ptr(), "initial", "float32");
     const auto span = values ? values->as<float>() : std::span<const float>();
-    return alone([&] { return core_.open(options, span, fresh); });
+    return alone([&](ShardedModel& core) { return core.open(options, span, fresh); });
   }
 
   nb::tuple push(nb::handle gradient) {
     const Buffer values(gradient.ptr(), "gradient", "float32");
-    const auto result = alone([&] { return core_.push(values.as<float>()); });
+    const auto result = alone([&](ShardedModel& core) { return core.push(values.as<float>()); });
     constexpr std::array kWords = {"accepted", "dropped", "refused"};
     return nb::make_tuple(result.version, result.staleness, kWords.at(static_cast<std::size_t>(result.verdict)));
   }
 
   std::optional<std::uint64_t> fetch_into(nb::handle parameters) {
-    const ArrayType type("parameters", Field{"float32", {}}, {core_.count()});
+    const std::size_t size = count();
+    const ArrayType type("parameters", Field{"float32", {}}, {size});
     const Buffer values(parameters.ptr(), type, Access::kWrite);
-    return alone([&] { return core_.fetch({reinterpret_cast<float*>(values.data()), core_.count()}); });
+    return alone([&](ShardedModel& core) { return core.fetch({reinterpret_cast<float*>(values.data()), size}); });
   }
 
   nb::tuple state() {
-    const std::array<std::size_t, 2> shape = {core_.vectors(), core_.count()};
+    const std::array<std::size_t, 2> shape = {vectors(), count()};
     auto values = std::make_unique_for_overwrite<float[]>(shape[0] * shape[1]);
     float* const data = values.get();
-    const auto version = alone([&] { return core_.state({data, shape[0] * shape[1]}); });
+    const auto version = alone([&](ShardedModel& core) { return core.state({data, shape[0] * shape[1]}); });
     const nb::capsule owner(values.release(), [](void* held) noexcept { delete[] static_cast<float*>(held); });
     const nb::ndarray<nb::numpy, float, nb::ndim<2>> array(data, shape.size(), shape.data(), owner);
     return nb::make_tuple(version, array);
   }
 
   void load(std::uint64_t version, nb::handle state) {
-    const ArrayType type("state", Field{"float32", {}}, {core_.vectors(), core_.count()});
+    const ArrayType type("state", Field{"float32", {}}, {vectors(), count()});
     const Buffer values(state.ptr(), type, Access::kRead);
-    alone([&] { core_.load(version, values.as<float>()); });
+    alone([&](ShardedModel& core) { core.load(version, values.as<float>()); });
   }
 
-  bool shared() const { return core_.shared(); }
-  std::uint64_t reconnections() const { return core_.reconnections(); }
-  void close() { core_.close(); }
+  // ShardedModel allows these from any thread, at any time.
+  std::size_t count() const NO_THREAD_SAFETY_ANALYSIS { return core_.count(); }
+  bool shared() const NO_THREAD_SAFETY_ANALYSIS { return core_.shared(); }
+  std::uint64_t reconnections() const NO_THREAD_SAFETY_ANALYSIS { return core_.reconnections(); }
+  void close() NO_THREAD_SAFETY_ANALYSIS { core_.close(); }
 
  private:
-  std::mutex mutex_;  // held by the caller whose turn it is; never waited for with the GIL
-  ShardedModel core_;
+  std::size_t vectors() {
+    return alone([](const ShardedModel& core) { return core.vectors(); });
+  }
+
+  Mutex mutex_;  // held by the caller whose turn it is; never waited for with the GIL
+  ShardedModel core_ GUARDED_BY(mutex_);
 };
 
 void connect(Model* self, const std::vector<std::string>& addresses, const std::string& name, std::size_t count,

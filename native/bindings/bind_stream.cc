@@ -54,7 +54,7 @@ class ArrayStream {
   bool shared() const { return stream_.shared(); }
 
   std::optional<nb::object> next(std::optional<double> timeout_seconds) {
-    auto batch = stream_.next(Deadline::min());  // one that is ready is not worth losing the GIL for
+    auto batch = stream_.next(Deadline::min());  // if a batch is ready, releasing the GIL is not worth it
     if (!batch) {
       batch = wait_in_slices(timeout_seconds, [&](Deadline deadline) { return stream_.next(deadline); });
     }

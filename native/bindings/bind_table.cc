@@ -35,7 +35,7 @@ std::optional<std::uint64_t> insert(Table& table, nb::handle chunk, Timeout time
 
 bool sample_into(Table& table, const BatchArrays& batch, double importance_exponent, Timeout timeout_seconds) {
   batch.check(table.options().signature);
-  if (timeout_seconds && *timeout_seconds <= 0) {  // who asks so in every turn must not be put to sleep by it
+  if (timeout_seconds && *timeout_seconds <= 0) {  // a caller that polls must not be put to sleep
     const nb::gil_scoped_release release;
     return table.try_sample(batch.view(), importance_exponent);
   }

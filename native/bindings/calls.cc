@@ -72,7 +72,7 @@ nb::dict from_json(const std::string& text) {
     if (!error.matches(PyExc_ValueError) && !error.matches(PyExc_RecursionError)) throw;
   }
   if (!value.is_valid() || !nb::isinstance<nb::dict>(value)) {
-    throw Error(ErrorKind::kCorrupt, "statistics: what the server answered is no JSON object");
+    throw Error(ErrorKind::kCorrupt, "stats: the server's answer is not a JSON object");
   }
   return nb::cast<nb::dict>(value);
 }

@@ -1,4 +1,4 @@
-// What every binding shares: waits that let signals through, bytes out, errors across.
+// Shared by all bindings: waits that handle signals, conversion of bytes and errors.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -14,7 +14,7 @@ namespace headrace::bindings {
 class EmbeddedServer {
  public:
   EmbeddedServer(ServerOptions server, LoopOptions loop) : core_(std::move(server)), loop_(core_, std::move(loop)) {}
-  // A file that can't be written is reported as Python does for a destructor: there is nobody to raise to.
+  // A file that can't be written is reported as Python does for a destructor: no caller could catch it.
   ~EmbeddedServer() {
     try {
       close();
@@ -27,7 +27,7 @@ class EmbeddedServer {
   EmbeddedServer(const EmbeddedServer&) = delete;
   EmbeddedServer& operator=(const EmbeddedServer&) = delete;
 
-  // Tables first, so that whoever waits is answered while there are connections. Called with the GIL. Throws where a
+  // Tables first, so that held requests are answered while their connections exist. Called with the GIL. Throws where a
   // file can't be written; everything is closed all the same.
   void close() {
     const nanobind::gil_scoped_release release;
@@ -46,7 +46,7 @@ class EmbeddedServer {
 
  private:
   Server core_;
-  Loop loop_;  // goes before the server that it serves
+  Loop loop_;  // destroyed before the server that it serves
 };
 
 }  // namespace headrace::bindings

@@ -94,7 +94,7 @@ std::vector<Arena::Found> Arena::stored_with_newest(const std::vector<Found>& fo
 void Arena::recover(const Signature& signature) {
   const auto oldest = file_->oldest_key(), next = file_->next_key();
   std::vector<Found> found = scan(signature, false);
-  // As a killed process left it: all that the file's header names, and perhaps one chunk more.
+  // The normal case after a kill: all chunks that the file's header names, and perhaps one more.
   std::vector<Found> kept;
   std::uint64_t behind = oldest.value_or(0);
   next_key_ = next.value_or(0);
@@ -105,7 +105,7 @@ void Arena::recover(const Signature& signature) {
     behind = chunk.next_key();
   }
   if (!oldest || !next || behind != next_key_) {
-    found = scan(signature, true);  // all of it, whatever the file system says
+    found = scan(signature, true);  // all of it, regardless of what the file system reports
     for (const Found& chunk : found) next_key_ = std::max(next_key_, chunk.next_key());
     kept = stored_with_newest(found);
     const std::uint64_t from = std::max(oldest.value_or(next_key_), found.empty() ? 0 : found.back().header.oldest_key);
@@ -150,7 +150,7 @@ void Arena::take_up(std::vector<Found> chunks) {
   head_ = newest + stride_of(chunks.back().header.bytes);
 }
 
-// Gives all chunks new keys: a table's keys have no gaps, and no key is used twice. Wherever this is cut short, each
+// Gives all chunks new keys: a table's keys have no gaps, and no key is used twice. If this is interrupted, each
 // chunk is intact under its old key or its new one, none names an oldest key above either, and the header names none.
 void Arena::renumber(const Signature& signature) {
   std::uint64_t lowest = next_key_, key = next_key_;

@@ -1,12 +1,12 @@
 // A ring of bytes that holds chunks first in, first out: on the heap or in a memory-mapped file.
 //
-// A file outlives its process: a server that is killed finds its chunks again. Chunks carry lengths, keys and
+// A file outlives its process: after a server was killed, the next one finds its chunks. Chunks carry lengths, keys and
 // checksums, and each names the oldest key that was stored when it was written. At open the whole ring is scanned for
-// intact chunks, so a damaged one costs only itself: what the newest one's predecessors were, it says itself, and older
-// chunks that the ring has not overwritten yet are told apart by their keys. A chunk that does not fit before the end
-// of the ring lies at its beginning.
+// intact chunks, so a damaged chunk loses only itself: the newest chunk names the oldest key that was stored with it,
+// and remains of older chunks are recognized by their keys. A chunk that does not fit before the end of the ring lies
+// at its beginning.
 //
-// Threading: none of its own. The owner (Table) guards it; bytes of stored chunks may be read by other threads
+// Threading: not thread-safe. The owner (Table) guards it; bytes of stored chunks may be read by other threads
 // for as long as the owner keeps them from being released.
 #pragma once
 
@@ -28,8 +28,8 @@ class Arena {
  public:
   // `path` empty: heap (huge pages advised). Otherwise a file of `capacity_bytes` (rounded up to kAlignment) plus its
   // header is created, or opened if it is there: kRefused if its signature or size differs, kCorrupt if it is no arena,
-  // kSystem if it can't be had (no space is found out now, by allocating the file's blocks, and not later by SIGBUS; a
-  // file that another process has open is refused). A file that was created is on the disk.
+  // kSystem if it cannot be used (its blocks are allocated now, so that a full disk is not noticed later by SIGBUS; a
+  // file that another process has open is refused). A new file is on the disk when the constructor returns.
   Arena(const Signature& signature, std::size_t capacity_bytes, const std::string& path);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -63,8 +63,8 @@ class Arena {
   // were stored; but where some are missing among them, all have new ones.
   const std::vector<std::size_t>& recovered() const { return recovered_; }
   std::uint64_t next_key() const { return next_key_; }
-  // Transitions that were in the file and are not to be found there, as far as can be known: chunks that were damaged,
-  // or had not reached the disk when the machine lost power. Not the chunk that was being written.
+  // Transitions known to have been in the file that could not be read: their chunks are damaged, or had not reached the
+  // disk when the machine lost power. The chunk that was being written does not count.
   std::uint64_t lost() const { return lost_; }
 
  private:

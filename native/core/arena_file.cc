@@ -151,7 +151,7 @@ void ArenaFile::create(const std::string& signature) {
   flush();
 }
 
-// Of two copies one that is damaged becomes as the other.
+// Replaces a damaged copy with the other one.
 void ArenaFile::mend() {
   for (const std::size_t copy : {0, 1}) {
     Header &damaged = header(copy), &other = header(1 - copy);

@@ -1,7 +1,7 @@
 // The file below a persistent arena: two pages of header, then the ring's bytes, all mapped. The second page is a copy
-// of the first, by which a damaged one is mended.
+// of the first; a damaged one is restored from the other.
 //
-// Threading: none of its own. A lock on the file keeps other processes out.
+// Threading: not thread-safe. A lock on the file keeps other processes out.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class ArenaFile {
   struct Part {
     std::size_t begin, end;
   };
-  static constexpr std::uint64_t kMaxKey = std::uint64_t{1} << 47;  // no table lives so long
+  static constexpr std::uint64_t kMaxKey = std::uint64_t{1} << 47;  // more than any table reaches
 
   // Creates or opens; throws as Arena's constructor.
   ArenaFile(const Signature& signature, std::size_t capacity_bytes, const std::string& path);
@@ -33,9 +33,8 @@ class ArenaFile {
   // The parts of the ring that were ever written, as far as the file system knows (all of it where it can't tell). Ask
   // before reading: what is read of the rest counts as written.
   std::vector<Part> written() const;
-  // Which keys the ring holds: [oldest_key, next_key). Each is one aligned store and carries a check of its own:
-  // nullopt where it is damaged. Exact in what a killed process leaves; after a power loss it may be older or newer
-  // than the ring's pages.
+  // Which keys the ring holds: [oldest_key, next_key). Each is one aligned store with its own checksum: nullopt if it
+  // is damaged. Exact after the process was killed; after a power loss it may be older or newer than the ring's pages.
   std::optional<std::uint64_t> oldest_key() const;
   std::optional<std::uint64_t> next_key() const;
   void set_oldest_key(std::optional<std::uint64_t> key);

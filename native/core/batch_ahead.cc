@@ -1,14 +1,13 @@
 #include "core/batch_ahead.h"
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "core/error.h"
+#include "core/mutex.h"
 
 namespace headrace {
 
@@ -18,46 +17,48 @@ struct BatchAhead::Impl {
     for (std::size_t i = 0; i < this->buffers.size(); ++i) free.push_back(i);
   }
 
-  void run();
-  bool fill(std::size_t index, double exponent);
+  void run() EXCLUDES(mutex);
+  bool fill(std::size_t index, double exponent) EXCLUDES(mutex);
 
   Table& table;
   const std::vector<BatchView> buffers;
 
-  std::mutex mutex;  // guards everything below but the thread
-  std::condition_variable changed;
-  std::deque<std::size_t> free, full;
-  double importance_exponent;
-  bool stopping = false;
-  std::exception_ptr error;
+  Mutex mutex;
+  ConditionVariable changed;
+  std::deque<std::size_t> free GUARDED_BY(mutex);
+  std::deque<std::size_t> full GUARDED_BY(mutex);
+  double importance_exponent GUARDED_BY(mutex);
+  bool stopping GUARDED_BY(mutex) = false;
+  std::exception_ptr error GUARDED_BY(mutex);
 
   std::thread thread;
 };
 
 void BatchAhead::Impl::run() {
-  std::unique_lock lock(mutex);
+  const LockGuard lock(mutex);
   try {
     for (;;) {
-      changed.wait(lock, [&] { return stopping || !free.empty(); });
+      while (!stopping && free.empty()) changed.wait(mutex);
       if (stopping) return;
       const std::size_t index = free.front();
       const double exponent = importance_exponent;
-      lock.unlock();
-      const bool filled = fill(index, exponent);
-      lock.lock();
+      bool filled = false;
+      {
+        const UnlockGuard unlocked(mutex);
+        filled = fill(index, exponent);
+      }
       if (!filled) continue;
       free.pop_front();  // release() only appends, so it is still this one
       full.push_back(index);
       changed.notify_all();
     }
   } catch (...) {
-    if (!lock.owns_lock()) lock.lock();
     error = std::current_exception();
     changed.notify_all();
   }
 }
 
-// Waits in short turns, so that stopping takes no longer than one of them although the table knows nothing of it.
+// Waits in short slices: the table is not told of a stop, which therefore takes at most one slice.
 bool BatchAhead::Impl::fill(std::size_t index, double exponent) {
   constexpr auto kTurn = std::chrono::milliseconds(20);
   return table.sample(buffers[index], exponent, std::chrono::steady_clock::now() + kTurn);
@@ -74,7 +75,7 @@ BatchAhead::BatchAhead(Table& table, std::vector<BatchView> buffers, double impo
 
 BatchAhead::~BatchAhead() {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const LockGuard lock(impl_->mutex);
     impl_->stopping = true;
   }
   impl_->changed.notify_all();
@@ -82,8 +83,10 @@ BatchAhead::~BatchAhead() {
 }
 
 std::optional<std::size_t> BatchAhead::next(Deadline deadline) {
-  std::unique_lock lock(impl_->mutex);
-  impl_->changed.wait_until(lock, deadline, [&] { return !impl_->full.empty() || impl_->error; });
+  const LockGuard lock(impl_->mutex);
+  while (impl_->full.empty() && !impl_->error) {
+    if (!impl_->changed.wait_until(impl_->mutex, deadline)) break;
+  }
   if (impl_->full.empty()) {
     if (impl_->error) std::rethrow_exception(impl_->error);
     return std::nullopt;
@@ -95,7 +98,7 @@ std::optional<std::size_t> BatchAhead::next(Deadline deadline) {
 
 void BatchAhead::release(std::size_t index) {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const LockGuard lock(impl_->mutex);
     if (index >= impl_->buffers.size()) {
       throw Error(ErrorKind::kInvalid, "buffer index is " + std::to_string(index) + ", but there are " +
                                            std::to_string(impl_->buffers.size()));
@@ -106,7 +109,7 @@ void BatchAhead::release(std::size_t index) {
 }
 
 void BatchAhead::set_importance_exponent(double importance_exponent) {
-  const std::lock_guard lock(impl_->mutex);
+  const LockGuard lock(impl_->mutex);
   impl_->importance_exponent = importance_exponent;
 }
 

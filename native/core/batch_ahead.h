@@ -15,12 +15,12 @@ namespace headrace {
 
 class BatchAhead {
  public:
-  // Samples into `buffers` (at least 2, all of one size), which stay valid until this object is gone.
+  // Samples into `buffers` (at least 2, all of one size), which must outlive this object.
   BatchAhead(Table& table, std::vector<BatchView> buffers, double importance_exponent);
   ~BatchAhead();  // stops the thread and joins it
 
-  // Index of the next full buffer, in the order drawn; nullopt at the deadline. Once the sampling thread has met an
-  // error and its full buffers are taken, every call rethrows it.
+  // Index of the next full buffer, in the order drawn; nullopt at the deadline. After an error of the sampling thread,
+  // and once its full buffers are taken, every call rethrows the error.
   std::optional<std::size_t> next(Deadline deadline);
   void release(std::size_t index);  // the buffer may be filled again
   void set_importance_exponent(double importance_exponent);

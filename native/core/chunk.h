@@ -31,16 +31,16 @@ inline constexpr std::uint32_t kMaxSteps = 1u << 20;
 
 struct ChunkHeader {
   std::uint32_t magic = kChunkMagic;
-  // CRC-32C of header and sections, but for `checksum` itself and the priorities; 0 on the way, set in a file
+  // CRC-32C of header and sections, but for `checksum` itself and the priorities; 0 in transit, set in a file
   std::uint32_t checksum = 0;
   std::uint64_t bytes = 0;      // whole chunk, header included; a multiple of 8
   std::uint32_t steps = 0;      // T
   std::uint32_t rows = 0;       // M
   std::uint64_t first_key = 0;  // key of the first transition; set when stored
   std::uint32_t actor = 0;
-  std::uint32_t reserved = 0;    // 0, and so it must stay; it fills the cache line
+  std::uint32_t reserved = 0;    // must be 0; it fills the cache line
   std::uint64_t oldest_key = 0;  // the oldest that the table kept when it stored this chunk; set when stored
-  std::uint64_t writer = 0;      // who sends it, a random number; 0: every chunk is new
+  std::uint64_t writer = 0;      // the sender, a random number; 0: every chunk is new
   std::uint64_t sequence = 0;    // of the writer's chunks, rising: one that is sent again is stored once
 };
 static_assert(sizeof(ChunkHeader) == 64);

@@ -61,12 +61,12 @@ void ClaimFile::write(std::span<const KeptClaim> claims) const {
   const std::string body = lines.str(), text = head_of(body) + body, draft = path_ + ".new";
   const int file = open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (file < 0) fail("written");
-  errno = ENOSPC;  // for a write that is cut short, which says no more
+  errno = ENOSPC;  // a short write sets no errno
   const bool whole = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int failure = errno;
   ::close(file);
   errno = failure;
-  // Not synced: a killed server finds it all the same, and after a loss of power the checksum tells.
+  // Not synced: it survives a killed server, and after a power loss the checksum detects damage.
   if (!whole || std::rename(draft.c_str(), path_.c_str()) != 0) fail("written");
 }
 

@@ -1,7 +1,7 @@
 // The file in a server's data directory that names the claims to keep for owners that may come back. It is replaced
-// whole or not at all, and checked when it is read.
+// atomically and has a checksum.
 //
-// Threading: none of its own; the owner (Claims) calls from one thread at a time.
+// Threading: not thread-safe; the owner (Claims) calls from one thread at a time.
 #pragma once
 
 #include <chrono>

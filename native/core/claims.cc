@@ -1,12 +1,12 @@
 #include "core/claims.h"
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "core/claim_file.h"
 #include "core/error.h"
+#include "core/mutex.h"
 
 namespace headrace {
 namespace {
@@ -22,20 +22,19 @@ using Time = std::chrono::steady_clock::time_point;
 struct Claims::State {
   struct Claim {
     KeptClaim terms;
-    const Hold* hold = nullptr;  // that counts; null: reserved
+    const Hold* hold = nullptr;  // the one that counts; null: reserved
     Time reserved_until = {};
   };
 
   explicit State(Clock now) : clock(std::move(now)) {}
 
-  // With the mutex held.
-  bool forget_expired() {
+  bool forget_expired() REQUIRES(mutex) {
     const Time now = clock();
     return std::erase_if(claims, [&](const auto& each) {
              return each.second.hold == nullptr && each.second.reserved_until <= now;
            }) > 0;
   }
-  void write() const {
+  void write() const REQUIRES(mutex) {
     if (!file) return;
     std::vector<KeptClaim> kept;
     for (const auto& [name, claim] : claims) {
@@ -43,19 +42,19 @@ struct Claims::State {
     }
     file->write(kept);
   }
-  void check_free(const Claim& claim, std::uint64_t owner, std::uint64_t run) const;
+  void check_free(const Claim& claim, std::uint64_t owner, std::uint64_t run) const REQUIRES(mutex);
 
   const Clock clock;
-  std::mutex mutex;  // guards what follows
-  std::map<std::string, Claim> claims;
-  std::optional<ClaimFile> file;
+  Mutex mutex;
+  std::map<std::string, Claim> claims GUARDED_BY(mutex);
+  std::optional<ClaimFile> file GUARDED_BY(mutex);
 };
 
 class Claims::Hold {
  public:
   Hold(std::shared_ptr<State> state, std::string name) : state_(std::move(state)), name_(std::move(name)) {}
   ~Hold() {
-    const std::lock_guard lock(state_->mutex);
+    const LockGuard lock(state_->mutex);
     const auto found = state_->claims.find(name_);
     if (found == state_->claims.end() || found->second.hold != this) return;
     const auto keep = found->second.terms.keep;
@@ -77,7 +76,7 @@ class Claims::Hold {
 Claims::Claims(Clock clock) : state_(std::make_shared<State>(std::move(clock))) {}
 
 std::string Claims::keep_in(const std::string& directory, bool expected) {
-  const std::lock_guard lock(state_->mutex);
+  const LockGuard lock(state_->mutex);
   state_->file.emplace(directory);
   const auto found = state_->file->read();
   const Time now = state_->clock();
@@ -93,7 +92,7 @@ void Claims::State::check_free(const Claim& claim, std::uint64_t owner, std::uin
   const KeptClaim& terms = claim.terms;
   if (terms.owner == owner) return;
   if (claim.hold != nullptr) {
-    refuse(terms.name, "another owner holds it, and one at a time may; end the other, or choose another name");
+    refuse(terms.name, "another owner holds it; stop that one, or choose another name");
   }
   if (run != 0 && terms.run == run) return;
   const auto left = std::chrono::ceil<std::chrono::seconds>(claim.reserved_until - clock());
@@ -108,7 +107,7 @@ std::shared_ptr<Claims::Hold> Claims::claim(const std::string& name, std::uint64
                 "keep " + std::to_string(keep.count()) + " ms: required 0 to " + std::to_string(kLongestKeep.count()));
   }
   auto hold = std::make_shared<Hold>(state_, name);  // before the lock, which its destructor takes
-  const std::lock_guard lock(state_->mutex);
+  const LockGuard lock(state_->mutex);
   bool changed = state_->forget_expired();
   std::optional<State::Claim> before;
   if (const auto found = state_->claims.find(name); found != state_->claims.end()) {
@@ -135,7 +134,7 @@ std::shared_ptr<Claims::Hold> Claims::claim(const std::string& name, std::uint64
 }
 
 std::vector<std::string> Claims::held(std::size_t most) const {
-  const std::lock_guard lock(state_->mutex);
+  const LockGuard lock(state_->mutex);
   std::vector<std::string> names;
   for (auto at = state_->claims.begin(); at != state_->claims.end() && names.size() < most; ++at) {
     if (at->second.hold != nullptr) names.push_back(at->first);
@@ -144,7 +143,7 @@ std::vector<std::string> Claims::held(std::size_t most) const {
 }
 
 std::size_t Claims::size() const {
-  const std::lock_guard lock(state_->mutex);
+  const LockGuard lock(state_->mutex);
   std::size_t count = 0;
   for (const auto& [name, claim] : state_->claims) count += claim.hold != nullptr;
   return count;

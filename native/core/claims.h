@@ -1,8 +1,7 @@
-// Names that one owner at a time may hold: a run's learner, an actor's place. A claim lasts as long as the object that
-// stands for it, which a session keeps; so it ends with its owner's connection. An owner that may come back asks for
-// its name to be kept: after its connection has ended, the name is reserved for that time. With a directory, names that
-// are to be kept are written to a file there, and a server that is started again reserves each of them from its start
-// on.
+// Names that one owner at a time may hold: a run's learner, an actor's place. A claim lasts as long as its Hold, which
+// a session keeps, so it ends with its owner's connection. An owner that may reconnect asks for its name to be kept:
+// after its connection has ended, the name stays reserved for that time. With a directory, these names are written to a
+// file there, and a server that restarts reserves each of them from its start.
 //
 // Threading: every method may be called from any thread.
 #pragma once
@@ -27,16 +26,16 @@ class Claims {
 
   explicit Claims(Clock clock = std::chrono::steady_clock::now);
 
-  // Keeps names in `directory` from now on, and reserves those that it has. Returns what the user should know: that the
-  // file is damaged or, where one is `expected`, missing, and nothing is reserved; empty if all is well. Throws
+  // Keeps names in `directory` from now on, and reserves those that it has. Returns a warning for the user if nothing
+  // can be reserved because the file is damaged or, if one is `expected`, missing; else an empty string. Throws
   // kSystem.
   std::string keep_in(const std::string& directory, bool expected);
 
   // kRefused where another owner holds the name, or it is reserved for another, or kMaxNames are taken. kInvalid:
-  // `keep`. kSystem: the file can't be written. Its own owner may claim a name again (a connection was lost, and the
+  // `keep`. kSystem: the file can't be written. The same owner may claim a name again (its connection was lost, and the
   // server has not noticed yet): the new hold counts, and the end of the old one changes nothing. `run` is a number
-  // that all starts of one run share, or 0: a later start takes up the name that is reserved for an earlier one. `keep`
-  // 0 gives a name back as soon as its hold ends.
+  // that all starts of one run share, or 0: a later start may claim the name that is reserved for an earlier one.
+  // `keep` 0 gives a name back as soon as its hold ends.
   std::shared_ptr<Hold> claim(const std::string& name, std::uint64_t owner, std::uint64_t run = 0,
                               std::chrono::milliseconds keep = {});
   std::vector<std::string> held(std::size_t most = kMaxNames) const;  // the first of them, sorted

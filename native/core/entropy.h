@@ -1,4 +1,4 @@
-// Numbers that nobody can foresee, from the operating system; what must be repeatable comes from random.h.
+// Unpredictable numbers from the operating system. Repeatable ones come from random.h.
 #pragma once
 
 #include <cstddef>

@@ -12,8 +12,8 @@ enum class ErrorKind : std::uint8_t {
   kRefused = 2,   // data that does not fit: a chunk against a signature, a frame against a limit
   kNotFound = 3,  // no table of that name
   kClosed = 4,    // the table, server or connection is closed
-  kCorrupt = 5,   // a file or a frame whose bytes do not add up
-  kSystem = 6,    // the operating system said no: no space, no such file
+  kCorrupt = 5,   // a file or a frame with invalid bytes
+  kSystem = 6,    // an error of the operating system: no space, no such file
 };
 
 // The message names the field, the value, what is required and what happens otherwise.

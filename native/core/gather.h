@@ -1,6 +1,6 @@
 // Copies drawn transitions out of their chunks into a batch: the hot loop of the whole system.
 //
-// Threading: reads only what is stored; the caller keeps the transitions from being released meanwhile.
+// Threading: reads stored chunks only; the caller pins the transitions during the call.
 #pragma once
 
 #include <cstdint>

@@ -31,8 +31,8 @@ std::byte* map_huge(std::size_t bytes) {
                                       : mmap(nullptr, wanted + slack, PROT_READ | PROT_WRITE,
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    throw Error(ErrorKind::kSystem, "memory: " + std::to_string(bytes) +
-                                        " bytes can't be had: " + std::strerror(bytes > SIZE_MAX / 2 ? ENOMEM : errno) +
+    throw Error(ErrorKind::kSystem, "memory: " + std::to_string(bytes) + " bytes can't be allocated: " +
+                                        std::strerror(bytes > SIZE_MAX / 2 ? ENOMEM : errno) +
                                         "; choose a smaller capacity");
   }
   auto* begin = static_cast<std::byte*>(memory);

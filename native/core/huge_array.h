@@ -1,7 +1,7 @@
 // Zeroed memory for large flat arrays: mapped, never moved, on huge pages where the system has them, because random
 // reads over gigabytes of 4 KiB pages cost a page walk each.
 //
-// Threading: none of its own.
+// Threading: not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace headrace {
 
-// Throws kSystem where the memory can't be had. Pages are taken when first touched.
+// Throws kSystem if the memory cannot be mapped. Pages are allocated on first access.
 std::byte* map_huge(std::size_t bytes);
 void unmap_huge(std::byte* memory, std::size_t bytes) noexcept;
 

@@ -50,7 +50,7 @@ void Mailbox::put(std::span<const std::byte> message, std::uint64_t writer, std:
   auto share = budget_.try_take(size + sizeof(Message));
   std::vector<std::byte> bytes;
   if (share) bytes.assign(message.begin(), message.end());  // before the lock: it may be large
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   if (writers_.repeated(writer, sequence) != nullptr) return;
   while (!messages_.empty() && (messages_.size() >= kMaxMessages || bytes_ + size > kMaxBytes)) drop_oldest();
   while (!share && !messages_.empty()) {
@@ -69,7 +69,7 @@ void Mailbox::put(std::span<const std::byte> message, std::uint64_t writer, std:
 }
 
 Mailbox::Messages Mailbox::take(std::uint64_t epoch, std::uint64_t seen, std::size_t most_bytes) {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   const std::uint64_t first = next_number_ - messages_.size();
   if (epoch == epoch_ && seen >= first) {
     for (std::uint64_t count = std::min<std::uint64_t>(seen - first + 1, messages_.size()); count > 0; --count) {
@@ -90,7 +90,7 @@ Mailbox::Messages Mailbox::take(std::uint64_t epoch, std::uint64_t seen, std::si
 std::vector<std::vector<std::byte>> Mailbox::drain() {
   std::deque<Message> taken;
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     taken.swap(messages_);
     bytes_ = 0;
   }
@@ -101,7 +101,7 @@ std::vector<std::vector<std::byte>> Mailbox::drain() {
 }
 
 std::uint64_t Mailbox::dropped() const {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   return dropped_;
 }
 

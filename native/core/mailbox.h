@@ -1,8 +1,8 @@
 // A bounded first-in-first-out queue of small messages: how roles report to the learner (episodes, timings,
 // evaluations).
 //
-// Messages are numbered, so that one whose answer was lost on the way is neither lost nor doubled: a put that is sent
-// again is known by its writer and sequence, and take() keeps what it gave until the next take() says it arrived.
+// Messages are numbered, so that a lost answer neither loses nor duplicates one: a put that is sent again is recognized
+// by its writer and sequence, and take() keeps the messages it returned until the next take() acknowledges them.
 //
 // Threading: every method may be called from any thread.
 #pragma once
@@ -10,11 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 #include "core/writers.h"
 
 namespace headrace {
@@ -28,9 +28,9 @@ class Mailbox {
 
   explicit Mailbox(MemoryBudget& budget);  // which outlives it
 
-  // When full, or when the budget has no more, the oldest messages go, if need be this one, and are counted in
-  // dropped(). kRefused above 16 MiB. `writer` not 0: a message whose `sequence` is not above the writer's last was put
-  // before, and counts for nothing.
+  // When the mailbox is full or the budget is used up, the oldest messages are dropped, if necessary this one too, and
+  // counted in dropped(). kRefused above 16 MiB. `writer` not 0: a message whose `sequence` is not above the writer's
+  // last is a repetition and is ignored.
   void put(std::span<const std::byte> message, std::uint64_t writer = 0, std::uint64_t sequence = 0);
 
   struct Messages {
@@ -38,10 +38,10 @@ class Mailbox {
     std::uint64_t last;   // number of the last message below, or of the last taken
     std::vector<std::vector<std::byte>> messages;
   };
-  // Forgets the messages numbered up to `seen`, where `epoch` is this mailbox's, and gives the first of those behind:
-  // as many as have `most_bytes` together, but at least one. They stay. None: there are none.
+  // Forgets the messages numbered up to `seen` if `epoch` is this mailbox's, and returns the first of the rest: at most
+  // `most_bytes` together, but at least one. They stay in the mailbox. Empty if there are none.
   Messages take(std::uint64_t epoch, std::uint64_t seen, std::size_t most_bytes = kMaxTakenBytes);
-  std::vector<std::vector<std::byte>> drain();  // gives and forgets all
+  std::vector<std::vector<std::byte>> drain();  // returns and forgets all
   std::uint64_t dropped() const;
 
  private:
@@ -49,19 +49,19 @@ class Mailbox {
     std::vector<std::byte> bytes;
     MemoryBudget::Share share;
   };
-  void forget_oldest();  // these three with mutex_ held
-  void drop_oldest();    // as that, and counted
-  void remember(std::uint64_t writer, std::uint64_t sequence);
+  void forget_oldest() REQUIRES(mutex_);
+  void drop_oldest() REQUIRES(mutex_);  // counts it in dropped_
+  void remember(std::uint64_t writer, std::uint64_t sequence) REQUIRES(mutex_);
 
   MemoryBudget& budget_;
   const std::uint64_t epoch_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::deque<Message> messages_;
-  std::uint64_t next_number_ = 1;  // of the next message; the last in messages_ has next_number_ - 1
-  Writers writers_{kMaxWriters};
-  MemoryBudget::Share writers_share_;
-  std::size_t bytes_ = 0;
-  std::uint64_t dropped_ = 0;
+  mutable Mutex mutex_;
+  std::deque<Message> messages_ GUARDED_BY(mutex_);
+  std::uint64_t next_number_ GUARDED_BY(mutex_) = 1;  // the last message has next_number_ - 1
+  Writers writers_ GUARDED_BY(mutex_){kMaxWriters};
+  MemoryBudget::Share writers_share_ GUARDED_BY(mutex_);
+  std::size_t bytes_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t dropped_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace headrace

@@ -14,8 +14,8 @@
 #include <xmmintrin.h>
 #endif
 
-// Compiled once for each width of registers; the program's start picks. Not for sanitizers, whose start is not as far
-// then. This file is compiled with -ffp-contract=off, so that all clones round alike (see CMakeLists.txt).
+// Compiled once for each register width; the loader selects one. Not with sanitizers, which are not yet initialized at
+// that point. This file is compiled with -ffp-contract=off, so that all clones round alike (see CMakeLists.txt).
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(HEADRACE_SANITIZED)
 #define HEADRACE_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
@@ -45,8 +45,8 @@ void require(bool holds, const char* name, double value, const char* required) {
                                        "; no optimizer is made of them");
 }
 
-// Statistics of weights whose gradients are 0 (dead units) decay into numbers so small that each operation on one costs
-// over a hundred cycles. As 0 they cost nothing.
+// Optimizer state of weights whose gradients are 0 (dead units) decay into numbers so small that each operation on one
+// costs over a hundred cycles. As 0 they cost nothing.
 class TinyAsZero {
  public:
 #if defined(__SSE__)

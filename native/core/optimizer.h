@@ -1,6 +1,6 @@
 // Optimizers over flat float parameters: torch's arithmetic, one pass over the memory, no allocation.
 //
-// Threading: functions of their arguments alone; two calls may run at once where their memory does not overlap.
+// Threading: pure functions of their arguments; two calls may run at once if their memory does not overlap.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct OptimizerOptions {
 
   void check() const;             // throws kInvalid, naming the field
   std::string_view name() const;  // of the kind: "sgd", "momentum", "rmsprop", "centered-rmsprop", "adagrad", "adam"
-  std::size_t moments() const;    // vectors of statistics beside the parameters: 0, 1 or 2
+  std::size_t moments() const;    // vectors of optimizer state: 0, 1 or 2
   std::string encode() const;     // "kind=adam;learning_rate=0.001;...", for the wire and for checkpoints
   static OptimizerOptions decode(std::string_view text);  // throws kCorrupt, or kInvalid where check() does
   static Kind kind_of(std::string_view name);             // throws kInvalid
@@ -33,12 +33,12 @@ struct OptimizerOptions {
 
 // Applies update number `step` (from 1). `moments` holds options.moments() vectors as long as the parameters, zero
 // before the first step, the i-th at moments + i * moment_stride. `options` are checked ones. Elementwise: the result
-// does not depend, to the bit, on how the vectors are cut, nor on how wide the machine's registers are. On x86
-// numbers below 1e-38 count as 0. Never throws.
+// is bit for bit the same however the vectors are split, and for every register width. On x86 numbers below 1e-38 count
+// as 0. Never throws.
 void apply_gradient(const OptimizerOptions& options, std::uint64_t step, std::span<float> parameters, float* moments,
                     std::size_t moment_stride, std::span<const float> gradient) noexcept;
 
-// Statistics and steps of one vector of parameters. One thread at a time.
+// The optimizer state and step count of one vector of parameters. One thread at a time.
 class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, std::size_t count);  // throws kInvalid, kSystem

@@ -37,7 +37,7 @@ std::uint64_t Parameters::publish(const std::string& name, std::uint64_t version
   for (;;) {
     std::shared_ptr<const Blob> other;  // of that version, or the one replaced; freed after the lock is gone
     {
-      const std::lock_guard lock(mutex_);
+      const LockGuard lock(mutex_);
       const auto found = blobs_.find(name);
       if (found != blobs_.end() && found->second->version == version) {
         other = found->second;
@@ -60,19 +60,19 @@ std::uint64_t Parameters::publish(const std::string& name, std::uint64_t version
 }
 
 std::shared_ptr<const Blob> Parameters::fetch(const std::string& name, std::uint64_t newer_than) const {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   const auto found = blobs_.find(name);
   return found != blobs_.end() && found->second->version > newer_than ? found->second : nullptr;
 }
 
 std::vector<std::pair<std::string, std::shared_ptr<const Blob>>> Parameters::list() const {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   return {blobs_.begin(), blobs_.end()};
 }
 
 std::size_t Parameters::drop(std::string_view prefix) {
   std::vector<std::shared_ptr<const Blob>> dropped;  // freed after the lock is gone
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   for (auto at = blobs_.begin(); at != blobs_.end();) {
     const auto next = std::next(at);
     if (at->first.starts_with(prefix)) dropped.push_back(std::move(blobs_.extract(at).mapped()));

@@ -1,4 +1,4 @@
-// Named, versioned blobs: publish, and fetch if newer. Nothing moves when nothing is new.
+// Named, versioned blobs: publish, and fetch if newer. Nothing is sent if nothing is new.
 //
 // Threading: every method may be called from any thread. A blob is immutable and shared; a fetch never copies it.
 #pragma once
@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 
 namespace headrace {
 
@@ -31,20 +31,20 @@ class Parameters {
   explicit Parameters(MemoryBudget& budget) : budget_(budget) {}  // which outlives it and its blobs
 
   // Replaces the blob of that name. Versions rise: kRefused if `version` is not above the stored one; 0 = the next.
-  // The stored version with the stored bytes once more is no error and changes nothing: an answer was lost. kRefused,
-  // too, where the budget or kMaxNames is reached. Returns the version stored.
+  // Publishing the stored version with the same bytes again is not an error and changes nothing: the answer was lost.
+  // kRefused, too, where the budget or kMaxNames is reached. Returns the version stored.
   std::uint64_t publish(const std::string& name, std::uint64_t version, std::span<const std::byte> bytes);
   // The blob if its version is above `newer_than`, else null (also where there is none of that name).
   std::shared_ptr<const Blob> fetch(const std::string& name, std::uint64_t newer_than = 0) const;
   std::vector<std::pair<std::string, std::shared_ptr<const Blob>>> list() const;
-  std::size_t drop(std::string_view prefix);  // every blob whose name begins so; how many
+  std::size_t drop(std::string_view prefix);  // every blob whose name has that prefix; returns their number
 
  private:
-  std::uint64_t admit(const std::string& name, std::uint64_t version) const;  // what is stored; with mutex_ held
+  std::uint64_t admit(const std::string& name, std::uint64_t version) const REQUIRES(mutex_);  // what is stored
 
   MemoryBudget& budget_;
-  mutable std::mutex mutex_;  // guards blobs_
-  std::unordered_map<std::string, std::shared_ptr<const Blob>> blobs_;
+  mutable Mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const Blob>> blobs_ GUARDED_BY(mutex_);
 };
 
 }  // namespace headrace

@@ -44,7 +44,7 @@ bool RateLimiter::can_sample(std::uint64_t batch, std::uint64_t size) const {
   if (options_.samples_per_insert > 0 && options_.tolerance > 0 && static_cast<double>(batch) > options_.tolerance) {
     throw Error(ErrorKind::kInvalid, "limiter_tolerance is " + std::to_string(options_.tolerance) +
                                          ", but it must be at least the batch size " + std::to_string(batch) +
-                                         ", or sampling and inserting block each other for ever");
+                                         ", or sampling and inserting block each other forever");
   }
   if (size == 0 || state_.total < options_.min_size) return false;
   if (options_.samples_per_insert == 0) return true;

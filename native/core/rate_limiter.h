@@ -5,7 +5,7 @@
 // s + B - samples_per_insert * i <= tolerance; and no sample before `min_size` transitions were inserted.
 // (Reverb's SampleToInsertRatio, Cassirer et al. 2021, counted in transitions.)
 //
-// Threading: none of its own. The owner (Table) guards it.
+// Threading: not thread-safe. The owner (Table) guards it.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class RateLimiter {
   void inserted(std::uint64_t steps);
   void sampled(std::uint64_t batch);
 
-  // Everything that later answers depend on, for checkpoints.
+  // The complete state, for checkpoints.
   struct State {
     std::uint64_t total = 0;    // transitions inserted, ever
     std::uint64_t inserts = 0;  // of these since min_size was reached
@@ -44,7 +44,7 @@ class RateLimiter {
 
  private:
   double tolerance(std::uint64_t batch) const;
-  double balance() const;  // samples that inserts have allowed and nobody has drawn
+  double balance() const;  // samples that inserts have allowed and that were not drawn yet
 
   LimiterOptions options_;
   State state_;

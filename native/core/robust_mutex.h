@@ -1,7 +1,8 @@
-// A mutex between processes that survives its holder: who is killed while holding it leaves it free to the next.
+// A mutex between processes that survives its holder: if a process is killed while it holds the mutex, the next one
+// gets it.
 //
-// Threading: lies in memory that processes share; initialize() before anybody else sees it. It is never destroyed: it
-// goes with its memory.
+// Threading: placed in memory that processes share; initialize() comes before any other process sees it. It is never
+// destroyed, only its memory is released.
 #pragma once
 
 #include <pthread.h>
@@ -13,10 +14,11 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/thread_safety.h"
 
 namespace headrace {
 
-class RobustMutex {
+class CAPABILITY("mutex") RobustMutex {
  public:
   void initialize() {
     pthread_mutexattr_t attributes;
@@ -28,8 +30,8 @@ class RobustMutex {
     if (error != 0) fail(error);
   }
 
-  // The nanoseconds waited: 0 where it was free. What a killed holder left behind is the next one's to judge.
-  std::uint64_t lock() {
+  // Returns the nanoseconds waited: 0 if it was free. The caller must cope with the data that a killed holder left.
+  std::uint64_t lock() ACQUIRE() {
     if (const int error = pthread_mutex_trylock(&mutex_); error != EBUSY) {
       take(error);
       return 0;
@@ -40,7 +42,7 @@ class RobustMutex {
     return static_cast<std::uint64_t>(std::chrono::nanoseconds(waited).count());
   }
 
-  void unlock() { pthread_mutex_unlock(&mutex_); }
+  void unlock() RELEASE() { pthread_mutex_unlock(&mutex_); }
 
  private:
   void take(int error) {

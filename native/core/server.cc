@@ -33,7 +33,7 @@ void check_same(const std::string& name, const TableOptions& held, const TableOp
     return options.signature.encode() + " with capacity " + std::to_string(options.capacity);
   };
   throw Error(ErrorKind::kRefused, "table " + quoted(name) + " holds " + describe(held) + ", but " + describe(asked) +
-                                       " is asked for; go on with the settings it began with, or drop it first");
+                                       " is requested; resume with its original settings, or drop it first");
 }
 
 }  // namespace
@@ -71,20 +71,26 @@ void Server::check_open() const {
   if (closed_) throw Error(ErrorKind::kClosed, "the server is closed");
 }
 
+Server::Entry* Server::entry(const std::string& name) {
+  const LockGuard lock(mutex_);
+  const auto found = tables_.find(name);
+  return found != tables_.end() ? &found->second : nullptr;
+}
+
 std::shared_ptr<Table> Server::find(const std::string& name) const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   const auto found = tables_.find(name);
   return found != tables_.end() ? found->second.table : nullptr;
 }
 
 std::vector<std::shared_ptr<Table>> Server::all_tables() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   std::vector<std::shared_ptr<Table>> tables;
   for (const auto& [name, entry] : tables_) tables.push_back(entry.table);
   return tables;
 }
 
-// Tables that are closed when nothing is locked any more, so that who waits on one can be told.
+// Tables to close after all locks are released, so that waiting callers can be notified.
 struct Server::Removed {
   std::vector<std::shared_ptr<Table>> tables;
   MemoryBudget::Share share;  // the last one's
@@ -95,7 +101,7 @@ struct Server::Removed {
 
 std::shared_ptr<Table> Server::make(const std::string& name, TableOptions options, MemoryBudget::Share share) {
   {
-    const Lock lock(mutex_);
+    const LockGuard lock(mutex_);
     if (tables_.size() >= kMaxTables) refuse_limit("table " + quoted(name), kMaxTables);
   }
   const std::uint64_t bytes = Table::memory_bytes(options);
@@ -111,21 +117,21 @@ std::shared_ptr<Table> Server::make(const std::string& name, TableOptions option
     if (kept) store_->remove(options.path);
     throw;
   }
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   tables_.try_emplace(name, Entry{table, std::move(share), kept});
   return table;
 }
 
 void Server::remove(const std::string& name, Removed& removed) {
-  const auto found = tables_.find(name);  // nobody else changes it now
-  const bool kept = found->second.kept;
-  const std::string path = found->second.table->options().path;
-  if (kept) store_->forget(path);  // without settings, what is inserted from now on would be lost at the next start
+  Entry& found = *entry(name);
+  const bool kept = found.kept;
+  const std::string path = found.table->options().path;
+  if (kept) store_->forget(path);  // without settings, later inserts would be lost at the next start
   {
-    const Lock lock(mutex_);
-    removed.tables.push_back(std::move(found->second.table));
-    removed.share = std::move(found->second.share);
-    tables_.erase(found);
+    const LockGuard lock(mutex_);
+    removed.tables.push_back(std::move(found.table));
+    removed.share = std::move(found.share);
+    tables_.erase(name);
   }
   if (kept) {
     store_->remove(path);
@@ -135,7 +141,7 @@ void Server::remove(const std::string& name, Removed& removed) {
 }
 
 std::shared_ptr<Table> Server::add_table(const std::string& name, TableOptions options) {
-  const Lock changing(change_mutex_);
+  const LockGuard changing(change_mutex_);
   check_open();
   if (find(name)) {
     throw Error(ErrorKind::kInvalid,
@@ -145,24 +151,24 @@ std::shared_ptr<Table> Server::add_table(const std::string& name, TableOptions o
 }
 
 std::shared_ptr<Table> Server::open_table(const std::string& name, TableOptions options, bool fresh) {
-  const std::uint64_t bytes = Table::memory_bytes(options);  // where no table can be made of them, the old one stays
+  const std::uint64_t bytes = Table::memory_bytes(options);  // if they are invalid, the old table stays
   MemoryBudget::Share share;
   for (;;) {
     std::shared_ptr<Table> table;
     Removed removed;
     {
-      const Lock changing(change_mutex_);
+      const LockGuard changing(change_mutex_);
       check_open();
-      const auto found = tables_.find(name);
-      if (found == tables_.end()) return make(name, options, std::move(share));
-      if (fresh) {  // and round again: its memory and its file's are free before the new one is made
-        const std::uint64_t held = found->second.share.bytes();
+      Entry* const found = entry(name);
+      if (found == nullptr) return make(name, options, std::move(share));
+      if (fresh) {  // then start over: its memory and its file are released before the new table is made
+        const std::uint64_t held = found->share.bytes();
         if (bytes > held) cover(share, bytes - held, budget_, name);
         remove(name, removed);
         share.add(std::move(removed.share));
         continue;
       }
-      table = found->second.table;
+      table = found->table;
       check_same(name, table->options(), options);
       table->reopen();
     }
@@ -182,7 +188,7 @@ std::shared_ptr<Table> Server::table(const std::string& name) const {
 }
 
 std::vector<std::string> Server::table_names() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   std::vector<std::string> names;
   for (const auto& [name, entry] : tables_) names.push_back(name);
   return names;
@@ -191,7 +197,7 @@ std::vector<std::string> Server::table_names() const {
 void Server::set_state(const std::string& name, TableState state) {
   std::shared_ptr<Table> changed;
   {
-    const Lock changing(change_mutex_);  // a table that is dropped meanwhile is closed after this
+    const LockGuard changing(change_mutex_);  // a table that is dropped meanwhile is closed after this
     changed = table(name);
     if (state != TableState::kClosed) {
       check_open();
@@ -206,7 +212,7 @@ void Server::set_state(const std::string& name, TableState state) {
 }
 
 std::shared_ptr<Mailbox> Server::mailbox(const std::string& name) {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   const auto found = mailboxes_.find(name);
   if (found != mailboxes_.end()) return found->second;
   if (mailboxes_.size() >= kMaxMailboxes) refuse_limit("mailbox " + quoted(name), kMaxMailboxes);
@@ -214,7 +220,7 @@ std::shared_ptr<Mailbox> Server::mailbox(const std::string& name) {
 }
 
 std::shared_ptr<Mailbox> Server::find_mailbox(const std::string& name) const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   const auto found = mailboxes_.find(name);
   return found != mailboxes_.end() ? found->second : nullptr;
 }
@@ -222,12 +228,12 @@ std::shared_ptr<Mailbox> Server::find_mailbox(const std::string& name) const {
 std::size_t Server::drop(std::string_view prefix) {
   Removed removed;  // before the locks, as are the mailboxes: done without them, also where a file can't be removed
   std::vector<std::shared_ptr<Mailbox>> mailboxes;
-  const Lock changing(change_mutex_);
+  const LockGuard changing(change_mutex_);
   for (const std::string& name : table_names()) {
     if (name.starts_with(prefix)) remove(name, removed);
   }
   {
-    const Lock lock(mutex_);
+    const LockGuard lock(mutex_);
     for (auto at = mailboxes_.begin(); at != mailboxes_.end();) {
       const auto next = std::next(at);
       if (at->first.starts_with(prefix)) mailboxes.push_back(std::move(mailboxes_.extract(at).mapped()));
@@ -241,14 +247,14 @@ std::shared_ptr<ConnectionMeter> Server::add_meter(std::string peer) {
   auto meter = std::make_shared<ConnectionMeter>();
   meter->peer = std::move(peer);
   meter->since = std::chrono::steady_clock::now();
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   std::erase_if(meters_, [](const auto& other) { return other.expired(); });
   meters_.push_back(meter);
   return meter;
 }
 
 std::vector<std::shared_ptr<const ConnectionMeter>> Server::meters() const {
-  const Lock lock(mutex_);
+  const LockGuard lock(mutex_);
   std::vector<std::shared_ptr<const ConnectionMeter>> meters;
   for (const auto& meter : meters_) {
     if (auto held = meter.lock()) meters.push_back(std::move(held));
@@ -258,7 +264,7 @@ std::vector<std::shared_ptr<const ConnectionMeter>> Server::meters() const {
 
 void Server::close() {
   {
-    const Lock changing(change_mutex_);
+    const LockGuard changing(change_mutex_);
     closed_ = true;
   }
   const auto tables = all_tables();

@@ -1,13 +1,13 @@
 // The server: tables, parameters, shards and mailboxes under names. It knows nothing of sockets; sessions drive it.
 //
-// With a data directory, tables live in files there, each beside its settings, and a server that is started again on
-// the directory has them back: experience with its priorities, as of the last acknowledged insert even after kill -9.
-// Whether a table was paused or closed is not kept, nor are blobs and mailboxes: their owners publish and put again.
-// Nor are shards, which only a checkpoint has. Names that a learner has claimed are reserved for it for a while.
+// With a data directory, tables live in files there, each with a settings file, and a server that restarts on the
+// directory restores them: experience with its priorities, as of the last acknowledged insert even after kill -9. The
+// paused and closed states are not kept, nor are blobs and mailboxes (their owners publish and put again) and shards
+// (checkpoints have them). Names that a learner has claimed stay reserved for it for a while.
 //
 // Threading: every method may be called from any thread. Tables are made, opened and dropped one at a time, which takes
-// as long as their files do and holds up nothing else. A dropped table is closed; its memory and the blocks of its file
-// go with the last who holds it.
+// as long as their files need and blocks nothing else. A dropped table is closed; its memory and the blocks of its file
+// are released with the last reference.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "core/claims.h"
 #include "core/mailbox.h"
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 #include "core/parameters.h"
 #include "core/shards.h"
 #include "core/table.h"
@@ -35,7 +35,7 @@ struct ServerOptions {
   std::uint64_t memory_bytes = MemoryBudget::kUnlimited;  // for tables, blobs, shards, messages, connections' buffers
 };
 
-// What one connection has done; written by its session, read by anyone.
+// What one connection has done; written by its session, read by any thread.
 struct ConnectionMeter {
   std::string peer;
   std::chrono::steady_clock::time_point since;
@@ -56,8 +56,8 @@ class Server {
 
   std::uint64_t instance() const { return instance_; }  // a random number, another one after every start
   const std::string& data() const { return options_.data; }
-  // What the user must know of the start: files of the data directory that were set aside, experience that could not be
-  // read back. A line each.
+  // Warnings of the start for the user, a line each: files of the data directory that were set aside, experience that
+  // could not be read back.
   const std::vector<std::string>& notices() const { return notices_; }
   std::chrono::steady_clock::time_point since() const { return since_; }
   MemoryBudget& budget() { return budget_; }
@@ -65,11 +65,11 @@ class Server {
   // kInvalid: the name is taken. kRefused: the budget, or kMaxTables. `options.path` empty: in `data`, where there is
   // one. kClosed after close(), as the other two that make or open tables.
   std::shared_ptr<Table> add_table(const std::string& name, TableOptions options);
-  // For a learner that begins (`fresh`: a table of that name goes, with its experience, unless the options or the
-  // budget do not allow the new one) or goes on (it is opened again as it is, if its signature and capacity are those
-  // asked for, else kRefused; where there is none, it is made).
+  // For a learner that begins (`fresh`: a table of that name is dropped with its experience, unless the options or the
+  // budget do not allow the new one) or resumes (it is reopened as it is if its signature and capacity are those
+  // requested, else kRefused; it is made if it does not exist).
   std::shared_ptr<Table> open_table(const std::string& name, TableOptions options, bool fresh);
-  std::shared_ptr<Table> table(const std::string& name) const;  // kNotFound, naming those there are
+  std::shared_ptr<Table> table(const std::string& name) const;  // kNotFound, naming the existing tables
   std::vector<std::string> table_names() const;
   void set_state(const std::string& name, TableState state);  // kNotFound
 
@@ -78,10 +78,10 @@ class Server {
   std::shared_ptr<Mailbox> mailbox(const std::string& name);  // made at first use; kRefused beyond kMaxMailboxes
   std::shared_ptr<Mailbox> find_mailbox(const std::string& name) const;  // null where there is none
   Claims& claims() { return claims_; }
-  // Removes tables (with their files), blobs, shards and mailboxes whose name begins so. How many.
+  // Removes tables (with their files), blobs, shards and mailboxes whose name has that prefix. Returns their number.
   std::size_t drop(std::string_view prefix);
 
-  std::shared_ptr<ConnectionMeter> add_meter(std::string peer);  // listed as long as somebody else holds it
+  std::shared_ptr<ConnectionMeter> add_meter(std::string peer);  // listed while the caller holds it
   std::vector<std::shared_ptr<const ConnectionMeter>> meters() const;
 
   void close();  // closes every table for good, and writes what lies in files to the disk; throws kSystem
@@ -93,33 +93,34 @@ class Server {
     bool kept;  // in store_
   };
   struct Removed;
-  using Lock = std::lock_guard<std::mutex>;
 
-  // With change_mutex_ held.
-  void check_open() const;
+  void check_open() const REQUIRES(change_mutex_);
+  // Null where there is none. It stays, and stays as it is, while change_mutex_ is held.
+  Entry* entry(const std::string& name) REQUIRES(change_mutex_) EXCLUDES(mutex_);
   // `share` grows to what the table takes; kRefused where the budget has no more.
-  std::shared_ptr<Table> make(const std::string& name, TableOptions options, MemoryBudget::Share share);
-  // Takes a table away, and gives what it held. Throws kSystem where its files can't be removed: it stays if they are
-  // all there, and otherwise is gone, and in `removed`.
-  void remove(const std::string& name, Removed& removed);
+  std::shared_ptr<Table> make(const std::string& name, TableOptions options, MemoryBudget::Share share)
+      REQUIRES(change_mutex_) EXCLUDES(mutex_);
+  // Moves a table and its share into `removed`. Throws kSystem if its files cannot be removed: the table stays if they
+  // are all still there, and otherwise is in `removed`.
+  void remove(const std::string& name, Removed& removed) REQUIRES(change_mutex_) EXCLUDES(mutex_);
 
-  std::shared_ptr<Table> find(const std::string& name) const;  // null where there is none
-  std::vector<std::shared_ptr<Table>> all_tables() const;
+  std::shared_ptr<Table> find(const std::string& name) const EXCLUDES(mutex_);  // null where there is none
+  std::vector<std::shared_ptr<Table>> all_tables() const EXCLUDES(mutex_);
 
   const ServerOptions options_;
   const std::uint64_t instance_;
   const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   std::vector<std::string> notices_;
-  MemoryBudget budget_;  // before all that gives its shares back to it
+  MemoryBudget budget_;  // before all members that return shares to it
 
-  std::mutex change_mutex_;  // one change of tables_ at a time; taken before mutex_. Guards store_ and closed_
-  std::unique_ptr<TableStore> store_;
-  bool closed_ = false;
+  Mutex change_mutex_ ACQUIRED_BEFORE(mutex_);  // one change of tables_ at a time
+  std::unique_ptr<TableStore> store_ GUARDED_BY(change_mutex_) PT_GUARDED_BY(change_mutex_);
+  bool closed_ GUARDED_BY(change_mutex_) = false;
 
-  mutable std::mutex mutex_;  // guards tables_, mailboxes_ and meters_; never held over a call that takes long
-  std::map<std::string, Entry> tables_;
-  std::map<std::string, std::shared_ptr<Mailbox>> mailboxes_;
-  std::vector<std::weak_ptr<ConnectionMeter>> meters_;
+  mutable Mutex mutex_;  // never held over a call that takes long
+  std::map<std::string, Entry> tables_ GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Mailbox>> mailboxes_ GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<ConnectionMeter>> meters_ GUARDED_BY(mutex_);
   Parameters parameters_{budget_};
   Shards shards_{budget_};
   Claims claims_;

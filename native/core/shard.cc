@@ -23,12 +23,12 @@ bool is_aligned(std::span<const std::byte> bytes) {
   return reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
 }
 
-// Floats in a row, which bytes at a good address are.
+// Bytes at an aligned address, as floats.
 std::span<const float> as_floats(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-// Calls `visit(index of the first, floats)` on copies, piece by piece, until it gives false: then so is this.
+// Calls `visit(index of the first, floats)` on copies, piece by piece, until it returns false; then returns false.
 template <typename Visit>
 bool in_pieces(std::span<const std::byte> bytes, Visit visit) {
   alignas(64) std::array<float, kPiece> piece;
@@ -69,16 +69,16 @@ Shard::Shard(ShardOptions options, std::span<const std::byte> initial, MemoryBud
 
 PushResult Shard::push(const PushedGradient& pushed, std::span<const std::byte> gradient) {
   check_bytes("gradient", gradient.size(), bytes());
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   return settle(pushed, gradient);
 }
 
 PushResult Shard::refuse(const PushedGradient& pushed) {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   return settle(pushed, std::nullopt);
 }
 
-// Once for each of a worker's gradients.
+// Judges each of a worker's gradients once.
 PushResult Shard::settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
   if (pushed.worker == 0) return judge(pushed, gradient);
   Worker& from = worker(pushed.worker);
@@ -112,7 +112,7 @@ PushResult Shard::judge(const PushedGradient& pushed, std::optional<std::span<co
   return result;
 }
 
-// What the worker fetched, as far as it is kept; else null.
+// The parameters as the worker fetched them; null if they are not kept.
 const float* Shard::backup_of(const PushedGradient& pushed) const {
   const auto found = workers_.find(pushed.worker);
   const Backup* backup = found != workers_.end() ? found->second.backup.get() : nullptr;
@@ -124,15 +124,17 @@ void Shard::apply(std::span<const std::byte> gradient, std::uint64_t staleness, 
   if (options_.policy == StalenessPolicy::kScale && staleness > 1) {
     optimizer.learning_rate /= static_cast<double>(staleness);
   }
+  const std::uint64_t step = version_ + 1;
+  float* const parameters = parameters_.data();
+  float* const moments = moments_.data();
   const auto apply_at = [&](std::size_t at, std::span<const float> part) {
-    apply_gradient(optimizer, version_ + 1, {parameters_.data() + at, part.size()}, moments_.data() + at, options_.size,
-                   part);
+    apply_gradient(optimizer, step, {parameters + at, part.size()}, moments + at, options_.size, part);
   };
   if (fetched == nullptr && is_aligned(gradient)) return apply_at(0, as_floats(gradient));
   const auto lambda = static_cast<float>(options_.compensation);
   in_pieces(gradient, [&](std::size_t at, std::span<float> piece) {
     if (fetched != nullptr) {
-      const float* now = parameters_.data() + at;
+      const float* now = parameters + at;
       const float* then = fetched + at;
       for (std::size_t i = 0; i < piece.size(); ++i) piece[i] += lambda * piece[i] * piece[i] * (now[i] - then[i]);
     }
@@ -142,7 +144,7 @@ void Shard::apply(std::span<const std::byte> gradient, std::uint64_t staleness, 
 }
 
 void Shard::count(const PushResult& result, double seconds) {
-  const std::lock_guard lock(stats_mutex_);
+  const LockGuard lock(stats_mutex_);
   stats_.version = result.version;
   std::uint64_t& counter = result.verdict == Verdict::kAccepted  ? stats_.accepted
                            : result.verdict == Verdict::kDropped ? stats_.dropped
@@ -154,10 +156,10 @@ void Shard::count(const PushResult& result, double seconds) {
 
 std::optional<std::uint64_t> Shard::fetch(std::uint64_t worker_name, std::int64_t newer_than, std::span<std::byte> to) {
   check_bytes("room for parameters", to.size(), bytes());
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   const bool kept = worker_name != 0 && options_.policy == StalenessPolicy::kCompensate;
   Worker* const by = kept ? &worker(worker_name) : nullptr;
-  const bool lost = by != nullptr && !(by->backup && by->backup->version == version_);  // what it fetched, to others
+  const bool lost = by != nullptr && !(by->backup && by->backup->version == version_);  // its backup was dropped
   if (!lost && newer_than >= 0 && static_cast<std::uint64_t>(newer_than) >= version_) return std::nullopt;
   if (by != nullptr) back_up(*by);
   std::memcpy(to.data(), parameters_.data(), to.size());
@@ -177,7 +179,7 @@ void Shard::back_up(Worker& of) {
   of.backup->version = version_;
 }
 
-// That of who has been silent longest, but for one. False: there is none.
+// The backup of the worker that has been silent longest, except one. False if there is none.
 bool Shard::forget_backup(const Worker& but) {
   Worker* oldest = nullptr;
   for (auto& [name, each] : workers_) {
@@ -204,7 +206,7 @@ Shard::Worker& Shard::worker(std::uint64_t name) {
 
 std::uint64_t Shard::state(std::span<std::byte> to) const {
   check_bytes("room for a shard's state", to.size(), state_bytes());
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   std::memcpy(to.data(), parameters_.data(), bytes());
   if (moments_.size() > 0) std::memcpy(to.data() + bytes(), moments_.data(), to.size() - bytes());
   return version_;
@@ -215,17 +217,17 @@ void Shard::load(std::uint64_t version, std::span<const std::byte> state) {
   if (!is_finite(state)) {
     throw Error(ErrorKind::kRefused, "a shard's state: finite numbers required; nothing is changed");
   }
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   std::memcpy(parameters_.data(), state.data(), bytes());
   if (moments_.size() > 0) std::memcpy(moments_.data(), state.data() + bytes(), state.size() - bytes());
   version_ = version;
   for (auto& [name, each] : workers_) each.backup.reset();
-  const std::lock_guard counting(stats_mutex_);
+  const LockGuard counting(stats_mutex_);
   stats_.version = version;
 }
 
 ShardStats Shard::stats() const {
-  const std::lock_guard lock(stats_mutex_);
+  const LockGuard lock(stats_mutex_);
   return stats_;
 }
 

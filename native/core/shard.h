@@ -1,12 +1,13 @@
-// A shard: a flat slice of a model's parameters, its optimizer's statistics and its version, to which gradients are
-// applied where they lie.
+// A shard: a flat slice of a model's parameters, its optimizer state and its version. Gradients are applied to it in
+// place.
 //
-// The version is the number of updates that the slice has had. A gradient's staleness is how many of them others made
-// since the parameters that it was computed at were fetched; what becomes of it then is the policy's affair. One that
-// is not finite is refused, whatever the policy.
+// The version is the number of updates that the slice has had. A gradient's staleness is the number of updates by other
+// workers since its worker fetched the parameters it was computed at; the policy decides what happens to a stale one. A
+// gradient that is not finite is always refused.
 //
 // Threading: every method may be called from any thread. One mutex is held for a whole update, fetch or load, so that
-// none sees another half done: as long as the memory takes. Counters have a mutex of their own, held for microseconds.
+// none sees another half done: as long as the memory accesses take. Counters have their own mutex, held for
+// microseconds.
 #pragma once
 
 #include <array>
@@ -14,12 +15,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 
 #include "core/huge_array.h"
 #include "core/memory_budget.h"
+#include "core/mutex.h"
 #include "core/shard_options.h"
 
 namespace headrace {
@@ -30,9 +31,9 @@ enum class Verdict : std::uint8_t {
   kRefused = 2,  // not finite
 };
 
-// What goes with a gradient.
+// What a worker sends with a gradient.
 struct PushedGradient {
-  std::uint64_t worker = 0;        // a random number; 0: nobody in particular
+  std::uint64_t worker = 0;        // a random number; 0: anonymous
   std::uint64_t sequence = 0;      // rises from push to push; not above the worker's last: it was sent before
   std::uint64_t base_version = 0;  // of the parameters that it was computed at
   std::uint64_t own_updates = 0;   // of the updates since, those by this worker
@@ -69,17 +70,17 @@ class Shard {
   std::size_t state_bytes() const { return (1 + options_.optimizer.moments()) * bytes(); }
   std::uint64_t version() const { return stats().version; }
 
-  // Applies a gradient of `size` floats at any address, from where it lies where the address is a float's. One that
-  // was sent before comes to what it came to. kRefused: another length. kInvalid: a base version with its own updates
-  // above the shard's version.
+  // Applies a gradient of `size` floats at any address, from where it lies where the address is a float's. A gradient
+  // that was sent before returns its first result. kRefused: another length. kInvalid: a base version with its own
+  // updates above the shard's version.
   PushResult push(const PushedGradient& pushed, std::span<const std::byte> gradient);
   // As push() with a gradient that is not finite: another shard's part of it is not.
   PushResult refuse(const PushedGradient& pushed);
   // Copies the parameters where their version is above `newer_than`, and keeps them for the worker under kCompensate;
-  // where those are not kept that it has, they are copied in any case. kRefused: there is no memory for that.
+  // if the worker's copy is not kept, they are copied in any case. kRefused: there is no memory for the copy.
   std::optional<std::uint64_t> fetch(std::uint64_t worker, std::int64_t newer_than, std::span<std::byte> to);
 
-  // Parameters, then the optimizer's statistics; returns the version, which is the count of its steps too.
+  // Parameters, then the optimizer state; returns the version, which is also its step count.
   std::uint64_t state(std::span<std::byte> to) const;
   void load(std::uint64_t version, std::span<const std::byte> state);  // kRefused: another length; not finite
 
@@ -99,30 +100,29 @@ class Shard {
     MemoryBudget::Share share = {};
   };
 
-  // With mutex_ held.
-  Worker& worker(std::uint64_t name);
-  PushResult judge(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient);
-  PushResult settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient);
-  const float* backup_of(const PushedGradient& pushed) const;
-  void back_up(Worker& worker);
-  bool forget_backup(const Worker& but);
-  void apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched);
-  void count(const PushResult& result, double seconds);
+  Worker& worker(std::uint64_t name) REQUIRES(mutex_);
+  PushResult judge(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) REQUIRES(mutex_);
+  PushResult settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) REQUIRES(mutex_);
+  const float* backup_of(const PushedGradient& pushed) const REQUIRES(mutex_);
+  void back_up(Worker& worker) REQUIRES(mutex_);
+  bool forget_backup(const Worker& but) REQUIRES(mutex_);
+  void apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched) REQUIRES(mutex_);
+  void count(const PushResult& result, double seconds) EXCLUDES(stats_mutex_);
 
   const ShardOptions options_;
   const std::size_t lane_;
   MemoryBudget& budget_;
   const MemoryBudget::Share share_;
 
-  mutable std::mutex mutex_;  // guards what follows
-  HugeArray<float> parameters_;
-  HugeArray<float> moments_;
-  std::uint64_t version_ = 0;
-  std::uint64_t clock_ = 0;
-  std::map<std::uint64_t, Worker> workers_;
+  mutable Mutex mutex_ ACQUIRED_BEFORE(stats_mutex_);
+  HugeArray<float> parameters_ GUARDED_BY(mutex_);
+  HugeArray<float> moments_ GUARDED_BY(mutex_);
+  std::uint64_t version_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t clock_ GUARDED_BY(mutex_) = 0;
+  std::map<std::uint64_t, Worker> workers_ GUARDED_BY(mutex_);
 
-  mutable std::mutex stats_mutex_;  // guards stats_; taken last
-  ShardStats stats_;
+  mutable Mutex stats_mutex_;
+  ShardStats stats_ GUARDED_BY(stats_mutex_);
 };
 
 }  // namespace headrace

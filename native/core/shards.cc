@@ -20,13 +20,13 @@ void check_same(const std::string& name, const ShardOptions& held, const ShardOp
   };
   fail(ErrorKind::kRefused, name,
        "has " + describe(held) + ", but " + describe(asked) +
-           " is asked for; go on with the settings it began with, or drop it first");
+           " is requested; resume with its original settings, or drop it first");
 }
 
 }  // namespace
 
 std::shared_ptr<Shard> Shards::at(const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   const auto found = shards_.find(name);
   return found != shards_.end() ? found->second : nullptr;
 }
@@ -34,7 +34,7 @@ std::shared_ptr<Shard> Shards::at(const std::string& name) const {
 std::shared_ptr<Shard> Shards::open(const std::string& name, const ShardOptions& options, bool fresh,
                                     std::span<const std::byte> initial) {
   options.check();
-  const std::lock_guard changing(change_mutex_);
+  const LockGuard changing(change_mutex_);
   const auto held = at(name);
   if (held && !fresh) {
     check_same(name, held->options(), options);
@@ -42,7 +42,7 @@ std::shared_ptr<Shard> Shards::open(const std::string& name, const ShardOptions&
   }
   if (initial.empty()) fail(ErrorKind::kNotFound, name, "is not on this server, and no initial values were given");
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     if (!held && shards_.size() >= kMaxShards) {
       fail(ErrorKind::kRefused, name,
            "is not made: there are " + std::to_string(kMaxShards) + " already, which is the limit");
@@ -50,7 +50,7 @@ std::shared_ptr<Shard> Shards::open(const std::string& name, const ShardOptions&
   }
   auto made = std::make_shared<Shard>(options, initial, budget_, held ? held->lane() : next_lane_);
   if (!held) ++next_lane_;
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   shards_[name] = made;
   return made;
 }
@@ -61,13 +61,13 @@ std::shared_ptr<Shard> Shards::find(const std::string& name) const {
 }
 
 std::vector<std::pair<std::string, std::shared_ptr<Shard>>> Shards::list() const {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   return {shards_.begin(), shards_.end()};
 }
 
 std::size_t Shards::drop(std::string_view prefix) {
   std::vector<std::shared_ptr<Shard>> dropped;  // freed after the lock is gone
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   for (auto at = shards_.begin(); at != shards_.end();) {
     const auto next = std::next(at);
     if (at->first.starts_with(prefix)) dropped.push_back(std::move(shards_.extract(at).mapped()));

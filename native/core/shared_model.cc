@@ -40,14 +40,14 @@ void require(bool holds, const std::string& name, const std::string& value, cons
   throw Error(ErrorKind::kInvalid, "shared model: " + name + " is " + value + ", but it must be " + required);
 }
 
-// Holds a lock, and adds to `waited` what it took to get it.
-class Held {
+// Holds a lock, and adds the nanoseconds of the wait for it to `waited`.
+class SCOPED_CAPABILITY Held {
  public:
-  explicit Held(RobustMutex& mutex, std::atomic<std::uint64_t>* waited = nullptr) : mutex_(mutex) {
+  explicit Held(RobustMutex& mutex, std::atomic<std::uint64_t>* waited = nullptr) ACQUIRE(mutex) : mutex_(mutex) {
     const std::uint64_t nanoseconds = mutex.lock();
     if (waited != nullptr) waited->fetch_add(nanoseconds, std::memory_order_relaxed);
   }
-  ~Held() { mutex_.unlock(); }
+  ~Held() RELEASE() { mutex_.unlock(); }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
 
@@ -55,7 +55,7 @@ class Held {
   RobustMutex& mutex_;
 };
 
-// Hogwild's race is meant: the thread sanitizer is told so, for as long as this lives.
+// Hogwild's race is intended: tells the thread sanitizer so in its scope.
 class Race {
  public:
 #if defined(HEADRACE_THREAD_SANITIZER)
@@ -101,17 +101,17 @@ struct alignas(kLine) SharedModel::Header {
   std::uint64_t magic;
   SharedModelOptions options;
   alignas(kLine) std::atomic<std::uint64_t> version;
-  std::atomic<std::uint64_t> steps;  // of the shared statistics
-  RobustMutex mutex;                 // lock: guards all parameters and statistics
+  std::atomic<std::uint64_t> steps;  // of the shared optimizer state
+  RobustMutex mutex;                 // lock: guards all parameters and optimizer state
 };
 
 enum class Presence : std::uint32_t { kAbsent, kLoaded, kJoined };
 
 struct alignas(kLine) SharedModel::Worker {
   std::atomic<std::uint64_t> waited_nanoseconds;
-  std::atomic<std::uint64_t> steps;  // of its own statistics
+  std::atomic<std::uint64_t> steps;  // of the worker's own optimizer state
   std::atomic<Presence> presence;    // changed with the lock held
-  RobustMutex mutex;                 // ad-psgd: guards the worker's parameters and statistics
+  RobustMutex mutex;                 // ad-psgd: guards the worker's parameters and optimizer state
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<Presence>::is_always_lock_free);

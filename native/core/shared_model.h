@@ -1,21 +1,22 @@
-// One model in memory that the worker processes of a machine share: its parameters and its optimizer's statistics.
+// One model in memory that the worker processes of a machine share: its parameters and its optimizer state.
 //
 // Three ways to share:
-// - lock: one set of parameters; who applies a gradient, or reads, holds the model's lock. (A worker that reads the
-//   live parameters without read_into() sees updates half done, as with hogwild.)
-// - hogwild (Recht et al. 2011): one set of parameters that everybody reads and writes without any lock. The race is
-//   meant: a reader may see some parameters before an update and some after it, and of two updates at once one may be
-//   lost for some parameters. A float is never torn: it is aligned and written whole. Counters are atomic, and exact.
-// - ad-psgd (Lian et al. 2018): each worker has parameters and statistics of its own, changed under the worker's lock,
-//   and averages them with a neighbor's now and then: of both, at once, their locks taken in the order of their
-//   numbers. A worker computes gradients from its live parameters, and so may see an average half done.
-// Statistics are shared, or each worker's own: then the steps that Adam's corrections count are the worker's own too.
+// - lock: one set of parameters; a worker that applies a gradient, or reads, holds the model's lock. (A worker that
+//   reads the live parameters without read_into() sees updates half done, as with hogwild.)
+// - hogwild (Recht et al. 2011): one set of parameters that all workers read and write without any lock. The race is
+//   intended: a reader may see some parameters before an update and some after it, and of two updates at once one may
+//   be lost for some parameters. A float is never torn: it is aligned and written whole. Counters are atomic and exact.
+// - ad-psgd (Lian et al. 2018): each worker has its own parameters and optimizer state, changed under the worker's
+//   lock. From time to time it averages its parameters with a neighbor's, and both get the mean; the two locks are
+//   taken in the order of the workers' numbers. A worker computes gradients from its live parameters, and so may see an
+//   average half done.
+// The optimizer state is shared, or each worker has its own, including the steps that Adam's corrections count.
 //
-// A worker that is killed while it holds a lock stops nobody (robust_mutex.h). An update that it left half done is like
-// one that was partly lost: nothing is undone.
+// A worker that is killed while it holds a lock blocks no other (robust_mutex.h). An update that it left half done
+// stays as it is.
 //
-// Threading: any number of threads and processes at once, but one at a time for each worker; format() and load() while
-// nobody else uses the model.
+// Threading: any number of threads and processes at once, but one at a time for each worker; format() and load() only
+// while no other thread or process uses the model.
 #pragma once
 
 #include <atomic>
@@ -35,7 +36,7 @@ Sharing sharing_of(std::string_view name);  // "lock", "hogwild", "ad-psgd"; thr
 struct SharedModelOptions {
   OptimizerOptions optimizer;
   Sharing sharing = Sharing::kLock;
-  bool own_optimizer_state = false;  // true for ad-psgd, whatever is given
+  bool own_optimizer_state = false;  // always true for ad-psgd
   std::uint32_t workers = 1;
   std::uint64_t count = 0;  // P: of parameters
 
@@ -58,19 +59,18 @@ class SharedModel {
 
   // The shared parameters; of ad-psgd the worker's own.
   std::span<float> parameters(std::uint32_t worker);
-  // A copy and its version. A worker's number: with its waits counted as its own. Without one, of ad-psgd, the mean of
-  // all workers that have joined.
+  // A copy and its version. With a worker's number, the wait for the lock counts as that worker's. Without one, ad-psgd
+  // gives the mean of all workers that have joined.
   std::uint64_t read_into(std::span<float> out, std::uint32_t worker);
   std::uint64_t read_into(std::span<float> out);
 
-  // A worker's start, and that of one in the place of a dead one: statistics of its own anew; of ad-psgd, parameters
-  // that are the mean of all who joined before, or else the initial ones. After load() the first join keeps what was
-  // loaded.
+  // Starts a worker, or its replacement: its own optimizer state is reset; with ad-psgd, its parameters become the mean
+  // of the workers that have joined, or the initial ones. After load() the first join keeps the loaded values.
   void join(std::uint32_t worker);
 
   struct Applied {
     std::uint64_t version;   // after it
-    std::int64_t staleness;  // updates by others since base_version; -1: refused, for it is not finite
+    std::int64_t staleness;  // updates by others since base_version; -1: refused, because it is not finite
   };
   // kInvalid where an ad-psgd worker has not joined.
   Applied apply(std::uint32_t worker, std::span<const float> gradient, std::uint64_t base_version);
@@ -81,7 +81,7 @@ class SharedModel {
   double lock_wait_seconds(std::uint32_t worker) const;
 
   // What a checkpoint needs. Sets of parameters: one, or one for each worker (ad-psgd); sets of moments and steps: one,
-  // or one for each worker (own statistics).
+  // or one for each worker (own optimizer state).
   struct State {
     std::uint64_t version = 0;
     std::vector<std::uint64_t> steps;  // [S]

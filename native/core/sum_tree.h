@@ -5,7 +5,7 @@
 // difference, so the sums depend on the weights alone and not on the order of the updates: a tree that is
 // rebuilt from a checkpoint samples bit for bit as the one that was saved.
 //
-// Threading: none of its own. The owner (Table) guards it.
+// Threading: not thread-safe. The owner (Table) guards it.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class SumTree {
 
   // Sets one weight. O(log16 N).
   void set(std::size_t leaf, double weight);
-  // Sets `weights.size()` consecutive leaves from `begin` (no wrap-around) and mends each parent once.
+  // Sets `weights.size()` consecutive leaves from `begin` (no wrap-around) and recomputes each parent once.
   void set_range(std::size_t begin, std::span<const double> weights);
   void clear_range(std::size_t begin, std::size_t count);
   // Sets scattered leaves; where a leaf is named twice the last weight counts. Descents overlap by prefetching.

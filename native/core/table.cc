@@ -21,7 +21,7 @@ Table::Impl::Impl(TableOptions checked_options)
       limiter(options.limiter),
       random(options.seed),
       recovered(transitions.size()) {
-  if (options.sampler == Sampler::kPrioritized) tree.emplace(options.capacity);
+  if (prioritized()) tree.emplace(options.capacity);
   for (std::uint64_t key = transitions.oldest_key(); key < transitions.next_key();) {
     const ChunkHeader& header = transitions.chunk_at(transitions.slot_of(key));
     weigh(transitions.priorities_of(header), header.steps);
@@ -64,7 +64,7 @@ void Table::Impl::check_fits(const ChunkHeader& header) const {
     throw Error(ErrorKind::kRefused, "chunk.steps: " + std::to_string(header.steps) + ", but the table's capacity is " +
                                          std::to_string(options.capacity) + " transitions; the chunk is not stored");
   }
-  const std::size_t capacity_bytes = transitions.arena().capacity_bytes();
+  const std::size_t capacity_bytes = stored().arena().capacity_bytes();
   if (header.bytes > capacity_bytes) {
     throw Error(ErrorKind::kRefused, "chunk.bytes: " + std::to_string(header.bytes) +
                                          ", but the table's capacity_bytes is " + std::to_string(capacity_bytes) +
@@ -80,7 +80,7 @@ double Table::Impl::leaf_weight(float priority) const {
 }
 
 void Table::Impl::weigh(const float* priorities, std::uint32_t steps) {
-  if (!tree) return;
+  if (!prioritized()) return;
   weights.resize(steps);
   for (std::uint32_t i = 0; i < steps; ++i) {
     weights[i] = i > 0 && priorities[i] == priorities[i - 1] ? weights[i - 1] : leaf_weight(priorities[i]);
@@ -108,15 +108,16 @@ void Table::Impl::evict_oldest() {
   tree->clear_range(0, steps - before_wrap);
 }
 
-std::optional<std::size_t> Table::Impl::make_room(const ChunkHeader& header, Lock& lock, bool may_wait) {
-  const auto free_to_go = [&] { return pins.oldest() >= transitions.oldest_key(); };
+std::optional<std::size_t> Table::Impl::make_room(const ChunkHeader& header, bool may_wait) {
   while (transitions.size() + header.steps > options.capacity) evict_oldest();
   for (;;) {
-    if (!may_wait && !free_to_go()) {
-      insert_parked = true;
-      return std::nullopt;
+    while (pins.oldest() < transitions.oldest_key()) {
+      if (!may_wait) {
+        insert_parked = true;
+        return std::nullopt;
+      }
+      unpinned.wait(mutex);
     }
-    unpinned.wait(lock, free_to_go);
     transitions.release_forgotten();
     if (const auto offset = transitions.reserve(header.bytes)) return offset;
     evict_oldest();
@@ -132,16 +133,18 @@ void Table::Impl::remember(const ChunkHeader& header, std::uint64_t key) {
   if (header.writer != 0) writers.remember({header.writer, header.sequence, key});
 }
 
-std::optional<std::uint64_t> Table::Impl::store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock,
+std::optional<std::uint64_t> Table::Impl::store(std::span<const std::byte> chunk, const ChunkHeader& header,
                                                 bool may_wait) {
-  const auto room = make_room(header, lock, may_wait);
+  const auto room = make_room(header, may_wait);
   if (!room) return std::nullopt;
   const std::size_t offset = *room;
   const float unknown_priority = max_priority;
-  lock.unlock();  // the copy needs insert_mutex alone: nobody else reads or reserves these bytes
-  const ChunkHeader& stored = transitions.write(offset, chunk, unknown_priority);
-  weigh(transitions.priorities_of(stored), stored.steps);
-  lock.lock();
+  {
+    // The copy needs insert_mutex alone: no other thread reads or reserves these bytes.
+    const UnlockGuard unlocked(mutex);
+    const ChunkHeader& written = reserved().write(offset, chunk, unknown_priority);
+    weigh(reserved().priorities_of(written), written.steps);
+  }
   const std::uint64_t key = transitions.publish(offset);
   index(key);
   return key;
@@ -154,30 +157,58 @@ std::optional<std::uint64_t> Table::Impl::insert(std::span<const std::byte> chun
     std::optional<std::uint64_t> key;
     bool wake = false;
     {
-      const std::lock_guard one(insert_mutex);
+      const LockGuard one(insert_mutex);
       const Writers::Last* repeated = writers.repeated(header.writer, header.sequence);
-      Lock lock(mutex);
-      const bool allowed = may_insert();
-      if (repeated != nullptr) return repeated->key;
-      if (allowed) {
-        key = store(chunk, header, lock, deadline.has_value());
-        if (!key) return std::nullopt;
-        limiter.inserted(header.steps);
-        counters.inserts += header.steps;
-        wake = settle();
-        lock.unlock();
-        remember(header, *key);
+      {
+        const LockGuard lock(mutex);
+        const bool allowed = may_insert();
+        if (repeated != nullptr) return repeated->key;
+        if (allowed) {
+          key = store(chunk, header, deadline.has_value());
+          if (!key) return std::nullopt;
+          limiter.inserted(header.steps);
+          counters.inserts += header.steps;
+          wake = settle();
+        }
       }
+      if (key) remember(header, *key);
     }
     if (wake) wakers.wake_all();
     if (key) return key;
-    Lock lock(mutex);
+    const LockGuard lock(mutex);
     while (!may_insert()) {
       insert_held.hold();
       if (!deadline) return std::nullopt;
-      if (insert_allowed.wait_until(lock, *deadline) == std::cv_status::timeout && !may_insert()) return std::nullopt;
+      if (!insert_allowed.wait_until(mutex, *deadline) && !may_insert()) return std::nullopt;
     }
   }
+}
+
+TableStats Table::Impl::stats() const {
+  const LockGuard lock(mutex);
+  const RateLimiter::State& flow = limiter.state();
+  return {
+      .size = transitions.size(),
+      .capacity = options.capacity,
+      .inserts = counters.inserts,
+      .samples = counters.samples,
+      .updates = counters.updates,
+      .dropped_updates = counters.dropped_updates,
+      .evicted = counters.evicted,
+      .chunks = transitions.chunks(),
+      .used_bytes = transitions.arena().used_bytes(),
+      .capacity_bytes = transitions.arena().capacity_bytes(),
+      .samples_per_insert =
+          flow.inserts > 0 ? static_cast<double>(flow.samples) / static_cast<double>(flow.inserts) : 0.0,
+      .insert_blocked_seconds = insert_held.seconds(),
+      .sample_blocked_seconds = sample_held.seconds(),
+      .max_priority = max_priority,
+      .total_weight = tree ? tree->total() : static_cast<double>(transitions.size()),
+      .recovered = recovered,
+      .lost = transitions.arena().lost(),
+      .paused = paused,
+      .closed = closed,
+  };
 }
 
 Table::Table(TableOptions options) : impl_(std::make_unique<Impl>(checked(std::move(options)))) {}
@@ -186,7 +217,7 @@ Table::~Table() = default;
 const TableOptions& Table::options() const { return impl_->options; }
 
 std::uint64_t Table::size() const {
-  const std::lock_guard lock(impl_->mutex);
+  const LockGuard lock(impl_->mutex);
   return impl_->transitions.size();
 }
 
@@ -213,7 +244,7 @@ std::uint64_t Table::update_priorities(std::span<const std::uint64_t> keys, std:
 void Table::set_paused(bool paused) {
   bool wake = false;
   {
-    const std::lock_guard lock(impl_->mutex);
+    const LockGuard lock(impl_->mutex);
     impl_->paused = paused;
     wake = impl_->settle();
   }
@@ -222,7 +253,7 @@ void Table::set_paused(bool paused) {
 
 void Table::close() {
   {
-    const std::lock_guard lock(impl_->mutex);
+    const LockGuard lock(impl_->mutex);
     impl_->closed = true;
     impl_->insert_held.allow();
     impl_->sample_held.allow();
@@ -233,13 +264,13 @@ void Table::close() {
 }
 
 void Table::reopen() {
-  const std::lock_guard lock(impl_->mutex);
+  const LockGuard lock(impl_->mutex);
   impl_->closed = false;
 }
 
 void Table::flush() const {
-  const std::lock_guard one(impl_->insert_mutex);  // an insert that is under way comes first
-  impl_->transitions.arena().flush();
+  const LockGuard one(impl_->insert_mutex);  // an insert that is under way comes first
+  impl_->reserved().arena().flush();
 }
 
 std::uint64_t Table::add_waker(Wake wake) { return impl_->wakers.add(std::move(wake)); }
@@ -248,33 +279,6 @@ void Table::remove_waker(std::uint64_t id) { impl_->wakers.remove(id); }
 void Table::save(const std::string& path) const { impl_->save(path); }
 void Table::restore(const std::string& path) { impl_->restore(path); }
 
-TableStats Table::stats() const {
-  const std::lock_guard lock(impl_->mutex);
-  const Impl& table = *impl_;
-  const TableCounters& counters = table.counters;
-  const RateLimiter::State& flow = table.limiter.state();
-  return {
-      .size = table.transitions.size(),
-      .capacity = table.options.capacity,
-      .inserts = counters.inserts,
-      .samples = counters.samples,
-      .updates = counters.updates,
-      .dropped_updates = counters.dropped_updates,
-      .evicted = counters.evicted,
-      .chunks = table.transitions.chunks(),
-      .used_bytes = table.transitions.arena().used_bytes(),
-      .capacity_bytes = table.transitions.arena().capacity_bytes(),
-      .samples_per_insert =
-          flow.inserts > 0 ? static_cast<double>(flow.samples) / static_cast<double>(flow.inserts) : 0.0,
-      .insert_blocked_seconds = table.insert_held.seconds(),
-      .sample_blocked_seconds = table.sample_held.seconds(),
-      .max_priority = table.max_priority,
-      .total_weight = table.tree ? table.tree->total() : static_cast<double>(table.transitions.size()),
-      .recovered = table.recovered,
-      .lost = table.transitions.arena().lost(),
-      .paused = table.paused,
-      .closed = table.closed,
-  };
-}
+TableStats Table::stats() const { return impl_->stats(); }
 
 }  // namespace headrace

@@ -5,9 +5,9 @@
 //
 // Threading: every method may be called from any thread. One mutex guards tree, limiter, slots, counters and random
 // state, and is held for microseconds. Copies run outside it: an insert copies into reserved bytes (one insert at a
-// time, which a second mutex sees to) and publishes afterwards; a sample draws its keys under the mutex, pins the
-// oldest of them, gathers, and unpins. An insert that has to overwrite what is pinned takes it out of the draw at
-// once, and waits for the gather to finish (try_insert: is refused until then).
+// time, under a second mutex) and publishes afterwards; a sample draws its keys under the mutex, pins the oldest of
+// them, gathers, and unpins. An insert that has to overwrite pinned transitions excludes them from sampling at once,
+// and waits until the gather has finished (try_insert is refused until then).
 #pragma once
 
 #include <chrono>
@@ -39,8 +39,8 @@ struct TableOptions {
   std::uint64_t seed = 0;
   std::string path = {};  // empty: heap
 
-  // All but `path` as text, two lines: "capacity=1000;...", then the signature. decode() throws kCorrupt; whether a
-  // table can be made of what it gives is the table's business.
+  // All but `path` as text, two lines: "capacity=1000;...", then the signature. decode() throws kCorrupt; the table's
+  // constructor checks the values.
   std::string encode() const;
   static TableOptions decode(std::string_view text);
 };
@@ -81,15 +81,15 @@ class Table {
   const TableOptions& options() const;
   std::uint64_t size() const;
 
-  // Stores a chunk after check_chunk(). Oldest chunks go when slots or bytes run out. Returns the key of the first
-  // transition; nullopt where the limiter holds inserts or readers hold what must go (try_insert), or the limiter
-  // held them to the deadline (insert).
-  // Throws kRefused (does not fit signature, arena or capacity), kClosed.
+  // Stores a chunk after check_chunk(). The oldest chunks are evicted when slots or bytes run out. Returns the key of
+  // the first transition; nullopt if the limiter blocks inserts or readers pin what must be evicted (try_insert), or if
+  // the limiter blocked until the deadline (insert). Throws kRefused (does not fit signature, arena or capacity),
+  // kClosed.
   //
-  // A chunk whose writer has sent that sequence, or a later one, before is stored already: it counts for nothing,
-  // whatever the limiter says, and the key is that of the writer's last. The 65,536 writers that wrote last are
-  // remembered (in smaller tables as many as `capacity`, but 1,024); those of chunks that a file or a snapshot held,
-  // too.
+  // A chunk whose writer has already sent that sequence, or a later one, is stored already: it is ignored,
+  // independently of the limiter, and the key is that of the writer's last chunk. The 65,536 most recent writers are
+  // remembered (in smaller tables as many as `capacity`, at least 1,024), including those of chunks from a file or a
+  // snapshot.
   std::optional<std::uint64_t> try_insert(std::span<const std::byte> chunk);
   std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, Deadline deadline);
 
@@ -106,27 +106,29 @@ class Table {
 
   // Holds back inserts (and only these) while training is paused.
   void set_paused(bool paused);
-  // Wakes everyone who waits; every later insert, sample and update throws kClosed, until it is opened again. What is
-  // stored can still be saved.
+  // Wakes all waiting callers; every later insert, sample and update throws kClosed until reopen(). The contents can
+  // still be saved.
   void close();
-  void reopen();       // takes close() back
-  void flush() const;  // what a file holds is on the disk; throws kSystem naming it
+  void reopen();       // undoes close()
+  void flush() const;  // writes the file to the disk; throws kSystem naming it
   // Called, without any lock held, whenever a refused insert or sample may succeed now, and at close(). For I/O loops.
-  // Once remove_waker() has returned it is not running and never will be; it must not throw, nor remove itself.
+  // After remove_waker() has returned, the function is not running and will not be called again. It must not throw or
+  // remove itself.
   using Wake = std::function<void()>;
   std::uint64_t add_waker(Wake wake);
   void remove_waker(std::uint64_t id);
 
-  // A snapshot: chunks with their current priorities, counters, random state. restore() needs a table that is empty and
-  // always was (kInvalid), of the same signature and capacity (kRefused); where capacity_bytes and the settings agree
-  // too, both tables then give the same answers to the same calls. kCorrupt and kSystem name the file, and leave the
-  // table empty. save() writes `path` directly (the caller makes it atomic) and fsyncs; inserts go on meanwhile, but
-  // wait before they overwrite what is not written yet.
+  // A snapshot: chunks with their current priorities, counters, random state. restore() needs a table that never held
+  // transitions (kInvalid), with the same signature and capacity (kRefused); where capacity_bytes and the settings
+  // agree too, both tables then give the same answers to the same calls. kCorrupt and kSystem name the file, and leave
+  // the table empty. save() writes `path` directly (the caller makes it atomic) and fsyncs; inserts go on meanwhile,
+  // but wait before they overwrite what is not written yet.
   void save(const std::string& path) const;
   void restore(const std::string& path);
 
   TableStats stats() const;
-  // That it may come to take: arena, slots, tree and writers, full. Also of a table yet to be made; throws as it would.
+  // The most memory it can use: arena, slots, tree and writers. Also for a table that is not made yet; throws as its
+  // constructor would.
   std::uint64_t memory_bytes() const { return memory_bytes(options()); }
   static std::uint64_t memory_bytes(const TableOptions& options);
 

@@ -1,16 +1,15 @@
-// The inside of Table, shared by the files that implement it.
+// The implementation of Table, shared by its source files.
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "core/chunk.h"
+#include "core/mutex.h"
 #include "core/random.h"
 #include "core/rate_limiter.h"
 #include "core/sum_tree.h"
@@ -70,60 +69,68 @@ struct TableCounters {
 
 TableOptions checked(TableOptions options);  // table_options.cc: throws kInvalid; capacity_bytes filled in
 
-// How many writers a table remembers: small tables fewer, which keeps their memory in proportion.
+// How many writers a table remembers: fewer in small tables, to keep their memory in proportion.
 constexpr std::size_t writers_limit(std::uint64_t capacity) { return std::clamp<std::uint64_t>(capacity, 1024, 65536); }
 
 struct Table::Impl {
   explicit Impl(TableOptions checked_options);
 
-  using Lock = std::unique_lock<std::mutex>;
+  bool prioritized() const { return options.sampler == Sampler::kPrioritized; }
 
-  // table.cc: each takes `lock` on `mutex`, and store() insert_mutex too.
-  bool may_insert() const;  // throws kClosed
-  bool may_sample(std::uint64_t batch) const;
-  bool settle();  // after a change: ends holds that are over; true if wakers must be called
-  void check_fits(const ChunkHeader& header) const;             // kRefused where the chunk can never be stored
-  void remember(const ChunkHeader& header, std::uint64_t key);  // the writer, under insert_mutex alone
-  std::optional<std::uint64_t> store(std::span<const std::byte> chunk, const ChunkHeader& header, Lock& lock,
-                                     bool may_wait);
-  // Nullopt where `may_wait` is false and readers hold what must go; they will wake.
-  std::optional<std::size_t> make_room(const ChunkHeader& header, Lock& lock, bool may_wait);
-  bool unpinned_one();  // after a change of pins: true if wakers must be called
-  void evict_oldest();
-  void weigh(const float* priorities, std::uint32_t steps);  // fills `weights`, needs insert_mutex alone
-  void index(std::uint64_t first_key);                       // puts `weights` into the tree
-  std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, std::optional<Deadline> deadline);
+  // What is read and written without `mutex`: bytes that are reserved (by the insert whose turn it is) or pinned, which
+  // stay where they are, and the arena's size. The analysis knows no such part of an object.
+  const Transitions& stored() const NO_THREAD_SAFETY_ANALYSIS { return transitions; }
+  Transitions& reserved() REQUIRES(insert_mutex) NO_THREAD_SAFETY_ANALYSIS { return transitions; }
+
+  // table.cc
+  bool may_insert() const REQUIRES(mutex);  // throws kClosed
+  bool may_sample(std::uint64_t batch) const REQUIRES(mutex);
+  bool settle() REQUIRES(mutex);  // after a change: ends holds that are over; true if wakers must be called
+  void check_fits(const ChunkHeader& header) const;  // kRefused where the chunk can never be stored
+  void remember(const ChunkHeader& header, std::uint64_t key) REQUIRES(insert_mutex);  // the writer
+  // Both release `mutex` for a time. Nullopt where `may_wait` is false and readers hold what must go; they will wake.
+  std::optional<std::uint64_t> store(std::span<const std::byte> chunk, const ChunkHeader& header, bool may_wait)
+      REQUIRES(insert_mutex, mutex);
+  std::optional<std::size_t> make_room(const ChunkHeader& header, bool may_wait) REQUIRES(insert_mutex, mutex);
+  bool unpinned_one() REQUIRES(mutex);  // after a change of pins: true if wakers must be called
+  void evict_oldest() REQUIRES(mutex);
+  void weigh(const float* priorities, std::uint32_t steps) REQUIRES(insert_mutex);  // fills `weights`
+  void index(std::uint64_t first_key) REQUIRES(insert_mutex, mutex);                // puts `weights` into the tree
+  std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, std::optional<Deadline> deadline)
+      EXCLUDES(insert_mutex, mutex);
   double leaf_weight(float priority) const;
+  TableStats stats() const EXCLUDES(mutex);
 
   // table_sampling.cc
-  bool sample(const BatchView& batch, double importance_exponent, std::optional<Deadline> deadline);
-  std::uint64_t update(std::span<const std::uint64_t> keys, std::span<const float> priorities);
+  bool sample(const BatchView& batch, double importance_exponent, std::optional<Deadline> deadline) EXCLUDES(mutex);
+  std::uint64_t update(std::span<const std::uint64_t> keys, std::span<const float> priorities) EXCLUDES(mutex);
 
   // table_snapshot.cc
-  void save(const std::string& path);
-  void restore(const std::string& path);
+  void save(const std::string& path) EXCLUDES(mutex);
+  void restore(const std::string& path) EXCLUDES(insert_mutex, mutex);
 
   const TableOptions options;
 
-  std::mutex insert_mutex;      // one insert at a time; taken before `mutex`
-  std::vector<double> weights;  // leaf weights of the chunk being inserted; guarded by insert_mutex
-  Writers writers;              // guarded by insert_mutex
+  Mutex insert_mutex ACQUIRED_BEFORE(mutex);             // one insert at a time
+  std::vector<double> weights GUARDED_BY(insert_mutex);  // leaf weights of the chunk being inserted
+  Writers writers GUARDED_BY(insert_mutex);
 
-  std::mutex mutex;  // guards everything below but wakers
-  std::condition_variable insert_allowed, sample_allowed, unpinned;
-  Transitions transitions;
-  std::optional<SumTree> tree;  // prioritized only
-  RateLimiter limiter;
-  Random random;
-  Pins pins;
-  bool insert_parked = false;  // a refused insert waits for pins
-  float max_priority = 1.0f;   // the largest ever written
-  bool paused = false;
-  bool closed = false;
-  HeldClock insert_held, sample_held;
-  std::uint64_t held_batch = 0;  // the smallest batch refused, while sample_held holds
-  TableCounters counters;
-  std::uint64_t recovered = 0;
+  mutable Mutex mutex;
+  ConditionVariable insert_allowed, sample_allowed, unpinned;
+  Transitions transitions GUARDED_BY(mutex);      // changed under insert_mutex, too
+  std::optional<SumTree> tree GUARDED_BY(mutex);  // prioritized() only
+  RateLimiter limiter GUARDED_BY(mutex);
+  Random random GUARDED_BY(mutex);
+  Pins pins GUARDED_BY(mutex);
+  bool insert_parked GUARDED_BY(mutex) = false;  // a refused insert waits for pins
+  float max_priority GUARDED_BY(mutex) = 1.0f;   // the largest ever written
+  bool paused GUARDED_BY(mutex) = false;
+  bool closed GUARDED_BY(mutex) = false;
+  HeldClock insert_held GUARDED_BY(mutex);
+  HeldClock sample_held GUARDED_BY(mutex);
+  std::uint64_t held_batch GUARDED_BY(mutex) = 0;  // the smallest batch refused, while sample_held holds
+  TableCounters counters GUARDED_BY(mutex);
+  std::uint64_t recovered GUARDED_BY(mutex) = 0;
 
   Wakers wakers;
 };

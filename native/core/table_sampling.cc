@@ -76,7 +76,7 @@ void check_priorities(std::span<const std::uint64_t> keys, std::span<const float
   if (keys.size() != priorities.size()) {
     throw Error(ErrorKind::kInvalid, "priorities: " + std::to_string(priorities.size()) + " values for " +
                                          std::to_string(keys.size()) +
-                                         " keys, but they must be as many; none is applied");
+                                         " keys, but the numbers must be equal; none is applied");
   }
   for (std::size_t i = 0; i < priorities.size(); ++i) {
     if (std::isfinite(priorities[i]) && priorities[i] >= 0) continue;
@@ -94,34 +94,38 @@ bool Table::Impl::sample(const BatchView& batch, double importance_exponent, std
                                          ", but it must be finite and >= 0; nothing is drawn");
   }
   thread_local Drawn drawn;
-  drawn.resize(batch.size, tree.has_value());
-  Lock lock(mutex);
-  while (!may_sample(batch.size)) {
-    held_batch = sample_held.holding() ? std::min<std::uint64_t>(held_batch, batch.size) : batch.size;
-    sample_held.hold();
-    if (!deadline) return false;
-    if (sample_allowed.wait_until(lock, *deadline) == std::cv_status::timeout && !may_sample(batch.size)) return false;
+  drawn.resize(batch.size, prioritized());
+  std::size_t pin = 0;
+  bool wake = false;
+  {
+    const LockGuard lock(mutex);
+    while (!may_sample(batch.size)) {
+      held_batch = sample_held.holding() ? std::min<std::uint64_t>(held_batch, batch.size) : batch.size;
+      sample_held.hold();
+      if (!deadline) return false;
+      if (!sample_allowed.wait_until(mutex, *deadline) && !may_sample(batch.size)) return false;
+    }
+    if (tree) {
+      draw_prioritized(*tree, transitions, random, drawn);
+    } else {
+      draw_uniform(transitions, random, drawn);
+    }
+    pin = pins.add(*std::min_element(drawn.keys.begin(), drawn.keys.end()));
+    limiter.sampled(batch.size);
+    counters.samples += batch.size;
+    wake = settle();
   }
-  if (tree) {
-    draw_prioritized(*tree, transitions, random, drawn);
-  } else {
-    draw_uniform(transitions, random, drawn);
-  }
-  const std::size_t pin = pins.add(*std::min_element(drawn.keys.begin(), drawn.keys.end()));
-  limiter.sampled(batch.size);
-  counters.samples += batch.size;
-  bool wake = settle();
-  lock.unlock();
 
   if (wake) wakers.wake_all();
-  for (const std::uint64_t slot : drawn.slots) transitions.prefetch(slot);
+  for (const std::uint64_t slot : drawn.slots) stored().prefetch(slot);
   describe(drawn, importance_exponent, batch);
-  gather(transitions, options.signature.stack, drawn.keys, drawn.slots, batch);
+  gather(stored(), options.signature.stack, drawn.keys, drawn.slots, batch);
 
-  lock.lock();
-  pins.remove(pin);
-  wake = unpinned_one();
-  lock.unlock();
+  {
+    const LockGuard lock(mutex);
+    pins.remove(pin);
+    wake = unpinned_one();
+  }
   if (wake) wakers.wake_all();
   return true;
 }
@@ -135,7 +139,7 @@ std::uint64_t Table::Impl::update(std::span<const std::uint64_t> keys, std::span
   leaf_weights.clear();
   std::array<float*, kBlock> targets;
   std::array<std::uint32_t, kBlock> kept;
-  const Lock lock(mutex);
+  const LockGuard lock(mutex);
   if (closed) throw Error(ErrorKind::kClosed, "the table is closed");
   for (std::size_t begin = 0; begin < keys.size(); begin += kBlock) {
     const std::size_t end = std::min(begin + kBlock, keys.size());

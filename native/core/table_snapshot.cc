@@ -1,4 +1,4 @@
-// Table: snapshots. A preamble, the signature's text, then every chunk from the oldest, each a block of its own.
+// Table: snapshots. A preamble, the signature's text, then every chunk from the oldest, each in its own block.
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -67,25 +67,29 @@ ChunkHeader read_chunk(SnapshotReader& reader, const Signature& signature, std::
 
 void Table::Impl::save(const std::string& path) {
   Preamble preamble;
-  Lock lock(mutex);
-  preamble.capacity = options.capacity;
-  preamble.capacity_bytes = transitions.arena().capacity_bytes();
-  preamble.oldest_key = transitions.oldest_key();
-  preamble.next_key = transitions.next_key();
-  preamble.place_of_oldest = transitions.place_of_oldest();
-  preamble.counters = counters;
-  preamble.limiter = limiter.state();
-  preamble.random = random.state();
-  preamble.max_priority = max_priority;
-  const std::size_t pin = pins.add(preamble.oldest_key);
-  lock.unlock();
+  std::size_t pin = 0;
+  {
+    const LockGuard lock(mutex);
+    preamble.capacity = options.capacity;
+    preamble.capacity_bytes = transitions.arena().capacity_bytes();
+    preamble.oldest_key = transitions.oldest_key();
+    preamble.next_key = transitions.next_key();
+    preamble.place_of_oldest = transitions.place_of_oldest();
+    preamble.counters = counters;
+    preamble.limiter = limiter.state();
+    preamble.random = random.state();
+    preamble.max_priority = max_priority;
+    pin = pins.add(preamble.oldest_key);
+  }
 
   // The pin follows what is written, so that inserts may overwrite chunks that are safe.
   const auto move_pin = [&](std::uint64_t key) {
-    Lock moving(mutex);
-    pins.move(pin, key);
-    const bool wake = unpinned_one();
-    moving.unlock();
+    bool wake = false;
+    {
+      const LockGuard lock(mutex);
+      pins.move(pin, key);
+      wake = unpinned_one();
+    }
     if (wake) wakers.wake_all();
   };
   try {
@@ -95,13 +99,14 @@ void Table::Impl::save(const std::string& path) {
     writer.put(std::as_bytes(std::span(signature)));
     std::vector<std::byte> copy;
     for (std::uint64_t key = preamble.oldest_key; key < preamble.next_key; move_pin(key)) {
-      const ChunkHeader& chunk = transitions.chunk_at(transitions.slot_of(key));
+      const ChunkHeader& chunk = stored().chunk_at(stored().slot_of(key));
       const auto* bytes = reinterpret_cast<const std::byte*>(&chunk);
-      const std::size_t before_priorities = transitions.layout_of(chunk).priority;
+      const std::size_t before_priorities = stored().layout_of(chunk).priority;
       copy.assign(bytes, bytes + before_priorities);
-      lock.lock();  // priorities alone may change
-      copy.insert(copy.end(), bytes + before_priorities, bytes + chunk.bytes);
-      lock.unlock();
+      {
+        const LockGuard lock(mutex);  // priorities alone may change
+        copy.insert(copy.end(), bytes + before_priorities, bytes + chunk.bytes);
+      }
       writer.put(copy);
       key += chunk.steps;
     }
@@ -114,10 +119,10 @@ void Table::Impl::save(const std::string& path) {
 }
 
 void Table::Impl::restore(const std::string& path) {
-  const std::lock_guard one(insert_mutex);
-  Lock lock(mutex);
+  const LockGuard one(insert_mutex);
+  const LockGuard lock(mutex);
   if (transitions.next_key() != 0) {
-    throw Error(ErrorKind::kInvalid, "restore() from " + path + " needs a table that is empty and always was, but " +
+    throw Error(ErrorKind::kInvalid, "restore() from " + path + " needs a table that never held transitions, but " +
                                          std::to_string(transitions.next_key()) + " transitions were inserted");
   }
   SnapshotReader reader(path);
@@ -126,8 +131,8 @@ void Table::Impl::restore(const std::string& path) {
   const bool same_ring = preamble.capacity_bytes == capacity_bytes;
   if (same_ring && (preamble.place_of_oldest >= capacity_bytes || preamble.place_of_oldest % Arena::kAlignment != 0)) {
     throw Error(ErrorKind::kCorrupt, path + ": place_of_oldest is " + std::to_string(preamble.place_of_oldest) +
-                                         ", which is no place in an arena of " + std::to_string(capacity_bytes) +
-                                         " bytes; nothing is restored");
+                                         ", which is not a valid place in an arena of " +
+                                         std::to_string(capacity_bytes) + " bytes; nothing is restored");
   }
   transitions.start_at(preamble.oldest_key, same_ring ? preamble.place_of_oldest : 0);
   try {
@@ -135,7 +140,7 @@ void Table::Impl::restore(const std::string& path) {
       std::span<const std::byte> chunk;
       const ChunkHeader header = read_chunk(reader, options.signature, transitions.next_key(), chunk);
       check_fits(header);
-      remember(header, *store(chunk, header, lock, true));
+      remember(header, *store(chunk, header, true));
     }
     reader.finish();
   } catch (...) {

@@ -89,7 +89,7 @@ TableStore::TableStore(std::string directory) : directory_(std::move(directory))
   ::close(descriptor_);
   if (failure == EWOULDBLOCK) {
     throw Error(ErrorKind::kRefused, "data directory " + directory_ +
-                                         ": another server has it, and one at a time may; end that one, or choose "
+                                         ": another server has it; stop that one, or choose "
                                          "another directory");
   }
   errno = failure;

@@ -1,13 +1,12 @@
 // The directory in which a server keeps its tables: `table-N.arena` holds a table's experience and `table-N.settings`
 // its name and options. Numbers rise and are never used again, so a new table never meets a file that is still mapped.
 //
-// A table exists from the moment its settings have their name, which is after the arena is on the disk. It is dropped
-// from the moment its settings are renamed to `table-N.settings.dropped`; the arena goes next, that file last, and a
-// drop that was cut short is completed at the next start. Every other file with such a name (an arena without settings,
-// settings that were never finished) is set aside at the start, as `<file>.orphan`: the store deletes only what was
-// dropped.
+// A table exists from the moment its settings file has its final name, after the arena is on the disk. It is dropped
+// from the moment this file is renamed to `table-N.settings.dropped`; then the arena is removed, and that file last. An
+// interrupted drop is completed at the next start. Every other file with such a name (an arena without settings,
+// unfinished settings) is renamed to `<file>.orphan` at the start: the store deletes only dropped tables.
 //
-// Threading: none of its own; the owner (Server) calls from one thread at a time. A lock on the directory keeps other
+// Threading: not thread-safe; the owner (Server) calls from one thread at a time. A lock on the directory keeps other
 // processes out.
 #pragma once
 
@@ -44,7 +43,7 @@ class TableStore {
   // The table is dropped from now on, even if the process ends here; throws kSystem, and then it is kept. Without
   // settings there is nothing to do.
   void forget(const std::string& arena);
-  void remove(const std::string& arena);  // forget(), and the files go; throws kSystem
+  void remove(const std::string& arena);  // forget(), and removes the files; throws kSystem
 
  private:
   Kept read(const std::string& settings) const;  // `path` is left empty

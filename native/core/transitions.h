@@ -1,10 +1,10 @@
 // Which transition lies where: chunks in an arena, and for each slot the chunk that holds its transition.
 //
 // A transition's key is its number since the table began; key % capacity is its slot. The keys stored are
-// [oldest_key, next_key). Eviction has two halves: forget_oldest() takes the oldest chunk out of that range, so that
-// nobody draws from it any more; release_forgotten() frees its bytes once nobody reads them.
+// [oldest_key, next_key). Eviction has two halves: forget_oldest() takes the oldest chunk out of that range, so that it
+// is not sampled any more; release_forgotten() frees its bytes once no thread reads them.
 //
-// Threading: none of its own. The owner (Table) guards it; stored chunks and their slots may be read by other threads
+// Threading: not thread-safe. The owner (Table) guards it; stored chunks and their slots may be read by other threads
 // until they are released.
 #pragma once
 
@@ -57,9 +57,9 @@ class Transitions {
 
   // Room in the arena for a chunk, or nullopt: forget and release more. Slots must be free before publish().
   std::optional<std::size_t> reserve(std::size_t bytes) { return arena_.reserve(bytes); }
-  // Copies a chunk into reserved bytes as of key next_key(), unknown priorities replaced, checksum set for a file:
-  // last, so that a file never holds a half-written chunk that counts as intact, nor one with keys of its sender's
-  // choice.
+  // Copies a chunk into reserved bytes as of key next_key(), unknown priorities replaced, and for a file sets the
+  // checksum last, so that a file never holds a half-written chunk with a valid checksum, or keys that the sender
+  // chose.
   const ChunkHeader& write(std::size_t offset, std::span<const std::byte> chunk, float unknown_priority);
   // Makes what write() wrote part of the range; returns its first key.
   std::uint64_t publish(std::size_t offset);

@@ -1,7 +1,7 @@
-// What each writer sent last, by which something that is sent again is known. Bounded: of more writers than the limit
-// the longest silent are forgotten.
+// What each writer sent last, to recognize repetitions. Bounded: beyond the limit, the writers that have been silent
+// longest are forgotten.
 //
-// Threading: none of its own. The owner guards it.
+// Threading: not thread-safe. The owner guards it.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,17 @@ class Writers {
 
   std::size_t size() const { return places_.size(); }
   std::size_t limit() const { return limit_; }
-  // O(1); null where it is not known. Void after the next change.
+  // O(1); null if it is unknown. Invalid after the next change.
   const Last* find(std::uint64_t writer) const;
-  // The writer's last where `sequence` is not above it: that was sent before. Null for writer 0, which nobody is.
+  // The writer's last if `sequence` is not above it, so that it was sent before. Null for writer 0, which stands for
+  // none.
   const Last* repeated(std::uint64_t writer, std::uint64_t sequence) const;
   void remember(const Last& last);  // O(1)
   void forget_longest_silent();     // size() must not be 0
   void clear();
 
  private:
-  // Seeded, so that nobody can send names that all fall into one bucket.
+  // Seeded, so that a peer cannot choose names that all fall into one bucket.
   struct Hash {
     std::uint64_t seed;
     std::size_t operator()(std::uint64_t writer) const {
@@ -43,7 +44,7 @@ class Writers {
   };
 
   std::size_t limit_;
-  std::list<Last> by_silence_;  // who sent last comes last
+  std::list<Last> by_silence_;  // the most recent writer is last
   std::unordered_map<std::uint64_t, std::list<Last>::iterator, Hash> places_;
 };
 

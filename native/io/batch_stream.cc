@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "core/huge_array.h"
+#include "core/mutex.h"
 #include "io/link.h"
 #include "io/quiet_thread.h"
 #include "io/shared_memory.h"
@@ -78,22 +77,24 @@ struct BatchStream::Impl {
   const milliseconds request_timeout;
   const Limits limits;
   const Interrupt interrupt;
-  bool constructing = true;            // afterwards the interrupt is next()'s alone
+  bool constructing = true;            // afterwards only next() calls the interrupt
   Waker waker;                         // of the thread: a batch was given back, or the stream closed
   std::optional<Signature> signature;  // from the first connection on
 
-  // The thread's, and the constructor's before.
+  // Used by the thread alone, and by the constructor before it.
   std::deque<std::size_t> asked;     // in the order of the requests
   Clock::time_point silent_since{};  // while one is asked for
   std::uint64_t memories = 0;
-
-  std::mutex mutex;  // guards what follows
-  std::condition_variable ready_or_ended;
   std::shared_ptr<Memory> memory;  // of the connection that there is
-  std::vector<std::size_t> free;   // indices in it
-  std::deque<Slot> ready;          // in the order drawn; the first may lie in an older memory
-  std::optional<Slot> taken;       // that the consumer reads
-  std::exception_ptr error;        // once the thread is at its end
+
+  std::optional<Slot> taken;  // that the consumer reads
+
+  Mutex mutex;
+  ConditionVariable ready_or_ended;
+  std::uint64_t current GUARDED_BY(mutex) = 0;      // the number of `memory`
+  std::vector<std::size_t> free GUARDED_BY(mutex);  // indices in it
+  std::deque<Slot> ready GUARDED_BY(mutex);         // in the order drawn; the first may lie in an older memory
+  std::exception_ptr error GUARDED_BY(mutex);       // once the thread is at its end
 
   std::optional<Link> link;
   std::thread thread;
@@ -132,10 +133,10 @@ void BatchStream::Impl::greet(ClientConnection& connection) {
                                          " required; the stream ends");
   }
   if (!signature) signature = found;
-  auto fresh = share(connection);
-  const std::lock_guard lock(mutex);
-  memory = std::move(fresh);
+  memory = share(connection);
   asked.clear();
+  const LockGuard lock(mutex);
+  current = memory->number;
   free.clear();
   for (std::size_t index = 0; index < credit; ++index) free.push_back(index);
 }
@@ -183,7 +184,7 @@ void BatchStream::Impl::run() {
     }
   } catch (...) {
     end(std::current_exception());
-    link->close();  // what is still asked for is not to be gathered for nobody
+    link->close();  // so that the server does not gather batches that nothing will read
   }
 }
 
@@ -191,7 +192,7 @@ void BatchStream::Impl::run() {
 void BatchStream::Impl::ask(ClientConnection& connection) {
   std::vector<std::size_t> places;
   {
-    const std::lock_guard lock(mutex);
+    const LockGuard lock(mutex);
     places.swap(free);
   }
   if (asked.empty()) silent_since = Clock::now();
@@ -206,7 +207,7 @@ void BatchStream::Impl::ask(ClientConnection& connection) {
   }
 }
 
-// Until the server says something: true. False where the consumer did.
+// Waits. True if the server sent something, false if the consumer gave a batch back.
 bool BatchStream::Impl::wait_for_reply(ClientConnection& connection) {
   if (connection.has_input()) return true;
   const auto deadline = silent_since + kWait + request_timeout;
@@ -236,45 +237,46 @@ void BatchStream::Impl::take_reply(ClientConnection& connection) {
     connection.receive_body(sections);
   }
   {
-    const std::lock_guard lock(mutex);
+    const LockGuard lock(mutex);
     ready.push_back({memory, index});
   }
   ready_or_ended.notify_one();
 }
 
 void BatchStream::Impl::give_back(std::size_t index) {
-  const std::lock_guard lock(mutex);
+  const LockGuard lock(mutex);
   free.push_back(index);
 }
 
 std::optional<BatchStream::Batch> BatchStream::Impl::next(Deadline deadline) {
-  std::unique_lock lock(mutex);
-  const bool given_back = taken && taken->memory == memory;
-  if (given_back) free.push_back(taken->index);
-  taken.reset();
-  if (given_back && ready.empty()) waker.poke();  // else below, once the next one is at hand
-  const bool poke_later = given_back && !ready.empty();
-  while (ready.empty()) {
-    if (error) std::rethrow_exception(error);
-    if (Clock::now() >= deadline) return std::nullopt;
-    const auto slice = std::min(deadline, Clock::now() + kInterruptSlice);
-    if (ready_or_ended.wait_until(lock, slice) == std::cv_status::timeout && interrupt) {
-      lock.unlock();
-      interrupt();
-      lock.lock();
+  bool poke_later = false;
+  {
+    const LockGuard lock(mutex);
+    const bool given_back = taken && taken->memory->number == current;
+    if (given_back) free.push_back(taken->index);
+    taken.reset();
+    if (given_back && ready.empty()) waker.poke();  // else below, once the next one is at hand
+    poke_later = given_back && !ready.empty();
+    while (ready.empty()) {
+      if (error) std::rethrow_exception(error);
+      if (Clock::now() >= deadline) return std::nullopt;
+      const auto slice = std::min(deadline, Clock::now() + kInterruptSlice);
+      if (!ready_or_ended.wait_until(mutex, slice) && interrupt) {
+        const UnlockGuard unlocked(mutex);
+        interrupt();
+      }
     }
+    taken = std::move(ready.front());
+    ready.pop_front();
   }
-  taken = std::move(ready.front());
-  ready.pop_front();
-  auto& place = *taken->memory;
-  lock.unlock();
   if (poke_later) waker.poke();
+  auto& place = *taken->memory;
   return Batch{place.number, taken->index, lay_out(*signature, batch_size, place.batch(taken->index)), taken->memory};
 }
 
 void BatchStream::Impl::end(std::exception_ptr reason) {
   {
-    const std::lock_guard lock(mutex);
+    const LockGuard lock(mutex);
     if (!error) error = std::move(reason);
   }
   ready_or_ended.notify_all();

@@ -1,5 +1,5 @@
-// Batches from a server, kept in flight ahead of a learner: a connection of its own on which `credit` samples are
-// always asked for, and a thread that receives. Over a Unix socket the batches lie in memory shared with the server,
+// Batches from a server, kept in flight ahead of a learner: a separate connection with `credit` sample requests under
+// way at all times, and a thread that receives. Over a Unix socket the batches lie in memory shared with the server,
 // which gathers straight into it; over TCP they are received into the client's.
 //
 // Threading: next() from one consumer thread at a time; close() from any.
@@ -17,7 +17,7 @@ namespace headrace {
 
 class BatchStream {
  public:
-  // A batch and what keeps its memory. The views are for reading; they are the same few again and again.
+  // A batch and what keeps its memory. The views are read-only, and their memory is reused.
   struct Batch {
     std::uint64_t memory;  // number of the memory that it lies in: another one after a reconnection
     std::size_t index;     // 0 .. credit - 1
@@ -32,8 +32,9 @@ class BatchStream {
 
   const Signature& signature() const;
   bool shared() const;  // batches lie in shared memory
-  // The next batch, in the order drawn, valid until the call after; nullopt at the deadline. Once the thread has met
-  // an error and what was received before it is taken, every call rethrows it: kClosed after the table is closed.
+  // The next batch, in the order drawn, valid until the call after; nullopt at the deadline. After an error of the
+  // thread, and once all batches received before it are taken, every call rethrows the error: kClosed after the table
+  // was closed.
   std::optional<Batch> next(Deadline deadline);
   void close();
 

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <mutex>
 
 #include "core/chunk.h"
 #include "core/entropy.h"
+#include "core/mutex.h"
 #include "io/link.h"
 #include "wire/batch_sections.h"
 
@@ -18,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A server is asked to hold a request so long at most, so that one that has died silently is noticed soon after.
+// The longest time that a server is asked to hold a request, so that a server that died silently is noticed soon after.
 constexpr milliseconds kLongestWait{10'000};
 // Of the chunks that go into one request, unless a single one is larger: the server handles them at one go.
 constexpr std::size_t kInsertBytes = std::size_t{1} << 20;
@@ -34,6 +33,36 @@ struct ClaimTerms {
   std::int64_t keep;
 };
 
+// The queue of calls: one of them at a time has the turn.
+class CAPABILITY("turn") Turns {
+ public:
+  void take(const Interrupt& interrupt) ACQUIRE() {
+    const LockGuard lock(mutex_);
+    while (busy_) {
+      if (given_.wait_until(mutex_, Clock::now() + kInterruptSlice) || !interrupt) continue;
+      const UnlockGuard unlocked(mutex_);
+      interrupt();
+    }
+    busy_ = true;
+  }
+  bool try_take() TRY_ACQUIRE(true) {
+    const LockGuard lock(mutex_);
+    return !std::exchange(busy_, true);
+  }
+  void give() RELEASE() {
+    {
+      const LockGuard lock(mutex_);
+      busy_ = false;
+    }
+    given_.notify_one();
+  }
+
+ private:
+  Mutex mutex_;
+  ConditionVariable given_;
+  bool busy_ GUARDED_BY(mutex_) = false;
+};
+
 }  // namespace
 
 struct Client::Impl {
@@ -41,33 +70,33 @@ struct Client::Impl {
       : interrupt(options.interrupt),
         link(std::move(options), [this](ClientConnection& connection) { greet(connection); }) {}
 
-  void greet(ClientConnection& connection) {
+  // The link calls it, in the constructor or in the turn of the call that connects again.
+  void greet(ClientConnection& connection) NO_THREAD_SAFETY_ANALYSIS {
     signatures.clear();  // the server may be another one
     for (const auto& [name, terms] : claims) claim(connection, name, terms);
   }
   static void claim(ClientConnection& connection, const std::string& name, const ClaimTerms& terms) {
     connection.receive_body(connection.request(MessageType::kClaim, name, bytes_of(terms)));
   }
-  void give_back();
+  void give_back() EXCLUDES(turns);
 
-  // These need the turn.
   std::uint64_t ask_for_number(MessageType type, const std::string& name, std::span<const std::byte> payload,
-                               std::span<const std::span<const std::byte>> trailing = {}) {
+                               std::span<const std::span<const std::byte>> trailing = {}) REQUIRES(turns) {
     return link.exchange([&](ClientConnection& connection) {
       return connection.receive_number<std::uint64_t>(connection.request(type, name, payload, trailing));
     });
   }
   std::vector<std::byte> ask(MessageType type, const std::string& name, std::span<const std::byte> payload,
-                             std::span<const std::span<const std::byte>> trailing = {}) {
+                             std::span<const std::span<const std::byte>> trailing = {}) REQUIRES(turns) {
     return link.exchange([&](ClientConnection& connection) {
       return connection.receive_body(connection.request(type, name, payload, trailing));
     });
   }
-  Signature signature_of(const std::string& table) {
+  Signature signature_of(const std::string& table) REQUIRES(turns) {
     return Signature::decode(as_text(ask(MessageType::kSignature, table, {})));
   }
-  std::uint64_t insert(const std::string& table, std::span<const std::span<const std::byte>> chunks);
-  void check_signature(const std::string& table, const Signature& signature);
+  std::uint64_t insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) REQUIRES(turns);
+  void check_signature(const std::string& table, const Signature& signature) REQUIRES(turns);
 
   struct Taken {
     std::uint64_t epoch = 0;
@@ -79,35 +108,20 @@ struct Client::Impl {
 
   const Interrupt interrupt;
   const std::uint64_t writer = draw_entropy();  // the same after a reconnection
-  std::mutex mutex;                             // guards busy
-  std::condition_variable free;
-  bool busy = false;                            // someone has the turn, which guards what follows
-  std::uint64_t sequence = 0;                   // of the writer's chunks and messages
-  std::map<std::string, Signature> signatures;  // of tables sampled from
-  std::map<std::string, ClaimTerms> claims;
-  std::map<std::string, Taken> taken;  // from mailboxes
-  Link link;                           // last: it greets with what is above
+  Turns turns;
+  std::uint64_t sequence GUARDED_BY(turns) = 0;                   // of the writer's chunks and messages
+  std::map<std::string, Signature> signatures GUARDED_BY(turns);  // of tables sampled from
+  std::map<std::string, ClaimTerms> claims GUARDED_BY(turns);
+  std::map<std::string, Taken> taken GUARDED_BY(turns);  // from mailboxes
+  // Its exchange() needs the turn, its close() does not. Last: it greets with what is above.
+  Link link;
 };
 
 // One call's turn on the connection; the next in the queue has it when this is gone.
-class Client::Turn {
+class SCOPED_CAPABILITY Client::Turn {
  public:
-  explicit Turn(Impl& client) : client_(client) {
-    std::unique_lock lock(client_.mutex);
-    while (!client_.free.wait_for(lock, kInterruptSlice, [this] { return !client_.busy; })) {
-      lock.unlock();
-      if (client_.interrupt) client_.interrupt();
-      lock.lock();
-    }
-    client_.busy = true;
-  }
-  ~Turn() {
-    {
-      const std::lock_guard lock(client_.mutex);
-      client_.busy = false;
-    }
-    client_.free.notify_one();
-  }
+  explicit Turn(Impl& client) ACQUIRE(client.turns) : client_(client) { client_.turns.take(client_.interrupt); }
+  ~Turn() RELEASE() { client_.turns.give(); }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
@@ -123,27 +137,21 @@ void Client::close() {
   impl_->link.close();
 }
 
-// Has nothing kept that this client has claimed. No answer is waited for: the server may be gone.
+// Asks the server not to keep the claimed names. Waits for no answer, because the server may be gone.
 void Client::Impl::give_back() {
-  {
-    const std::lock_guard lock(mutex);
-    if (busy) return;
-    busy = true;
-  }
+  if (!turns.try_take()) return;
+  const auto claimed = std::exchange(claims, {});
   try {
-    link.tell([this](ClientConnection& connection) {
-      for (auto [name, terms] : std::exchange(claims, {})) {
+    link.tell([&claimed](ClientConnection& connection) {
+      for (auto [name, terms] : claimed) {
         if (std::exchange(terms.keep, 0) != 0) connection.send(MessageType::kClaim, name, bytes_of(terms));
       }
     });
   } catch (...) {  // the connection is lost or the call interrupted: the names are kept
   }
-  {
-    const std::lock_guard lock(mutex);
-    busy = false;
-  }
-  free.notify_one();
+  turns.give();
 }
+
 std::uint64_t Client::instance() const { return impl_->link.instance(); }
 std::uint64_t Client::reconnections() const { return impl_->link.reconnections(); }
 
@@ -202,7 +210,7 @@ void Client::Impl::check_signature(const std::string& table, const Signature& si
   if (found == signatures.end()) found = signatures.insert_or_assign(table, signature_of(table)).first;
   if (found->second == signature) return;
   const auto theirs = found->second.encode();
-  signatures.erase(found);  // should the table be replaced by one that fits
+  signatures.erase(found);  // in case the table is replaced by one that fits
   throw Error(ErrorKind::kInvalid, "batch: arrays of " + signature.encode() + "; table '" + table + "' holds " +
                                        theirs + "; nothing is sampled");
 }
@@ -236,7 +244,7 @@ std::uint64_t Client::update_priorities(const std::string& table, std::span<cons
                                         std::span<const float> priorities) {
   if (keys.size() != priorities.size()) {
     throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
-                                         std::to_string(keys.size()) + " keys; as many required");
+                                         std::to_string(keys.size()) + " keys; equal numbers required");
   }
   const Turn turn(*impl_);
   const std::array parts = {std::as_bytes(keys), std::as_bytes(priorities)};

@@ -1,8 +1,8 @@
 // A blocking connection to a server: one request at a time, and its reply.
 //
 // Every request may be sent again without doing anything twice (chunks and messages carry writer and sequence), so a
-// connection that is lost, or a reply that does not come in time, is no error as long as `reconnect_timeout` allows:
-// the client connects again, with growing pauses, claims again what it had claimed, and sends the request again.
+// connection that is lost, or a reply that does not come in time, is not an error within `reconnect_timeout`: the
+// client reconnects, with growing pauses, repeats its claims and sends the request again.
 //
 // Threading: every method may be called from any thread; calls queue. close() ends a call that is under way. A call
 // that is broken off by the interrupt closes the connection, since its reply may still come; with a reconnect_timeout
@@ -27,12 +27,12 @@ namespace headrace {
 
 class Client {
  public:
-  // Tries until the server is there; kSystem, naming the address, at the deadline. kRefused: the server requires a
-  // token and there is none, or the token is another one.
+  // Tries until the server answers; kSystem, naming the address, at the deadline. kRefused: the server requires a
+  // token and none was given, or it is the wrong one.
   explicit Client(ClientOptions options);
   ~Client();
 
-  // Errors of the server arrive as its own kinds; kClosed once the connection is gone for good.
+  // Errors of the server keep their kind; kClosed once the connection is lost and cannot be restored.
   Signature signature(const std::string& table);
   // Stores these chunks in order, and waits while the limiter holds. The key of the last one. Where one is refused,
   // those before it are stored.
@@ -58,7 +58,7 @@ class Client {
   std::uint64_t drop(const std::string& prefix);
   // Held until this client is closed, and after a lost connection reserved for `keep`: see Claims.
   void claim(const std::string& name, std::uint64_t owner, std::uint64_t run = 0, std::chrono::milliseconds keep = {});
-  void close();  // gives names back where no call is under way
+  void close();  // returns claimed names if no call is under way
 
   std::uint64_t instance() const;       // of the server that it last connected to
   std::uint64_t reconnections() const;  // how often a lost connection was replaced

@@ -39,7 +39,7 @@ void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
     authenticate(theirs, ours);
   } else if (token_ && over_tcp_) {
     refuse(
-        "a token was given, and the server asks for none: it may be another one than was meant; leave the token out "
+        "a token was given, but the server asks for none: it may be the wrong server; omit the token "
         "to use it all the same");
   }
   stream_.set_timeout(request_timeout_);
@@ -88,7 +88,7 @@ FrameHeader ClientConnection::receive(MessageType type, std::chrono::millisecond
   }
   if (!greeted_ && reply.length > limits_.max_unproven_frame_bytes) {
     throw_corrupt("the reply is of " + std::to_string(reply.length) + " bytes: at most " +
-                  std::to_string(limits_.max_unproven_frame_bytes) + " before the server has shown who it is");
+                  std::to_string(limits_.max_unproven_frame_bytes) + " before the server has authenticated itself");
   }
   // What the server says of the connection itself, before it closes it, belongs to no request.
   const bool last_words = reply.type == kReplyBit && reply.request == 0 && reply.status != kOk;

@@ -1,6 +1,6 @@
 // One connection of a client: the handshake, then requests and their replies, in order.
 //
-// Errors of the connection name the address, but ConnectionLost, which is Link's to explain.
+// Errors of the connection name the address, except ConnectionLost, which Link completes.
 //
 // Threading: shut() and is_open() from any thread; the rest from one thread at a time.
 #pragma once
@@ -23,7 +23,7 @@ class ClientConnection {
  public:
   ClientConnection(FileDescriptor socket, const ClientOptions& options, Interrupt interrupt);
 
-  // Who answers? Throws kRefused where a token is required and there is none, or where one side does not know it, and
+  // The handshake. Throws kRefused if a token is required and there is none, or where one side does not know it, and
   // over TCP also where there is one and the server asks for none. Requests come after it.
   void shake_hands(std::chrono::milliseconds timeout);
   std::uint64_t instance() const { return instance_; }

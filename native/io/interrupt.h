@@ -1,4 +1,4 @@
-// How a program breaks off a call that waits: Ctrl-C, say.
+// How a program interrupts a call that waits, for example on Ctrl-C.
 #pragma once
 
 #include <chrono>

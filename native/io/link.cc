@@ -18,8 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause{10};
 constexpr milliseconds kLongestPause{1000};
-constexpr milliseconds kLongestAttempt{
-    5000};  // a peer that is gone without a word may be back sooner than its silence ends
+constexpr milliseconds kLongestAttempt{5000};  // a peer that vanished may be back before its old connection times out
 
 milliseconds until(Deadline deadline, milliseconds longest) {
   if (deadline - Clock::now() >= longest) return longest;
@@ -66,7 +65,7 @@ void Link::connect(Deadline deadline) {
   }
 }
 
-// False, with the reason, where it may go better later.
+// False, with the reason, if a later attempt may succeed.
 bool Link::try_to_connect(Deadline deadline, std::string& reason) {
   try {
     connect_once(deadline);
@@ -75,7 +74,7 @@ bool Link::try_to_connect(Deadline deadline, std::string& reason) {
     if (closed_.load()) throw;
     reason = error.what();
   } catch (const Error& error) {
-    // A server that has just come back may be short of something, and a name server too.
+    // A server that has just restarted may lack resources, and so may a name server.
     if (error.kind() != ErrorKind::kSystem || connections_.load() == 0) throw;
     reason = error.what();
   }
@@ -89,9 +88,10 @@ void Link::connect_once(Deadline deadline) {
   if (!socket) throw ConnectionLost(std::strerror(errno));
   auto connection = std::make_unique<ClientConnection>(std::move(socket), options_, interrupt);
   {
-    const std::lock_guard lock(mutex_);
-    connection_ = std::move(connection);
+    const LockGuard lock(mutex_);
+    closable_ = connection.get();
   }
+  connection_ = std::move(connection);
   try {
     check_open();  // close() may have come before the pointer
     connection_->shake_hands(until(deadline, options_.request_timeout));
@@ -108,22 +108,23 @@ void Link::back_off(int failures, Deadline deadline) {
   pause(std::min(kFirstPause * (1 << std::min(failures - 1, 10)), kLongestPause), deadline);
 }
 
-// A random part of `longest`, so that those who lost the same server do not all come back at once.
+// A random part of `longest`, so that the clients of a lost server do not all return at once.
 void Link::pause(milliseconds longest, Deadline deadline) {
   const double part = 0.5 + 0.5 * Random(draw_entropy()).uniform();
   const auto wanted = std::chrono::duration_cast<Clock::duration>(part * longest);
   const auto end = std::min(Clock::now() + wanted, deadline);
   while (Clock::now() < end) {
     check_open();
-    std::unique_lock lock(mutex_);
-    closing_.wait_until(lock, std::min(end, Clock::now() + kInterruptSlice), [this] { return closed_.load(); });
+    const auto slice = std::min(end, Clock::now() + kInterruptSlice);
+    const LockGuard lock(mutex_);
+    while (!closed_.load() && closing_.wait_until(mutex_, slice)) continue;
   }
 }
 
 void Link::close() {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   closed_.store(true);
-  if (connection_) connection_->shut();
+  if (closable_ != nullptr) closable_->shut();
   closing_.notify_all();
 }
 

@@ -4,13 +4,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/mutex.h"
 #include "core/table.h"
 #include "io/address.h"
 #include "io/client_connection.h"
@@ -33,7 +32,7 @@ class Link {
     Deadline give_up = never();
     for (int losses = 0;; ++losses) {
       try {
-        if (losses > 1) back_off(losses - 1, give_up);  // to connect is no remedy by itself
+        if (losses > 1) back_off(losses - 1, give_up);  // reconnecting alone did not help
         return call(living(give_up));
       } catch (const ConnectionLost& lost) {
         if (!may_try_again(give_up)) throw_lost(lost.what());
@@ -67,10 +66,11 @@ class Link {
   const Greet greet_;
   std::atomic<bool> closed_ = false;
   std::atomic<std::uint64_t> instance_ = 0;
-  std::atomic<std::uint64_t> connections_ = 0;  // that were made
-  std::mutex mutex_;                            // guards the pointer below
-  std::condition_variable closing_;
-  std::unique_ptr<ClientConnection> connection_;
+  std::atomic<std::uint64_t> connections_ = 0;    // that were made
+  std::unique_ptr<ClientConnection> connection_;  // exchange()'s
+  Mutex mutex_;
+  ConditionVariable closing_;
+  ClientConnection* closable_ GUARDED_BY(mutex_) = nullptr;  // the same connection, for close()
 };
 
 }  // namespace headrace

@@ -1,4 +1,4 @@
-// A listening socket, whatever its family, and the way to one.
+// A listening socket of any family, and functions that listen and connect.
 //
 // Threading: accept() from one thread; the rest may be read from any.
 #pragma once
@@ -34,7 +34,7 @@ class Listener {
 // name stands for, all on one port.
 std::vector<std::unique_ptr<Listener>> listen_on(const Address& address);
 
-// Connects, or returns empty with errno where nobody answers (refused, unreachable, timed out, no socket file). Other
+// Connects, or returns empty with errno if there is no answer (refused, unreachable, timed out, no socket file). Other
 // errors throw kSystem (an unknown host, say), an abstract name held by another user kRefused. Non-blocking.
 FileDescriptor connect_to(const Address& address, std::chrono::milliseconds timeout, const Interrupt& interrupt = {});
 

@@ -51,7 +51,7 @@ std::string Loop::listen(const std::string& address) {
   const auto refuse = [&](ErrorKind kind, const std::string& what) {
     throw Error(kind, "address '" + address + "': " + what);
   };
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   if (closed_) refuse(ErrorKind::kClosed, "the server is closed");
   auto listeners = listen_on(Address::parse(address));
   for (const auto& listener : listeners) {
@@ -71,7 +71,7 @@ std::string Loop::listen(const std::string& address) {
 
 void Loop::close() {
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     closed_ = true;
     listeners_.clear();
   }
@@ -82,7 +82,7 @@ void Loop::close() {
 }
 
 bool Loop::accept(Id id) {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   const auto found = listeners_.find(id);
   if (found == listeners_.end()) return true;
   for (int left = kAcceptsPerTurn; left > 0; --left) {
@@ -101,7 +101,7 @@ bool Loop::accept(Id id) {
 void Loop::admit(Accepted accepted, bool is_unix) {
   if (connection_count_.load() >= options_.max_connections) {
     return turn_away(accepted.socket, "the server has " + std::to_string(options_.max_connections) +
-                                          " connections, the most that it takes; this one is closed");
+                                          " connections, which is its limit; this one is closed");
   }
   const Id id = std::exchange(next_connection_, next_connection_ + 2);
   try {

@@ -1,15 +1,15 @@
 // Serves sessions over sockets with epoll; nothing blocks.
 //
-// One thread accepts connections and serves most of them; those that sample are handed to another, so that nobody's
-// insert waits for a batch to be gathered; while a table is made or dropped for a connection, that one is with a third,
-// so that nobody else waits for a disk (Session::place). Connections of shards are with as many threads as there are
-// cores, those of one shard with the same (Session::lane): so nobody else waits for gradients to be applied, and those
-// of several shards are applied at once.
+// One thread accepts connections and serves most of them; those that sample are handed to a second one, so that no
+// insert waits for a batch to be gathered. While a table is made or dropped for a connection, a third one has that
+// connection, so that no other connection waits for a disk (Session::place). Connections of shards are spread over as
+// many threads as there are cores, all of one shard on the same thread (Session::lane), so that no other connection
+// waits for gradients to be applied, and gradients of several shards are applied in parallel.
 //
-// The loop reads only what a session wants (Session::wants_input), so a peer that is held by the limiter, or that does
-// not take its replies, feels it as a full socket. Sessions that are held are tried again, in the order in which
-// they began to wait, whenever one of their tables wakes, and at their deadline. Once a second every session is asked
-// whether its peer is too slow or too silent.
+// The loop reads only what a session wants (Session::wants_input), so a peer that the limiter blocks, or that does not
+// receive its replies, sees a full socket. Sessions that are held are tried again, in the order in which they began to
+// wait, whenever one of their tables wakes, and at their deadline. Once a second every session is asked whether its
+// peer is too slow or too silent.
 //
 // Threading: every method may be called from any thread. A connection belongs to one of the threads at a time, each of
 // which begins with its first; `mutex_` guards the listeners. Wakers of tables hold the Waker alone, and may outlive
@@ -21,11 +21,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/mutex.h"
 #include "core/server.h"
 #include "io/listener.h"
 #include "io/reactor.h"
@@ -36,9 +36,9 @@ namespace headrace {
 
 struct LoopOptions {
   Limits limits = {};
-  std::optional<Token> token = {};     // required of those who come over TCP
+  std::optional<Token> token = {};     // required over TCP
   std::size_t max_connections = 4096;  // beyond, a new connection is answered with an error and closed
-  std::size_t max_unproven = 128;      // connections that have not yet shown the token: the oldest goes
+  std::size_t max_unproven = 128;      // connections that have not yet shown the token: beyond, the oldest is closed
 };
 
 class Loop {
@@ -67,10 +67,10 @@ class Loop {
   std::atomic<std::uint64_t> connection_count_ = 0;
   Id next_connection_ = 2;  // the accepting thread's
 
-  std::mutex mutex_;
-  std::map<Id, std::unique_ptr<Listener>> listeners_;
-  Id next_listener_ = 1;
-  bool closed_ = false;
+  Mutex mutex_;
+  std::map<Id, std::unique_ptr<Listener>> listeners_ GUARDED_BY(mutex_);
+  Id next_listener_ GUARDED_BY(mutex_) = 1;
+  bool closed_ GUARDED_BY(mutex_) = false;
 
   std::vector<std::unique_ptr<Reactor>> appliers_;  // of gradients
   Reactor samplers_;

@@ -1,4 +1,4 @@
-// Threads of our own take no signals: they belong to the program that we are part of.
+// Native threads receive no signals: these are for the program's own threads.
 #pragma once
 
 #include <pthread.h>

@@ -54,22 +54,27 @@ Reactor::Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unprov
 }
 
 void Reactor::start() {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   begin();
 }
 
 void Reactor::begin() {
-  if (!shut_ && !thread_.joinable()) thread_ = start_quiet_thread([this] { run(); });
+  if (shut_ || begun_) return;
+  thread_ = start_quiet_thread([this] { run(); });
+  begun_ = true;
 }
 
 void Reactor::stop() {
+  const LockGuard one(stop_mutex_);
   stop_.store(true);
   waker_->poke();
+  std::thread ending;
   {
-    const std::lock_guard lock(mutex_);
-    if (!thread_.joinable()) shut_ = true;  // from here on none begins
+    const LockGuard lock(mutex_);
+    if (!begun_) shut_ = true;  // from here on none begins
+    ending = std::move(thread_);
   }
-  if (thread_.joinable()) thread_.join();
+  if (ending.joinable()) ending.join();
 }
 
 void Reactor::watch(int operation, int descriptor, std::uint32_t events, Id id) {
@@ -87,7 +92,8 @@ void Reactor::run() {
     try {
       turn();
     } catch (const std::exception&) {
-      // No memory, for the moment: what was not done comes again, and what the waker was poked for is looked for again.
+      // Out of memory for the moment: epoll reports unhandled events again, and the poke repeats what the waker
+      // announced.
       waker_->poke();
       std::this_thread::sleep_for(kMemoryPause);
     }
@@ -95,7 +101,7 @@ void Reactor::run() {
   shut();
 }
 
-// Waits for something to happen, and serves whomever it happened to.
+// Waits for events and serves the connections that they belong to.
 void Reactor::turn() {
   std::array<epoll_event, kMaxEvents> events;
   const bool awake = Clock::now() < asleep_at_;
@@ -131,7 +137,7 @@ void Reactor::turn() {
   if (woken || now >= resume_at_) resume_blocked();
   resume_yielded();
   if (now - 2 * kSweepPause >= sweep_at_) {  // it may be never()
-    excuse(now - sweep_at_);  // something held this thread up; what they sent meanwhile waits in their sockets
+    excuse(now - sweep_at_);  // this thread was blocked; what peers sent meanwhile waits in their sockets
   } else if (now >= sweep_at_) {
     sweep();
   }
@@ -140,21 +146,21 @@ void Reactor::turn() {
 Deadline Reactor::next_deadline() const { return std::min({accept_again_, resume_at_, sweep_at_}); }
 
 void Reactor::watch_listener(Id id, int descriptor) {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   watch(EPOLL_CTL_ADD, descriptor, EPOLLIN, id);
   listeners_[id] = descriptor;
 }
 
 void Reactor::on_listener(Id id) {
   if (hooks_.accept(id)) return;
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   paused_listeners_.push_back(id);
   watch_again(id, 0);
   accept_again_ = Clock::now() + kAcceptPause;
 }
 
 void Reactor::resume_listeners() {
-  const std::lock_guard lock(mutex_);
+  const LockGuard lock(mutex_);
   accept_again_ = never();
   for (const Id id : std::exchange(paused_listeners_, {})) watch_again(id, EPOLLIN);
 }
@@ -169,11 +175,11 @@ void Reactor::watch_again(Id id, std::uint32_t events) {
 
 void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
   try {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     begin();
     if (!shut_) inbox_.push_back(std::move(connection));
   } catch (const std::exception&) {
-    // It is still ours, as after stop().
+    // The connection was not taken, as after stop().
   }
   if (connection) connection_count_.fetch_sub(1);
   waker_->poke();
@@ -182,7 +188,7 @@ void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
 void Reactor::take_inbox() {
   std::vector<std::unique_ptr<ServedConnection>> arrived;
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     arrived.swap(inbox_);
   }
   for (auto& connection : arrived) adopt(std::move(connection));
@@ -222,7 +228,7 @@ void Reactor::drop(Id id) {
   connection_count_.fetch_sub(1);
 }
 
-// Runs `action` on a connection, sends what there is to send, and sees who serves it from then on.
+// Runs `action` on a connection, sends its output, and hands it over if another reactor serves it from then on.
 template <typename Action>
 void Reactor::serve(Id id, Action action) {
   const auto found = served_.find(id);
@@ -349,7 +355,7 @@ void Reactor::excuse(Deadline::duration lost) {
 
 void Reactor::shut() {
   {
-    const std::lock_guard lock(mutex_);
+    const LockGuard lock(mutex_);
     shut_ = true;
   }
   take_inbox();

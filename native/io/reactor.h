@@ -2,19 +2,19 @@
 //
 // Threading: start(), stop(), add() and watch_listener() from any thread; adopt() from the reactor's own, in the
 // accept hook. The hooks run on the reactor's thread. `mutex_` guards the thread's beginning, the inbox, whether it is
-// shut, and the listeners; what stands below them in the class is the thread's own.
+// shut, and the listeners; members below them in the class are used by the thread alone.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "core/mutex.h"
 #include "io/file_descriptor.h"
 #include "io/served_connection.h"
 #include "io/waker.h"
@@ -26,21 +26,21 @@ class Reactor {
   using Id = ServedConnection::Id;  // odd: a listener; even: a connection
 
   struct Hooks {
-    std::function<Reactor&(const Session&)> reactor_of;  // who serves it from now on: it is handed over
+    std::function<Reactor&(const Session&)> reactor_of;  // which reactor serves it from now on
     // A listener has connections that wait. False: the process has no descriptors left; ask again after a pause. Empty:
     // this reactor has no listeners.
     std::function<bool(Id)> accept = {};
-    bool background = false;  // it works ahead of others, or on errands, and never takes a core from who woke it
+    bool background = false;  // its work is not urgent, and it never takes the core of the thread that woke it
   };
 
-  // `connections` counts those that live, whoever serves them: what this reactor closes is taken off it.
+  // `connections` counts the open connections of all reactors; this one subtracts those it closes.
   Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unproven, Hooks hooks);  // throws kSystem
   ~Reactor() { stop(); }
 
   void start();                                // unless it has: add() starts it too
   void stop();                                 // answers what can be answered at once, and closes every connection
   void watch_listener(Id id, int descriptor);  // throws kSystem
-  // Closes it where there is no memory, or no thread to be had, and after stop().
+  // Closes it if there is no memory or no thread for it, and after stop().
   void add(std::unique_ptr<ServedConnection> connection) noexcept;
   void adopt(std::unique_ptr<ServedConnection> connection);
 
@@ -56,12 +56,12 @@ class Reactor {
     std::uint64_t waker;
   };
 
-  void begin();
+  void begin() REQUIRES(mutex_);
   void run();
   void turn();
   Deadline next_deadline() const;
   void watch(int operation, int descriptor, std::uint32_t events, Id id);
-  void watch_again(Id id, std::uint32_t events);
+  void watch_again(Id id, std::uint32_t events) REQUIRES(mutex_);
   void on_listener(Id id);
   void resume_listeners();
   void take_inbox();
@@ -87,11 +87,13 @@ class Reactor {
   const std::shared_ptr<Waker> waker_;
   std::atomic<bool> stop_ = false;
 
-  std::mutex mutex_;
-  std::thread thread_;
-  std::vector<std::unique_ptr<ServedConnection>> inbox_;
-  bool shut_ = false;                      // nothing is taken any more
-  std::unordered_map<Id, int> listeners_;  // their descriptors
+  Mutex stop_mutex_ ACQUIRED_BEFORE(mutex_);  // one stop() at a time: a second one waits for the first
+  Mutex mutex_;
+  std::thread thread_ GUARDED_BY(mutex_);
+  bool begun_ GUARDED_BY(mutex_) = false;
+  std::vector<std::unique_ptr<ServedConnection>> inbox_ GUARDED_BY(mutex_);
+  bool shut_ GUARDED_BY(mutex_) = false;                      // nothing is taken any more
+  std::unordered_map<Id, int> listeners_ GUARDED_BY(mutex_);  // their descriptors
 
   std::vector<Id> paused_listeners_;  // asked again at accept_again_
   Deadline accept_again_ = never();

@@ -14,7 +14,7 @@ namespace headrace {
 class ServedConnection {
  public:
   using Id = std::uint64_t;
-  struct Gone : std::exception {};  // the connection has come to its end
+  struct Gone : std::exception {};  // the connection has ended
 
   ServedConnection(Id id, FileDescriptor socket, Server& server, SessionOptions options);
 

@@ -94,7 +94,7 @@ struct ShardedModel::Impl {
         return;
       } catch (const Error& error) {
         if (!failed) failed = std::make_exception_ptr(part.named(error));
-      } catch (...) {  // the interrupt's own: nobody waits for what is still to come
+      } catch (...) {  // from the interrupt: the answers that are still to come are discarded
         forget_answers();
         throw;
       }
@@ -123,15 +123,15 @@ struct ShardedModel::Impl {
     }
   }
 
-  // What a checkpoint needs of a shard, parameters and statistics, travels in one frame.
+  // What a checkpoint needs of a shard, parameters and optimizer state, travels in one frame.
   void check_frames(std::size_t vectors_of_statistics) const {
-    const std::size_t room = parts.front()->limits.max_frame_bytes - (std::size_t{64} << 10);  // beside names
+    const std::size_t room = parts.front()->limits.max_frame_bytes - (std::size_t{64} << 10);  // the rest for names
     const std::size_t largest = room / ((1 + vectors_of_statistics) * sizeof(float));
     if (parts.front()->count <= largest) return;  // no other has more
     throw Error(ErrorKind::kInvalid, "shards: " + std::to_string(parts.size()) + " given for " + std::to_string(count) +
                                          " parameters, but a shard and its optimizer's " +
                                          std::to_string(vectors_of_statistics) +
-                                         " vectors of statistics must fit into a frame; at least " +
+                                         " vectors of optimizer state must fit into a frame; at least " +
                                          std::to_string((count + largest - 1) / largest) + " required");
   }
 
@@ -214,7 +214,7 @@ PushResult ShardedModel::push(std::span<const float> gradient) {
   for (const auto& part : impl_->parts) {
     if (!part->fetched) throw Error(ErrorKind::kInvalid, "gradient: parameters must be fetched before the first push");
   }
-  // With one shard its server sees for itself; of several all must know.
+  // One shard's server checks for itself; of several, all must be told.
   const bool finite = impl_->parts.size() == 1 || all_finite(gradient);
   const std::uint64_t sequence = ++impl_->sequence;
   PushResult worst;

@@ -3,13 +3,12 @@
 //
 // Over a Unix socket gradients and parameters lie in memory shared with the server, and only small frames travel; over
 // TCP they are sent from, and received into, the caller's arrays. A connection that is lost, or an answer that does not
-// come in time, is no error as long as `reconnect_timeout` allows: what was asked is asked again, and nothing is
-// applied twice.
+// come in time, is not an error within `reconnect_timeout`: the request is repeated, and nothing is applied twice.
 //
 // A model's version is that of its first shard. The shards' agree where every gradient came to the same in all of them:
 // one that is not finite is refused by all; one that comes late may be dropped by some and applied by others.
 //
-// Threading: one thread at a time; close() from any.
+// Threading: one thread at a time; count(), shared(), reconnections() and close() from any.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +29,14 @@ class ShardedModel {
   static constexpr std::size_t kMaxShards = 1024;
 
   // `share`: over Unix sockets gradients lie in shared memory; else they go through the socket there too.
-  // `addresses`: shard i is on the i-th of them, and begins anew with the first where there are fewer addresses than
-  // shards. `options.address` is not used. The shards' names are "NAME/0", "NAME/1", ...; of `count` parameters each
-  // has count / shards, the first ones one more. Throws kInvalid, and as Client.
+  // `addresses`: shard i is on the i-th of them, starting over with the first if there are fewer addresses than shards.
+  // `options.address` is not used. The shards' names are "NAME/0", "NAME/1", ...; of `count` parameters each has count
+  // / shards, the first ones one more. Throws kInvalid, and as Client.
   ShardedModel(const ClientOptions& options, const std::vector<std::string>& addresses, const std::string& name,
                std::size_t count, std::size_t shards, bool share = true);
   ~ShardedModel();
 
-  // Makes the shards of `initial` (empty: they must be there, kNotFound), with `options` but their size. Where not
+  // Makes the shards of `initial` (empty: they must exist, kNotFound), with `options` except the size. Where not
   // `fresh`, those that are there stay as they are. Returns the version. Parameters must be fetched before the first
   // push. kInvalid: a shard's state does not fit into a frame.
   std::uint64_t open(const ShardOptions& options, std::span<const float> initial, bool fresh);
@@ -48,8 +47,8 @@ class ShardedModel {
   // Brings `parameters`, as the last call left them, up to date: their version, or nullopt where nothing is newer.
   std::optional<std::uint64_t> fetch(std::span<float> parameters);
 
-  // Parameters, then the optimizer's vectors of statistics, each as long: [vectors() * count()]. What is put back
-  // counts for every worker. Both after open(), else kInvalid.
+  // Parameters, then the vectors of optimizer state, each as long: [vectors() * count()]. load() replaces them for all
+  // workers. Both after open(), else kInvalid.
   std::size_t vectors() const;
   std::uint64_t state(std::span<float> values);
   void load(std::uint64_t version, std::span<const float> values);

@@ -1,6 +1,6 @@
 // Memory that processes of one user on one machine share under a path: a memfd, seen through its maker's /proc/PID/fd.
 //
-// Threading: none of its own. The path works for as long as the maker keeps it; the memory for as long as anybody does.
+// Threading: not thread-safe. The path works while its maker keeps it; the memory exists until its last user closes it.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace headrace {
 class SharedFile {
  public:
   explicit SharedFile(std::uint64_t bytes);  // makes it, zeroed; throws kSystem
-  // Opens what another process (or this one) made. Throws kClosed where its maker is gone, kInvalid where the path is
-  // of something else, kSystem.
+  // Opens what another process (or this one) made. Throws kClosed if its maker has ended, kInvalid if the path is
+  // something else, kSystem.
   explicit SharedFile(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -18,7 +18,7 @@ constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 [[noreturn]] void throw_system(std::uint64_t bytes) {
   throw Error(ErrorKind::kSystem,
-              "shared memory of " + std::to_string(bytes) + " bytes can't be had: " + std::strerror(errno));
+              "shared memory of " + std::to_string(bytes) + " bytes can't be allocated: " + std::strerror(errno));
 }
 
 std::byte* map(int descriptor, std::uint64_t bytes, int protection) {
@@ -98,7 +98,7 @@ FileDescriptor DescriptorSlot::received(msghdr& message) const {
       found = FileDescriptor(descriptor);
     }
   }
-  if (more) throw Error(ErrorKind::kCorrupt, "descriptors that came beside a message: at most one, and room for it");
+  if (more) throw Error(ErrorKind::kCorrupt, "descriptors received with a message: at most one required");
   return found;
 }
 

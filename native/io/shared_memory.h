@@ -31,7 +31,7 @@ class MappedRegion {
   std::uint64_t bytes_;
 };
 
-// Room beside a message for one descriptor; outlives the call that sends or receives the message.
+// Control data of a message with one descriptor; outlives the call that sends or receives the message.
 class DescriptorSlot {
  public:
   void send_with(msghdr& message, int descriptor);

@@ -17,8 +17,8 @@ namespace {
 constexpr timeval kSlice = {.tv_sec = 0,
                             .tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(kInterruptSlice).count()};
 
-// A reply that comes so soon is worth staying awake for: to wake a core that has gone to sleep takes as long. Whoever
-// else wants the core has it meanwhile.
+// For a reply that comes this soon it is better to stay awake, because waking an idle core takes as long. Other threads
+// get the core meanwhile.
 constexpr auto kAwake = std::chrono::microseconds(50);
 
 // Drops `count` bytes from the front of `parts`.

@@ -1,5 +1,5 @@
-// Blocking transfers over a connected socket, which another thread may end, an interrupt may break off, and a peer that
-// stays silent does not hold for ever.
+// Blocking transfers over a connected socket, which another thread or an interrupt may end, and which a silent peer
+// does not block forever.
 //
 // Threading: shut() and is_open() from any thread; the rest from one thread at a time.
 #pragma once
@@ -35,9 +35,9 @@ class Stream {
   // How long the peer may neither take nor send a byte.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
-  // All bytes of the parts (at most kMaxParts), in order. Whatever these throw (ConnectionLost, or the interrupt's
-  // own), the stream is shut: a transfer that was broken off leaves no frame boundary to go on from. That the peer has
-  // hung up is told by receive(), which gives what it said last; send() returns.
+  // All bytes of the parts (at most kMaxParts), in order. If these throw (ConnectionLost, or the interrupt's
+  // own), the stream is shut: a transfer that was broken off leaves no frame boundary to go on from. If the peer has
+  // hung up, send() returns normally; receive() returns what the peer sent last and then throws.
   void send(std::span<const std::span<const std::byte>> parts);
   // `wait`: how much longer the peer may be silent. What has arrived behind the parts is kept for the next call, so
   // that a short reply costs one system call.

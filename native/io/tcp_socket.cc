@@ -89,8 +89,8 @@ void set(int descriptor, int level, int option, int value) {
   ::setsockopt(descriptor, level, option, &value, sizeof(value));
 }
 
-// Towards other machines the buffers are left to the kernel, which grows them with the length of the way; one that is
-// set would be bounded more tightly. On this machine they are kept small enough to stay in the cache.
+// For other machines the kernel sizes the buffers, growing them with the round-trip time; an explicit size would have a
+// lower limit. On this machine they are kept small enough to stay in the cache.
 void prepare_connection(int descriptor, const SocketAddress& peer) {
   if (peer.loopback()) {
     set(descriptor, SOL_SOCKET, SO_SNDBUF, kLoopbackBufferBytes);
@@ -135,7 +135,7 @@ std::unique_ptr<Listener> listen_at(const Address& address, const SocketAddress&
   auto socket = make_socket(place.family());
   if (!socket) return nullptr;
   set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-  // An IPv6 address stands for itself, so that both wildcards can be listened on side by side.
+  // An IPv6 address stands for itself, so that both wildcards can be listened on together.
   if (place.family() == AF_INET6) set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
   if (::bind(socket.get(), place.pointer(), place.size) != 0 || ::listen(socket.get(), kBacklog) != 0) return nullptr;
   SocketAddress bound;

@@ -10,7 +10,7 @@
 namespace headrace {
 
 // As listen_on() and connect_to(). An address of the name that is not this machine's (or of a family that it lacks) is
-// passed over as long as another can be had.
+// skipped as long as another works.
 std::vector<std::unique_ptr<Listener>> listen_tcp(const Address& address);
 FileDescriptor connect_tcp(const Address& address, std::chrono::milliseconds timeout, const Interrupt& interrupt);
 

@@ -1,4 +1,4 @@
-// Unix stream sockets: what only Linux has of them (abstract names, the peer's user, modes before bind) is here.
+// Unix stream sockets: including what only Linux has (abstract names, the peer's user, modes before bind).
 #pragma once
 
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 
 namespace headrace {
 
-// A listening socket. A socket file has mode 0600 and goes with the listener; on an abstract name only
+// A listening socket. A socket file has mode 0600 and is removed with the listener; on an abstract name only
 // processes of the same user are accepted.
 class UnixListener : public Listener {
  public:

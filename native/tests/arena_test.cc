@@ -293,7 +293,7 @@ TEST_CASE("arena: killed while it renumbers what it recovered, nothing more is l
 }
 
 // Power is lost: each page on the disk is that of the last flush or a newer one.
-TEST_CASE("arena: of pages older and newer, whatever was flushed and not overwritten comes back") {
+TEST_CASE("arena: of pages older and newer, everything flushed and not overwritten comes back") {
   std::mt19937 random(6);
   std::uint64_t kept = 0, losses = 0;
   for (int life = 0; life < 60; ++life) {

@@ -152,6 +152,33 @@ TEST_CASE("clients get kClosed when the server closes, idle or held") {
   CHECK(kind_of([&] { served.loop.listen("unix:@"); }) == ErrorKind::kClosed);
 }
 
+TEST_CASE("two threads may close a loop at once, and it is closed for both") {
+  Served served;
+  Batch batch(4);
+  CHECK_FALSE(served.table->try_sample(batch.view, 0.4));  // so that the insert wakes
+  std::atomic<int> closing = 0;
+  std::atomic<bool> held_up = false;
+  served.table->add_waker([&] {
+    if (held_up.exchange(true)) return;
+    CHECK(eventually([&] { return closing.load() == 2; }));
+    std::this_thread::sleep_for(milliseconds(50));  // both wait for this thread by now, most likely
+  });
+  std::jthread actor([&] {
+    try {
+      Client(to(served.address)).insert("replay", chunk_of(8));
+    } catch (const Error&) {  // the loop may close before it answers
+    }
+  });
+  REQUIRE(eventually([&] { return held_up.load(); }));
+  const auto close = [&] {
+    ++closing;
+    CHECK_NOTHROW(served.loop.close());
+    CHECK(served.loop.connections() == 0);
+  };
+  std::jthread one(close);
+  std::jthread other(close);
+}
+
 TEST_CASE("a table that is dropped while the loop knows it is gone at once") {
   Served served(limited_table());
   Client client(to(served.address));
@@ -164,7 +191,7 @@ TEST_CASE("a table that is dropped while the loop knows it is gone at once") {
   CHECK(kind_of([&] { client.signature("replay"); }) == ErrorKind::kNotFound);
 }
 
-TEST_CASE("nobody waits for a table that is being made") {
+TEST_CASE("no connection waits for a table that is being made") {
   Served served;
   const auto other = served.server.add_table("other", small_table());
   std::atomic<bool> closing = false;
@@ -267,7 +294,7 @@ TEST_CASE("bytes that are no frame get an error and the end, and the server goes
   Client(to(served.address)).stats();
 }
 
-TEST_CASE("a peer that stops in the middle of a frame is closed, and harms nobody") {
+TEST_CASE("a peer that stops in the middle of a frame is closed, and harms no other") {
   Served served(small_table(), {.limits = {.frame_wait = std::chrono::seconds(1)}});
   Client client(to(served.address));
   const auto slow = connect_unix(Address::parse(served.address));
@@ -302,7 +329,7 @@ TEST_CASE("beyond max_connections a peer is told why, and room that is given bac
   std::string what;
   CHECK(kind_of([&] { Client({.address = served.address, .connect_timeout = milliseconds(50)}); }, &what) ==
         ErrorKind::kSystem);
-  CHECK_MESSAGE(what.find("2 connections, the most that it takes") != std::string::npos, what);
+  CHECK_MESSAGE(what.find("2 connections") != std::string::npos, what);
   std::jthread leaver([&] { second = {}; });
   Client(to(served.address)).stats();  // tries until there is room
   CHECK(is_open(first));
@@ -325,7 +352,7 @@ TEST_CASE("of the connections that have not shown the token the oldest goes") {
   client.stats();
 }
 
-TEST_CASE("whoever does not show the token within proof_wait is closed") {
+TEST_CASE("a peer that does not show the token within proof_wait is closed") {
   LoopOptions options{.limits = {.proof_wait = std::chrono::seconds(1)}, .token = token_of("a secret of 16 bytes")};
   Served served(small_table(), std::move(options), "tcp://127.0.0.1:0");
   const auto silent = connect_to(Address::parse(served.address), milliseconds(5000));

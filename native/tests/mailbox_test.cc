@@ -129,7 +129,7 @@ TEST_CASE("mailbox: a message that is sent again counts once") {
   mailbox.put(message(2), 8, 1);
   mailbox.put(message(3), 7, 2);
   mailbox.put(message(1), 7, 1);  // older than the writer's last
-  mailbox.put(message(4));        // by nobody: always new
+  mailbox.put(message(4));        // without a writer: always new
   mailbox.put(message(4));
   CHECK(values(mailbox.drain()) == std::vector{1, 2, 3, 4, 4});
   mailbox.put(message(3), 7, 2);  // known even when it is gone

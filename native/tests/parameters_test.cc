@@ -47,7 +47,7 @@ TEST_CASE("parameters: the stored version with the stored bytes once more change
   check_error(ErrorKind::kRefused, "version 4", [&] { parameters.publish("policy", 4, blob(1)); });
 }
 
-TEST_CASE("parameters: the budget is asked, and has the bytes back once nobody reads them") {
+TEST_CASE("parameters: the budget is asked, and has the bytes back once no one reads them") {
   MemoryBudget budget(10);
   Parameters parameters(budget);
   parameters.publish("policy", 0, blob(1));

@@ -54,7 +54,7 @@ TEST_CASE("rate limiter: a chosen tolerance is 8 times the larger of a batch and
   CHECK_FALSE(RateLimiter(LimiterOptions{.samples_per_insert = 4, .min_size = 1}).can_sample(10, 0));
 }
 
-// Whatever the order, one side may always go on, and the balance keeps within the tolerance and one step of either.
+// In any order, one side may always go on, and the balance keeps within the tolerance and one step of either.
 TEST_CASE("rate limiter: greedy sides never both block") {
   for (const double ratio : {0.1, 1.0, 7.5}) {
     RateLimiter limiter({.samples_per_insert = ratio, .tolerance = 64, .min_size = 50});

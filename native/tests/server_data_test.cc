@@ -122,7 +122,7 @@ TEST_CASE("server: a second one on the same data is refused") {
   check_error(ErrorKind::kSystem, "can't be opened", [&] { Server{ServerOptions{.data = folder.file("file")}}; });
 }
 
-TEST_CASE("server: what is dropped takes its files along, though somebody holds it") {
+TEST_CASE("server: what is dropped takes its files along, even while it is held") {
   const ScratchFolder folder;
   Server server({.data = folder.file("data")});
   const auto held = server.add_table("replay", small_options());
@@ -257,7 +257,7 @@ TEST_CASE("server: killed at any moment of a drop, the table is there or its fil
   }
 }
 
-TEST_CASE("server: a table whose arena can't be removed is gone, and who holds it hears of it") {
+TEST_CASE("server: a table whose arena can't be removed is gone, and its holder gets the error") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
   Server server({.data = data});

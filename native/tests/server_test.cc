@@ -62,7 +62,7 @@ TEST_CASE("server: a learner that goes on has the table as it is, open again") {
   check_error(ErrorKind::kNotFound, "other", [&] { server.set_state("other", TableState::kOpen); });
 }
 
-TEST_CASE("server: a learner that begins has an empty table, and who waits on the old one hears of it") {
+TEST_CASE("server: a learner that begins has an empty table, and a waiter on the old one gets an error") {
   Server server;
   const auto old = server.open_table("replay", small_options(), true);
   old->try_insert(chunk_of(5));
@@ -76,7 +76,7 @@ TEST_CASE("server: a learner that begins has an empty table, and who waits on th
   actor.join();
   CHECK(fresh != old);
   CHECK(fresh->size() == 0);
-  CHECK(old->size() == 5);  // still whole for whoever holds it
+  CHECK(old->size() == 5);  // still whole for its holder
   CHECK(server.table("replay") == fresh);
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("server: what is dropped is gone, by how its name begins") {
   CHECK(server.table_names() == std::vector<std::string>{"b/replay"});
   CHECK(server.parameters().fetch("a/policy") == nullptr);
   CHECK(server.mailbox("a/episodes") != mailbox);
-  CHECK(server.drop("") == 3);  // the mailbox was made anew
+  CHECK(server.drop("") == 3);  // the mailbox was made again
   CHECK(server.find_mailbox("a/episodes") == nullptr);
   CHECK(server.drop("") == 0);
 }
@@ -108,7 +108,7 @@ TEST_CASE("server: tables are paid from the budget, and a refusal says so") {
                   " of the memory budget of " + std::to_string(bytes + 1000),
               [&] { server.add_table("second", small_options()); });
   CHECK(server.table_names().size() == 1);
-  // One that begins anew takes the place of the old one, even while somebody still holds that.
+  // A fresh one takes the place of the old one, even while that is still held.
   CHECK(server.open_table("first", small_options(), true) != first);
   server.parameters().publish("policy", 0, std::vector<std::byte>(600));
   check_error(ErrorKind::kRefused, "parameters",

@@ -92,7 +92,7 @@ TEST_CASE("a shard is opened, pushed to and fetched from") {
   check_refused(session, fetch_request("model/0", 0), ErrorKind::kNotFound, "model/0");
 }
 
-TEST_CASE("a gradient is applied at whatever address its frame comes to lie") {
+TEST_CASE("a gradient is applied at any address of its frame") {
   Server server;
   OpenSession session(server);
   for (const std::string name : {"m", "mo", "mod", "mode"}) {
@@ -107,7 +107,7 @@ TEST_CASE("a gradient is applied at whatever address its frame comes to lie") {
   }
 }
 
-TEST_CASE("in a frame of its own a gradient lies where floats do") {
+TEST_CASE("in a separate frame a gradient is aligned for floats") {
   for (std::size_t name = 1; name <= 8; ++name) {
     const auto request = push_request(std::string(name, 'm'), {1, 2}, 1);
     CHECK((request.size() - 2 * sizeof(float)) % sizeof(float) == 0);
@@ -172,7 +172,7 @@ TEST_CASE("gradients and parameters in shared memory") {
   check_refused(session, push_from("model/0", GradientPlace::kShared, 2), ErrorKind::kRefused, "12 bytes");
 }
 
-TEST_CASE("shards have threads of their own, and each shard its lane") {
+TEST_CASE("shards have separate threads, and each shard its lane") {
   Server server;
   SessionOptions options;
   options.yields = true;

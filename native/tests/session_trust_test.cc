@@ -221,7 +221,7 @@ TEST_CASE("who stops within a frame is sent away, but not while the session take
   REQUIRE(replies.size() == 1);
   CHECK(replies[0].header.status == status_of(ErrorKind::kSystem));
   CHECK(replies[0].header.request == 0);
-  CHECK(replies[0].text().starts_with("frame: begun, and too little of it came within 60 s"));
+  CHECK(replies[0].text().starts_with("frame: too little of it arrived within 60 s"));
 }
 
 TEST_CASE("who sends a frame byte by byte is sent away, but not who sends it at 64 KiB/s") {
@@ -252,7 +252,7 @@ TEST_CASE("who sends a frame byte by byte is sent away, but not who sends it at 
   CHECK(fast.closing());
 }
 
-TEST_CASE("time in which nobody was served counts for nothing") {
+TEST_CASE("time in which no session was served does not count") {
   Server server;
   OpenSession session(server);
   feed(session, std::span<const std::byte>(frame(MessageType::kStats, "")).first(10), later(0));

@@ -1,4 +1,4 @@
-// Sessions that yield to others that are served beside them.
+// Sessions that yield to others that are served alongside.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -299,7 +299,7 @@ TEST_CASE("shard options: text there and back, and what can never work") {
   check_error(ErrorKind::kInvalid, "2147483648", [] { descent((std::size_t{1} << 31) + 1).check(); });
 }
 
-TEST_CASE("shards: under names, opened anew or gone on with") {
+TEST_CASE("shards: under names, fresh or continued") {
   MemoryBudget budget(64);
   Shards shards(budget);
   const std::vector<float> values = {1, 2};
@@ -312,9 +312,9 @@ TEST_CASE("shards: under names, opened anew or gone on with") {
   check_error(ErrorKind::kRefused, "policy=drop",
               [&] { shards.open("model/0", descent(2, StalenessPolicy::kDrop), false, initial); });
   CHECK(shards.open("model/1", descent(2), false, initial)->lane() == made->lane() + 1);
-  const auto anew = shards.open("model/0", descent(2), true, initial);
-  CHECK(anew != made);
-  CHECK(anew->lane() == made->lane());
+  const auto fresh = shards.open("model/0", descent(2), true, initial);
+  CHECK(fresh != made);
+  CHECK(fresh->lane() == made->lane());
   check_error(ErrorKind::kRefused, "8 required", [&] { shards.open("model/2", descent(2), false, initial.first(4)); });
   const std::vector<float> bad = {1, kNan};
   check_error(ErrorKind::kInvalid, "finite",

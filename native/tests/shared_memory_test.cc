@@ -52,7 +52,7 @@ TEST_CASE("memory that could shrink under the reader is not mapped") {
   CHECK(kind_of([&] { MappedRegion(FileDescriptor(ends[0]), 8192); }) == ErrorKind::kCorrupt);
 }
 
-TEST_CASE("a descriptor goes beside a message") {
+TEST_CASE("a descriptor accompanies a message") {
   std::array<int, 2> ends;
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
   const FileDescriptor left(ends[0]);

@@ -17,7 +17,7 @@ using fixtures::small_signature;
 constexpr std::uint64_t kWriter = 7;
 constexpr std::uint32_t kMostSteps = 12;
 
-// Steps and content of a writer's chunk follow from its sequence, so that whoever finds it can check it.
+// Steps and content of a writer's chunk follow from its sequence, so that a finder can check it.
 std::uint32_t steps_of(std::uint64_t sequence) {
   return 1 + static_cast<std::uint32_t>(sequence * 2654435761 % kMostSteps);
 }

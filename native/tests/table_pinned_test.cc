@@ -1,4 +1,4 @@
-// An insert that has to overwrite what somebody reads: refused without waiting, and woken when the reader is done.
+// An insert that has to overwrite what is being read: refused without waiting, and woken when the reader is done.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@ TEST_CASE("try_insert does not wait for a reader, and is woken when the reader i
   std::atomic<int> wakes = 0;
   const auto waker = table.add_waker([&] { ++wakes; });
 
-  // A reader that stands still: a snapshot into a pipe that nobody empties yet. It begins at the oldest chunk.
+  // A reader that stands still: a snapshot into a pipe that is not emptied yet. It begins at the oldest chunk.
   const auto path = std::filesystem::temp_directory_path() / ("headrace-pinned-" + std::to_string(::getpid()));
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   const int pipe = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
@@ -41,7 +41,7 @@ TEST_CASE("try_insert does not wait for a reader, and is woken when the reader i
   while (::read(pipe, bytes.data(), 1) != 1) std::this_thread::yield();  // the pin is set before the first byte
 
   // Chunks that the pipe has taken may be overwritten, and it takes more for a moment after the first byte; the first
-  // one that it has not is waited for by nobody, however often it is asked for.
+  // one that it has not is waited for by no one, however often it is asked for.
   int stored = 0;
   for (int refused = 0; stored < 64 && refused < 1000;) {
     if (table.try_insert(chunk)) {

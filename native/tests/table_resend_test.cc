@@ -29,7 +29,7 @@ TEST_CASE("table: a chunk that is sent again is stored once") {
   CHECK(table.try_insert(chunk_by(8, 1)) == 5);
   CHECK(table.try_insert(chunk_by(7, 2)) == 10);
   CHECK(table.try_insert(chunk_by(7, 1)) == 10);  // older: the key of the writer's last
-  CHECK(table.try_insert(chunk_by(0, 0)) == 15);  // by nobody: always new
+  CHECK(table.try_insert(chunk_by(0, 0)) == 15);  // without a writer: always new
   CHECK(table.try_insert(chunk_by(0, 0)) == 20);
   CHECK(table.size() == 25);
   CHECK(table.stats().inserts == 25);
@@ -150,7 +150,7 @@ TEST_CASE("table: a restore that failed leaves nothing in its file, and keys beg
   CHECK(table.try_insert(chunk_by(7, 4)) == 5);
 }
 
-TEST_CASE("table: a snapshot remembers who sent its chunks, and one that is refused nobody") {
+TEST_CASE("table: a snapshot remembers who sent its chunks, and a refused one remembers none") {
   const ScratchFolder folder;
   const TableOptions options{.signature = small_signature(), .capacity = 20};
   Table saved(options);

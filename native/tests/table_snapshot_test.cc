@@ -152,7 +152,7 @@ TEST_CASE("table: snapshots go where they fit") {
   check_error(ErrorKind::kSystem, "/nowhere/snapshot",
               [&] { Table(options_of(Sampler::kUniform)).restore("/nowhere/snapshot"); });
   check_error(ErrorKind::kSystem, "/nowhere/snapshot", [&] { saved.save("/nowhere/snapshot"); });
-  check_error(ErrorKind::kInvalid, "empty", [&] { saved.restore(path); });
+  check_error(ErrorKind::kInvalid, "never held transitions", [&] { saved.restore(path); });
   CHECK(into([](TableOptions& o) { o.capacity_bytes = 60'000; }) == 12);
   CHECK(into([](TableOptions& o) { o.capacity_bytes = 600; }) == 8);  // room for two chunks of 256 bytes
   CHECK(into([&](TableOptions& o) { o.path = folder.file("arena"); }) == 12);

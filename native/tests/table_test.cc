@@ -265,7 +265,7 @@ TEST_CASE("table: pausing holds inserts and nothing else") {
   CHECK(table.try_insert(chunk_of(5)) == 5);
 }
 
-TEST_CASE("table: closing wakes whoever waits") {
+TEST_CASE("table: closing wakes all waiters") {
   Table table(small_options(100));
   std::atomic<int> woken = 0;
   table.add_waker([&] { ++woken; });

@@ -89,7 +89,7 @@ TEST_CASE("both ends of a connection send at once and notice a peer that vanishe
   }
 }
 
-TEST_CASE("nobody listens, and a connection does not meet itself") {
+TEST_CASE("without a listener, a connection does not meet itself") {
   std::string address;
   { address = listen_on(Address::parse("tcp://127.0.0.1:0"))[0]->address().text(); }
   CHECK_FALSE(connect_to(Address::parse(address), milliseconds(1000)));

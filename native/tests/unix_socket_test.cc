@@ -79,7 +79,7 @@ TEST_CASE("a socket that another user listens on is left to them") {
   const auto path = folder.file("socket");
   const UnixListener listener(Address::parse("unix:" + path));
   REQUIRE(::chmod(path.substr(0, path.rfind('/')).c_str(), 0777) == 0);  // anyone may remove files there
-  REQUIRE(::chmod(path.c_str(), 0) == 0);                                // nobody but root may connect
+  REQUIRE(::chmod(path.c_str(), 0) == 0);                                // only root may connect
   const pid_t child = ::fork();
   if (child == 0) {
     constexpr uid_t kNobody = 65534;

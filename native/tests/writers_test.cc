@@ -32,7 +32,7 @@ TEST_CASE("writers: the longest silent are forgotten") {
   CHECK(writers.find(4)->key == 11);
 }
 
-TEST_CASE("writers: writer 0 is nobody") {
+TEST_CASE("writers: writer 0 is no writer") {
   const Writers writers(3);
   CHECK(writers.repeated(0, 0) == nullptr);
 }

@@ -37,8 +37,8 @@
 //   kShareShard        -                                            u64 stride; with it goes the descriptor of memory
 //                                                                   for a gradient and, at `stride`, parameters
 //
-// `place` (GradientPlace) says where floats are: behind it in the frame, in the shared memory, or nowhere, for a
-// gradient that is not finite as a whole.
+// `place` (GradientPlace) says where floats are: after it in the frame, in the shared memory, or nowhere if the whole
+// gradient counts as not finite.
 //
 // kNothing, with no body, answers an insert or a sample held to its deadline and fetches with nothing newer. Other
 // statuses are an ErrorKind, and the body is the message.
@@ -46,7 +46,7 @@
 // A connection begins with kHello. Where a token is required, kAuthenticate must follow before anything else:
 //   client's proof = HMAC-SHA256(token, "headrace client" + server's nonce + client's nonce)
 //   server's proof = HMAC-SHA256(token, "headrace server" + client's nonce + server's nonce)
-// so each side shows that it knows the token, which never travels. Where none is required kHello may be left out.
+// so each side shows that it knows the token, which is never sent. If none is required, kHello may be omitted.
 #pragma once
 
 #include <array>

@@ -20,7 +20,7 @@ struct Limits {
   std::chrono::seconds proof_wait{10};  // from the beginning to the proof, where a token is required; else to a request
   std::chrono::seconds frame_wait{60};  // behind 64 KiB a second, within a frame that has begun
   std::chrono::seconds output_wait{60};  // behind 64 KiB a second, in taking what waits for it
-  std::chrono::seconds idle_wait{3600};  // without a request, unless one of its own is held
+  std::chrono::seconds idle_wait{3600};  // without a request, unless one of the peer is held
 };
 
 }  // namespace headrace

@@ -1,5 +1,5 @@
-// Bytes received and not yet handled, contiguous. It grows as bytes arrive, never on the word of a peer alone, and
-// beyond its first bytes out of a budget.
+// Bytes received and not yet handled, contiguous. It grows as bytes arrive, never only because a peer announced them;
+// beyond its first bytes it takes memory from a budget.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ class ReceiveBuffer {
   explicit ReceiveBuffer(MemoryBudget& budget) : budget_(budget) {}  // which outlives it
 
   std::span<const std::byte> bytes() const { return {data_.get() + begin_, end_ - begin_}; }
-  // Sees to it that space() is not empty, given that the frame in front has `frame_bytes` and is not complete: a full
+  // Makes sure that space() is not empty, given that the frame in front has `frame_bytes` and is not complete: a full
   // buffer doubles, but not beyond the frame. kRefused where the budget has no room; the bytes stay as they are. Spans
-  // from bytes() are void afterwards.
+  // from bytes() are invalid afterwards.
   void make_room(std::size_t frame_bytes);
   std::span<std::byte> space();  // where to put more; before the first bytes it needs no make_room()
   void commit(std::size_t count) { end_ += count; }

@@ -1,5 +1,5 @@
-// Bytes to send: a list of buffers, each kept alive until the peer has it, and descriptors that go with some of them.
-// Nothing is copied.
+// Bytes to send: a list of buffers, each kept alive until the peer has it, and descriptors that are sent with some of
+// them. Nothing is copied.
 #pragma once
 
 #include <cstddef>

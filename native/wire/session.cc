@@ -11,7 +11,7 @@ namespace headrace {
 namespace {
 
 constexpr int kFramesPerTurn = 64;
-constexpr std::chrono::seconds::rep kLeastBytesPerSecond = 64 << 10;  // else a peer that trickles holds memory for ever
+constexpr std::chrono::seconds::rep kLeastBytesPerSecond = 64 << 10;  // else a slow peer could hold memory forever
 
 constexpr std::string_view kClosing = "; the connection is closed";  // as decode_header() ends its messages
 
@@ -100,13 +100,13 @@ void Session::expire(Time now) {
     give_up({}, ErrorKind::kSystem, last_words("token: not shown within " + seconds(limits_.proof_wait)));
   } else if (wants_input() && !input_.bytes().empty() && now >= input_deadline_) {
     give_up({}, ErrorKind::kSystem,
-            last_words("frame: begun, and too little of it came within " + seconds(limits_.frame_wait)));
+            last_words("frame: too little of it arrived within " + seconds(limits_.frame_wait)));
   } else if (!pending_ && output_.bytes() == 0 && now - request_since_ >= idle_wait()) {
     closing_ = true;
   }
 }
 
-// Whoever connects and then asks for nothing takes a place from others.
+// A peer that connects and then requests nothing takes a place from others.
 std::chrono::seconds Session::idle_wait() const {
   const bool asks = meter_->requests.load() > 0 || !input_.bytes().empty();
   return asks ? limits_.idle_wait : std::min(limits_.idle_wait, limits_.proof_wait);
@@ -146,7 +146,7 @@ void Session::handle_frames() {
   }
 }
 
-// Whether a request belongs elsewhere than where the session is.
+// Whether a request must be handled by another thread than the session's.
 bool Session::yields_before(const FrameHeader& header) {
   if (!proven_) return false;
   const auto type = static_cast<MessageType>(header.type);
@@ -187,7 +187,7 @@ void Session::give_up(const FrameHeader& request, ErrorKind kind, std::string_vi
 }
 
 void Session::run_out_of_memory(const FrameHeader& request) {
-  if (output_.bytes() < announced_) {  // amid a reply: the peer would take an error for the rest of it
+  if (output_.bytes() < announced_) {  // in the middle of a reply: the peer would take an error for the rest of it
     closing_ = broken_ = true;
   } else {
     reply_error(request, ErrorKind::kSystem, "the server is out of memory; the request is dropped");

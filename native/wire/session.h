@@ -1,33 +1,34 @@
 // One connection's side of the protocol, without any input or output: bytes go in, lists of buffers come out.
 //
-// A session knows no sockets, no threads and no clock. Whoever drives it (an epoll loop, a poll-mode loop over a
-// user-space TCP stack, a test) does, for each connection:
+// A session uses no sockets, threads or clock. Its driver (an epoll loop, a poll-mode loop over a user-space TCP stack,
+// a test) does the following for each connection:
 //
-//   - while wants_input(): put received bytes into prepare(), then commit() how many. The space is the session's own
-//     receive buffer, so bytes are copied once, by whoever receives them;
+//   - while wants_input(): put received bytes into prepare(), then commit() how many. The space is the session's
+//     receive buffer, so bytes are copied once, on receipt;
 //   - send output() in order and say consumed(); a published blob or a sampled batch is sent from where it lies. Where
 //     output_descriptor() is not -1, that descriptor goes with the first byte of output(), which then ends with
 //     the frame that it belongs to;
 //   - when blocked(): a request (insert or sample) waits for a table's limiter. No later request is handled meanwhile,
 //     so replies keep their order. Call resume() when that table wakes (Table::add_waker) and at deadline(). After
 //     adding a waker call resume() once more: the table may have changed in between;
-//   - when yielded(), which needs SessionOptions::yields: frames that have come wait, for others to have their turn, or
-//     because the next belongs to another thread. Take the session to the thread for its place() and lane(), and call
-//     resume();
+//   - when yielded(), which needs SessionOptions::yields: received frames wait, because it is the turn of other
+//     sessions or because the next frame belongs to another thread. Take the session to the thread for its place() and
+//     lane(), and call resume();
 //   - call expire() once a second or so: it begins closing where the peer is too slow, too silent or too long unproven.
-//     Time in which nobody could have served it is told by excuse() before;
+//     Call excuse() first for time in which the driver could not serve it;
 //   - when closing() and output() is empty: close the connection. When broken(): close it at once. At any time the
-//     session may simply be destroyed; claims end then, and shared memory goes when the peer has let go of it too.
+//     session may simply be destroyed; claims end then, and shared memory is released when the peer has unmapped it
+//     too.
 //
 // Backpressure is the session's: it takes no input while it is blocked, or while more than Limits::max_queued_bytes
-// of output wait for the peer. One sampled batch may wait beside them, so that the next is gathered while it is on its
-// way; but before anything else is handled, a batch that was gathered must have begun to go out. Time is whatever
-// the caller last passed as `now`.
+// of output wait for the peer. One sampled batch may wait in addition, so that the next is gathered while it is on its
+// way; but before anything else is handled, a batch that was gathered must have begun to go out. Time is the
+// `now` that the caller passed last.
 //
-// A malformed frame header is answered with an error frame, and the session closes: the stream has lost its place. So
-// it does on anything wrong before the peer has shown the token, and where the server's memory budget has no room for a
-// frame. Any other mistake of the peer (a chunk that does not fit, an unknown type, a body too short) is answered with
-// an error, and the session goes on.
+// A malformed frame header is answered with an error frame, and the session closes: the position in the stream is lost.
+// It also closes on any error before the peer has shown the token, and where the server's memory budget has no room for
+// a frame. Any other mistake of the peer (a chunk that does not fit, an unknown type, a body too short) is answered
+// with an error, and the session goes on.
 //
 // Threading: one thread at a time. Sessions of one server may run on different threads, and a session may be handed
 // from one to another between calls.
@@ -57,17 +58,17 @@ namespace headrace {
 
 struct SessionOptions {
   Limits limits = {};
-  std::string peer = {};         // as statistics show it
+  std::string peer = {};         // as the stats show it
   const Token* token = nullptr;  // required of the peer; outlives the session. Null: none is
   Nonce nonce = {};              // random, never used before, where there is a token
   MakeRegion make_region = {};
-  bool yields = false;  // to others that are served beside it; else all that has come is handled at once
+  bool yields = false;  // to other sessions of the same thread; else all received frames are handled at once
 };
 
 class Session {
  public:
   using Time = Deadline;
-  // What the next request is, as far as it matters to those who are served by the same thread.
+  // The kind of the next request, as far as it matters to other sessions of the same thread.
   enum class Place : std::uint8_t {
     kQuick,
     kSampling,  // gathers batches: from the first on, everything else of the session too
@@ -98,7 +99,7 @@ class Session {
 
   bool yielded() const { return yielded_; }
   Place place() const { return place_; }
-  // That of the shard which was asked for last: who works on other lanes is not held up by it.
+  // The lane of the shard requested last: work on other lanes does not wait for it.
   std::size_t lane() const { return lane_; }
 
   void expire(Time now);

@@ -17,7 +17,7 @@
 
 namespace headrace {
 
-// One batch's memory, reused from sample to sample once the peer has taken the last one.
+// One batch's memory, reused from sample to sample once the peer has received the last one.
 struct Session::Block {
   Block(MemoryBudget& budget, std::uint64_t bytes) : share(budget.take(bytes, "a sampled batch")), memory(bytes) {}
 

@@ -183,7 +183,7 @@ void Session::drain(const FrameHeader& header, const std::string& name, BodyRead
   body.end();
   const auto mailbox = server_.find_mailbox(name);
   if (!mailbox) return reply(header, std::array<std::byte, 2 * sizeof(std::uint64_t)>{});
-  // Where memory is short messages still go out, in small answers: that frees what they take.
+  // If memory is short, messages are still sent in small answers, which frees their memory.
   const bool ample = server_.budget().limit() - server_.budget().used() >= Mailbox::kMaxTakenBytes;
   const auto taken = mailbox->take(epoch, seen, ample ? Mailbox::kMaxTakenBytes : kFreeReplyBytes / 2);
   std::size_t size = 2 * sizeof(std::uint64_t);

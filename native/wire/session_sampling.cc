@@ -78,8 +78,8 @@ void Session::begin_sample(const FrameHeader& header, const std::string& name, B
   try_pending();
 }
 
-// One for all batches of a session: the next is gathered when the system has taken the last, which leaves it several
-// megabytes to send meanwhile; a second block would drive the first out of the processor's cache before it is sent.
+// One for all batches of a session: the next is gathered when the system has taken the last, which by then still has
+// several megabytes to send; a second block would push the first out of the processor's cache before it is sent.
 std::shared_ptr<Session::Block> Session::block_of(std::uint64_t bytes) {
   if (block_ && block_->bytes() >= bytes) return block_;
   block_.reset();  // its bytes may be needed for the larger one

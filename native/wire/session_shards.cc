@@ -122,7 +122,7 @@ void Session::share_shard(const FrameHeader& header, const std::string& name) {
        shared_shard_->region->descriptor());
 }
 
-// A shard of that name may have been opened anew with another size.
+// A shard of that name may have been reopened with another size.
 Session::SharedShard& Session::shared_of(const std::string& name, std::size_t bytes) {
   if (shared_shard_ && shared_shard_->name == name && shared_shard_->bytes == bytes) return *shared_shard_;
   throw Error(ErrorKind::kRefused, "shared memory: none for shard \"" + name + "\" of " + std::to_string(bytes) +

@@ -8,7 +8,7 @@
 //    "received_bytes": n, "sent_bytes": n, "blocked": b},
 //    ...]}
 //
-// cpu_seconds is the whole process's, "state" a TableState in words; of the claims the first thousand are named.
+// cpu_seconds is the whole process's, "state" a TableState in words; "claims" names the first thousand.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The secret that a server may ask for, and the proofs that go over the wire in its place.
+// The secret that a server may ask for, and the proofs that are sent instead of it.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ class Token {
   static constexpr std::size_t kMinBytes = 16;
   static constexpr std::size_t kMaxBytes = 4096;
 
-  // kInvalid where it is shorter or longer; the message does not show it.
+  // kInvalid if it is shorter or longer; the message does not show it.
   explicit Token(std::span<const std::byte> secret);
 
   Proof client_proof(const Nonce& server, const Nonce& client) const;
