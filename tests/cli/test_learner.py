@@ -77,7 +77,7 @@ def test_how_to_start_actors_is_said_without_a_password(training, capsys):
 
 @pytest.mark.parametrize(("algorithm", "actors"), [("dqn", 7), ("dyna-q", 1)])
 def test_as_many_actors_as_there_are_places(training, capsys, monkeypatch, algorithm, actors):
-    monkeypatch.setattr("headrace.topologies.apex.available_cores", lambda: 8)
+    monkeypatch.setattr("headrace.topologies.config.available_cores", lambda: 8)
     assert main(["learner", "CartPole-v1", "--algorithm", algorithm, "--server", "tcp://h:1"]) == 0
     assert f"--actors {actors}" in " ".join(capsys.readouterr().out.split())
 

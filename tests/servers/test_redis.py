@@ -251,7 +251,10 @@ def test_a_closed_table_ends_its_actors(ends: Ends, monkeypatch: pytest.MonkeyPa
     assert late.fetch("evaluation") == (1, b"still answered")
 
 
-def test_a_run_that_ends_leaves_nothing_but_that_it_ended(ends: Ends, redis_server: Any) -> None:
+def test_a_run_that_ends_leaves_nothing_but_that_it_ended(
+    ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.servers.redis._CLAIM_MILLISECONDS", 600_000)  # the other run's remains
     watch = redis_server.client()
     watch.set("another", "key")
     server, other = ends.server("run"), ends.server("run*")

@@ -60,7 +60,7 @@ def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
             "algorithm: batch_size is 12.5; it must be a whole number",
         ),
         ({"algorithm": {"name": "dqn", "double": "no"}}, "algorithm: double is 'no'; it must be true or false"),
-        ({"algorithm": {"name": ["dqn"]}}, "algorithm: name is \\['dqn'\\]; it must be one of dqn, dyna-q, d4pg, a3c"),
+        ({"algorithm": {"name": ["dqn"]}}, "algorithm: name is \\['dqn'\\]; it must be one of dqn, dyna-q, d4pg"),
         ({"topology": {"name": "apex", "actors": "2"}}, "topology: actors is '2'; it must be a whole number or none"),
         ({"place": {"server": 3}}, "place: server is 3; it must be a string or none"),
         ({"place": 3}, "place is 3; it must be an object"),

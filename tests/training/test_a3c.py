@@ -96,6 +96,6 @@ def test_ape_x_is_refused(a3c: Train) -> None:
     with pytest.raises(ConfigError) as caught:
         a3c("apex", steps=1_000)
     assert str(caught.value) == (
-        "algorithm is a3c, which learns from what its own policy just did: topology serial, lock, hogwild, "
-        "parameter-server or ad-psgd is required"
+        "algorithm is a3c, which learns from rollouts of its current policy: one of the topologies serial, "
+        "parameter-server, lock, hogwild, ad-psgd is required"
     )

@@ -52,7 +52,7 @@ def run_actors(
                     with _relay(endpoint, actors) as relay:
                         if _look_after(server, launcher(endpoint, logs), actors, notice.start, relay, say):
                             break
-                    say("the learner was restarted; so are its actors")
+                    say("the learner was restarted, and so are its actors")
                     notice = await_notice(server, lambda: False, say)
                     assert notice is not None
                 say("the run has ended")
