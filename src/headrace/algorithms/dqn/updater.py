@@ -93,7 +93,7 @@ class DQNUpdater:
     def target(
         self, observation: Tensor, next_observation: Tensor, action: Tensor, reward: Tensor, discount: Tensor
     ) -> Tensor:
-        """Targets [B] of Q(s_t, a_t); called without gradients. An algorithm that differs here overrides this method."""
+        """Targets [B] of Q(s_t, a_t), computed without gradients. Subclasses override it for other targets."""
         q_tpn = self._target(next_observation)
         if self._config.double:
             return double_q_target(reward, discount, q_tpn, self._online(next_observation))
