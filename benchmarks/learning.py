@@ -8,35 +8,62 @@ stop is biased upwards, so the policy is judged by 100 more episodes with seeds 
 """
 
 import argparse
+import dataclasses
 import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import headrace
 from benchmarks.measure import write_csv
+from headrace.networks.precision import Precision
 from headrace.settings import preset
+from headrace.topologies.config import TopologyName
 
+
+class Target(NamedTuple):
+    """A score that a preset must reach. `stop_at` ends the run; a precision other than fp32 is that of the actors."""
+
+    environment: str
+    algorithm: str
+    topology: TopologyName
+    required: float
+    stop_at: float
+    precision: Precision = "fp32"
+
+
+WORKERS: tuple[TopologyName, ...] = ("hogwild", "lock", "ad-psgd", "parameter-server")
 TARGETS = (
-    ("CartPole-v1", "serial", 500.0, 500.0),
-    ("CartPole-v1", "apex", 500.0, 500.0),
-    ("Acrobot-v1", "apex", -85.0, -80.0),
-    ("MountainCar-v0", "apex", -110.0, -105.0),
-    ("LunarLander-v3", "apex", 200.0, 220.0),
-    ("LunarLander-v3", "serial", 200.0, 220.0),
-    ("headrace/Snake-v0", "apex", 20.0, 22.0),  # an apple is worth 1, a death -1
+    Target("CartPole-v1", "dqn", "serial", 500.0, 500.0),
+    Target("CartPole-v1", "dqn", "apex", 500.0, 500.0),
+    Target("Acrobot-v1", "dqn", "apex", -85.0, -80.0),
+    Target("MountainCar-v0", "dqn", "apex", -110.0, -105.0),
+    Target("LunarLander-v3", "dqn", "apex", 200.0, 220.0),
+    Target("LunarLander-v3", "dqn", "serial", 200.0, 220.0),
+    Target("headrace/Snake-v0", "dqn", "apex", 20.0, 22.0),  # an apple is worth 1, a death -1
+    Target("Pendulum-v1", "sac", "serial", -200.0, -180.0),
+    Target("Pendulum-v1", "sac", "apex", -200.0, -180.0),
+    Target("Pendulum-v1", "sac", "apex", -200.0, -180.0, "int8"),
+    *(Target("Pendulum-v1", "sac", topology, -200.0, -180.0) for topology in WORKERS),
+    Target("Pendulum-v1", "d4pg", "serial", -200.0, -180.0),
+    *(Target("Pendulum-v1", "d4pg", topology, -200.0, -180.0) for topology in WORKERS),
 )
 TIME_LIMIT_SECONDS = 300.0
 FRESH_SEED = 1_000_003
 
 
-def measure(environment: str, topology: str, required: float, stop_at: float, seed: int) -> dict[str, object]:
+def measure(target: Target, seed: int) -> dict[str, object]:
     """One run and its two evaluations."""
+    known = preset(target.environment, target.algorithm)
+    topology = known.topology(target.topology)
+    precision: dict[str, Any] = {} if target.precision == "fp32" else {"precision": target.precision}
     with tempfile.TemporaryDirectory() as folder:
         result = headrace.train(
-            environment,
-            topology=preset(environment).topology(topology),
-            until_score=stop_at,
+            target.environment,
+            algorithm=known.algorithm,
+            topology=dataclasses.replace(topology, **precision),
+            until_score=target.stop_at,
             time_limit_seconds=TIME_LIMIT_SECONDS,
             seed=seed,
             evaluation_period_seconds=5,
@@ -47,12 +74,9 @@ def measure(environment: str, topology: str, required: float, stop_at: float, se
         fresh = result.evaluate(episodes=100, seed=FRESH_SEED + seed)
     summary = result.summary
     return {
-        "environment": environment,
-        "topology": topology,
-        "required": required,
-        "stop_at": stop_at,
+        **target._asdict(),
         "seed": seed,
-        "holds": fresh.mean >= required,
+        "holds": fresh.mean >= target.required,
         "seconds_to_score": summary["seconds_to_score"],
         "steps_to_score": summary["steps_to_score"],
         "learner_steps": summary["learner_steps"],
@@ -70,10 +94,10 @@ def main() -> None:
     parser.add_argument("--only", help="one environment")
     options = parser.parse_args()
     rows = []
-    for environment, topology, required, stop_at in TARGETS:
-        if options.only in (None, environment):
+    for target in TARGETS:
+        if options.only in (None, target.environment):
             for seed in range(options.seeds):
-                rows.append(measure(environment, topology, required, stop_at, seed))
+                rows.append(measure(target, seed))
                 print(json.dumps(rows[-1]), flush=True)
                 write_csv("learning" if options.only is None else f"learning-{Path(options.only).name}", rows)
     sys.exit(0 if all(row["holds"] for row in rows) else 1)
