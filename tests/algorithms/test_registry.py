@@ -1,0 +1,111 @@
+"""Algorithms by name: those of Headrace, those of other packages, and mistakes of these packages."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headrace import DQN
+from headrace.algorithms import registry
+from headrace.algorithms.config import Algorithm
+from headrace.algorithms.registry import BUILT_IN, algorithm_names, find_algorithm, known_algorithms
+from headrace.errors import ConfigError
+from headrace.settings import RunConfig
+
+GOOD = """
+from dataclasses import dataclass
+from typing import ClassVar
+from headrace import DQN
+
+@dataclass(frozen=True)
+class Kind(DQN):
+    name: ClassVar[str] = "added"
+    extra: int = 3
+"""
+
+
+def forget() -> None:
+    registry._added.cache_clear()
+    find_algorithm.cache_clear()
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """Installs a package with an entry point of this name, whose module has this source and an object Kind."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, source: str) -> None:
+        (tmp_path / "added_algorithm.py").write_text(source)
+        metadata = tmp_path / "added-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: added\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[headrace.algorithms]\n{name} = added_algorithm:Kind\n")
+        forget()
+
+    yield write
+    sys.modules.pop("added_algorithm", None)
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_each_of_ours_has_its_name_and_reads_back(name: str) -> None:
+    kind = find_algorithm(name)
+    assert kind.name == name
+    assert kind.summary
+    assert set(kind.action_kinds) <= {"discrete", "continuous"}
+    assert Algorithm.from_record(kind().to_record()) == kind()
+
+
+def test_an_algorithm_of_another_package_is_one_of_all(install: Callable[[str, str], None]) -> None:
+    install("added", GOOD)
+    assert algorithm_names() == (*BUILT_IN, "added")
+    added = known_algorithms()["added"](extra=5)  # type: ignore[call-arg]
+    config = RunConfig("CartPole-v1", added)
+    assert RunConfig.from_json(config.to_json()) == config
+    assert "added" in known_algorithms()
+
+
+def test_ours_cannot_be_replaced(install: Callable[[str, str], None]) -> None:
+    install("dqn", GOOD.replace('"added"', '"dqn"'))
+    assert find_algorithm("dqn") is DQN
+    assert algorithm_names() == tuple(BUILT_IN)
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("import nowhere_to_be_found", "can't be loaded: ModuleNotFoundError"),
+        ("raise SystemExit(3)", "can't be loaded: SystemExit: 3"),
+        ("Kind = 3", "is 3; a subclass of Algorithm"),
+        ("from headrace import DQN as Kind", 'a subclass of Algorithm whose name is "added"'),
+    ],
+)
+def test_a_package_that_is_broken_is_named_and_harms_no_other(
+    install: Callable[[str, str], None], source: str, problem: str
+) -> None:
+    install("added", source)
+    with pytest.raises(ConfigError, match=r"^algorithm added: entry point .*added_algorithm:Kind") as caught:
+        find_algorithm("added")
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert tuple(known_algorithms()) == tuple(BUILT_IN)
+
+
+@pytest.mark.parametrize("name", ["sarsa", "", "DQN"])
+def test_a_name_that_does_not_exist(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^algorithm is .*; it must be one of dqn, dyna-q"):
+        find_algorithm(name)
+
+
+def test_a_class_that_is_not_registered_is_refused_before_the_run() -> None:
+    @dataclass(frozen=True)
+    class Mine(DQN):
+        """Named as its base."""
+
+    with pytest.raises(
+        ConfigError, match=r"^algorithm is .*Mine, named 'dqn', which is not registered: an entry point"
+    ):
+        RunConfig("CartPole-v1", Mine())
