@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
 from headrace._native import OptimizerOptions, Table
 from headrace.algorithms.config import Algorithm
+from headrace.algorithms.sac import SAC
 from headrace.environments import describe
 from headrace.errors import ConfigError, ReplayError
 from headrace.gradients.base import ParameterVector
@@ -42,16 +43,14 @@ SMALL: dict[str, Any] = {
     "target_update_period": 7,
     "epsilon_decay_steps": 300,
 }
+CONTINUOUS = {name: value for name, value in SMALL.items() if not name.startswith("epsilon")} | {"critic_hidden": (16,)}
 ALGORITHMS: dict[str, Algorithm] = {
     "plain": DQN(**{**SMALL, "double": False, "prioritized": False, "n_step": 1, "loss": "squared"}),
     "all switches": DQN(**{**SMALL, "dueling": True, "target_update_rate": 0.5}),
     "rmsprop": DQN(**{**SMALL, "optimizer": "centered-rmsprop", "optimizer_epsilon": 0.01}),
     "a3c": A3C(hidden=(16,)),
-    "d4pg": D4PG(
-        **{name: value for name, value in SMALL.items() if not name.startswith("epsilon")},
-        critic_hidden=(16,),
-        sigmas=(0.3,),
-    ),
+    "d4pg": D4PG(**CONTINUOUS, sigmas=(0.3,)),
+    "sac": SAC(**CONTINUOUS, n_step=3),
     "a3c of two networks": A3C(hidden=(16,), trunk="separate", optimizer="adam"),
 }
 ONE: dict[str, Any] = {"workers": 1, "envs_per_worker": 3, "chunk_steps": 10}

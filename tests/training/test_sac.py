@@ -76,3 +76,18 @@ def test_resume_equals_never_having_stopped(sac: Train) -> None:
     assert resumed.summary["learner_steps"] > half.summary["learner_steps"]
     for field in ("environment_steps", "learner_steps", "episodes", "mean_return", "samples_per_insert"):
         assert resumed.summary[field] == whole.summary[field]
+
+
+@pytest.mark.parametrize("topology", ["hogwild", "ad-psgd", "parameter-server"])
+def test_workers_share_all_three_vectors_and_a_run_of_them_resumes(sac: Train, topology: str) -> None:
+    first = sac(topology, steps=1_500, final_evaluation_episodes=0)
+    updates = first.summary["learner_steps"]
+    before = tensors(first)
+    assert updates > 50
+    assert first.summary["workers"]["accepted"] >= 3 * updates - 6  # one gradient for each of the vectors
+    with first.run.open(first.path, writing=True) as run:
+        second = resume(run, QuietDisplay(), steps=3_000)
+        after = tensors(second)
+    assert second.summary["learner_steps"] > updates
+    for vector in ("policy", "critics", "temperature"):
+        assert not np.array_equal(after[f"{vector}.parameters"], before[f"{vector}.parameters"])

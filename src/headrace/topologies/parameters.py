@@ -1,5 +1,6 @@
 """The parameter vectors that a run's workers share, as the training process creates and reads them."""
 
+import dataclasses
 from typing import Protocol
 
 import numpy as np
@@ -104,6 +105,7 @@ class _Served:
     def __init__(self, config: ParameterServer, endpoint: Endpoint, run_id: str) -> None:
         self._endpoint = endpoint
         self._vectors: list[ServedVector] = []
+        self._places: list[ServedPlace] = []
         self._name = f"model-{run_id}" if config.shard_servers else "model"
         self._options = ServedOptions(
             config.shards,
@@ -116,15 +118,16 @@ class _Served:
         )
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
-        name = self._names(len(self._vectors) + 1)[-1]
-        vector = ServedVector(initial, options, self._endpoint, name, self._options, fresh=True)
+        place = ServedPlace(self._options_for(len(initial)), self._next_name())
+        vector = ServedVector(initial, options, self._endpoint, place.name, place.options, fresh=True)
         self._vectors.append(vector)
+        self._places.append(place)
         return vector
 
     @property
     def places(self) -> tuple[VectorPlace, ...]:
         """How workers access the vectors."""
-        return tuple(ServedPlace(self._options, name) for name in self._names(len(self._vectors)))
+        return tuple(self._places)
 
     @property
     def version(self) -> int:
@@ -133,9 +136,14 @@ class _Served:
 
     def close(self) -> None:
         """Closes the connections and drops the shards on additional servers, which no later run would replace."""
-        for vector, name in zip(self._vectors, self._names(len(self._vectors)), strict=True):
+        for vector, place in zip(self._vectors, self._places, strict=True):
             vector.close()
-            drop_shards(self._endpoint, name, self._options.servers)
+            drop_shards(self._endpoint, place.name, place.options.servers)
 
-    def _names(self, count: int) -> list[str]:
-        return [f"{self._name}.{index}" if index else self._name for index in range(count)]
+    def _next_name(self) -> str:
+        return f"{self._name}.{len(self._places)}" if self._places else self._name
+
+    def _options_for(self, count: int) -> ServedOptions:
+        """Fewer shards for a vector of few parameters, such as SAC's temperature; the first must have all of them."""
+        shards = min(self._options.shards, count) if self._places else self._options.shards
+        return dataclasses.replace(self._options, shards=shards, servers=self._options.servers[: shards - 1])
