@@ -98,8 +98,8 @@ def main() -> None:
         until_score=arguments.until_score,
         evaluation_period_seconds=5.0,
     )
-    path = default_run_directory(config.environment, config.algorithm_name, datetime.now())
-    heading = Heading(config.environment, config.algorithm_name, config.topology_name, str(path))
+    path = default_run_directory(config.environment, config.algorithm.name, datetime.now())
+    heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(path))
     with (
         RunDirectory.create(path, config.to_json()) as directory,
         contextlib.closing(BoardPicture(heading)) as picture,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.algorithms.d4pg.config import D4PG
     from headrace.algorithms.dqn.config import DQN
     from headrace.algorithms.dyna_q.config import DynaQ
+    from headrace.algorithms.sac.config import SAC
     from headrace.api import train
     from headrace.replay import connect
     from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
@@ -30,6 +31,7 @@ __all__ = [
     "A3C",
     "D4PG",
     "DQN",
+    "SAC",
     "AdPsgd",
     "Apex",
     "DynaQ",

@@ -134,7 +134,7 @@ def write_fields(config: object) -> dict[str, Any]:
 
 def write_json(config: object) -> str:
     """A dataclass as JSON in one line; read_json() reads it back."""
-    return json.dumps(write_fields(config))
+    return json.dumps(_to_json(config))
 
 
 def check_record(kind: type, record: Mapping[str, object]) -> None:

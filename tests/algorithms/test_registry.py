@@ -80,6 +80,17 @@ def test_ours_cannot_be_replaced(install: Callable[[str, str], None]) -> None:
         ("import nowhere_to_be_found", "can't be loaded: ModuleNotFoundError"),
         ("raise SystemExit(3)", "can't be loaded: SystemExit: 3"),
         ("Kind = 3", "is 3; a subclass of Algorithm"),
+        (
+            GOOD.replace("extra: int = 3", "hidden: tuple[int, ...] = (0,)"),
+            "can't be made with its defaults: hidden is",
+        ),
+        (GOOD.replace("extra: int = 3", 'summary: ClassVar[str] = ""'), "has no summary"),
+        (
+            GOOD.replace("import DQN", "import DQN\nfrom headrace.algorithms.config import OffPolicy").replace(
+                "(DQN)", "(OffPolicy)"
+            ),
+            "has no summary, action_kinds, exploration, greedy, make_exploration, make_updater",
+        ),
         ("from headrace import DQN as Kind", 'a subclass of Algorithm whose name is "added"'),
     ],
 )

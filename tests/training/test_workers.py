@@ -17,6 +17,7 @@ from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.training import resume
 from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.policy_use import export
 
 from .conftest import SMALL as SMALL_DQN
 from .conftest import TOPOLOGIES, WORKERS, Train
@@ -93,6 +94,7 @@ def test_a_resumed_run_goes_on_from_parameters_and_statistics(train: Train, topo
             messages.append(text)
 
     with RunDirectory.open(first.path, writing=True) as run:
+        assert export(run, first.path / "policy.onnx") < 1e-4
         second = resume(run, Listening(), steps=6_000)
     assert any("the workers gather new experience" in text for text in messages)
     assert second.summary["environment_steps"] >= 6_000

@@ -94,4 +94,13 @@ def _load(entry: "EntryPoint") -> "type[Algorithm]":
         raise ConfigError(f"{place} can't be loaded: {problem}") from error
     if not (isinstance(kind, type) and issubclass(kind, Algorithm) and getattr(kind, "name", None) == entry.name):
         raise ConfigError(f'{place} is {kind!r:.60}; a subclass of Algorithm whose name is "{entry.name}" is required')
+    missing = [name for name in ("summary", "action_kinds") if not getattr(kind, name, None)]
+    missing += sorted(kind.__abstractmethods__)
+    if missing:
+        raise ConfigError(f"{place} has no {', '.join(missing)}: an algorithm must have them")
+    try:
+        kind()
+    except Exception as error:
+        problem = " ".join(f"{error}".split())
+        raise ConfigError(f"{place} can't be made with its defaults: {problem}") from error
     return kind

@@ -28,8 +28,7 @@ def read_state(state: Mapping[str, Tensor], count: int, moments: int) -> VectorS
         found = tuple(state[name].shape) if name in state else "missing"
         if found != shape:
             raise CheckpointError(
-                f"the checkpoint's parameters do not fit these settings: {name} is {found}, and {shape} is required; "
-                "nothing is taken from it"
+                f"the checkpoint's parameters do not fit these settings: {name} is {found}, and {shape} is required"
             )
     parameters, values = (state[name].to("cpu", torch.float32) for name in ("parameters", "moments"))
     return VectorState(parameters, values, int(state["steps"]))

@@ -65,7 +65,7 @@ class OverseenVector(_Shared):
 
     def apply(self) -> Applied:
         """Raises RuntimeError: only workers apply gradients."""
-        raise RuntimeError("who oversees workers applies no gradients")
+        raise RuntimeError("the training process applies no gradients; its workers do")
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Restores what state() returned, while no worker runs; raises CheckpointError if shapes differ."""

@@ -28,7 +28,7 @@ from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker, WorkerTable
 from headrace.servers import Endpoint, RoleServer, connect_tables
 
-__all__ = ["RunTable", "WorkerSettings", "build_worker", "keep_to_one_thread", "run_worker"]
+__all__ = ["RunTable", "WorkerSettings", "build_worker", "keep_to_one_thread", "run_worker", "updater_seed"]
 
 _GENERATION_STRIDE = 1_000_003
 
@@ -68,6 +68,13 @@ class RunTable:
     def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
         """Fills a batch; returns False at the deadline."""
         return self._table.sample_view(batch, importance_exponent, timeout_seconds)
+
+
+def updater_seed(seed: int, number: int) -> int:
+    """Seed of the updater's random numbers: of worker `number`, or of a worker's start `number`; 0 keeps `seed`."""
+    return (
+        int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(1)) if number else seed
+    )
 
 
 def keep_to_one_thread() -> None:
@@ -152,7 +159,12 @@ def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:
         if settings.table is None
         else {**settings.table, "seed": settings.table["seed"] + _GENERATION_STRIDE * generation}
     )
-    return dataclasses.replace(settings, acting=dataclasses.replace(settings.acting, seed=seed), table=table)
+    return dataclasses.replace(
+        settings,
+        acting=dataclasses.replace(settings.acting, seed=seed),
+        table=table,
+        update_seed=updater_seed(settings.update_seed, generation),
+    )
 
 
 def _report(worker: Worker, vectors: Sequence[MeasuredVector], table: Table | None) -> dict[str, Any]:

@@ -88,5 +88,5 @@ class RunConfig:
         except ConfigError as error:
             raise CheckpointError(
                 f"config.json is not a run's configuration, or that of another version ({error}); use the file that "
-                "the run wrote, and the version of Headrace that wrote it"
+                "the run wrote, with the version of Headrace, and the packages that add algorithms, that wrote it"
             ) from error

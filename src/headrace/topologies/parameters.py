@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions, SharedModel
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
-from headrace.gradients.base import ParameterVector
+from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.place import Mode, ServedPlace, SharedPlace, VectorPlace
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
 from headrace.servers import Endpoint, drop_shards
 from headrace.topologies.config import AdPsgd, Hogwild, Lock, ParameterServer, Topology
 
-__all__ = ["Parameters", "open_parameters"]
+__all__ = ["Parameters", "open_parameters", "open_saved"]
 
 
 class Parameters(Protocol):
@@ -53,6 +53,11 @@ def open_parameters(config: Topology, algorithm: Algorithm, endpoint: Endpoint, 
     if isinstance(config, Lock | Hogwild | AdPsgd):
         return _Shared(config, live=algorithm.rollouts is None)
     return None
+
+
+def open_saved(config: Topology) -> OpenVector | None:
+    """Opens vectors that a run's checkpoint fits, outside of a run; None if the updater's own vectors do."""
+    return _Shared(config, live=False) if isinstance(config, Lock | Hogwild | AdPsgd) else None
 
 
 class _Shared:
@@ -141,7 +146,7 @@ class _Served:
             drop_shards(self._endpoint, place.name, place.options.servers)
 
     def _next_name(self) -> str:
-        return f"{self._name}.{len(self._places)}" if self._places else self._name
+        return f"{self._name}/vector-{len(self._places)}" if self._places else self._name
 
     def _options_for(self, count: int) -> ServedOptions:
         """Fewer shards for a vector of few parameters, such as SAC's temperature; the first must have all of them."""

@@ -12,7 +12,7 @@ from headrace.roles.base import GATE, HELD, Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.gate import Gate, Held, State
 from headrace.roles.learner import LEARNER_PHASES
-from headrace.roles.remote_worker import WorkerSettings
+from headrace.roles.remote_worker import WorkerSettings, updater_seed
 from headrace.servers import ReplayTable, RunServer
 from headrace.topologies.base import Experience, Learning, Workshop
 from headrace.topologies.config import ParameterServer, Workers
@@ -129,7 +129,7 @@ def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSe
         spec=workshop.spec,
         run_id=workshop.run_id,
     )
-    return WorkerSettings(acting, workers, workshop.parameters.places, table, workshop.seed + index)
+    return WorkerSettings(acting, workers, workshop.parameters.places, table, updater_seed(workshop.seed, index))
 
 
 def _shares_replay(config: Workers, workshop: Workshop) -> bool:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["SAC"]
 
 
+_MOST_TEMPERATURE = 1e6
+
+
 @dataclass(frozen=True)
 class SAC(OffPolicy):
     """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905); actions are continuous.
@@ -57,7 +60,8 @@ class SAC(OffPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "critic_learning_rate", "temperature_learning_rate", "initial_temperature")
+        require_positive(self, "critic_learning_rate", "temperature_learning_rate")
+        require_positive(self, "initial_temperature", most=_MOST_TEMPERATURE)
         require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
         require_widths(self, "critic_hidden")
 

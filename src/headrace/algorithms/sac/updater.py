@@ -135,12 +135,11 @@ class SACUpdater:
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
-        learned = dict(state)
+        self._followed = self._learned.load({name: value for name, value in state.items() if name != _RANDOM})
         try:
-            self._random.set_state(learned.pop(_RANDOM).cpu())
+            self._random.set_state(state[_RANDOM].cpu())
         except (KeyError, RuntimeError, TypeError) as error:
             raise CheckpointError(f"the checkpoint's random state does not fit: {error}") from error
-        self._followed = self._learned.load(learned)
 
     @torch.no_grad()
     def _target(self, next_observation: Tensor, reward: Tensor, discount: Tensor, noise: Tensor) -> Tensor:
