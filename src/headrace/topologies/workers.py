@@ -13,11 +13,11 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.gate import Gate, Held, State
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.roles.remote_worker import WorkerSettings
+from headrace.roles.totals import Counts, Totals
 from headrace.servers import ReplayTable, RunServer
 from headrace.topologies.base import Experience, Learning, Workshop
 from headrace.topologies.config import ParameterServer, Workers
 from headrace.topologies.experience import NoReplay, add_table, table_options
-from headrace.topologies.tally import Counts, Tally
 
 __all__ = ["WorkersProgram", "worker_settings"]
 
@@ -82,16 +82,16 @@ class WorkersProgram:
 
     def figures(self) -> dict[str, Any] | None:
         """Gradient statistics of the workers, and the number of turns that exceeded the maximum wait of a hold."""
-        return {**self._learning.figures(), "late_turns": self._replay.tally["late_turns"]}
+        return {**self._learning.figures(), "late_turns": self._replay.totals["late_turns"]}
 
     def state(self) -> dict[str, Any]:
         """Sums over all workers."""
-        return {"learning": self._learning.tally.sums, "replay": self._replay.tally.sums}
+        return {"learning": self._learning.totals.sums, "replay": self._replay.totals.sums}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned."""
-        self._learning.tally.sums = state["learning"]
-        self._replay.tally.sums = state["replay"]
+        self._learning.totals.sums = state["learning"]
+        self._replay.totals.sums = state["replay"]
         self._replay.tell()
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class _Learning:
         self.loss = math.nan
         self.staleness = 0.0
         self.clock = PhaseClock(LEARNER_PHASES)
-        self.tally = Tally()
+        self.totals = Totals()
         self._losses: dict[int, float] = {}
 
     @property
@@ -161,19 +161,21 @@ class _Learning:
         """Processes a worker's totals."""
         totals = dict(report["learning"])
         self.steps = max(self.steps, totals.pop("version"))
-        news = self.tally.add(report["writer"], totals)
-        self.clock.seconds = {phase: seconds + news["seconds"][phase] for phase, seconds in self.clock.seconds.items()}
+        increments = self.totals.add(report["writer"], totals)
+        self.clock.seconds = {
+            phase: seconds + increments["seconds"][phase] for phase, seconds in self.clock.seconds.items()
+        }
         if report["loss"] is not None:
             self._losses[report["index"]] = report["loss"]
             self.loss = fmean(self._losses.values())
-        gradients = sum(self.tally["staleness"].values())
-        self.staleness = self.tally["staleness_sum"] / gradients if gradients else 0.0
+        gradients = sum(self.totals["staleness"].values())
+        self.staleness = self.totals["staleness_sum"] / gradients if gradients else 0.0
 
     def figures(self) -> dict[str, Any]:
         """Gradient statistics of the workers."""
         names = ("updates", "accepted", "dropped", "refused", "lock_wait_seconds", "pull_seconds", "apply_seconds")
-        staleness = self.tally["staleness"] or dict.fromkeys(STALENESS, 0)
-        return {**{name: self.tally[name] for name in names}, "staleness": staleness}
+        staleness = self.totals["staleness"] or dict.fromkeys(STALENESS, 0)
+        return {**{name: self.totals[name] for name in names}, "staleness": staleness}
 
 
 class _Replay:
@@ -183,7 +185,7 @@ class _Replay:
     """
 
     def __init__(self, server: RunServer, table: ReplayTable | None, replays: bool) -> None:
-        self.tally = Tally()
+        self.totals = Totals()
         self._server = server
         self._table = table
         self._replays = replays
@@ -198,14 +200,14 @@ class _Replay:
     def hear(self, report: Counts) -> None:
         """Processes a worker's totals."""
         totals = {name: report["learning"].get(name, 0) for name in ("samples", "inserts")}
-        self.tally.add(report["writer"], {"steps": report["steps"], **totals})
+        self.totals.add(report["writer"], {"steps": report["steps"], **totals})
         self._held[report["index"]] = report["replay"]
         self._heard[report["index"]] = time.monotonic()
 
     def tell(self) -> None:
         """Publishes the gate with the steps over all workers."""
         self._version += 1
-        self._server.publish(GATE, Gate(self._state, int(self.tally["steps"])).to_json(), self._version)
+        self._server.publish(GATE, Gate(self._state, int(self.totals["steps"])).to_json(), self._version)
 
     def stats(self) -> dict[str, float]:
         """Counts, bytes and samples per insert, over all workers."""
@@ -213,12 +215,12 @@ class _Replay:
             return self._table.stats()
         if not self._replays:
             return NoReplay().stats()
-        inserts = self.tally["inserts"]
+        inserts = self.totals["inserts"]
         held = {
             name: sum(each.get(name, 0.0) for each in self._held.values())
             for name in ("size", "capacity", "used_bytes")
         }
-        return {"samples_per_insert": self.tally["samples"] / inserts if inserts else 0.0, **held}
+        return {"samples_per_insert": self.totals["samples"] / inserts if inserts else 0.0, **held}
 
     def set_paused(self, paused: bool) -> None:
         """Pauses the workers and waits until those that are alive are paused; or resumes them."""
@@ -252,4 +254,4 @@ class _Replay:
             awaited -= {word.worker for word in words if word.version >= self._version}
             time.sleep(_POLL_SECONDS)
         self._late_turns += len(awaited)
-        self.tally.add("hold", {"late_turns": self._late_turns})
+        self.totals.add("hold", {"late_turns": self._late_turns})

@@ -6,13 +6,13 @@ from typing import Any
 
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import REPORTS
+from headrace.roles.totals import Totals
 from headrace.servers import RunServer
 from headrace.topologies.base import Program
 from headrace.training.clock import TrainingClock
 from headrace.training.judge import Judge
 from headrace.training.monitor import Monitor
 from headrace.training.supervision import Supervisor
-from headrace.training.totals import Totals
 
 __all__ = ["Reports"]
 
@@ -84,10 +84,7 @@ class Reports:
         if report["role"] in ("actor", "worker"):
             if report["run_id"] != self._run_id:
                 return  # from an actor that still acts for an earlier run of this name
-            news = self._totals.news(report)
-            if news:
-                self._monitor.add(news)
-                self._program.hear(report)
+            self._count(report)
         elif "request" in report:
             self._judge.hear(report)
         elif report["role"] == "quantizer":
@@ -95,6 +92,13 @@ class Reports:
         elif report["role"] == "planner":
             self._record_planning(report)
         self._supervisor.hear(report)
+
+    def _count(self, report: dict[str, Any]) -> None:
+        """Counts what an actor or worker has done since its last report; ignores an older report."""
+        writer, totals = report["writer"], {name: report[name] for name in ("steps", "episodes", "seconds")}
+        if totals["steps"] >= self._totals.last(writer).get("steps", 0):
+            self._monitor.add({**report, **self._totals.add(writer, totals)})
+            self._program.hear(report)
 
     def _record_planning(self, report: dict[str, Any]) -> None:
         """Records what a planner has done since its start, about once a second."""

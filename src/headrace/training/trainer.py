@@ -27,6 +27,7 @@ from headrace.networks import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import Role
+from headrace.roles.totals import Totals
 from headrace.roles.volunteer import RunNotice
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
@@ -42,7 +43,6 @@ from headrace.training.monitor import Monitor
 from headrace.training.reports import Reports
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
-from headrace.training.totals import Totals
 
 __all__ = ["Trainer"]
 
