@@ -12,10 +12,10 @@ from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.parameters import Parameters
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Experience", "Learning", "Program", "Workshop"]
+__all__ = ["Experience", "Learning", "Program", "RunContext"]
 
 
-class Workshop(NamedTuple):
+class RunContext(NamedTuple):
     """Inputs from which a topology builds its program."""
 
     environment: str

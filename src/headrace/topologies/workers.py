@@ -15,7 +15,7 @@ from headrace.roles.learner import LEARNER_PHASES
 from headrace.roles.remote_worker import WorkerSettings
 from headrace.roles.totals import Counts, Totals
 from headrace.servers import ReplayTable, RunServer
-from headrace.topologies.base import Experience, Learning, Workshop
+from headrace.topologies.base import Experience, Learning, RunContext
 from headrace.topologies.config import ParameterServer, Workers
 from headrace.topologies.experience import NoReplay, add_table, table_options
 
@@ -35,26 +35,24 @@ class WorkersProgram:
     `generation` is that of the workers' first start; a resumed run starts above all earlier ones.
     """
 
-    def __init__(self, config: Workers, workshop: Workshop, generation: int) -> None:
-        assert workshop.parameters is not None
+    def __init__(self, config: Workers, context: RunContext, generation: int) -> None:
+        assert context.parameters is not None
         self.services: list[Role] = []
         self.deterministic = False
         self.saves_experience = False
         self.acting: PhaseClock | None = None
-        self._parameters = workshop.parameters
-        shared = _shares_replay(config, workshop)
+        self._parameters = context.parameters
+        shared = _shares_replay(config, context)
         table = (
-            add_table(workshop, config.acting_processes * config.envs_per_worker, config.chunk_steps)
-            if shared
-            else None
+            add_table(context, config.acting_processes * config.envs_per_worker, config.chunk_steps) if shared else None
         )
         self.actors = [
-            Role("worker", index, worker_settings(config, workshop, index).to_json(), generation)
+            Role("worker", index, worker_settings(config, context, index).to_json(), generation)
             for index in range(config.acting_processes)
         ]
         self._learning = _Learning()
         self.learner: Learning = self._learning
-        self._replay = _Replay(workshop.server, table, workshop.algorithm.replay is not None)
+        self._replay = _Replay(context.server, table, context.algorithm.replay is not None)
         self.table: Experience = self._replay
         self._next_news = 0.0
 
@@ -99,42 +97,42 @@ class WorkersProgram:
         self._parameters.close()
 
 
-def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSettings:
+def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerSettings:
     """Settings of one worker; raises what table_options() raises.
 
     Replay settings are totals over all workers. Each worker gets an equal share of the capacity, of the transitions
     before learning starts (at least one batch), and of the limiter's tolerance (at least one step's chunks, or it would
     block).
     """
-    assert workshop.parameters is not None
-    algorithm, workers = workshop.algorithm, config.acting_processes
+    assert context.parameters is not None
+    algorithm, workers = context.algorithm, config.acting_processes
     exploration, table = [1.0] * config.envs_per_worker, None  # a stochastic policy is not near greedy
     replay = algorithm.replay
     if replay is not None:
         exploration = list(replay.serial_exploration(config.envs_per_worker, 0))
-        if not _shares_replay(config, workshop):
-            table = table_options(workshop, config.envs_per_worker, config.chunk_steps, workers)
+        if not _shares_replay(config, context):
+            table = table_options(context, config.envs_per_worker, config.chunk_steps, workers)
             table["seed"] += index
             burst = replay.samples_per_step * config.chunk_steps * config.envs_per_worker
             table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, replay.batch_size + burst)
     acting = ActorSettings(
-        environment=workshop.environment,
-        seed=workshop.seed,
+        environment=context.environment,
+        seed=context.seed,
         index=index,
         first_environment=index * config.envs_per_worker,
         exploration=tuple(exploration),
         algorithm=algorithm,
         chunk_steps=config.chunk_steps,
         values=False,
-        spec=workshop.spec,
-        run_id=workshop.run_id,
+        spec=context.spec,
+        run_id=context.run_id,
     )
-    return WorkerSettings(acting, workers, workshop.parameters.places, table, workshop.seed + index)
+    return WorkerSettings(acting, workers, context.parameters.places, table, context.seed + index)
 
 
-def _shares_replay(config: Workers, workshop: Workshop) -> bool:
+def _shares_replay(config: Workers, context: RunContext) -> bool:
     """Whether all workers' experience goes to one table, in the server."""
-    replays = workshop.algorithm.replay is not None
+    replays = context.algorithm.replay is not None
     return replays and isinstance(config, ParameterServer) and config.replay == "global"
 
 
