@@ -20,7 +20,7 @@ class Desk:
     """Reports of a run that was resumed once, and the objects that receive them."""
 
     def __init__(self, run: RunDirectory) -> None:
-        self.supervisor, self.judge, self._server = Mock(), Mock(), Mock()
+        self.supervisor, self.schedule, self._server = Mock(), Mock(), Mock()
         self.monitor = Mock(environment_steps=700)
         self._run = run
         program, clock = Mock(), Mock(seconds=2.5)
@@ -33,7 +33,7 @@ class Desk:
             clock,
             totals=Totals(),
             monitor=self.monitor,
-            judge=self.judge,
+            schedule=self.schedule,
             supervisor=self.supervisor,
             run_id="mine",
             generation=GENERATION,
@@ -123,12 +123,12 @@ def test_a_planner_of_an_earlier_start_is_not_recorded(desk: Desk) -> None:
     assert [record["model_version"] for record in desk.records()] == [3]
 
 
-def test_actors_of_this_run_are_counted_and_scores_are_judged(desk: Desk) -> None:
+def test_actors_of_this_run_are_counted_and_scores_go_to_the_schedule(desk: Desk) -> None:
     actor = counted(40, 0.5, role="actor", writer="a")
     score = {"role": "evaluator", "index": 0, "request": 1}
     desk.take(actor, {**actor, "run_id": "another", "writer": "b"}, score, {"role": "evaluator", "index": 0})
     desk.monitor.add.assert_called_once_with(actor)
-    desk.judge.hear.assert_called_once_with(score)
+    desk.schedule.hear.assert_called_once_with(score)
     assert desk.supervisor.hear.call_count == 3
 
 

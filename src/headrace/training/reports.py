@@ -10,7 +10,7 @@ from headrace.roles.totals import Totals
 from headrace.servers import RunServer
 from headrace.topologies.base import Program
 from headrace.training.clock import TrainingClock
-from headrace.training.judge import Judge
+from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.monitor import Monitor
 from headrace.training.supervision import Supervisor
 
@@ -26,10 +26,10 @@ _OF_THIS_START = ("worker", "quantizer", "planner")
 
 
 class Reports:
-    """Dispatches reports: counts to the monitor, scores to the judge, heartbeats to the supervisor. One thread.
+    """Dispatches reports: counts to the monitor, scores to the evaluation schedule, heartbeats to the supervisor.
 
-    Reports of another run are ignored. So are reports of _OF_THIS_START roles from an earlier start, with a generation
-    below `generation`.
+    One thread. Reports of another run are ignored. So are reports of _OF_THIS_START roles from an earlier start, with a
+    generation below `generation`.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Reports:
         *,
         totals: Totals,
         monitor: Monitor,
-        judge: Judge,
+        schedule: EvaluationSchedule,
         supervisor: Supervisor,
         run_id: str,
         generation: int,
@@ -52,7 +52,7 @@ class Reports:
         self._clock = clock
         self._totals = totals
         self._monitor = monitor
-        self._judge = judge
+        self._schedule = schedule
         self._supervisor = supervisor
         self._run_id = run_id
         self._generation = generation
@@ -86,7 +86,7 @@ class Reports:
                 return  # from an actor that still acts for an earlier run of this name
             self._count(report)
         elif "request" in report:
-            self._judge.hear(report)
+            self._schedule.hear(report)
         elif report["role"] == "quantizer":
             self._record_error(report)
         elif report["role"] == "planner":

@@ -36,9 +36,9 @@ from headrace.training.assembly import assemble
 from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import Evaluations, Moment
+from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.hang_watch import HangWatch
 from headrace.training.interrupts import Interrupts
-from headrace.training.judge import Judge
 from headrace.training.monitor import Monitor
 from headrace.training.reports import Reports
 from headrace.training.summary import summarize
@@ -126,7 +126,7 @@ class Trainer:
         launched = launcher(self._server.endpoint, self._run.logs_path)
         roles = [*self._program.services, *actors, Role("evaluator", 0, "{}")]
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
-        self._judge = Judge(
+        self._schedule = EvaluationSchedule(
             config,
             self._program,
             self._evaluations,
@@ -138,7 +138,7 @@ class Trainer:
             policy=self._policy,
             moment=self._moment,
         )
-        self._judge.next_evaluation = self._state.get("next_evaluation", self._judge.next_evaluation)
+        self._schedule.next_evaluation = self._state.get("next_evaluation", self._schedule.next_evaluation)
         self._reports = Reports(
             self._server,
             self._program,
@@ -146,7 +146,7 @@ class Trainer:
             self._clock,
             totals=self._totals,
             monitor=self._monitor,
-            judge=self._judge,
+            schedule=self._schedule,
             supervisor=self._supervisor,
             run_id=self._run_id,
             generation=self._generation * _GENERATIONS_PER_START,
@@ -248,7 +248,7 @@ class Trainer:
     def _train(self, interrupts: Interrupts) -> str:
         """The main loop; returns the rule that ended it."""
         if self._checkpoint:
-            self._judge.resume(self._state["awaited_episodes"])
+            self._schedule.resume(self._state["awaited_episodes"])
         while True:
             try:
                 stopped_by = self._turn(interrupts)
@@ -270,11 +270,11 @@ class Trainer:
             return "interrupt"
         if self._clock.paused or self._program.deterministic or time.perf_counter() >= self._next_tick:
             self._collect()
-            self._judge.go_on()
+            self._schedule.resume_training()
             stopped_by = self._stopped_by()
             if stopped_by:
                 return stopped_by
-            self._judge.evaluate_when_due()
+            self._schedule.evaluate_when_due()
         self._tick()
         return None
 
@@ -380,7 +380,7 @@ class Trainer:
             self._save()
         episodes = 0 if interrupts.requested else self._config.final_evaluation_episodes
         if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
-            self._judge.evaluate(episodes, hold=True)
+            self._schedule.evaluate(episodes, hold=True)
             while self._evaluations.pending and not interrupts.requested:
                 time.sleep(_EVALUATION_POLL_SECONDS)
                 self._collect()
@@ -434,7 +434,7 @@ class Trainer:
             "totals": self._totals.state(),
             "local_actors": self._local_actors,
             "spec": dataclasses.asdict(self._spec),
-            "next_evaluation": self._judge.next_evaluation,
+            "next_evaluation": self._schedule.next_evaluation,
             "awaited_episodes": self._evaluations.awaited_episodes,
             "torch_random": torch.get_rng_state().tolist(),
             "program": self._program.state(),
