@@ -31,7 +31,6 @@ from headrace.roles.totals import Totals
 from headrace.roles.volunteer import RunNotice
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
-from headrace.training.announcement import Announcement
 from headrace.training.assembly import assemble
 from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
@@ -41,6 +40,7 @@ from headrace.training.hang_watch import HangWatch
 from headrace.training.interrupts import Interrupts
 from headrace.training.monitor import Monitor
 from headrace.training.reports import Reports
+from headrace.training.run_publisher import RunPublisher
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
 
@@ -121,7 +121,7 @@ class Trainer:
         )
         places = () if local_actors else tuple(role.settings for role in self._program.actors)
         notice = RunNotice(config.environment, config.hang_seconds, start, places)
-        self._announcement = Announcement(self._server, self._program, self._evaluations, notice)
+        self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
         launched = launcher(self._server.endpoint, self._run.logs_path)
         roles = [*self._program.services, *actors, Role("evaluator", 0, "{}")]
@@ -197,7 +197,7 @@ class Trainer:
     def _end(self) -> None:
         """Ends everything that belongs to the run."""
         with contextlib.suppress(ReplayError):  # the server may be the reason for the end
-            self._announcement.end()
+            self._publisher.end()
         self._supervisor.stop()
         try:
             with self._watching():
@@ -230,7 +230,7 @@ class Trainer:
                 self._run.append(
                     {"kind": "precision", **self._moment()._asdict(), **settled, "note": self._precision_note}
                 )
-            self._announcement.publish()
+            self._publisher.publish()
             self._supervisor.start()
             with self._watching():
                 return self._train(interrupts)
@@ -310,7 +310,7 @@ class Trainer:
             self._program.skip(silence)
 
     def _record(self) -> None:
-        if not self._announcement.ended:
+        if not self._publisher.ended:
             self._stats = self._program.table.stats()
         progress = self._monitor.snapshot(self._clock.seconds, self._learner, self._stats, self._evaluations)
         self._display.update(progress)
@@ -325,10 +325,10 @@ class Trainer:
         """Processes all reports that have arrived; returns whether the server was restarted."""
         self._reports.collect()
         self._excuse_silence()
-        if not self._announcement.renew(paused=self._clock.paused):
+        if not self._publisher.renew(paused=self._clock.paused):
             return False
         self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
-        if not self._announcement.ended:
+        if not self._publisher.ended:
             size = int(self._program.table.stats()["size"])
             self._display.message(
                 f"the server was restarted, with {size:,} transitions of the run; everything else it needs is "
@@ -371,7 +371,7 @@ class Trainer:
         if not self._clock.paused:
             self._clock.pause()
         try:
-            self._announcement.end()
+            self._publisher.end()
             self._supervisor.stop("actor", "worker", "quantizer", "planner")
             self._collect()
             with contextlib.suppress(ReplayError):  # if the server is gone, the last known values suffice

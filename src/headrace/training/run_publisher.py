@@ -1,4 +1,4 @@
-"""What a run publishes on its server for its roles."""
+"""Publishes what the roles of a run need from its server."""
 
 from headrace.errors import ClosedError, ReplayError
 from headrace.roles.base import RUN
@@ -7,10 +7,10 @@ from headrace.servers import RunServer
 from headrace.topologies.base import Program
 from headrace.training.evaluation import Evaluations
 
-__all__ = ["Announcement"]
+__all__ = ["RunPublisher"]
 
 
-class Announcement:
+class RunPublisher:
     """Publishes policy, notice, evaluation request and whether actors may continue; republishes them after a restart.
 
     One thread.
