@@ -27,8 +27,8 @@ from headrace.networks import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import Role
+from headrace.roles.separate_actor import RunNotice
 from headrace.roles.totals import Totals
-from headrace.roles.volunteer import RunNotice
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
 from headrace.training.assembly import assemble
