@@ -40,7 +40,7 @@ class ApexProgram:
         self.services: list[Role] = []
         architecture = context.updater.architecture
         if config.quantizes:
-            settings = QuantizerSettings(architecture, config.settled_precision, config.communication_bits)
+            settings = QuantizerSettings(architecture, config.actor_precision, config.communication_bits)
             self.services = [Role("quantizer", 0, settings.to_json(), generation)]
             self._publisher = Publisher(context.server, parameter_blobs)
         else:
@@ -120,7 +120,7 @@ def _actors(config: Apex, context: RunContext, generation: int) -> list[Role]:
                 spec=context.spec,
                 pull_period=config.pull_period,
                 pull_unit=config.pull_unit,
-                precision=config.settled_precision,
+                precision=config.actor_precision,
                 communication_bits=config.communication_bits,
                 transitions=algorithm.world_model is not None,
                 run_id=context.run_id,

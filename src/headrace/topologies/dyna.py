@@ -164,7 +164,7 @@ def planner_roles(config: Apex, context: RunContext, algorithm: DynaQ, generatio
             "planner",
             index,
             PlannerSettings(
-                context.spec, algorithm, context.seed, index, config.settled_precision, config.communication_bits
+                context.spec, algorithm, context.seed, index, config.actor_precision, config.communication_bits
             ).to_json(),
             generation,
         )

@@ -13,7 +13,7 @@ from headrace.topologies.base import Program, RunContext
 from headrace.topologies.build import build_program
 from headrace.topologies.config import Topology
 from headrace.topologies.parameters import open_parameters
-from headrace.topologies.precision import settle_precision
+from headrace.topologies.precision import choose_precision
 from headrace.training.hardware import choose_device
 from headrace.types import EnvironmentSpec
 
@@ -39,7 +39,7 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     parameters = open_parameters(config.topology, config.algorithm, server.endpoint, run_id)
     device = choose_device(config.device) if parameters is None else _processor(config)
     updater = config.algorithm.make_updater(spec, device, config.seed, parameters)
-    topology, note = settle_precision(config.topology, updater.architecture)
+    topology, note = choose_precision(config.topology, updater.architecture)
     context = RunContext(
         config.environment, spec, config.seed, config.algorithm, updater, server, fresh, run_id, parameters
     )

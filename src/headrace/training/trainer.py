@@ -223,12 +223,12 @@ class Trainer:
         """Trains; saves what was learned for any reason to stop except divergence and storage errors."""
         try:
             if self._topology.quantizes:
-                settled = {
-                    "precision": self._topology.settled_precision,
+                chosen = {
+                    "precision": self._topology.actor_precision,
                     "communication_bits": self._topology.policy_bits,
                 }
                 self._run.append(
-                    {"kind": "precision", **self._moment()._asdict(), **settled, "note": self._precision_note}
+                    {"kind": "precision", **self._moment()._asdict(), **chosen, "note": self._precision_note}
                 )
             self._publisher.publish()
             self._supervisor.start()
