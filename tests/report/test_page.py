@@ -158,13 +158,13 @@ def quantization(seconds, largest):
     return {"kind": "quantization", "environment_steps": 5, "seconds": seconds, **error, **sizes}
 
 
-def settled(precision, bits, note):
+def precision_record(precision, bits, note):
     record = {"kind": "precision", "environment_steps": 0, "seconds": 0.0}
     return record | {"precision": precision, "communication_bits": bits, "note": note}
 
 
 def test_a_run_that_quantizes_shows_what_that_costs(run, tmp_path):
-    run.append(settled("int8", 8, "the fastest <here>"))
+    run.append(precision_record("int8", 8, "the fastest <here>"))
     for seconds, largest in ((10.0, 0.5), (20.0, 0.0)):  # of no error a logarithm has no place
         run.append(quantization(seconds, largest))
     write_report(run, tmp_path / "report.html")
@@ -179,8 +179,8 @@ def test_a_run_that_quantizes_shows_what_that_costs(run, tmp_path):
 
 
 @pytest.mark.parametrize(("bits", "sent"), [(32, "policies are sent in it"), (4, "parameters are sent in 4 bits each")])
-def test_what_was_settled_is_shown_before_anything_was_measured(run, tmp_path, bits, sent):
-    run.append(settled("fp16", bits, ""))
+def test_the_chosen_precision_is_shown_before_anything_was_measured(run, tmp_path, bits, sent):
+    run.append(precision_record("fp16", bits, ""))
     write_report(run, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert f"<p>Actors compute in fp16; {sent}.</p>" in page
@@ -188,7 +188,7 @@ def test_what_was_settled_is_shown_before_anything_was_measured(run, tmp_path, b
 
 
 def test_a_run_in_full_precision_says_nothing_of_it(run, tmp_path):
-    run.append(settled("fp32", 32, ""))
+    run.append(precision_record("fp32", 32, ""))
     write_report(run, tmp_path / "report.html")
     assert "<h2>Precision" not in (tmp_path / "report.html").read_text()
 

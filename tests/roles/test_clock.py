@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.roles import clock
-from headrace.roles.clock import PhaseClock, Stillness
+from headrace.roles.clock import PhaseClock, StallTimer
 
 
 class Time:
@@ -43,14 +43,14 @@ def test_skipped_seconds_are_left_out(time: Time) -> None:
     assert phases.seconds["work"] == 1
 
 
-def test_stillness_begins_anew_with_every_sign_of_progress(time: Time) -> None:
+def test_a_stall_starts_over_with_every_sign_of_progress(time: Time) -> None:
     phases = PhaseClock(("work", "wait"))
-    still = Stillness(phases)
+    stall = StallTimer(phases)
     time.now += 3
-    assert still.seconds() == 3
+    assert stall.seconds() == 3
     phases.beat()
-    assert still.seconds() == 0
+    assert stall.seconds() == 0
     time.now += 2
-    assert still.seconds() == 2
+    assert stall.seconds() == 2
     phases.enter("work")
-    assert still.seconds() == 0
+    assert stall.seconds() == 0

@@ -13,7 +13,7 @@ from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.roles.actor import ActorSettings
 from headrace.roles.planner import PlannerSettings
 from headrace.servers import EmbeddedServer
-from headrace.topologies.base import Workshop
+from headrace.topologies.base import RunContext
 from headrace.topologies.build import build_program
 from headrace.topologies.dyna import DynaTables
 from headrace.topologies.serial import SerialProgram
@@ -50,14 +50,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def workshop(algorithm: DQN, environment: str = CORRIDOR) -> Workshop:
+def context(algorithm: DQN, environment: str = CORRIDOR) -> RunContext:
     spec = describe(environment)
     updater = algorithm.make_updater(spec, torch.device("cpu"), 0)
-    return Workshop(environment, spec, 0, algorithm, updater, EmbeddedServer())
+    return RunContext(environment, spec, 0, algorithm, updater, EmbeddedServer())
 
 
 def serial(algorithm: DQN, turns: int) -> SerialProgram:
-    program = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(algorithm))
+    program = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), context(algorithm))
     for _ in range(turns):
         program.step(0.0)
     return program
@@ -110,7 +110,7 @@ def test_a_snapshot_has_all_three_tables(tmp_path: Path) -> None:
     table = serial(SMALL, 400).table
     table.save(str(tmp_path / "replay"))
     assert [path.name for path in tmp_path.iterdir()] == ["replay"]
-    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(SMALL)).table
+    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), context(SMALL)).table
     empty.restore(str(tmp_path / "replay"))
     assert isinstance(table, DynaTables)
     assert isinstance(empty, DynaTables)
@@ -124,7 +124,7 @@ def test_a_snapshot_that_is_cut_short_is_refused(tmp_path: Path, kept: slice) ->
     path = tmp_path / "replay"
     serial(SMALL, 400).table.save(str(path))
     path.write_bytes(path.read_bytes()[kept])
-    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(SMALL)).table
+    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), context(SMALL)).table
     with pytest.raises(CheckpointError, match="cut short"):
         empty.restore(str(path))
 
@@ -133,7 +133,7 @@ def test_a_snapshot_whose_parts_have_no_room_is_one_clear_error(tmp_path: Path) 
     path = tmp_path / "replay"
     serial(SMALL, 400).table.save(str(path))
     (tmp_path / "replay.1").mkdir()
-    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), workshop(SMALL)).table
+    empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), context(SMALL)).table
     with pytest.raises(StorageError, match=r"can't read replay of the checkpoint .*replay by its parts"):
         empty.restore(str(path))
 
@@ -145,7 +145,7 @@ def test_in_turn_there_is_one_planner_which_makes_all_simulations() -> None:
 
 
 def test_apex_has_one_actor_and_its_planners() -> None:
-    program = build_program(Apex(chunk_steps=10), workshop(dataclasses.replace(SMALL, planners=2)), generation=5)
+    program = build_program(Apex(chunk_steps=10), context(dataclasses.replace(SMALL, planners=2)), generation=5)
     try:
         [actor] = program.actors
         assert ActorSettings.from_json(actor.settings).transitions
@@ -157,7 +157,7 @@ def test_apex_has_one_actor_and_its_planners() -> None:
 
 
 def test_apex_without_planning_is_that_of_dqn() -> None:
-    program = build_program(Apex(actors=2), workshop(dataclasses.replace(SMALL, planning=False)))
+    program = build_program(Apex(actors=2), context(dataclasses.replace(SMALL, planning=False)))
     try:
         assert [role.kind for role in (*program.actors, *program.services)] == ["actor", "actor"]
         assert not ActorSettings.from_json(program.actors[0].settings).transitions
@@ -167,10 +167,10 @@ def test_apex_without_planning_is_that_of_dqn() -> None:
 
 def test_topologies_of_workers_do_not_plan() -> None:
     with pytest.raises(ConfigError, match=r"algorithm is dyna-q, and this topology's workers do not plan"):
-        build_program(Hogwild(workers=1), workshop(SMALL))
+        build_program(Hogwild(workers=1), context(SMALL))
 
 
 @pytest.mark.parametrize("topology", [Serial(), Apex(actors=1)])
 def test_frames_have_no_world_model(topology: Serial | Apex) -> None:
     with pytest.raises(ConfigError, match="algorithm is dyna-q, and an observation is uint8"):
-        build_program(topology, workshop(SMALL, "headrace.environments.toy:Frames"))
+        build_program(topology, context(SMALL, "headrace.environments.toy:Frames"))

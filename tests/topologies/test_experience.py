@@ -9,7 +9,7 @@ from headrace import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import ConfigError
 from headrace.servers import EmbeddedServer
-from headrace.topologies.base import Workshop
+from headrace.topologies.base import RunContext
 from headrace.topologies.experience import add_table
 from headrace.types import EnvironmentSpec
 
@@ -19,8 +19,8 @@ SPEC = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
 def add(**settings: Any) -> dict[str, float]:
     algorithm = DQN(**{"batch_size": 32, "learning_starts": 100, "replay_capacity": 1_000, **settings})
     updater = DQNUpdater(algorithm, SPEC, torch.device("cpu"), 0)
-    workshop = Workshop("ALE/Breakout-v5", SPEC, 0, algorithm, updater, EmbeddedServer())
-    return add_table(workshop, environments=2, chunk_steps=50).stats()
+    context = RunContext("ALE/Breakout-v5", SPEC, 0, algorithm, updater, EmbeddedServer())
+    return add_table(context, environments=2, chunk_steps=50).stats()
 
 
 def test_memory_follows_from_the_capacity() -> None:

@@ -25,7 +25,7 @@ from headrace.roles.gate import Gate, GateWatch, Held
 from headrace.roles.remote_worker import RunTable, WorkerSettings, build_worker
 from headrace.servers import EmbeddedServer, connect_role
 from headrace.topologies import workers
-from headrace.topologies.base import Workshop
+from headrace.topologies.base import RunContext
 from headrace.topologies.config import Workers
 from headrace.topologies.parameters import open_parameters
 from headrace.topologies.serial import SerialProgram
@@ -72,22 +72,22 @@ def server() -> Iterator[EmbeddedServer]:
     server.close()
 
 
-def workshop_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | Serial, seed: int = 5) -> Workshop:
+def context_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | Serial, seed: int = 5) -> RunContext:
     environment = CARTPOLE if "discrete" in algorithm.action_kinds else TARGET
     spec = describe(environment)
     parameters = open_parameters(config, algorithm, server.endpoint)
     updater = algorithm.make_updater(spec, CPU, seed, parameters)
-    return Workshop(environment, spec, seed, algorithm, updater, server, run_id="mine", parameters=parameters)
+    return RunContext(environment, spec, seed, algorithm, updater, server, run_id="mine", parameters=parameters)
 
 
-def run_worker(server: EmbeddedServer, workshop: Workshop, config: Workers, turns: int) -> int:
+def run_worker(server: EmbeddedServer, context: RunContext, config: Workers, turns: int) -> int:
     """Lets the only worker act and learn in this thread, as it would in its process; its updates."""
-    program = WorkersProgram(config, workshop, 0)
+    program = WorkersProgram(config, context, 0)
     settings = WorkerSettings.from_json(program.actors[0].settings)
     table: Table | RunTable | None = None
     if settings.table is not None:
-        table = Table(table_signature(workshop.spec), **settings.table)
-    elif workshop.algorithm.replay is not None:
+        table = Table(table_signature(context.spec), **settings.table)
+    elif context.algorithm.replay is not None:
         table = RunTable(Connection(server.endpoint.address).table(TABLE))
 
     places = iter(settings.places)
@@ -113,26 +113,26 @@ def run_worker(server: EmbeddedServer, workshop: Workshop, config: Workers, turn
 )
 def test_one_worker_is_the_serial_run_to_the_bit(server: EmbeddedServer, name: str, topology: str) -> None:
     algorithm, config = ALGORITHMS[name], TOPOLOGIES[topology]
-    serial = workshop_of(server, algorithm, Serial(envs_per_actor=3, chunk_steps=10))
+    serial = context_of(server, algorithm, Serial(envs_per_actor=3, chunk_steps=10))
     before = serial.updater.weights()
     program = SerialProgram(Serial(envs_per_actor=3, chunk_steps=10), serial)
     turns = 120
     for _ in range(turns):
         program.step(0.0)
     program.close()
-    workshop = workshop_of(server, algorithm, config)
-    updates = run_worker(server, workshop, config, turns)
+    context = context_of(server, algorithm, config)
+    updates = run_worker(server, context, config, turns)
     assert updates == program.learner.steps > 20
     for layer, weights in serial.updater.weights().items():
         assert not np.array_equal(weights, before[layer])
-        assert np.array_equal(weights, workshop.updater.weights()[layer]), layer
-    assert workshop.updater.version == updates
+        assert np.array_equal(weights, context.updater.weights()[layer]), layer
+    assert context.updater.version == updates
 
 
 def test_all_workers_together_have_the_replay_of_the_settings(server: EmbeddedServer) -> None:
     config = Hogwild(workers=3, envs_per_worker=2, chunk_steps=10)
-    workshop = workshop_of(server, ALGORITHMS["plain"], config)
-    settings = [worker_settings(config, workshop, index) for index in range(3)]
+    context = context_of(server, ALGORITHMS["plain"], config)
+    settings = [worker_settings(config, context, index) for index in range(3)]
     tables = [each.table for each in settings if each.table is not None]
     assert [table["capacity"] for table in tables] == [667] * 3  # a third of 2,000
     assert [table["min_size"] for table in tables] == [34] * 3  # a third of 100
@@ -143,7 +143,7 @@ def test_all_workers_together_have_the_replay_of_the_settings(server: EmbeddedSe
 
 def test_a_worker_begins_with_no_less_than_a_batch(server: EmbeddedServer) -> None:
     config = Hogwild(workers=10, chunk_steps=10)
-    table = worker_settings(config, workshop_of(server, ALGORITHMS["plain"], config), 0).table
+    table = worker_settings(config, context_of(server, ALGORITHMS["plain"], config), 0).table
     assert table is not None
     assert table["min_size"] == 16  # a tenth of 100 is less
 
@@ -163,12 +163,12 @@ def test_a_share_that_is_too_small_is_told_as_all_workers_part(
 ) -> None:
     config = Hogwild(workers=40)
     with pytest.raises(ConfigError, match=said):
-        WorkersProgram(config, workshop_of(server, DQN(**{**SMALL, **settings}), config), 0)
+        WorkersProgram(config, context_of(server, DQN(**{**SMALL, **settings}), config), 0)
 
 
 def test_who_draws_actions_is_not_near_greedy(server: EmbeddedServer) -> None:
     config = Hogwild(workers=2, envs_per_worker=3)
-    acting = worker_settings(config, workshop_of(server, A3C(hidden=(16,)), config), 0).acting
+    acting = worker_settings(config, context_of(server, A3C(hidden=(16,)), config), 0).acting
     assert acting.exploration == (1.0, 1.0, 1.0)
 
 
@@ -193,7 +193,7 @@ def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> N
 
 def test_what_workers_report_is_added_up_even_of_those_that_died(server: EmbeddedServer) -> None:
     config = Hogwild(workers=2)
-    program = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 0)
+    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
     report(program, 0, "a", updates=5, version=5, staleness={"0": 5}, samples=80, inserts=20, loss=2.0)
     report(program, 1, "b", updates=3, version=8, staleness={"1": 2, "4-7": 1}, staleness_sum=7, loss=4.0, steps=30)
     report(program, 0, "a", updates=9, version=12, staleness={"0": 9}, samples=160, inserts=40, dropped=1, loss=3.0)
@@ -208,7 +208,7 @@ def test_what_workers_report_is_added_up_even_of_those_that_died(server: Embedde
     assert program.learner.loss == 3.5
     stats = program.table.stats()
     assert (stats["samples_per_insert"], stats["size"], stats["capacity"]) == (176 / 44, 10, 50)
-    resumed = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 1)
+    resumed = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 1)
     resumed.restore(json.loads(json.dumps(program.state())))
     assert gate(server)[1] == Gate("open", 30)  # before any worker looks: none explores as at the beginning
     report(resumed, 0, "d", updates=2, staleness={"0": 2})
@@ -225,7 +225,7 @@ def gate(server: EmbeddedServer) -> tuple[int, Gate]:
 
 def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(server: EmbeddedServer) -> None:
     config = Hogwild(workers=2)
-    program = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 0)
+    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
     assert gate(server) == (1, Gate("open", 0))
     report(program, 1, "b", steps=300)
     role = connect_role(server.endpoint)
@@ -244,7 +244,7 @@ def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(ser
     role.put(HELD, Held(1, 4).to_json())
     program.table.close()
     assert gate(server) == (4, Gate("closed", 300))
-    later = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 1)
+    later = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 1)
     assert gate(server) == (5, Gate("open", 0))  # a version that no worker has seen
     with pytest.raises(ReplayError, match="the workers have the experience"):
         later.table.save("/tmp/nowhere")
@@ -253,7 +253,7 @@ def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(ser
 def test_a_turn_that_is_too_long_for_a_hold_is_counted(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_HOLD_SECONDS", 0.01)
     config = Hogwild(workers=2)
-    program = WorkersProgram(config, workshop_of(server, ALGORITHMS["plain"], config), 0)
+    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
     report(program, 1, "b")
     program.table.set_paused(True)
     assert late_turns(program) == 1
@@ -303,4 +303,4 @@ def test_what_does_not_go_together_is_refused(
     server: EmbeddedServer, algorithm: Algorithm, config: Workers, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        workshop_of(server, algorithm, config)
+        context_of(server, algorithm, config)

@@ -49,8 +49,8 @@ def test_actors_learn_with_a_policy_in_fewer_bits(
     # Actors that keep their first policy are as stale as there were updates; the table holds all that was made.
     assert result.summary["staleness"] < 0.8 * result.summary["learner_steps"]
     assert result.summary["precision"] == precision
-    [settled] = records(tmp_path / "run", "precision")
-    assert (settled["precision"], settled["communication_bits"]) == (precision, bits)
+    [chosen] = records(tmp_path / "run", "precision")
+    assert (chosen["precision"], chosen["communication_bits"]) == (precision, bits)
     [first, *_] = records(tmp_path / "run", "quantization")
     assert first["bytes"] < (0.2 if bits == 4 else 0.6) * first["parameter_bytes"]
     assert 0 < first["largest"] < (1.0 if bits == 4 else 0.1) * first["largest_output"]

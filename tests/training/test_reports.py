@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from headrace.report.run_directory import RunDirectory
+from headrace.roles.totals import Totals
 from headrace.training import reports as room
 from headrace.training.reports import Reports
 
@@ -19,21 +20,20 @@ class Desk:
     """Reports of a run that was resumed once, and the objects that receive them."""
 
     def __init__(self, run: RunDirectory) -> None:
-        self.supervisor, self.judge, self._server = Mock(), Mock(), Mock()
+        self.supervisor, self.schedule, self._server = Mock(), Mock(), Mock()
         self.monitor = Mock(environment_steps=700)
         self._run = run
-        program, clock, totals = Mock(), Mock(seconds=2.5), Mock()
+        program, clock = Mock(), Mock(seconds=2.5)
         self.program = program
         program.take_reports.return_value = []
-        totals.news = lambda report: {"of": report["writer"]}
         self.reports = Reports(
             self._server,
             program,
             run,
             clock,
-            totals=totals,
+            totals=Totals(),
             monitor=self.monitor,
-            judge=self.judge,
+            schedule=self.schedule,
             supervisor=self.supervisor,
             run_id="mine",
             generation=GENERATION,
@@ -51,6 +51,10 @@ class Desk:
 def desk(tmp_path: Path) -> Iterator[Desk]:
     with RunDirectory.create(tmp_path / "run", "{}") as run:
         yield Desk(run)
+
+
+def counted(steps: int, push: float, **said: Any) -> dict[str, Any]:
+    return {"index": 0, "run_id": "mine", "steps": steps, "episodes": 0, "seconds": {"push": push}, **said}
 
 
 def measured(version: int, generation: int) -> dict[str, Any]:
@@ -86,13 +90,31 @@ def test_a_quantizer_of_an_earlier_start_is_not_heard(desk: Desk) -> None:
 
 def test_a_worker_of_an_earlier_start_is_not_counted_again(desk: Desk) -> None:
     """Its totals are of all that it did; the checkpoint that the run went back to has most of that."""
-    worker = {"role": "worker", "index": 0, "run_id": "mine"}
+    worker = counted(40, 0.5, role="worker")
     desk.take({**worker, "generation": GENERATION - 1, "writer": "old"})
     desk.program.hear.assert_not_called()
     desk.supervisor.hear.assert_not_called()
     desk.take({**worker, "generation": GENERATION, "writer": "new"})
-    desk.monitor.add.assert_called_once_with({"of": "new"})
+    desk.monitor.add.assert_called_once_with({**worker, "generation": GENERATION, "writer": "new"})
     desk.program.hear.assert_called_once()
+
+
+def test_the_monitor_gets_increments_and_the_program_totals(desk: Desk) -> None:
+    reports = [
+        counted(steps, push, role="worker", generation=GENERATION, writer="a")
+        for steps, push in ((40, 0.5), (100, 0.75))
+    ]
+    desk.take(*reports)
+    assert [call.args[0]["steps"] for call in desk.monitor.add.call_args_list] == [40, 60]
+    assert [call.args[0]["seconds"] for call in desk.monitor.add.call_args_list] == [{"push": 0.5}, {"push": 0.25}]
+    assert [call.args[0] for call in desk.program.hear.call_args_list] == reports
+
+
+def test_a_report_older_than_the_last_is_ignored(desk: Desk) -> None:
+    desk.take(*(counted(steps, 0.5, role="actor", writer="a") for steps in (40, 30, 41)))
+    assert [call.args[0]["steps"] for call in desk.monitor.add.call_args_list] == [40, 1]
+    assert desk.program.hear.call_count == 2
+    assert desk.supervisor.hear.call_count == 3
 
 
 def test_a_planner_of_an_earlier_start_is_not_recorded(desk: Desk) -> None:
@@ -101,12 +123,12 @@ def test_a_planner_of_an_earlier_start_is_not_recorded(desk: Desk) -> None:
     assert [record["model_version"] for record in desk.records()] == [3]
 
 
-def test_actors_of_this_run_are_counted_and_scores_are_judged(desk: Desk) -> None:
-    actor = {"role": "actor", "index": 0, "run_id": "mine", "writer": "a"}
+def test_actors_of_this_run_are_counted_and_scores_go_to_the_schedule(desk: Desk) -> None:
+    actor = counted(40, 0.5, role="actor", writer="a")
     score = {"role": "evaluator", "index": 0, "request": 1}
     desk.take(actor, {**actor, "run_id": "another", "writer": "b"}, score, {"role": "evaluator", "index": 0})
-    desk.monitor.add.assert_called_once_with({"of": "a"})
-    desk.judge.hear.assert_called_once_with(score)
+    desk.monitor.add.assert_called_once_with(actor)
+    desk.schedule.hear.assert_called_once_with(score)
     assert desk.supervisor.hear.call_count == 3
 
 

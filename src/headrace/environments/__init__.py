@@ -1,7 +1,7 @@
 """Environments: Gymnasium ids, user factories, Atari and dm_control, in batches and with stacked frames."""
 
 from headrace.environments.base import Suite
-from headrace.environments.batch import EnvironmentBatch, Episode, Replay, episode_seed
+from headrace.environments.batch import EnvironmentBatch, Episode, OpenEpisode, episode_seed
 from headrace.environments.catalogue import make
 from headrace.environments.spaces import describe, require_spec
 from headrace.environments.stack import FrameStack
@@ -10,7 +10,7 @@ __all__ = [
     "EnvironmentBatch",
     "Episode",
     "FrameStack",
-    "Replay",
+    "OpenEpisode",
     "Suite",
     "describe",
     "episode_seed",

@@ -12,7 +12,7 @@ from headrace.environments.spaces import close, read_spaces
 from headrace.errors import CheckpointError, ClosedError, ConfigError, EnvironmentFault
 from headrace.types import Array, EnvironmentStep
 
-__all__ = ["EnvironmentBatch", "Episode", "Replay", "episode_seed"]
+__all__ = ["EnvironmentBatch", "Episode", "OpenEpisode", "episode_seed"]
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
@@ -26,7 +26,7 @@ class Episode(NamedTuple):
     terminated: bool
 
 
-class Replay(NamedTuple):
+class OpenEpisode(NamedTuple):
     """The open episode of one environment after T steps: `frames[t + 1]` is the observation after `action[t]`."""
 
     frames: Array  # [T+1, *O]
@@ -35,7 +35,7 @@ class Replay(NamedTuple):
 
 
 def episode_seed(seed: int, index: int, episode: int) -> int:
-    """Seed (31 bits) of one episode of one environment, so that any episode can be replayed alone."""
+    """Seed (31 bits) of one episode of one environment, so that any episode can be repeated alone."""
     return int(np.random.SeedSequence([seed, index, episode]).generate_state(1)[0] >> 1)
 
 
@@ -144,11 +144,11 @@ class EnvironmentBatch:
             "actions": [list(actions) for actions in self._actions],
         }
 
-    def restore(self, state: Mapping[str, Any]) -> list[Replay]:
-        """Replays every open episode from its seed and actions -> one Replay per environment; replaces `start`.
+    def restore(self, state: Mapping[str, Any]) -> list[OpenEpisode]:
+        """Repeats every open episode from its seed and actions -> one OpenEpisode per environment; replaces `start`.
 
-        A deterministic environment is then in the same state as before. If its episode ends during the replay, it is
-        not deterministic: it starts its next episode, and its Replay has no steps. Raises CheckpointError for the
+        A deterministic environment is then in the same state as before. If its episode ends while it is repeated, it is
+        not deterministic: it starts its next episode, and its OpenEpisode has no steps. Raises CheckpointError for the
         state of a different batch.
         """
         expected = {"environment": self._id, "seed": self._seed, "first_index": self._first_index}
@@ -163,7 +163,7 @@ class EnvironmentBatch:
             )
         self._episode = list(state["episode"])
         self._finished = []
-        return [self._replay(index, record) for index, record in enumerate(state["actions"])]
+        return [self._repeat(index, record) for index, record in enumerate(state["actions"])]
 
     def close(self) -> None:
         """Closes every environment; stops at one that does not return, when a watch raises EnvironmentFault."""
@@ -172,7 +172,7 @@ class EnvironmentBatch:
                 self._beat()
             close(environment, self._id)
 
-    def _replay(self, index: int, record: Sequence[Any]) -> Replay:
+    def _repeat(self, index: int, record: Sequence[Any]) -> OpenEpisode:
         actions = self._action_map.from_record(record)
         kept, own = actions.tolist(), self._action_map.to_environment(actions)
         frames = self._new_frames(len(actions) + 1)
@@ -182,9 +182,9 @@ class EnvironmentBatch:
             reward[t], terminated, truncated = self._advance(index, kept[t], own[t], frames, t + 1)
             if terminated or truncated:
                 self._episode[index] += 1
-                return self._replay(index, [])
+                return self._repeat(index, [])
             self._check_finite_row(index, frames[t + 1])
-        return Replay(frames, actions, reward)
+        return OpenEpisode(frames, actions, reward)
 
     def _new_frames(self, count: int) -> Array:
         return np.empty((count, *self._shape), self._dtype)

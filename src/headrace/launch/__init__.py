@@ -3,7 +3,7 @@
 from headrace.launch.base import Exit, Launcher, last_words
 from headrace.launch.guard import Guard
 from headrace.launch.processes import ProcessLauncher
+from headrace.launch.separate_actors import run_actors
 from headrace.launch.threads import ThreadLauncher
-from headrace.launch.volunteers import run_actors
 
 __all__ = ["Exit", "Guard", "Launcher", "ProcessLauncher", "ThreadLauncher", "last_words", "run_actors"]

@@ -7,7 +7,7 @@ from headrace.roles.base import TRANSITIONS, Role, Stop
 from headrace.roles.evaluator import run_evaluator
 from headrace.roles.quantizer import run_quantizer
 from headrace.roles.remote_actor import run_actor
-from headrace.roles.volunteer import claim_place, run_volunteer
+from headrace.roles.separate_actor import claim_place, run_separate_actor
 from headrace.servers import Endpoint, RoleServer, connect_role, connect_tables
 
 __all__ = ["run_role"]
@@ -35,9 +35,9 @@ def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
             from headrace.roles.remote_worker import run_worker  # imports torch, which actors do not need
 
             return run_worker(role, server, reports, endpoint, stop)
-        if role.kind == "volunteer":
+        if role.kind == "separate-actor":
             policies = connect(Endpoint.from_json(role.settings) if role.settings else endpoint)
-            return run_volunteer(server, reports, policies, stop)
+            return run_separate_actor(server, reports, policies, stop)
         policies = connect(endpoint)
         if endpoint.run and claim_place(server, [role.index], stop) is None:
             raise ReplayError(f"{role.name} of run {endpoint.run} is acting already, from another process")

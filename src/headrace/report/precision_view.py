@@ -14,8 +14,8 @@ _WHOLE_BITS = 32
 
 def precision_section(history: History) -> str:
     """Precision, output errors and size of the actors' policies; empty if everything is in fp32."""
-    settled = [record for record in history.precisions[-1:] if _quantizes(record)]
-    lines = [f"<p>{escape(_said(record))}</p>" for record in settled]
+    latest = [record for record in history.precisions[-1:] if _quantizes(record)]
+    lines = [f"<p>{escape(_said(record))}</p>" for record in latest]
     if history.quantizations:
         last = history.quantizations[-1]
         share = f"{last['bytes'] / last['parameter_bytes']:.1%}"

@@ -152,25 +152,25 @@ class Actor:
         self._input = self._stack.push(step.next_start, step.terminated | step.truncated)
 
     def state(self) -> dict[str, Any]:
-        """JSON-able state that resumes this actor at the same place: environments and random state."""
+        """JSON-able state that resumes this actor at the same point: environments and random state."""
         return {"environments": self.environments.state(), "random": self.exploration.random.bit_generator.state}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restores what state() returned, by replaying each environment's open episode into its writer.
+        """Restores what state() returned, by writing each environment's open episode again.
 
-        Chunks that the replay completes were sent before and are dropped.
+        Chunks completed by this were sent before and are dropped.
         """
         self.exploration.random.bit_generator.state = state["random"]
         self._clock.enter("environment")
-        replays = self.environments.restore(state["environments"])
+        episodes = self.environments.restore(state["environments"])
         self._clock.enter("other")
         writers = (*self._writers, *self._transition_writers)
-        for writer, replay in zip(writers, replays * (len(writers) // self.count), strict=True):
-            writer.start(replay.frames[0])
-            for t, (action, reward) in enumerate(zip(replay.action, replay.reward.tolist(), strict=True)):
-                writer.append(action, reward, replay.frames[t + 1], False, False)
+        for writer, episode in zip(writers, episodes * (len(writers) // self.count), strict=True):
+            writer.start(episode.frames[0])
+            for t, (action, reward) in enumerate(zip(episode.action, episode.reward.tolist(), strict=True)):
+                writer.append(action, reward, episode.frames[t + 1], False, False)
             writer.take()
-        self._input = self._stack.restore([replay.frames for replay in replays])
+        self._input = self._stack.restore([episode.frames for episode in episodes])
 
     def close(self) -> None:
         """Closes the environments."""

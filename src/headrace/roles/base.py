@@ -59,7 +59,7 @@ Stop = threading.Event
 class Role:
     """One role of a program: what runs, independent of where."""
 
-    kind: str  # "actor", "worker", "evaluator", "quantizer", "planner" or "volunteer"
+    kind: str  # "actor", "worker", "evaluator", "quantizer", "planner" or "separate-actor"
     index: int
     settings: str  # JSON
     generation: int = 0

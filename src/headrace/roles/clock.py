@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from time import perf_counter
 
-__all__ = ["PhaseClock", "Stillness"]
+__all__ = ["PhaseClock", "StallTimer"]
 
 
 class PhaseClock:
@@ -19,8 +19,8 @@ class PhaseClock:
         self.beats = 0
 
     @property
-    def place(self) -> tuple[str, float, int]:
-        """Changes with every sign of progress; a role hangs if its place has not changed for long."""
+    def progress(self) -> tuple[str, float, int]:
+        """Changes with every sign of progress; a role hangs if this has stayed the same for long."""
         return self.phase, self.entered, self.beats
 
     def skip(self, seconds: float) -> None:
@@ -39,17 +39,17 @@ class PhaseClock:
         self.entered = now
 
 
-class Stillness:
-    """Measures how long a clock has stayed in one place. One thread, not the clock's own."""
+class StallTimer:
+    """Measures how long a clock has shown no progress. One thread, not the clock's own."""
 
     def __init__(self, clock: PhaseClock) -> None:
         self._clock = clock
-        self._place = clock.place
+        self._progress = clock.progress
         self._since = perf_counter()
 
     def seconds(self) -> float:
-        """Seconds since the clock was first observed in its current place."""
-        now, place = perf_counter(), self._clock.place
-        if place != self._place:
-            self._place, self._since = place, now
+        """Seconds since progress was last observed."""
+        now, progress = perf_counter(), self._clock.progress
+        if progress != self._progress:
+            self._progress, self._since = progress, now
         return now - self._since

@@ -22,7 +22,7 @@ from headrace.environments import Episode
 from headrace.errors import ClosedError
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import REPORTS, Role
-from headrace.roles.clock import PhaseClock, Stillness
+from headrace.roles.clock import PhaseClock, StallTimer
 from headrace.servers.base import RoleServer
 
 __all__ = ["ActorReporter", "end_process"]
@@ -54,7 +54,7 @@ class ActorReporter:
         self._clock = clock
         self._more = more
         self._hang_seconds = hang_seconds
-        self._still = Stillness(clock)
+        self._stall = StallTimer(clock)
         self._writer = secrets.token_hex(8)
         self._sent: tuple[object, ...] = ()
         self._sent_at = -_IDLE_PERIOD_SECONDS
@@ -80,21 +80,21 @@ class ActorReporter:
     def _run(self) -> None:
         with contextlib.suppress(ClosedError):
             while not self._closed.wait(_PERIOD_SECONDS):
-                still = self._still.seconds()
+                stalled = self._stall.seconds()
                 if self._counts() != self._sent or time.monotonic() - self._sent_at >= _IDLE_PERIOD_SECONDS:
-                    self._send(still)
-                if self._hang_seconds and self._clock.phase == "environment" and still > self._hang_seconds:
+                    self._send(stalled)
+                if self._hang_seconds and self._clock.phase == "environment" and stalled > self._hang_seconds:
                     end_process(
-                        f"the environment has not returned for {still:.0f} s; {self._hang_seconds:.0f} s are allowed"
+                        f"the environment has not returned for {stalled:.0f} s; {self._hang_seconds:.0f} s are allowed"
                     )
-            self._send(self._still.seconds())
+            self._send(self._stall.seconds())
 
     def _counts(self) -> tuple[object, ...]:
         """The contents of a report that can change."""
         with self._lock:
             return self._steps, self._episodes, dict(self._clock.seconds)
 
-    def _send(self, still_seconds: float) -> None:
+    def _send(self, stalled_seconds: float) -> None:
         self._sent, self._sent_at = self._counts(), time.monotonic()
         steps, episodes, seconds = self._sent
         with self._lock:
@@ -111,7 +111,7 @@ class ActorReporter:
             "returns": [[episode.return_, episode.length, scale[episode.environment - first]] for episode in new],
             "seconds": seconds,
             "phase": self._clock.phase,
-            "still_seconds": still_seconds,
+            "stalled_seconds": stalled_seconds,
             **self._more(),
         }
         self._server.put(REPORTS, json.dumps(record).encode())

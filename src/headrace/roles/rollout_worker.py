@@ -86,13 +86,13 @@ class RolloutWorker:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restores what state() returned, by replaying each environment's open episode."""
+        """Restores what state() returned, by repeating each environment's open episode."""
         self._random.bit_generator.state = state["random"]
         self.steps = state["steps"]
         self.clock.enter("environment")
-        replays = self._environments.restore(state["environments"])
+        episodes = self._environments.restore(state["environments"])
         self.clock.enter("other")
-        self._input = self._stack.restore([replay.frames for replay in replays])
+        self._input = self._stack.restore([episode.frames for episode in episodes])
 
     def close(self) -> None:
         """Closes the environments."""

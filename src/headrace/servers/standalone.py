@@ -12,8 +12,8 @@ from headrace._native import BatchView, Client, Signature
 from headrace.errors import ClosedError, ConfigError, ReplayError
 from headrace.replay.batches import Allocate, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable, read_token
+from headrace.servers.background_calls import BackgroundCalls
 from headrace.servers.base import LEARNER, Batches, Endpoint
-from headrace.servers.errands import Errands
 from headrace.types import Batch
 
 __all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable", "open_connection"]
@@ -73,11 +73,11 @@ class StandaloneTable:
     """
 
     def __init__(
-        self, table: RemoteTable, late_table: RemoteTable, errands: Errands, open_again: Callable[[], object]
+        self, table: RemoteTable, late_table: RemoteTable, calls: BackgroundCalls, open_again: Callable[[], object]
     ) -> None:
         self._table = table
         self._late_table = late_table
-        self._errands = errands
+        self._calls = calls
         self._open_again = open_again
         self._batches: list[_Batches] = []
 
@@ -100,7 +100,7 @@ class StandaloneTable:
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
         """Sets priorities [B] in the background; a later call raises the error of an earlier one."""
-        self._errands.send(self._late_table.update_priorities, key.copy(), priority)
+        self._calls.send(self._late_table.update_priorities, key.copy(), priority)
 
     def set_paused(self, paused: bool) -> None:
         """Pauses or resumes inserts only."""
@@ -121,7 +121,7 @@ class StandaloneTable:
     def close(self) -> None:
         """Releases waiting callers; later inserts raise ClosedError. Pending priorities are sent first."""
         try:
-            self._errands.finish()
+            self._calls.finish()
         finally:
             self._table.close()
 
@@ -174,7 +174,7 @@ class StandaloneServer:
             self._publications = undo.enter_context(contextlib.closing(open_connection(endpoint)))
             self._client = self._connection.client
             self._claim(owner, int(run_id, 16) if run_id else 0)
-            self._errands = Errands("errands")
+            self._calls = BackgroundCalls("background-calls")
             undo.pop_all()
         self._instance = self._client.instance
 
@@ -206,7 +206,7 @@ class StandaloneServer:
         table = StandaloneTable(
             self._connection.table(prefix + name),
             self._late_connection.table(prefix + name),
-            self._errands,
+            self._calls,
             lambda: self._client.open_table(prefix + name, signature, fresh=False, **options),
         )
         self._tables.append(table)
@@ -229,7 +229,7 @@ class StandaloneServer:
         before, self._instance = self._instance, self._client.instance
         if self._instance == before:
             return False
-        self._errands.forget()  # errors of the previous server do not matter
+        self._calls.forget()  # errors of the previous server do not matter
         self._drop_blobs()  # late blobs of earlier versions would block new publications
         for table in self._tables:
             table.renew()
@@ -245,7 +245,7 @@ class StandaloneServer:
         self._connection.close()
         self._late_connection.close()
         self._publications.close()
-        self._errands.close()
+        self._calls.close()
 
     def _drop_blobs(self) -> None:
         prefix = self._endpoint.name("")

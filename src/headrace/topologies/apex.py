@@ -13,7 +13,7 @@ from headrace.roles.learner import Learner
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
 from headrace.roles.quantizer import QuantizerSettings
 from headrace.servers import Batches
-from headrace.topologies.base import Experience, Workshop
+from headrace.topologies.base import Experience, RunContext
 from headrace.topologies.config import Apex
 from headrace.topologies.dyna import add_dyna_tables, mixed_batches, planner_roles
 from headrace.topologies.experience import add_table
@@ -29,38 +29,38 @@ class ApexProgram:
     above all earlier ones.
     """
 
-    def __init__(self, config: Apex, workshop: Workshop, generation: int, pinned: bool) -> None:
-        algorithm = workshop.off_policy
+    def __init__(self, config: Apex, context: RunContext, generation: int, pinned: bool) -> None:
+        algorithm = context.off_policy
         dyna = algorithm.world_model
         self.acting: PhaseClock | None = None
         self.deterministic = False
-        self.saves_experience = not workshop.server.keeps_experience
+        self.saves_experience = not context.server.keeps_experience
         environments = config.actor_count(algorithm) * config.envs_per_actor
-        self.actors = _actors(config, workshop, generation)
+        self.actors = _actors(config, context, generation)
         self.services: list[Role] = []
-        architecture = workshop.updater.architecture
+        architecture = context.updater.architecture
         if config.quantizes:
-            settings = QuantizerSettings(architecture, config.settled_precision, config.communication_bits)
+            settings = QuantizerSettings(architecture, config.actor_precision, config.communication_bits)
             self.services = [Role("quantizer", 0, settings.to_json(), generation)]
-            self._publisher = Publisher(workshop.server, parameter_blobs)
+            self._publisher = Publisher(context.server, parameter_blobs)
         else:
-            self._publisher = Publisher(workshop.server, graph_blobs(PolicyGraph(architecture)))
+            self._publisher = Publisher(context.server, graph_blobs(PolicyGraph(architecture)))
         if dyna:
-            tables = add_dyna_tables(workshop, dyna, environments, config.chunk_steps)
-            self.services += planner_roles(config, workshop, dyna, generation)
+            tables = add_dyna_tables(context, dyna, environments, config.chunk_steps)
+            self.services += planner_roles(config, context, dyna, generation)
             self.table: Experience = tables
             mixed = mixed_batches(tables, dyna)
             self._ahead: Batches = mixed
             update_priorities: Callable[..., object] = mixed.update_priorities
         else:
-            self.table = table = add_table(workshop, environments, config.chunk_steps)
+            self.table = table = add_table(context, environments, config.chunk_steps)
             allocate = _pinned if pinned else None
             self._ahead = table.batches_ahead(
                 algorithm.batch_size, algorithm.importance_exponent, config.batches_ahead, allocate
             )
             update_priorities = table.update_priorities
         self._learner = Learner(
-            workshop.updater,
+            context.updater,
             self._ahead.next,
             update_priorities if algorithm.prioritized else None,
             self._publisher,
@@ -100,8 +100,8 @@ class ApexProgram:
         self._publisher.close()
 
 
-def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
-    algorithm = workshop.off_policy
+def _actors(config: Apex, context: RunContext, generation: int) -> list[Role]:
+    algorithm = context.off_policy
     actors = config.actor_count(algorithm)
     exploration = algorithm.exploration(actors * config.envs_per_actor)
     return [
@@ -109,21 +109,21 @@ def _actors(config: Apex, workshop: Workshop, generation: int) -> list[Role]:
             "actor",
             index,
             ActorSettings(
-                environment=workshop.environment,
-                seed=workshop.seed,
+                environment=context.environment,
+                seed=context.seed,
                 index=index,
                 first_environment=index * config.envs_per_actor,
                 exploration=tuple(exploration[index::actors]),  # each actor has exploring and greedy ones
                 algorithm=algorithm,
                 chunk_steps=config.chunk_steps,
                 values=algorithm.actor_priorities,
-                spec=workshop.spec,
+                spec=context.spec,
                 pull_period=config.pull_period,
                 pull_unit=config.pull_unit,
-                precision=config.settled_precision,
+                precision=config.actor_precision,
                 communication_bits=config.communication_bits,
                 transitions=algorithm.world_model is not None,
-                run_id=workshop.run_id,
+                run_id=context.run_id,
             ).to_json(),
             generation,
         )

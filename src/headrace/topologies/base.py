@@ -12,10 +12,10 @@ from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.parameters import Parameters
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Experience", "Learning", "Program", "Workshop"]
+__all__ = ["Experience", "Learning", "Program", "RunContext"]
 
 
-class Workshop(NamedTuple):
+class RunContext(NamedTuple):
     """Inputs from which a topology builds its program."""
 
     environment: str
@@ -83,7 +83,7 @@ class Program(Protocol):
         """Makes a little progress, or none at the deadline."""
 
     def take_reports(self) -> list[dict[str, Any]]:
-        """New counts of actors inside this program, in the form that Totals.news() returns."""
+        """Reports of actors inside this program, with increments instead of totals."""
 
     def hear(self, report: dict[str, Any]) -> None:
         """Processes a report from a worker, planner or other role of this program, with its totals unchanged."""

@@ -59,7 +59,7 @@ class Topology(ABC):
         return False
 
     @property
-    def settled_precision(self) -> Precision:
+    def actor_precision(self) -> Precision:
         """Arithmetic of the actors' policy, after "auto" was resolved."""
         return "fp32"
 
@@ -187,7 +187,7 @@ class Apex(Topology):
         return self.envs_per_actor
 
     @property
-    def settled_precision(self) -> Precision:
+    def actor_precision(self) -> Precision:
         """The precision after "auto" was resolved."""
         assert self.precision != "auto"
         return self.precision

@@ -17,7 +17,7 @@ from headrace.roles.planner import PlannerSettings
 from headrace.roles.planning_worker import PlanningWorker
 from headrace.servers import EmbeddedTable
 from headrace.servers.standalone import StandaloneTable
-from headrace.topologies.base import Workshop
+from headrace.topologies.base import RunContext
 from headrace.topologies.config import Apex
 from headrace.topologies.experience import table_options
 
@@ -103,21 +103,21 @@ def _take_part(whole: BinaryIO, part: Path) -> None:
         raise CheckpointError(f"replay of the checkpoint {whole.name} is cut short; a whole one is required")
 
 
-def dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
+def dyna_tables(context: RunContext, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
     """The tables in this process, for a worker that acts, learns and plans in turn; raises as table_options()."""
 
     def make(name: str, signature: Signature, options: dict[str, Any]) -> _Native:
         del name
         return EmbeddedTable(Table(signature, **options))
 
-    return _tables(workshop, config, environments, chunk_steps, make)
+    return _tables(context, config, environments, chunk_steps, make)
 
 
-def add_dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
+def add_dyna_tables(context: RunContext, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
     """The tables on the run's server; raises as table_options(), and ConfigError if the server is a Redis."""
 
     def make(name: str, signature: Signature, options: dict[str, Any]) -> _Native:
-        table = workshop.server.add_table(name, signature, fresh=workshop.fresh, **options)
+        table = context.server.add_table(name, signature, fresh=context.fresh, **options)
         if not isinstance(table, EmbeddedTable | StandaloneTable):
             raise ConfigError(
                 "algorithm is dyna-q and the server is a Redis, which cannot sample: a server of `headrace serve`, "
@@ -125,7 +125,7 @@ def add_dyna_tables(workshop: Workshop, config: DynaQ, environments: int, chunk_
             )
         return table
 
-    return _tables(workshop, config, environments, chunk_steps, make)
+    return _tables(context, config, environments, chunk_steps, make)
 
 
 def mixed_batches(tables: DynaTables, config: DynaQ) -> MixedBatches:
@@ -140,7 +140,7 @@ def mixed_batches(tables: DynaTables, config: DynaQ) -> MixedBatches:
     )
 
 
-def planning_worker(settings: ActorSettings, workshop: Workshop, config: DynaQ, tables: DynaTables) -> PlanningWorker:
+def planning_worker(settings: ActorSettings, context: RunContext, config: DynaQ, tables: DynaTables) -> PlanningWorker:
     """A worker that acts, learns and plans in turn, as the only planner regardless of the `apex` setting."""
     real, transitions, simulated = tables
     assert isinstance(real, EmbeddedTable)
@@ -148,8 +148,8 @@ def planning_worker(settings: ActorSettings, workshop: Workshop, config: DynaQ, 
     assert isinstance(simulated, EmbeddedTable)
     return PlanningWorker(
         settings,
-        PlannerSettings(workshop.spec, dataclasses.replace(config, planners=1), workshop.seed, 0),
-        workshop.updater,
+        PlannerSettings(context.spec, dataclasses.replace(config, planners=1), context.seed, 0),
+        context.updater,
         real.native,
         transitions.native,
         simulated.native,
@@ -157,14 +157,14 @@ def planning_worker(settings: ActorSettings, workshop: Workshop, config: DynaQ, 
     )
 
 
-def planner_roles(config: Apex, workshop: Workshop, algorithm: DynaQ, generation: int) -> list[Role]:
+def planner_roles(config: Apex, context: RunContext, algorithm: DynaQ, generation: int) -> list[Role]:
     """The planners, to be started with the learner."""
     return [
         Role(
             "planner",
             index,
             PlannerSettings(
-                workshop.spec, algorithm, workshop.seed, index, config.settled_precision, config.communication_bits
+                context.spec, algorithm, context.seed, index, config.actor_precision, config.communication_bits
             ).to_json(),
             generation,
         )
@@ -173,27 +173,27 @@ def planner_roles(config: Apex, workshop: Workshop, algorithm: DynaQ, generation
 
 
 def _tables(
-    workshop: Workshop,
+    context: RunContext,
     config: DynaQ,
     environments: int,
     chunk_steps: int,
     make: Callable[[str, Signature, dict[str, Any]], _Native],
 ) -> DynaTables:
     """The three tables. Only the real one's limiter blocks; it counts whole batches, as drawn by `MixedBatches`."""
-    require_vectors(workshop.spec)
+    require_vectors(context.spec)
     simulated = dataclasses.replace(
         config, replay_capacity=config.simulated_capacity, replay_bytes=0, learning_starts=1
     )
     free = {"samples_per_insert": 0.0, "limiter_tolerance": 0.0}  # planners limit their own rate
-    signature = table_signature(workshop.spec)
-    options = table_options(workshop, environments, chunk_steps)
+    signature = table_signature(context.spec)
+    options = table_options(context, environments, chunk_steps)
     return DynaTables(
         make(TABLE, signature, options),
         make(TRANSITIONS, signature, options | free | {"sampler": config.search_control}),
         make(
             SIMULATED,
             signature,
-            table_options(workshop._replace(algorithm=simulated), 1, config.rollout_steps)
+            table_options(context._replace(algorithm=simulated), 1, config.rollout_steps)
             | free
             | {"sampler": "uniform"},
         ),

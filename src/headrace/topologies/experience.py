@@ -10,7 +10,7 @@ from headrace.machine import total_memory_bytes
 from headrace.roles.actor import table_signature
 from headrace.roles.base import TABLE
 from headrace.servers import ReplayTable
-from headrace.topologies.base import Workshop
+from headrace.topologies.base import RunContext
 from headrace.types import EnvironmentSpec
 
 __all__ = ["NoReplay", "add_table", "table_options"]
@@ -40,13 +40,13 @@ class NoReplay:
         """No effect: there are no other processes."""
 
 
-def add_table(workshop: Workshop, environments: int, chunk_steps: int) -> ReplayTable:
+def add_table(context: RunContext, environments: int, chunk_steps: int) -> ReplayTable:
     """Adds the run's table to its server; raises what table_options() and the server raise."""
-    options = table_options(workshop, environments, chunk_steps)
-    return workshop.server.add_table(TABLE, table_signature(workshop.spec), fresh=workshop.fresh, **options)
+    options = table_options(context, environments, chunk_steps)
+    return context.server.add_table(TABLE, table_signature(context.spec), fresh=context.fresh, **options)
 
 
-def table_options(workshop: Workshop, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:
+def table_options(context: RunContext, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:
     """Options of the native table, with its limiter set to the algorithm's replay ratio.
 
     Actors finish their chunks in bursts: one chunk per environment at nearly the same time. The limiter's tolerance is
@@ -58,7 +58,7 @@ def table_options(workshop: Workshop, environments: int, chunk_steps: int, worke
     Raises ConfigError if the table could not hold the transitions required before the first batch (the oldest are
     removed in whole chunks), or if the table is on this machine and exceeds its memory.
     """
-    spec, algorithm = workshop.spec, workshop.off_policy
+    spec, algorithm = context.spec, context.off_policy
     burst = algorithm.samples_per_step * chunk_steps * environments
     start = max(ceil(algorithm.learning_starts / workers), algorithm.batch_size)
     capacity = ceil(algorithm.replay_capacity / workers)
@@ -81,7 +81,7 @@ def table_options(workshop: Workshop, environments: int, chunk_steps: int, worke
     )
     capacity_bytes = share_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps)
     whole, memory = workers * capacity_bytes, total_memory_bytes()
-    if not workshop.server.keeps_experience and whole > memory:
+    if not context.server.keeps_experience and whole > memory:
         field = "replay_bytes" if algorithm.replay_bytes else "replay_capacity"
         raise ConfigError(
             f"{field} is {getattr(algorithm, field)}, which takes {whole / 1e9:.1f} GB; this machine has "
@@ -95,7 +95,7 @@ def table_options(workshop: Workshop, environments: int, chunk_steps: int, worke
         "samples_per_insert": algorithm.samples_per_step,
         "limiter_tolerance": algorithm.batch_size + 2 * burst,
         "min_size": start,
-        "seed": workshop.seed,
+        "seed": context.seed,
     }
 
 

@@ -1,4 +1,4 @@
-"""Determines the precision of a run's actors."""
+"""Chooses the precision of a run's actors."""
 
 import dataclasses
 
@@ -6,10 +6,10 @@ from headrace.networks import Architecture
 from headrace.networks.timing import fastest, is_slower, measure_precisions
 from headrace.topologies.config import Apex, Topology
 
-__all__ = ["settle_precision"]
+__all__ = ["choose_precision"]
 
 
-def settle_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
+def choose_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
     """Returns the topology with an "auto" precision resolved, and a note for the user, which may be empty.
 
     Nothing is measured for fp32.

@@ -11,7 +11,7 @@ from headrace.roles.planner import Planner
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
 from headrace.servers import EmbeddedTable
-from headrace.topologies.base import Experience, Learning, Workshop
+from headrace.topologies.base import Experience, Learning, RunContext
 from headrace.topologies.config import Serial
 from headrace.topologies.dyna import dyna_tables, planning_worker
 from headrace.topologies.experience import NoReplay, table_options
@@ -22,28 +22,28 @@ __all__ = ["SerialProgram"]
 class SerialProgram:
     """One worker in the training process; implements `Program`."""
 
-    def __init__(self, config: Serial, workshop: Workshop) -> None:
+    def __init__(self, config: Serial, context: RunContext) -> None:
         self.actors: list[Role] = []
         self.services: list[Role] = []
         self.deterministic = True
         self.table: Experience
         self._worker: Worker
         self._planner: Planner | None = None
-        dyna = workshop.algorithm.world_model
+        dyna = context.algorithm.world_model
         if dyna:
-            tables = dyna_tables(workshop, dyna, config.envs_per_actor, config.chunk_steps)
+            tables = dyna_tables(context, dyna, config.envs_per_actor, config.chunk_steps)
             self.table = tables
-            self._worker = worker = planning_worker(_actor_settings(config, workshop), workshop, dyna, tables)
+            self._worker = worker = planning_worker(_actor_settings(config, context), context, dyna, tables)
             self._planner = worker.planner
-        elif workshop.algorithm.rollouts is not None:
+        elif context.algorithm.rollouts is not None:
             self.table = NoReplay()
-            self._worker = _rollout_worker(config, workshop, workshop.algorithm.rollouts)
+            self._worker = _rollout_worker(config, context, context.algorithm.rollouts)
         else:
             native = Table(
-                table_signature(workshop.spec), **table_options(workshop, config.envs_per_actor, config.chunk_steps)
+                table_signature(context.spec), **table_options(context, config.envs_per_actor, config.chunk_steps)
             )
             self.table = EmbeddedTable(native)
-            self._worker = _replay_worker(config, workshop, native)
+            self._worker = _replay_worker(config, context, native)
         self.saves_experience = not isinstance(self.table, NoReplay)
         self.learner: Learning = self._worker.learner
         self.acting: PhaseClock | None = self._worker.clock
@@ -96,24 +96,24 @@ class SerialProgram:
         self._worker.close()
 
 
-def _replay_worker(config: Serial, workshop: Workshop, native: Table) -> ReplayWorker:
-    return ReplayWorker(_actor_settings(config, workshop), workshop.off_policy, workshop.updater, native)
+def _replay_worker(config: Serial, context: RunContext, native: Table) -> ReplayWorker:
+    return ReplayWorker(_actor_settings(config, context), context.off_policy, context.updater, native)
 
 
-def _actor_settings(config: Serial, workshop: Workshop) -> ActorSettings:
-    algorithm = workshop.off_policy
+def _actor_settings(config: Serial, context: RunContext) -> ActorSettings:
+    algorithm = context.off_policy
     return ActorSettings(
-        environment=workshop.environment,
-        seed=workshop.seed,
+        environment=context.environment,
+        seed=context.seed,
         index=0,
         first_environment=0,
         exploration=tuple(algorithm.serial_exploration(config.envs_per_actor, 0)),
         algorithm=algorithm,
         chunk_steps=config.chunk_steps,
         values=False,
-        spec=workshop.spec,
+        spec=context.spec,
     )
 
 
-def _rollout_worker(config: Serial, workshop: Workshop, algorithm: OnPolicy) -> RolloutWorker:
-    return RolloutWorker(workshop.environment, config.envs_per_actor, algorithm, workshop.updater, seed=workshop.seed)
+def _rollout_worker(config: Serial, context: RunContext, algorithm: OnPolicy) -> RolloutWorker:
+    return RolloutWorker(context.environment, config.envs_per_actor, algorithm, context.updater, seed=context.seed)

@@ -13,11 +13,11 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.gate import Gate, Held, State
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.roles.remote_worker import WorkerSettings, updater_seed
+from headrace.roles.totals import Counts, Totals
 from headrace.servers import ReplayTable, RunServer
-from headrace.topologies.base import Experience, Learning, Workshop
+from headrace.topologies.base import Experience, Learning, RunContext
 from headrace.topologies.config import ParameterServer, Workers
 from headrace.topologies.experience import NoReplay, add_table, table_options
-from headrace.topologies.tally import Counts, Tally
 
 __all__ = ["WorkersProgram", "worker_settings"]
 
@@ -35,26 +35,24 @@ class WorkersProgram:
     `generation` is that of the workers' first start; a resumed run starts above all earlier ones.
     """
 
-    def __init__(self, config: Workers, workshop: Workshop, generation: int) -> None:
-        assert workshop.parameters is not None
+    def __init__(self, config: Workers, context: RunContext, generation: int) -> None:
+        assert context.parameters is not None
         self.services: list[Role] = []
         self.deterministic = False
         self.saves_experience = False
         self.acting: PhaseClock | None = None
-        self._parameters = workshop.parameters
-        shared = _shares_replay(config, workshop)
+        self._parameters = context.parameters
+        shared = _shares_replay(config, context)
         table = (
-            add_table(workshop, config.acting_processes * config.envs_per_worker, config.chunk_steps)
-            if shared
-            else None
+            add_table(context, config.acting_processes * config.envs_per_worker, config.chunk_steps) if shared else None
         )
         self.actors = [
-            Role("worker", index, worker_settings(config, workshop, index).to_json(), generation)
+            Role("worker", index, worker_settings(config, context, index).to_json(), generation)
             for index in range(config.acting_processes)
         ]
         self._learning = _Learning()
         self.learner: Learning = self._learning
-        self._replay = _Replay(workshop.server, table, workshop.algorithm.replay is not None)
+        self._replay = _Replay(context.server, table, context.algorithm.replay is not None)
         self.table: Experience = self._replay
         self._next_news = 0.0
 
@@ -82,16 +80,16 @@ class WorkersProgram:
 
     def figures(self) -> dict[str, Any] | None:
         """Gradient statistics of the workers, and the number of turns that exceeded the maximum wait of a hold."""
-        return {**self._learning.figures(), "late_turns": self._replay.tally["late_turns"]}
+        return {**self._learning.figures(), "late_turns": self._replay.totals["late_turns"]}
 
     def state(self) -> dict[str, Any]:
         """Sums over all workers."""
-        return {"learning": self._learning.tally.sums, "replay": self._replay.tally.sums}
+        return {"learning": self._learning.totals.sums, "replay": self._replay.totals.sums}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned."""
-        self._learning.tally.sums = state["learning"]
-        self._replay.tally.sums = state["replay"]
+        self._learning.totals.sums = state["learning"]
+        self._replay.totals.sums = state["replay"]
         self._replay.tell()
 
     def close(self) -> None:
@@ -99,42 +97,42 @@ class WorkersProgram:
         self._parameters.close()
 
 
-def worker_settings(config: Workers, workshop: Workshop, index: int) -> WorkerSettings:
+def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerSettings:
     """Settings of one worker; raises what table_options() raises.
 
     Replay settings are totals over all workers. Each worker gets an equal share of the capacity, of the transitions
     before learning starts (at least one batch), and of the limiter's tolerance (at least one step's chunks, or it would
     block).
     """
-    assert workshop.parameters is not None
-    algorithm, workers = workshop.algorithm, config.acting_processes
+    assert context.parameters is not None
+    algorithm, workers = context.algorithm, config.acting_processes
     exploration, table = [1.0] * config.envs_per_worker, None  # a stochastic policy is not near greedy
     replay = algorithm.replay
     if replay is not None:
         exploration = list(replay.serial_exploration(config.envs_per_worker, 0))
-        if not _shares_replay(config, workshop):
-            table = table_options(workshop, config.envs_per_worker, config.chunk_steps, workers)
+        if not _shares_replay(config, context):
+            table = table_options(context, config.envs_per_worker, config.chunk_steps, workers)
             table["seed"] += index
             burst = replay.samples_per_step * config.chunk_steps * config.envs_per_worker
             table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, replay.batch_size + burst)
     acting = ActorSettings(
-        environment=workshop.environment,
-        seed=workshop.seed,
+        environment=context.environment,
+        seed=context.seed,
         index=index,
         first_environment=index * config.envs_per_worker,
         exploration=tuple(exploration),
         algorithm=algorithm,
         chunk_steps=config.chunk_steps,
         values=False,
-        spec=workshop.spec,
-        run_id=workshop.run_id,
+        spec=context.spec,
+        run_id=context.run_id,
     )
-    return WorkerSettings(acting, workers, workshop.parameters.places, table, updater_seed(workshop.seed, index))
+    return WorkerSettings(acting, workers, context.parameters.places, table, updater_seed(context.seed, index))
 
 
-def _shares_replay(config: Workers, workshop: Workshop) -> bool:
+def _shares_replay(config: Workers, context: RunContext) -> bool:
     """Whether all workers' experience goes to one table, in the server."""
-    replays = workshop.algorithm.replay is not None
+    replays = context.algorithm.replay is not None
     return replays and isinstance(config, ParameterServer) and config.replay == "global"
 
 
@@ -146,7 +144,7 @@ class _Learning:
         self.loss = math.nan
         self.staleness = 0.0
         self.clock = PhaseClock(LEARNER_PHASES)
-        self.tally = Tally()
+        self.totals = Totals()
         self._losses: dict[int, float] = {}
 
     @property
@@ -161,19 +159,21 @@ class _Learning:
         """Processes a worker's totals."""
         totals = dict(report["learning"])
         self.steps = max(self.steps, totals.pop("version"))
-        news = self.tally.add(report["writer"], totals)
-        self.clock.seconds = {phase: seconds + news["seconds"][phase] for phase, seconds in self.clock.seconds.items()}
+        increments = self.totals.add(report["writer"], totals)
+        self.clock.seconds = {
+            phase: seconds + increments["seconds"][phase] for phase, seconds in self.clock.seconds.items()
+        }
         if report["loss"] is not None:
             self._losses[report["index"]] = report["loss"]
             self.loss = fmean(self._losses.values())
-        gradients = sum(self.tally["staleness"].values())
-        self.staleness = self.tally["staleness_sum"] / gradients if gradients else 0.0
+        gradients = sum(self.totals["staleness"].values())
+        self.staleness = self.totals["staleness_sum"] / gradients if gradients else 0.0
 
     def figures(self) -> dict[str, Any]:
         """Gradient statistics of the workers."""
         names = ("updates", "accepted", "dropped", "refused", "lock_wait_seconds", "pull_seconds", "apply_seconds")
-        staleness = self.tally["staleness"] or dict.fromkeys(STALENESS, 0)
-        return {**{name: self.tally[name] for name in names}, "staleness": staleness}
+        staleness = self.totals["staleness"] or dict.fromkeys(STALENESS, 0)
+        return {**{name: self.totals[name] for name in names}, "staleness": staleness}
 
 
 class _Replay:
@@ -183,7 +183,7 @@ class _Replay:
     """
 
     def __init__(self, server: RunServer, table: ReplayTable | None, replays: bool) -> None:
-        self.tally = Tally()
+        self.totals = Totals()
         self._server = server
         self._table = table
         self._replays = replays
@@ -198,14 +198,14 @@ class _Replay:
     def hear(self, report: Counts) -> None:
         """Processes a worker's totals."""
         totals = {name: report["learning"].get(name, 0) for name in ("samples", "inserts")}
-        self.tally.add(report["writer"], {"steps": report["steps"], **totals})
+        self.totals.add(report["writer"], {"steps": report["steps"], **totals})
         self._held[report["index"]] = report["replay"]
         self._heard[report["index"]] = time.monotonic()
 
     def tell(self) -> None:
         """Publishes the gate with the steps over all workers."""
         self._version += 1
-        self._server.publish(GATE, Gate(self._state, int(self.tally["steps"])).to_json(), self._version)
+        self._server.publish(GATE, Gate(self._state, int(self.totals["steps"])).to_json(), self._version)
 
     def stats(self) -> dict[str, float]:
         """Counts, bytes and samples per insert, over all workers."""
@@ -213,12 +213,12 @@ class _Replay:
             return self._table.stats()
         if not self._replays:
             return NoReplay().stats()
-        inserts = self.tally["inserts"]
+        inserts = self.totals["inserts"]
         held = {
             name: sum(each.get(name, 0.0) for each in self._held.values())
             for name in ("size", "capacity", "used_bytes")
         }
-        return {"samples_per_insert": self.tally["samples"] / inserts if inserts else 0.0, **held}
+        return {"samples_per_insert": self.totals["samples"] / inserts if inserts else 0.0, **held}
 
     def set_paused(self, paused: bool) -> None:
         """Pauses the workers and waits until those that are alive are paused; or resumes them."""
@@ -252,4 +252,4 @@ class _Replay:
             awaited -= {word.worker for word in words if word.version >= self._version}
             time.sleep(_POLL_SECONDS)
         self._late_turns += len(awaited)
-        self.tally.add("hold", {"late_turns": self._late_turns})
+        self.totals.add("hold", {"late_turns": self._late_turns})

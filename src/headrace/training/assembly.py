@@ -9,11 +9,11 @@ from headrace.environments import describe
 from headrace.errors import ConfigError
 from headrace.servers import RunServer
 from headrace.settings import RunConfig
-from headrace.topologies.base import Program, Workshop
+from headrace.topologies.base import Program, RunContext
 from headrace.topologies.build import build_program
 from headrace.topologies.config import Topology
 from headrace.topologies.parameters import open_parameters
-from headrace.topologies.precision import settle_precision
+from headrace.topologies.precision import choose_precision
 from headrace.training.hardware import choose_device
 from headrace.types import EnvironmentSpec
 
@@ -33,17 +33,17 @@ class Assembly(NamedTuple):
 
 
 def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, generation: int) -> Assembly:
-    """Builds them; raises ConfigError if settings are incompatible. See `Workshop` and `build_program()`."""
+    """Builds them; raises ConfigError if settings are incompatible. See `RunContext` and `build_program()`."""
     spec = describe(config.environment)
     server.begin(fresh=fresh)
     parameters = open_parameters(config.topology, config.algorithm, server.endpoint, run_id)
     device = choose_device(config.device) if parameters is None else _processor(config)
     updater = config.algorithm.make_updater(spec, device, config.seed, parameters)
-    topology, note = settle_precision(config.topology, updater.architecture)
-    workshop = Workshop(
+    topology, note = choose_precision(config.topology, updater.architecture)
+    context = RunContext(
         config.environment, spec, config.seed, config.algorithm, updater, server, fresh, run_id, parameters
     )
-    program = build_program(topology, workshop, generation=generation, pinned=device.type == "cuda")
+    program = build_program(topology, context, generation=generation, pinned=device.type == "cuda")
     return Assembly(spec, updater, program, topology, note)
 
 

@@ -79,7 +79,7 @@ class HangWatch:
             self._watching = False
             self._guard.allow(0.0)
 
-    def _place(self) -> tuple[object, ...] | None:
+    def _progress(self) -> tuple[object, ...] | None:
         """Changes with every call of the environment; None outside a call."""
         if not self._watching:
             return None
@@ -87,30 +87,30 @@ class HangWatch:
         if call is not None:
             return call
         clock = self._clock
-        return clock.place if clock is not None and clock.phase == "environment" else None
+        return clock.progress if clock is not None and clock.phase == "environment" else None
 
     def _watch(self) -> None:
         period = min(_PERIOD_SECONDS, self._limit_seconds / 4)
-        place, still, limit, before = None, 0.0, self._limit_seconds, time.monotonic()
+        progress, stalled, limit, before = None, 0.0, self._limit_seconds, time.monotonic()
         while not self._closed.wait(period):
             self._guard.beat()
-            now, last = time.monotonic(), place
+            now, last = time.monotonic(), progress
             elapsed, before = min(now - before, 2 * period), now
-            place = self._place()
-            still = still + elapsed if place is not None and place == last else 0.0
-            if place is None:
+            progress = self._progress()
+            stalled = stalled + elapsed if progress is not None and progress == last else 0.0
+            if progress is None:
                 continue
-            if place != self._hung and still > limit:
+            if progress != self._hung and stalled > limit:
                 call = open_call(threading.main_thread().ident or 0)
                 what = call.what if call is not None else "the environment"
                 self._message = f"{what} has not returned for more than {limit:.0f} s; the run can't go on"
-                self._hung, still, limit = place, 0.0, min(limit, _GRACE_SECONDS)
+                self._hung, stalled, limit = progress, 0.0, min(limit, _GRACE_SECONDS)
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-            elif place == self._hung and still > _GRACE_SECONDS:
+            elif progress == self._hung and stalled > _GRACE_SECONDS:
                 print(f"headrace: error: {self._message}", file=sys.stderr, flush=True)
                 self._guard.silence()
                 os._exit(_FAULT_STATUS)
 
     def _raise(self, _number: int, _frame: FrameType | None) -> None:
-        if self._hung is not None and self._place() == self._hung:  # otherwise the call has returned in the meantime
+        if self._hung is not None and self._progress() == self._hung:  # otherwise the call has returned in the meantime
             raise EnvironmentFault(self._message)

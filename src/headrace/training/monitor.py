@@ -47,7 +47,7 @@ class Monitor:
         self._last_actor, self._last_learner = dict(actor_seconds), dict(learner_seconds)
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """Adds the news of one actor."""
+        """Adds one actor's report, with increments instead of totals."""
         self.environment_steps += report["steps"]
         self.episodes += report["episodes"]
         for return_, _, epsilon in report["returns"]:

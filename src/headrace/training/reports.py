@@ -6,13 +6,13 @@ from typing import Any
 
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import REPORTS
+from headrace.roles.totals import Totals
 from headrace.servers import RunServer
 from headrace.topologies.base import Program
 from headrace.training.clock import TrainingClock
-from headrace.training.judge import Judge
+from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.monitor import Monitor
 from headrace.training.supervision import Supervisor
-from headrace.training.totals import Totals
 
 __all__ = ["Reports"]
 
@@ -26,10 +26,10 @@ _OF_THIS_START = ("worker", "quantizer", "planner")
 
 
 class Reports:
-    """Dispatches reports: counts to the monitor, scores to the judge, heartbeats to the supervisor. One thread.
+    """Dispatches reports: counts to the monitor, scores to the evaluation schedule, heartbeats to the supervisor.
 
-    Reports of another run are ignored. So are reports of _OF_THIS_START roles from an earlier start, with a generation
-    below `generation`.
+    One thread. Reports of another run are ignored. So are reports of _OF_THIS_START roles from an earlier start, with a
+    generation below `generation`.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Reports:
         *,
         totals: Totals,
         monitor: Monitor,
-        judge: Judge,
+        schedule: EvaluationSchedule,
         supervisor: Supervisor,
         run_id: str,
         generation: int,
@@ -52,7 +52,7 @@ class Reports:
         self._clock = clock
         self._totals = totals
         self._monitor = monitor
-        self._judge = judge
+        self._schedule = schedule
         self._supervisor = supervisor
         self._run_id = run_id
         self._generation = generation
@@ -84,17 +84,21 @@ class Reports:
         if report["role"] in ("actor", "worker"):
             if report["run_id"] != self._run_id:
                 return  # from an actor that still acts for an earlier run of this name
-            news = self._totals.news(report)
-            if news:
-                self._monitor.add(news)
-                self._program.hear(report)
+            self._count(report)
         elif "request" in report:
-            self._judge.hear(report)
+            self._schedule.hear(report)
         elif report["role"] == "quantizer":
             self._record_error(report)
         elif report["role"] == "planner":
             self._record_planning(report)
         self._supervisor.hear(report)
+
+    def _count(self, report: dict[str, Any]) -> None:
+        """Counts what an actor or worker has done since its last report; ignores an older report."""
+        writer, totals = report["writer"], {name: report[name] for name in ("steps", "episodes", "seconds")}
+        if totals["steps"] >= self._totals.last(writer).get("steps", 0):
+            self._monitor.add({**report, **self._totals.add(writer, totals)})
+            self._program.hear(report)
 
     def _record_planning(self, report: dict[str, Any]) -> None:
         """Records what a planner has done since its start, about once a second."""

@@ -37,7 +37,7 @@ def summarize(
         "environment": config.environment,
         "algorithm": config.algorithm.name,
         "topology": config.topology.name,
-        "precision": topology.settled_precision,
+        "precision": topology.actor_precision,
         "seed": config.seed,
         "environment_steps": monitor.environment_steps,
         "learner_steps": learner.steps,

@@ -17,7 +17,7 @@ class _Sign(NamedTuple):
     """A role's last heartbeat: its phase, how long it had made no progress, and when the heartbeat arrived."""
 
     phase: str
-    still_seconds: float
+    stalled_seconds: float
     heard: float  # time.monotonic()
 
 
@@ -47,7 +47,7 @@ class Supervisor:
         """Treats any report as a heartbeat."""
         role = self._roles.get(f"{report['role']} {report['index']}")
         if role is not None and report.get("generation", role.generation) == role.generation:
-            sign = _Sign(report.get("phase", ""), report.get("still_seconds", 0.0), time.monotonic())
+            sign = _Sign(report.get("phase", ""), report.get("stalled_seconds", 0.0), time.monotonic())
             self._signs[role.name] = sign
 
     def forgive(self, seconds: float) -> None:
@@ -83,8 +83,8 @@ class Supervisor:
 
     def _hang(self, sign: _Sign) -> str | None:
         limit = self._hang_seconds
-        if sign.phase == "environment" and sign.still_seconds > limit:
-            return f"its environment has not returned for {sign.still_seconds:.0f} s; {limit:.0f} s are allowed"
+        if sign.phase == "environment" and sign.stalled_seconds > limit:
+            return f"its environment has not returned for {sign.stalled_seconds:.0f} s; {limit:.0f} s are allowed"
         silence = time.monotonic() - sign.heard
         if silence > limit and sign.phase == "environment":
             return f"its environment has not returned for {silence:.0f} s; {limit:.0f} s are allowed"

@@ -27,22 +27,22 @@ from headrace.networks import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import Role
-from headrace.roles.volunteer import RunNotice
+from headrace.roles.separate_actor import RunNotice
+from headrace.roles.totals import Totals
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
-from headrace.training.announcement import Announcement
 from headrace.training.assembly import assemble
 from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import Evaluations, Moment
+from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.hang_watch import HangWatch
 from headrace.training.interrupts import Interrupts
-from headrace.training.judge import Judge
 from headrace.training.monitor import Monitor
 from headrace.training.reports import Reports
+from headrace.training.run_publisher import RunPublisher
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
-from headrace.training.totals import Totals
 
 __all__ = ["Trainer"]
 
@@ -121,12 +121,12 @@ class Trainer:
         )
         places = () if local_actors else tuple(role.settings for role in self._program.actors)
         notice = RunNotice(config.environment, config.hang_seconds, start, places)
-        self._announcement = Announcement(self._server, self._program, self._evaluations, notice)
+        self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
         launched = launcher(self._server.endpoint, self._run.logs_path)
         roles = [*self._program.services, *actors, Role("evaluator", 0, "{}")]
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
-        self._judge = Judge(
+        self._schedule = EvaluationSchedule(
             config,
             self._program,
             self._evaluations,
@@ -138,7 +138,7 @@ class Trainer:
             policy=self._policy,
             moment=self._moment,
         )
-        self._judge.next_evaluation = self._state.get("next_evaluation", self._judge.next_evaluation)
+        self._schedule.next_evaluation = self._state.get("next_evaluation", self._schedule.next_evaluation)
         self._reports = Reports(
             self._server,
             self._program,
@@ -146,7 +146,7 @@ class Trainer:
             self._clock,
             totals=self._totals,
             monitor=self._monitor,
-            judge=self._judge,
+            schedule=self._schedule,
             supervisor=self._supervisor,
             run_id=self._run_id,
             generation=self._generation * _GENERATIONS_PER_START,
@@ -197,7 +197,7 @@ class Trainer:
     def _end(self) -> None:
         """Ends everything that belongs to the run."""
         with contextlib.suppress(ReplayError):  # the server may be the reason for the end
-            self._announcement.end()
+            self._publisher.end()
         self._supervisor.stop()
         try:
             with self._watching():
@@ -223,14 +223,14 @@ class Trainer:
         """Trains; saves what was learned for any reason to stop except divergence and storage errors."""
         try:
             if self._topology.quantizes:
-                settled = {
-                    "precision": self._topology.settled_precision,
+                chosen = {
+                    "precision": self._topology.actor_precision,
                     "communication_bits": self._topology.policy_bits,
                 }
                 self._run.append(
-                    {"kind": "precision", **self._moment()._asdict(), **settled, "note": self._precision_note}
+                    {"kind": "precision", **self._moment()._asdict(), **chosen, "note": self._precision_note}
                 )
-            self._announcement.publish()
+            self._publisher.publish()
             self._supervisor.start()
             with self._watching():
                 return self._train(interrupts)
@@ -248,7 +248,7 @@ class Trainer:
     def _train(self, interrupts: Interrupts) -> str:
         """The main loop; returns the rule that ended it."""
         if self._checkpoint:
-            self._judge.resume(self._state["awaited_episodes"])
+            self._schedule.resume(self._state["awaited_episodes"])
         while True:
             try:
                 stopped_by = self._turn(interrupts)
@@ -270,11 +270,11 @@ class Trainer:
             return "interrupt"
         if self._clock.paused or self._program.deterministic or time.perf_counter() >= self._next_tick:
             self._collect()
-            self._judge.go_on()
+            self._schedule.resume_training()
             stopped_by = self._stopped_by()
             if stopped_by:
                 return stopped_by
-            self._judge.evaluate_when_due()
+            self._schedule.evaluate_when_due()
         self._tick()
         return None
 
@@ -310,7 +310,7 @@ class Trainer:
             self._program.skip(silence)
 
     def _record(self) -> None:
-        if not self._announcement.ended:
+        if not self._publisher.ended:
             self._stats = self._program.table.stats()
         progress = self._monitor.snapshot(self._clock.seconds, self._learner, self._stats, self._evaluations)
         self._display.update(progress)
@@ -325,10 +325,10 @@ class Trainer:
         """Processes all reports that have arrived; returns whether the server was restarted."""
         self._reports.collect()
         self._excuse_silence()
-        if not self._announcement.renew(paused=self._clock.paused):
+        if not self._publisher.renew(paused=self._clock.paused):
             return False
         self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
-        if not self._announcement.ended:
+        if not self._publisher.ended:
             size = int(self._program.table.stats()["size"])
             self._display.message(
                 f"the server was restarted, with {size:,} transitions of the run; everything else it needs is "
@@ -371,7 +371,7 @@ class Trainer:
         if not self._clock.paused:
             self._clock.pause()
         try:
-            self._announcement.end()
+            self._publisher.end()
             self._supervisor.stop("actor", "worker", "quantizer", "planner")
             self._collect()
             with contextlib.suppress(ReplayError):  # if the server is gone, the last known values suffice
@@ -380,7 +380,7 @@ class Trainer:
             self._save()
         episodes = 0 if interrupts.requested else self._config.final_evaluation_episodes
         if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
-            self._judge.evaluate(episodes, hold=True)
+            self._schedule.evaluate(episodes, hold=True)
             while self._evaluations.pending and not interrupts.requested:
                 time.sleep(_EVALUATION_POLL_SECONDS)
                 self._collect()
@@ -434,7 +434,7 @@ class Trainer:
             "totals": self._totals.state(),
             "local_actors": self._local_actors,
             "spec": dataclasses.asdict(self._spec),
-            "next_evaluation": self._judge.next_evaluation,
+            "next_evaluation": self._schedule.next_evaluation,
             "awaited_episodes": self._evaluations.awaited_episodes,
             "torch_random": torch.get_rng_state().tolist(),
             "program": self._program.state(),

@@ -17,9 +17,9 @@ from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.networks import PolicyGraph
 from headrace.roles.base import POLICY
 from headrace.roles.clock import PhaseClock
+from headrace.servers.background_calls import BackgroundCalls
 from headrace.servers.base import Endpoint, RunServer
 from headrace.servers.connect import open_server
-from headrace.servers.errands import Errands
 from headrace.studies.in_network.case import LEARNER_PHASES, REDIS_VARIANTS, LearnerSettings
 from headrace.studies.in_network.experience import DISCOUNT, N_STEP, SPEC
 from headrace.studies.in_network.sources import Source, open_source
@@ -39,7 +39,7 @@ class _Learner:
         )  # fmt: skip
         self._settings = settings
         self._server = server
-        self._errands = Errands("publish") if settings.variant in REDIS_VARIANTS else None
+        self._calls = BackgroundCalls("publish") if settings.variant in REDIS_VARIANTS else None
         self._updater = DQNUpdater(config, SPEC, torch.device("cpu"), seed=0)
         self._graph = PolicyGraph(self._updater.architecture)
         self.clock = PhaseClock(LEARNER_PHASES)
@@ -49,17 +49,17 @@ class _Learner:
     def publish(self) -> int:
         """Publishes the policy; returns its bytes. A thread sends it; our server's client already has one."""
         policy = self._graph.serialize(self._updater.weights())
-        if self._errands:
-            self._errands.send(self._server.publish, POLICY, policy, self.updates + 1)
+        if self._calls:
+            self._calls.send(self._server.publish, POLICY, policy, self.updates + 1)
         else:
             self._server.publish(POLICY, policy, self.updates + 1)
         return len(policy)
 
     def close(self) -> None:
         """Sends pending data."""
-        if self._errands:
-            self._errands.finish()
-            self._errands.close()
+        if self._calls:
+            self._calls.finish()
+            self._calls.close()
 
     def update(self, source: Source) -> dict[str, float]:
         """Makes one update; returns the seconds of each phase."""

@@ -1,16 +1,16 @@
-"""What a run publishes on its server for its roles."""
+"""Publishes what the roles of a run need from its server."""
 
 from headrace.errors import ClosedError, ReplayError
 from headrace.roles.base import RUN
-from headrace.roles.volunteer import RunNotice
+from headrace.roles.separate_actor import RunNotice
 from headrace.servers import RunServer
 from headrace.topologies.base import Program
 from headrace.training.evaluation import Evaluations
 
-__all__ = ["Announcement"]
+__all__ = ["RunPublisher"]
 
 
-class Announcement:
+class RunPublisher:
     """Publishes policy, notice, evaluation request and whether actors may continue; republishes them after a restart.
 
     One thread.

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["Errands"]
+__all__ = ["BackgroundCalls"]
 
 _AHEAD = 8
 
 
-class Errands:
+class BackgroundCalls:
     """Makes calls in order in its own thread; with 8 calls pending, a caller waits for the first. One caller."""
 
     def __init__(self, name: str) -> None:

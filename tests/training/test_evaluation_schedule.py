@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from headrace.training.evaluation import Evaluation, Moment
-from headrace.training.judge import Judge
+from headrace.training.evaluation_schedule import EvaluationSchedule
 
 ASKED, ANSWERED = Moment(100, 20, 3.0), Moment(130, 21, 3.0)
 
@@ -25,12 +25,12 @@ def test_the_last_steps_of_workers_that_are_held_belong_to_the_evaluation(
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
     moments = iter([ASKED, ANSWERED])
-    judge = Judge(
+    schedule = EvaluationSchedule(
         Mock(), program, evaluations, Mock(), clock, Mock(), Mock(),
         holds=paused, policy=lambda: b"", moment=lambda: next(moments),
     )  # fmt: skip
-    judge.evaluate(2, hold=paused)
+    schedule.evaluate(2, hold=paused)
     clock.paused = paused
-    judge.hear({"request": 1})
+    schedule.hear({"request": 1})
     evaluations.request.assert_called_once_with(b"", ASKED, 2)
     evaluations.answer.assert_called_once_with({"request": 1}, moment)

@@ -15,7 +15,7 @@ from headrace.launch.guard import Guard
 from headrace.launch.processes import ProcessLauncher
 from headrace.launch.relay import Relay
 from headrace.roles.base import RUN, Role
-from headrace.roles.volunteer import RunNotice, await_notice
+from headrace.roles.separate_actor import RunNotice, await_notice
 from headrace.servers import Endpoint, RoleServer, connect_role, shown
 
 __all__ = ["run_actors"]
@@ -110,7 +110,7 @@ def _look_after(
     An actor that ends while there is no notice is not counted as a death: the server or the learner is just starting.
     """
     policies = relay.endpoint.to_json() if relay else ""
-    roles = {role.name: role for role in (Role("volunteer", index, policies) for index in range(actors))}
+    roles = {role.name: role for role in (Role("separate-actor", index, policies) for index in range(actors))}
     deaths = {name: Deaths() for name in roles}
     ended: list[Exit] = []
     excused = False

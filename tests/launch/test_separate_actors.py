@@ -14,14 +14,14 @@ import pytest
 from headrace._native import Client, Server
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError, LaunchError, StorageError
-from headrace.launch import Exit, volunteers
+from headrace.launch import Exit, separate_actors
 from headrace.launch.relay import Relay
-from headrace.launch.volunteers import run_actors
+from headrace.launch.separate_actors import run_actors
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.actor import ActorSettings, table_signature
 from headrace.roles.base import NEWS, POLICY, REPORTS, RUN, TABLE, Role
-from headrace.roles.volunteer import RunNotice
+from headrace.roles.separate_actor import RunNotice
 from headrace.servers import Endpoint, RoleServer, connect_role
 from headrace.types import EnvironmentSpec
 
@@ -45,7 +45,7 @@ class Pretence:
             self._last()
             return []
         ended = self._exits.pop(0)
-        return [Exit(Role("volunteer", index, ""), reason, fault, "last words") for index, reason, fault in ended]
+        return [Exit(Role("separate-actor", index, ""), reason, fault, "last words") for index, reason, fault in ended]
 
     def kill(self, role: Role) -> None:
         raise AssertionError("no role is killed here")
@@ -91,8 +91,8 @@ def in_turn(*calls: Callable[[], object]) -> Callable[[], object]:
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[Apart]:
-    monkeypatch.setattr(volunteers, "_POLL_SECONDS", 0.0)
-    monkeypatch.setattr(volunteers, "_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(separate_actors, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(separate_actors, "_PATIENCE_SECONDS", 60.0)
     place = Apart()
     yield place
     place.server.close()
@@ -107,7 +107,7 @@ def relays(monkeypatch: pytest.MonkeyPatch) -> list[Relay]:
         made.append(Relay(server))
         return made[-1]
 
-    monkeypatch.setattr(volunteers, "Relay", make)
+    monkeypatch.setattr(separate_actors, "Relay", make)
     return made
 
 
@@ -127,8 +127,8 @@ def test_a_server_that_does_not_answer_is_said_at_once(monkeypatch: pytest.Monke
         assert heard.wait(60)
         raise StorageError("no server answers")
 
-    monkeypatch.setattr(volunteers, "_PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(volunteers, "connect_role", connect)
+    monkeypatch.setattr(separate_actors, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(separate_actors, "connect_role", connect)
     endpoint = Endpoint("tcp://127.0.0.1:9", "run", reconnect_seconds=45.0)
     with pytest.raises(StorageError):
         run_actors(endpoint, 1, Path("logs"), say)
@@ -139,15 +139,15 @@ def test_a_server_that_does_not_answer_is_said_at_once(monkeypatch: pytest.Monke
 
 def test_it_ends_with_the_run(apart: Apart) -> None:
     assert apart.run([]) == "end"
-    assert [role.name for role in apart.launcher.started] == ["volunteer 0", "volunteer 1"]
-    assert apart.launcher.stopped == ["volunteer 0", "volunteer 1"]
+    assert [role.name for role in apart.launcher.started] == ["separate-actor 0", "separate-actor 1"]
+    assert apart.launcher.stopped == ["separate-actor 0", "separate-actor 1"]
     assert apart.said == ["2 actors in CartPole-v1; logs: logs", "the run has ended"]
 
 
 def test_who_dies_is_started_again(apart: Apart) -> None:
     assert apart.run([(1, "exit 1", False)], []) == "end"
-    assert apart.launcher.started[2:] == [Role("volunteer", 1, "", 1)]
-    assert "volunteer 1 died (exit 1): last words; it is started again" in apart.said
+    assert apart.launcher.started[2:] == [Role("separate-actor", 1, "", 1)]
+    assert "separate-actor 1 died (exit 1): last words; it is started again" in apart.said
 
 
 def test_who_ends_with_the_run_has_not_died(apart: Apart) -> None:
@@ -164,7 +164,7 @@ def test_who_ends_with_the_run_has_not_died(apart: Apart) -> None:
 def test_actors_live_no_longer_than_the_start_of_the_learner_that_they_began_with(apart: Apart) -> None:
     last = in_turn(apart.lose_notice, lambda: apart.begin("second"), lambda: None, apart.end)
     assert apart.run([], last=last) == "end"
-    names = ["volunteer 0", "volunteer 1"]
+    names = ["separate-actor 0", "separate-actor 1"]
     assert [role.name for role in apart.launcher.started] == 2 * names
     assert apart.launcher.stopped == 2 * names
     assert apart.said[1:] == ["the learner was restarted, and so are its actors", "the run has ended"]
@@ -181,7 +181,7 @@ def test_who_ends_where_no_learner_is_known_is_started_again_once_one_is(apart: 
     last = in_turn(lambda: apart.begin("first"), lambda: None, apart.end)
     apart.launcher = Pretence(Losing([[(0, "exit 2", True)]]), last)
     assert run_actors(apart.endpoint, 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
-    assert [role.name for role in apart.launcher.started[2:]] == ["volunteer 0"]
+    assert [role.name for role in apart.launcher.started[2:]] == ["separate-actor 0"]
     assert not any("died" in text for text in apart.said)
 
 
@@ -203,7 +203,7 @@ def test_more_actors_than_places_are_told_that_some_wait(apart: Apart) -> None:
 
 def test_the_third_death_in_a_minute_is_the_end(apart: Apart) -> None:
     death = [(0, "exit 1", False)]
-    with pytest.raises(LaunchError, match=r"volunteer 0 died 3 times within a minute.*exit 1: last words"):
+    with pytest.raises(LaunchError, match=r"separate-actor 0 died 3 times within a minute.*exit 1: last words"):
         apart.run(death, [(1, "exit 1", False)], death, death)
     assert len(apart.launcher.started) == 5
     assert len(apart.launcher.stopped) == 2
@@ -221,7 +221,7 @@ def test_a_server_that_is_gone_is_one_line(apart: Apart) -> None:
 
 def test_a_server_that_is_gone_is_named_without_its_password(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     native = apart.endpoint
-    monkeypatch.setattr(volunteers, "connect_role", lambda endpoint: connect_role(native))
+    monkeypatch.setattr(separate_actors, "connect_role", lambda endpoint: connect_role(native))
     apart.endpoint = Endpoint("redis://me:pass@h:1/2", "run")
     with pytest.raises(LaunchError, match=r"^the server at redis://me@h:1/2 is gone: "):
         apart.run(last=apart.server.close)
@@ -248,7 +248,7 @@ def test_several_actors_get_their_policies_from_a_relay_that_ends_with_the_run(
 
 def test_a_single_actor_gets_its_policies_from_the_server(apart: Apart, relays: list[Relay]) -> None:
     assert apart.run([], actors=1) == "end"
-    assert apart.launcher.started == [Role("volunteer", 0, "")]
+    assert apart.launcher.started == [Role("separate-actor", 0, "")]
     assert relays == []
 
 
@@ -289,7 +289,7 @@ def test_what_the_relay_meets_ends_the_actors_in_one_line(apart: Apart, monkeypa
     monkeypatch.setattr(Relay, "check", fail)
     with pytest.raises(LaunchError, match=r"^newer policies can't be passed on$"):
         apart.run(last=in_turn(lambda: None, apart.end))
-    assert apart.launcher.stopped == ["volunteer 0", "volunteer 1"]
+    assert apart.launcher.stopped == ["separate-actor 0", "separate-actor 1"]
     assert not relay_threads()
 
 

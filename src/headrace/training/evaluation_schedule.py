@@ -12,12 +12,12 @@ from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import CONFIRMATION_EPISODES, Evaluation, Evaluations, Moment
 from headrace.training.monitor import Monitor
 
-__all__ = ["Judge"]
+__all__ = ["EvaluationSchedule"]
 
 _HINT_SECONDS = 3.0
 
 
-class Judge:
+class EvaluationSchedule:
     """Requests evaluations when they are due and records their results. One thread.
 
     If `holds`, training and its clock are paused during an evaluation. `policy` returns the current policy in full
@@ -76,7 +76,7 @@ class Judge:
             self._program.table.set_paused(True)
         self._evaluations.request(self._policy(), self._moment(), episodes)
 
-    def go_on(self) -> None:
+    def resume_training(self) -> None:
         """Resumes paused training if no evaluation is pending."""
         if not self._clock.paused or self._evaluations.pending or self._evaluations.solved_at:
             return

@@ -7,10 +7,10 @@ import pytest
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ClosedError, ConfigError, ReplayError
-from headrace.roles import volunteer
+from headrace.roles import separate_actor
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import RUN, Role, Stop
-from headrace.roles.volunteer import RunNotice, await_notice, claim_place, run_volunteer
+from headrace.roles.separate_actor import RunNotice, await_notice, claim_place, run_separate_actor
 from headrace.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", 2)
@@ -55,9 +55,9 @@ def notice(places: int) -> RunNotice:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volunteer, "_CLAIM_SECONDS", 0.2)
-    monkeypatch.setattr(volunteer, "_POLL_SECONDS", 0.01)
-    monkeypatch.setattr(volunteer, "_SPARE_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(separate_actor, "_CLAIM_SECONDS", 0.2)
+    monkeypatch.setattr(separate_actor, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(separate_actor, "_SPARE_POLL_SECONDS", 0.01)
 
 
 def test_the_notice_travels_as_json() -> None:
@@ -90,10 +90,10 @@ def test_a_spare_actor_says_so_and_takes_the_place_that_becomes_free(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     roles: list[Role] = []
-    monkeypatch.setattr(volunteer, "run_actor", lambda role, *others: roles.append(role))
+    monkeypatch.setattr(separate_actor, "run_actor", lambda role, *others: roles.append(role))
     server = Memory("actor/0", "actor/1")
     server.publish(RUN, notice(2).to_json().encode())
-    spare = threading.Thread(target=run_volunteer, args=(server, server, server, Stop()), daemon=True)
+    spare = threading.Thread(target=run_separate_actor, args=(server, server, server, Stop()), daemon=True)
     spare.start()
     spare.join(0.5)  # longer than a predecessor's connection may take here
     assert spare.is_alive()
@@ -108,18 +108,18 @@ def test_a_spare_actor_can_be_stopped() -> None:
     server.publish(RUN, notice(1).to_json().encode())
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(ClosedError):
-        run_volunteer(server, server, server, stop)
+        run_separate_actor(server, server, server, stop)
 
 
 def test_a_run_that_starts_its_actors_itself_says_so() -> None:
     server = Memory()
     server.publish(RUN, notice(0).to_json().encode())
     with pytest.raises(ConfigError, match="the run's learner starts its actors itself"):
-        run_volunteer(server, server, server, Stop())
+        run_separate_actor(server, server, server, Stop())
 
 
 def test_it_waits_for_a_learner_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volunteer, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(separate_actor, "_PATIENCE_SECONDS", 0.0)
     server, said = Memory(), []
     server.publish(RUN, b"")  # of a run that has ended
     assert await_notice(server, lambda: server.fetches > 5, said.append) is None
@@ -130,11 +130,11 @@ def test_it_waits_for_a_learner_and_says_so_once(monkeypatch: pytest.MonkeyPatch
 
 def test_it_plays_other_episodes_than_its_predecessors(monkeypatch: pytest.MonkeyPatch) -> None:
     roles: list[Role] = []
-    monkeypatch.setattr(volunteer, "run_actor", lambda role, *others: roles.append(role))
+    monkeypatch.setattr(separate_actor, "run_actor", lambda role, *others: roles.append(role))
     server = Memory("actor/0")
     server.publish(RUN, notice(2).to_json().encode())
     for _ in range(2):
-        run_volunteer(server, server, server, Stop())
+        run_separate_actor(server, server, server, Stop())
     assert [role.name for role in roles] == ["actor 1", "actor 1"]
     assert roles[0].generation != roles[1].generation
     assert all(0 <= role.generation < 2**31 for role in roles)

@@ -12,7 +12,7 @@ from headrace.roles.base import RUN, Role, Stop
 from headrace.roles.remote_actor import run_actor
 from headrace.servers.base import RoleServer
 
-__all__ = ["RunNotice", "await_notice", "claim_place", "run_volunteer"]
+__all__ = ["RunNotice", "await_notice", "claim_place", "run_separate_actor"]
 
 _POLL_SECONDS = 0.1
 _PATIENCE_SECONDS = 5.0
@@ -79,7 +79,7 @@ def claim_place(
     raise ClosedError("asked to stop")
 
 
-def run_volunteer(server: RoleServer, report_server: RoleServer, policy_server: RoleServer, stop: Stop) -> None:
+def run_separate_actor(server: RoleServer, report_server: RoleServer, policy_server: RoleServer, stop: Stop) -> None:
     """Acts in the first free place of the run, and waits for one if necessary.
 
     Ends when stopped, or when the run or the server is gone. Raises ConfigError if the run has no places for actors. An
