@@ -32,15 +32,16 @@ train: $(VENV)/.run $(VENV)/.module  ## train LunarLander-v3 until it lands; mor
 
 test: test-native test-python  ## native and Python tests, but not the slow ones; ARGS go to pytest
 
-.PHONY: help train test check check-locks format bench test-native test-python test-slow test-sanitizers test-asan test-tsan \
-	fuzz clean
+check: $(VENV)/.dev $(VENV)/.module $(VENV)/.clang  ## formatters, linter, types, import contracts, words, native locks
 	ruff format --check .
 	ruff check .
 	mypy
 	lint-imports
 	@clang-format --dry-run -Werror $(NATIVE)
 	@python scripts/check_words.py
-	@$(MAKE) --no-print-directory check-locks
+	@$(MAKE) --no-print-directory --keep-going --jobs="$$(nproc)" check-locks
+
+check-locks: $(LOCKS)  # only files that changed since they last passed; rules: native/core/thread_safety.h
 
 format: $(VENV)/.dev  ## let the formatters write
 	ruff format .

@@ -41,8 +41,8 @@ def train(
 ) -> Result:
     """Trains a policy and returns the result; blocks until a stopping rule applies.
 
-    Defaults come from the environment's preset, with topology Ape-X, or HogWild without replay. Without a stopping rule, the
-    preset's number of steps is used. The settings are those of `RunConfig` and `ServerPlace`. Raises HeadraceError.
+    Defaults come from the environment's preset, with topology Ape-X (HogWild without replay). Without a stopping rule,
+    the preset's number of steps is used. The settings are those of `RunConfig` and `ServerPlace`. Raises HeadraceError.
     """
     known = preset(environment)
     if algorithm is not None:
