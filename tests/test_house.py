@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import headrace
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.registry import known_algorithms
@@ -17,35 +19,54 @@ def names_of(kinds: list[type]) -> set[str]:
     return {kind.__name__ for kind in bases}
 
 
-def questions(room: str, names: set[str]) -> list[str]:
-    """Places outside of `room` that ask whether an object is of one of these classes."""
-    found = []
-    for file in sorted(SOURCE.rglob("*.py")):
-        if file.is_relative_to(SOURCE / room):
-            continue
-        for node in ast.walk(ast.parse(file.read_text())):
-            asks = (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id in ("isinstance", "issubclass")
-            )
-            compares = isinstance(node, ast.Compare) and any(
-                isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "type"
-                for each in (node.left, *node.comparators)
-            )
-            if asks or compares:
-                used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-                found += [f"{file.relative_to(SOURCE)}:{node.lineno}: {name}" for name in sorted(used & names)]
-    return found
+def names_in(node: ast.AST) -> set[str]:
+    """Names, and the attributes of modules such as `config.DQN`."""
+    parts = list(ast.walk(node))
+    names = {each.id for each in parts if isinstance(each, ast.Name)}
+    return names | {each.attr for each in parts if isinstance(each, ast.Attribute)}
+
+
+def is_call(node: ast.AST, *functions: str) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in functions
+
+
+def asks(node: ast.AST) -> bool:
+    """Whether code asks for a class: by a function, by comparing types, or by matching a pattern."""
+    if isinstance(node, ast.Compare):
+        return any(is_call(each, "type") for each in (node.left, *node.comparators))
+    return isinstance(node, ast.MatchClass) or is_call(node, "isinstance", "issubclass")
+
+
+def questions(source: str, names: set[str]) -> list[tuple[int, str]]:
+    """Lines that ask whether an object is of one of these classes, and the class."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if asks(node)]
+    return [(node.lineno, name) for node in nodes for name in sorted(names_in(node) & names)]  # type: ignore[attr-defined]
+
+
+def outside(room: str, names: set[str]) -> list[str]:
+    """Places outside of a room that ask."""
+    files = [file for file in sorted(SOURCE.rglob("*.py")) if not file.is_relative_to(SOURCE / room)]
+    return [f"{file.relative_to(SOURCE)}: {found}" for file in files for found in questions(file.read_text(), names)]
 
 
 def test_only_algorithms_ask_which_algorithm_it_is() -> None:
-    assert questions("algorithms", names_of([Algorithm, *known_algorithms().values()])) == []
+    assert outside("algorithms", names_of([Algorithm, *known_algorithms().values()])) == []
 
 
 def test_only_topologies_ask_which_topology_it_is() -> None:
-    assert questions("topologies", names_of([Topology, *TOPOLOGIES.values()])) == []
+    assert outside("topologies", names_of([Topology, *TOPOLOGIES.values()])) == []
 
 
-def test_questions_are_found() -> None:
-    assert any("topologies/" in place for place in questions("algorithms", names_of([*TOPOLOGIES.values()])))
+@pytest.mark.parametrize(
+    "source",
+    [
+        "isinstance(a, DQN)",
+        "isinstance(a, int | config.DQN)",
+        "issubclass(type(a), (A3C, DQN))",
+        "type(a) is DQN",
+        "type(a) in (DQN,)",
+        "match a:\n  case DQN():\n    pass",
+    ],
+)
+def test_questions_are_found(source: str) -> None:
+    assert [name for _, name in questions(source, {"DQN"})] == ["DQN"]

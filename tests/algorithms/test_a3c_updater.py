@@ -145,7 +145,7 @@ def test_entropy_alone_makes_the_policy_wider(spec: EnvironmentSpec) -> None:
 
     def width() -> float:
         if spec.continuous:
-            return float(updater.network.log_sigma.exp().min())
+            return updater.network.log_sigma.detach().exp().min().item()
         return -float(np.ptp(updater.act(batch.observation), 1).mean())
 
     repeat(updater, batch, 1.0, 50)

@@ -14,7 +14,7 @@ from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.device import DeviceVector
 from headrace.gradients.local import LocalVector
 
-__all__ = ["clip_norm", "flat_values", "lay_out", "local_vectors", "optimizer_options"]
+__all__ = ["clip_norm", "local_vectors", "open_module", "optimizer_options"]
 
 _SMALLEST_NORM = 1e-6
 
@@ -64,6 +64,13 @@ def lay_out(module: nn.Module, vector: ParameterVector) -> None:
         parameter.data = vector.parameters.detach()[begin:end].view(parameter.shape)
         parameter.grad = vector.gradient[begin:end].view(parameter.shape)
         begin = end
+
+
+def open_module(open_vector: OpenVector, module: nn.Module, options: OptimizerOptions) -> ParameterVector:
+    """Opens a vector with the module's initial values and lays the module out in it; raises as lay_out()."""
+    vector = open_vector(flat_values(module), options)
+    lay_out(module, vector)
+    return vector
 
 
 def local_vectors(device: torch.device) -> OpenVector:

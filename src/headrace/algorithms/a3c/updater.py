@@ -17,7 +17,7 @@ from headrace.algorithms.a3c.rules import (
 )
 from headrace.algorithms.a3c.sampling import sample_categorical, sample_gaussian
 from headrace.algorithms.base import Update
-from headrace.algorithms.flat import clip_norm, flat_values, lay_out, local_vectors, optimizer_options
+from headrace.algorithms.flat import clip_norm, local_vectors, open_module, optimizer_options
 from headrace.algorithms.modules import copy_weights
 from headrace.gradients.base import OpenVector
 from headrace.networks.actor_critic import ActorCritic
@@ -50,8 +50,7 @@ class A3CUpdater:
         sigmas = spec.actions if spec.continuous else 0
         self._network = ActorCritic(self.architecture, config.trunk, sigmas).to(device)
         open_vector = open_vector or local_vectors(device)
-        self._vector = open_vector(flat_values(self._network), optimizer_options(config))
-        lay_out(self._network, self._vector)
+        self._vector = open_module(open_vector, self._network, optimizer_options(config))
 
     @property
     def network(self) -> ActorCritic:

@@ -10,7 +10,7 @@ from torch import Tensor
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
 from headrace.algorithms.d4pg.config import D4PG
-from headrace.algorithms.flat import flat_values, lay_out, local_vectors
+from headrace.algorithms.flat import local_vectors, open_module
 from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
 from headrace.algorithms.targets import project
 from headrace.gradients.base import OpenVector
@@ -49,10 +49,8 @@ class D4PGUpdater:
         open_vector = open_vector or local_vectors(device)
         rates = (config.learning_rate, config.critic_learning_rate)
         policy_adam, critic_adam = (OptimizerOptions("adam", learning_rate=rate) for rate in rates)
-        self._policy_vector = open_vector(flat_values(self._policy), policy_adam)
-        self._critic_vector = open_vector(flat_values(self._critic), critic_adam)
-        lay_out(self._policy, self._policy_vector)
-        lay_out(self._critic, self._critic_vector)
+        self._policy_vector = open_module(open_vector, self._policy, policy_adam)
+        self._critic_vector = open_module(open_vector, self._critic, critic_adam)
         pairs = ((self._target_policy, self._policy), (self._target_critic, self._critic))
         for target, online in pairs:
             target.requires_grad_(False).load_state_dict(online.state_dict())

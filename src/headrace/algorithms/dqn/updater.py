@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headrace.algorithms.base import Update
 from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.flat import clip_norm, flat_values, lay_out, local_vectors, optimizer_options
+from headrace.algorithms.flat import clip_norm, local_vectors, open_module, optimizer_options
 from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
 from headrace.algorithms.targets import double_q_target, huber, q_target, squared, td_error
 from headrace.gradients.base import OpenVector
@@ -40,8 +40,7 @@ class DQNUpdater:
         self.architecture = config.architecture(spec)
         self._online = PolicyNetwork(self.architecture).to(device)
         open_vector = open_vector or local_vectors(device)
-        self._vector = open_vector(flat_values(self._online), optimizer_options(config))
-        lay_out(self._online, self._vector)
+        self._vector = open_module(open_vector, self._online, optimizer_options(config))
         self._target = PolicyNetwork(self.architecture).to(device).requires_grad_(False)
         self._target.load_state_dict(self._online.state_dict())
         self._learned = Learned({"target": self._target}, {"vector": self._vector})

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
-from headrace.algorithms.flat import flat_values, lay_out, local_vectors
+from headrace.algorithms.flat import local_vectors, open_module
 from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
 from headrace.algorithms.sac.config import SAC
 from headrace.algorithms.sac.critics import TwinCritics
 from headrace.algorithms.sac.rules import gaussian, soft_target, squashed_log_probability, temperature_loss
 from headrace.errors import CheckpointError
-from headrace.gradients.base import OpenVector, ParameterVector
+from headrace.gradients.base import OpenVector
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
 
@@ -60,9 +60,12 @@ class SACUpdater:
         self._temperature = _Temperature(config.initial_temperature).to(device)
         open_vector = open_vector or local_vectors(device)
         self._vectors = {
-            "policy": _open(open_vector, self._policy, config.learning_rate),
-            "critics": _open(open_vector, self._critics, config.critic_learning_rate),
-            "temperature": _open(open_vector, self._temperature, config.temperature_learning_rate),
+            name: open_module(open_vector, module, OptimizerOptions("adam", learning_rate=rate))
+            for name, module, rate in (
+                ("policy", self._policy, config.learning_rate),
+                ("critics", self._critics, config.critic_learning_rate),
+                ("temperature", self._temperature, config.temperature_learning_rate),
+            )
         }
         self._target_critics.requires_grad_(False).load_state_dict(self._critics.state_dict())
         pairs = ((self._target_critics, self._critics),)
@@ -166,9 +169,3 @@ class SACUpdater:
         mean, log_sigma = gaussian(self._policy(observation))
         u = mean + log_sigma.exp() * noise
         return u.tanh(), squashed_log_probability(noise, log_sigma, u)
-
-
-def _open(open_vector: OpenVector, module: nn.Module, learning_rate: float) -> ParameterVector:
-    vector = open_vector(flat_values(module), OptimizerOptions("adam", learning_rate=learning_rate))
-    lay_out(module, vector)
-    return vector
