@@ -9,28 +9,28 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["double_q_target", "huber", "project", "q_target", "squared", "td_error"]
+__all__ = ["assert_ranks", "double_q_target", "huber", "project", "q_target", "squared", "td_error"]
 
 
 def q_target(reward: Tensor, discount: Tensor, q_tpn: Tensor) -> Tensor:
     """R + gamma^n max_a Q'(s_{t+n}, a), with the target network's Q' (Mnih et al. 2015)."""
-    _assert_ranks(1, reward, discount)
-    _assert_ranks(2, q_tpn)
+    assert_ranks(1, reward, discount)
+    assert_ranks(2, q_tpn)
     return reward + discount * q_tpn.amax(1)
 
 
 def double_q_target(reward: Tensor, discount: Tensor, q_tpn: Tensor, q_tpn_selector: Tensor) -> Tensor:
     """R + gamma^n Q'(s_{t+n}, argmax_a Q(s_{t+n}, a)): the online Q selects (van Hasselt et al. 2016, equation 4)."""
-    _assert_ranks(1, reward, discount)
-    _assert_ranks(2, q_tpn, q_tpn_selector)
+    assert_ranks(1, reward, discount)
+    assert_ranks(2, q_tpn, q_tpn_selector)
     selected = q_tpn_selector.argmax(1, keepdim=True)
     return reward + discount * q_tpn.gather(1, selected).squeeze(1)
 
 
 def td_error(q_t: Tensor, action: Tensor, target: Tensor) -> Tensor:
     """Target - Q(s_t, a_t)."""
-    _assert_ranks(1, action, target)
-    _assert_ranks(2, q_t)
+    assert_ranks(1, action, target)
+    assert_ranks(2, q_t)
     return target - q_t.gather(1, action.unsqueeze(1)).squeeze(1)
 
 
@@ -51,8 +51,8 @@ def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Te
     atoms is divided according to its distance from them; probability beyond the ends goes to the end atoms. Returns [B,
     Z].
     """
-    _assert_ranks(1, support, reward, discount)
-    _assert_ranks(2, probabilities)
+    assert_ranks(1, support, reward, discount)
+    assert_ranks(2, probabilities)
     last = len(support) - 1
     spacing = (support[-1] - support[0]) / last
     value = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), support)  # [B, Z]
@@ -64,6 +64,7 @@ def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Te
     return projected.scatter_add_(1, index.add_(1), above)
 
 
-def _assert_ranks(rank: int, *tensors: Tensor) -> None:
+def assert_ranks(rank: int, *tensors: Tensor) -> None:
+    """Asserts that every tensor has this rank."""
     for tensor in tensors:
         assert tensor.dim() == rank, f"a tensor has shape {tuple(tensor.shape)}; its rank must be {rank}"

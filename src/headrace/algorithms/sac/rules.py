@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from headrace.algorithms.sac.exploration import LOG_SIGMA_RANGE
+from headrace.algorithms.targets import assert_ranks
 
 __all__ = ["gaussian", "soft_target", "squashed_log_probability", "temperature_loss"]
 
@@ -19,7 +20,7 @@ _LOG_2_PI = log(2 * pi)
 
 def gaussian(output: Tensor) -> tuple[Tensor, Tensor]:
     """Means and clipped log standard deviations, [B, A] each, from a policy's output [B, 2A]."""
-    _assert_ranks(2, output)
+    assert_ranks(2, output)
     mean, log_sigma = output.chunk(2, 1)
     return mean, log_sigma.clamp(*LOG_SIGMA_RANGE)
 
@@ -31,7 +32,7 @@ def squashed_log_probability(noise: Tensor, log_sigma: Tensor, u: Tensor) -> Ten
     2 (log 2 - u - softplus(-2u)): it stays finite where the tanh is 1 in float32. Taking the noise instead of
     (u - mean) / sigma avoids the difference of nearly equal numbers where sigma is small.
     """
-    _assert_ranks(2, noise, log_sigma, u)
+    assert_ranks(2, noise, log_sigma, u)
     normal = -0.5 * (noise.square() + _LOG_2_PI) - log_sigma
     return (normal - 2 * (_LOG_2 - u - functional.softplus(-2 * u))).sum(1)
 
@@ -44,9 +45,9 @@ def soft_target(
     `q_tpn` [2, B] and `log_probability` belong to an action sampled at s_{t+n}; `temperature` is a scalar. With n above
     1 this leaves out sum_{0<i<n} gamma^i alpha H(pi(. | s_{t+i})), the entropy of the steps between.
     """
-    _assert_ranks(0, temperature)
-    _assert_ranks(1, reward, discount, log_probability)
-    _assert_ranks(2, q_tpn)
+    assert_ranks(0, temperature)
+    assert_ranks(1, reward, discount, log_probability)
+    assert_ranks(2, q_tpn)
     return reward + discount * (q_tpn.amin(0) - temperature * log_probability)
 
 
@@ -56,11 +57,6 @@ def temperature_loss(log_temperature: Tensor, log_probability: Tensor, target_en
     Its gradient for log alpha is the entropy in excess of the target. Equation 18 itself would multiply it by alpha,
     and so slow down a small temperature.
     """
-    _assert_ranks(0, log_temperature)
-    _assert_ranks(1, log_probability)
+    assert_ranks(0, log_temperature)
+    assert_ranks(1, log_probability)
     return -(log_temperature * (log_probability.detach() + target_entropy)).mean()
-
-
-def _assert_ranks(rank: int, *tensors: Tensor) -> None:
-    for tensor in tensors:
-        assert tensor.dim() == rank, f"a tensor has shape {tuple(tensor.shape)}; its rank must be {rank}"
