@@ -1,7 +1,7 @@
 """Turns a policy's output into greedy or exploring actions; NumPy only, since actors do not import torch."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +18,20 @@ __all__ = [
 ]
 
 
-class Exploration(Protocol):
+class Exploration(ABC):
     """Chooses actions of E environments, each with its own amount of exploration in `scale`. One thread."""
-
-    scale: NDArray[np.float64]  # [E]
-    random: np.random.Generator
-
-    def choose(self, output: NDArray[np.float32]) -> Array:
-        """Actions for a policy's outputs [E, *]."""
-
-
-class EpsilonGreedy:
-    """The greedy action with probability 1 - scale, otherwise a random action; one epsilon per environment."""
 
     def __init__(self, scale: Sequence[float], seed: int | Sequence[int]) -> None:
         self.scale = np.asarray(scale, np.float64)  # [E]
         self.random = np.random.Generator(np.random.PCG64(seed))
+
+    @abstractmethod
+    def choose(self, output: NDArray[np.float32]) -> Array:
+        """Actions for a policy's outputs [E, *]."""
+
+
+class EpsilonGreedy(Exploration):
+    """The greedy action with probability 1 - scale, otherwise a random action; one epsilon per environment."""
 
     def choose(self, output: NDArray[np.float32]) -> NDArray[np.int64]:
         """Actions [E] for Q values [E, A]. Always draws 2 E random numbers."""
@@ -44,15 +42,11 @@ class EpsilonGreedy:
         return action
 
 
-class GaussianNoise:
+class GaussianNoise(Exploration):
     """The policy's action plus normal noise, clipped to [-1, 1]; one sigma per environment.
 
     Barth-Maron et al. 2018, algorithm 1 (actor); sigma is in units of half the action's range.
     """
-
-    def __init__(self, scale: Sequence[float], seed: int | Sequence[int]) -> None:
-        self.scale = np.asarray(scale, np.float64)  # [E]
-        self.random = np.random.Generator(np.random.PCG64(seed))
 
     def choose(self, output: NDArray[np.float32]) -> NDArray[np.float32]:
         """Actions [E, A] for the policy's actions [E, A]. Always draws E A random numbers."""

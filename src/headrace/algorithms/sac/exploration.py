@@ -1,9 +1,9 @@
 """Turns a Gaussian policy's output into greedy or sampled actions; NumPy only, since actors do not import torch."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
+
+from headrace.algorithms.exploration import Exploration
 
 __all__ = ["LOG_SIGMA_RANGE", "SquashedGaussian", "greedy"]
 
@@ -15,12 +15,8 @@ with standard deviations near 1. A tanh scaled to the range would turn an output
 """
 
 
-class SquashedGaussian:
+class SquashedGaussian(Exploration):
     """Samples tanh(mean + scale * sigma * noise); one scale per environment, where 1 samples the policy itself."""
-
-    def __init__(self, scale: Sequence[float], seed: int | Sequence[int]) -> None:
-        self.scale = np.asarray(scale, np.float64)  # [E]
-        self.random = np.random.Generator(np.random.PCG64(seed))
 
     def choose(self, output: NDArray[np.float32]) -> NDArray[np.float32]:
         """Actions [E, A] for means and log standard deviations [E, 2A]. Always draws E A random numbers."""
