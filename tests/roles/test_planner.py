@@ -73,11 +73,6 @@ class Bench:
         return turns
 
 
-def test_settings_travel_as_json() -> None:
-    settings = PlannerSettings(SPEC, dataclasses.replace(SMALL, model_hidden=(3, 4)), 7, 1, "int8", 8)
-    assert PlannerSettings.from_json(settings.to_json()) == settings
-
-
 def test_training_and_simulation_keep_step_with_the_environment() -> None:
     bench = Bench()
     assert bench.run(0) == 0

@@ -1,15 +1,13 @@
 """The contract of every server for a run's experience, parameters and reports."""
 
-import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import Signature
-from headrace.fields import read_json
 from headrace.parameters.base import ParameterStore
 from headrace.replay.batches import Allocate
 from headrace.types import Batch
@@ -37,15 +35,6 @@ class Endpoint:
     def name(self, name: str) -> str:
         """The full name of a run's table, blob, mailbox or claim."""
         return f"{self.run}/{name}" if self.run else name
-
-    def to_json(self) -> str:
-        """The endpoint as JSON."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> "Endpoint":
-        """Reads what to_json() wrote."""
-        return read_json(Endpoint, text, "an endpoint")
 
 
 def shown(address: str) -> str:

@@ -1,5 +1,6 @@
 """The contract of every topology: its roles, and one step of its part in the training process."""
 
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Protocol
 
 from headrace.algorithms.base import Updater
@@ -63,7 +64,7 @@ class Experience(Protocol):
         """Ends the processes that gather experience."""
 
 
-class Program(Protocol):
+class Program(ABC):
     """A run's roles and their connections. One thread uses it."""
 
     actors: list[Role]
@@ -72,18 +73,20 @@ class Program(Protocol):
     """Roles that the actors depend on; started with the learner."""
     learner: Learning
     table: Experience
-    saves_experience: bool
+    saves_experience: bool = False
     """Whether a checkpoint must include the table's experience, because it is stored only in this process."""
-    acting: PhaseClock | None
+    acting: PhaseClock | None = None
     """Clock of an actor inside this program, which is watched for hangs; None if there is no such actor."""
-    deterministic: bool
+    deterministic: bool = False
     """Whether the same seed gives the same run: then no decision may depend on time."""
 
+    @abstractmethod
     def step(self, timeout_seconds: float) -> None:
         """Makes a little progress, or none at the deadline."""
 
     def take_reports(self) -> list[dict[str, Any]]:
-        """Reports of actors inside this program, with increments instead of totals."""
+        """Reports of actors inside this program, with increments instead of totals; others use the mailbox."""
+        return []
 
     def hear(self, report: dict[str, Any]) -> None:
         """Processes a report from a worker, planner or other role of this program, with its totals unchanged."""
@@ -93,12 +96,15 @@ class Program(Protocol):
 
     def figures(self) -> dict[str, Any] | None:
         """Gradient statistics of workers that share parameters, for the records; None without such workers."""
+        return None
 
     def state(self) -> dict[str, Any]:
         """JSON-able state that, with learner and table, resumes the program."""
+        return {}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned, before the first step."""
 
+    @abstractmethod
     def close(self) -> None:
         """Ends threads and environments."""

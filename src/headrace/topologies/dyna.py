@@ -12,13 +12,12 @@ from headrace.algorithms.dyna_q.config import DynaQ, require_vectors
 from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.replay import MixedBatches
 from headrace.roles.actor import ActorSettings, table_signature
-from headrace.roles.base import SIMULATED, TABLE, TRANSITIONS, Role
+from headrace.roles.handles import REPLAY, SIMULATED, TRANSITIONS
 from headrace.roles.planner import PlannerSettings
 from headrace.roles.planning_worker import PlanningWorker
 from headrace.servers import EmbeddedTable
 from headrace.servers.standalone import StandaloneTable
 from headrace.topologies.base import RunContext
-from headrace.topologies.config import Apex
 from headrace.topologies.experience import table_options
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "add_dyna_tables",
     "dyna_tables",
     "mixed_batches",
-    "planner_roles",
     "planning_worker",
 ]
 
@@ -157,21 +155,6 @@ def planning_worker(settings: ActorSettings, context: RunContext, config: DynaQ,
     )
 
 
-def planner_roles(config: Apex, context: RunContext, algorithm: DynaQ, generation: int) -> list[Role]:
-    """The planners, to be started with the learner."""
-    return [
-        Role(
-            "planner",
-            index,
-            PlannerSettings(
-                context.spec, algorithm, context.seed, index, config.actor_precision, config.communication_bits
-            ).to_json(),
-            generation,
-        )
-        for index in range(algorithm.planners)
-    ]
-
-
 def _tables(
     context: RunContext,
     config: DynaQ,
@@ -188,10 +171,10 @@ def _tables(
     signature = table_signature(context.spec)
     options = table_options(context, environments, chunk_steps)
     return DynaTables(
-        make(TABLE, signature, options),
-        make(TRANSITIONS, signature, options | free | {"sampler": config.search_control}),
+        make(REPLAY.name, signature, options),
+        make(TRANSITIONS.name, signature, options | free | {"sampler": config.search_control}),
         make(
-            SIMULATED,
+            SIMULATED.name,
             signature,
             table_options(context._replace(algorithm=simulated), 1, config.rollout_steps)
             | free

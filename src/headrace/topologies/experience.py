@@ -8,7 +8,7 @@ import numpy as np
 from headrace.errors import ConfigError, require
 from headrace.machine import total_memory_bytes
 from headrace.roles.actor import table_signature
-from headrace.roles.base import TABLE
+from headrace.roles.handles import REPLAY
 from headrace.servers import ReplayTable
 from headrace.topologies.base import RunContext
 from headrace.types import EnvironmentSpec
@@ -43,7 +43,7 @@ class NoReplay:
 def add_table(context: RunContext, environments: int, chunk_steps: int) -> ReplayTable:
     """Adds the run's table to its server; raises what table_options() and the server raise."""
     options = table_options(context, environments, chunk_steps)
-    return context.server.add_table(TABLE, table_signature(context.spec), fresh=context.fresh, **options)
+    return context.server.add_table(REPLAY.name, table_signature(context.spec), fresh=context.fresh, **options)
 
 
 def table_options(context: RunContext, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:
