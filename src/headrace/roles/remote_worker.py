@@ -12,23 +12,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headrace._native import BatchView, OptimizerOptions, Signature, Table
+from headrace._native import OptimizerOptions
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, LaunchError
 from headrace.fields import read_json, write_json
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.measured import MeasuredVector, joint_report
 from headrace.gradients.place import VectorPlace
-from headrace.replay import RemoteTable
+from headrace.replay import ReplayTable, Table
 from headrace.roles.actor import ActorSettings, table_signature
 from headrace.roles.base import TABLE, Role, Stop, Worker
 from headrace.roles.gate import GateWatch
 from headrace.roles.reporter import ActorReporter
 from headrace.roles.rollout_worker import RolloutWorker
-from headrace.roles.worker import ReplayWorker, WorkerTable
+from headrace.roles.worker import ReplayWorker
 from headrace.servers import Endpoint, RoleServer, connect_tables
 
-__all__ = ["RunTable", "WorkerSettings", "build_worker", "keep_to_one_thread", "run_worker", "updater_seed"]
+__all__ = ["WorkerSettings", "build_worker", "keep_to_one_thread", "run_worker", "updater_seed"]
 
 _GENERATION_STRIDE = 1_000_003
 
@@ -42,7 +42,7 @@ class WorkerSettings:
     places: tuple[VectorPlace, ...]
     """Places of the parameter vectors, in the order in which the updater opens them."""
     table: dict[str, Any] | None
-    """Options of the worker's own native table; None if it shares the server's table or needs none."""
+    """Options of the worker's own table; None if it shares the server's table or needs none."""
     update_seed: int
     """Seed of the updater's random numbers. The first worker's is that of the serial topology."""
 
@@ -54,20 +54,6 @@ class WorkerSettings:
     def from_json(text: str) -> "WorkerSettings":
         """Reads what to_json() wrote."""
         return read_json(WorkerSettings, text, "a worker's settings")
-
-
-class RunTable:
-    """The table in the run's server that all workers share; implements `WorkerTable`. The server reports its counts."""
-
-    def __init__(self, table: RemoteTable) -> None:
-        self.signature: Signature = table.signature
-        self.insert = table.insert
-        self.update_priorities = table.update_priorities
-        self._table = table
-
-    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; returns False at the deadline."""
-        return self._table.sample_view(batch, importance_exponent, timeout_seconds)
 
 
 def updater_seed(seed: int, number: int) -> int:
@@ -88,7 +74,7 @@ def keep_to_one_thread() -> None:
 
 
 def build_worker(
-    settings: WorkerSettings, open_vector: OpenVector, table: WorkerTable | None, first_step: int = 0
+    settings: WorkerSettings, open_vector: OpenVector, table: ReplayTable | None, first_step: int = 0
 ) -> Worker:
     """Builds a worker for the algorithm; `table` is None for an algorithm without replay."""
     acting = settings.acting
@@ -130,12 +116,12 @@ def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoi
             ends.callback(vectors[-1].close)
             return vectors[-1]
 
-        table: Table | RunTable | None = None
+        table: ReplayTable | None = None
         if settings.table is not None:
             table = Table(table_signature(acting.spec), **settings.table)
         elif acting.algorithm.replay is not None:
             tables = ends.enter_context(contextlib.closing(connect_tables(endpoint)))
-            table = RunTable(tables.table(endpoint.name(TABLE)))
+            table = tables.table(endpoint.name(TABLE))
         worker = build_worker(settings, open_vector, table, gate.steps)
         ends.callback(worker.close)
         own = table if isinstance(table, Table) else None

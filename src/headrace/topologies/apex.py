@@ -6,14 +6,14 @@ from typing import Any
 import torch
 
 from headrace.networks import PolicyGraph
+from headrace.replay import Batches, Experience
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
 from headrace.roles.quantizer import QuantizerSettings
-from headrace.servers import Batches
-from headrace.topologies.base import Experience, RunContext
+from headrace.topologies.base import RunContext
 from headrace.topologies.config import Apex
 from headrace.topologies.dyna import add_dyna_tables, mixed_batches, planner_roles
 from headrace.topologies.experience import add_table

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.errors import ConfigError
+from headrace.replay import Experience
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.servers import RunServer
@@ -12,7 +13,7 @@ from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.parameters import Parameters
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Experience", "Learning", "Program", "RunContext"]
+__all__ = ["Learning", "Program", "RunContext"]
 
 
 class RunContext(NamedTuple):
@@ -42,25 +43,6 @@ class RunContext(NamedTuple):
                 f"topologies {able} is required"
             )
         return replay
-
-
-class Experience(Protocol):
-    """A run's experience as the training process sees it, wherever it is stored."""
-
-    def stats(self) -> dict[str, float]:
-        """Counts, bytes, samples per insert."""
-
-    def set_paused(self, paused: bool) -> None:
-        """Pauses or resumes the processes that gather experience."""
-
-    def save(self, path: str) -> None:
-        """Writes a snapshot; only if the training process stores the experience."""
-
-    def restore(self, path: str) -> None:
-        """Loads a snapshot into an empty table."""
-
-    def close(self) -> None:
-        """Ends the processes that gather experience."""
 
 
 class Program(Protocol):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from headrace.errors import CheckpointError, ConfigError, DivergenceError, StorageError
 from headrace.fields import check_record, fits, read_fields, read_object
-from headrace.topologies.base import Experience
+from headrace.replay import Experience
 from headrace.training.evaluation import Moment
 from headrace.types import EnvironmentSpec
 
