@@ -234,4 +234,5 @@ def test_the_embedded_server_is_reached_by_roles() -> None:
         assert table.stats()["size"] == 4
         assert server.drain("reports") == [b"hello"]
         assert not server.keeps_experience
+        assert server.serves_samples
         assert not server.restarted()

@@ -115,7 +115,7 @@ def test_a_snapshot_has_all_three_tables(tmp_path: Path) -> None:
     empty.restore(str(tmp_path / "replay"))
     assert isinstance(table, DynaTables)
     assert isinstance(empty, DynaTables)
-    for mine, theirs in zip(table, empty, strict=True):
+    for mine, theirs in zip(table.all, empty.all, strict=True):
         assert mine.stats()["size"] == theirs.stats()["size"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["replay"]
 
@@ -156,6 +156,12 @@ def test_apex_has_one_actor_and_its_planners() -> None:
         assert [(each.index, each.algorithm.planners) for each in settings] == [(0, 2), (1, 2)]
     finally:
         program.close()
+
+
+def test_planners_need_a_server_to_sample_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmbeddedServer, "serves_samples", False)
+    with pytest.raises(ConfigError, match=r"algorithm is dyna-q and the server is a Redis, which cannot sample"):
+        build_program(Apex(), context(SMALL))
 
 
 def test_apex_without_planning_is_that_of_dqn() -> None:

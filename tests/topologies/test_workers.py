@@ -12,17 +12,17 @@ import torch
 from numpy.typing import NDArray
 
 from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
-from headrace._native import OptimizerOptions, Table
+from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.sac import SAC
 from headrace.environments import describe
 from headrace.errors import ConfigError, ReplayError
 from headrace.gradients.base import ParameterVector
-from headrace.replay import Connection
+from headrace.replay import Connection, ReplayTable, Table
 from headrace.roles.actor import table_signature
 from headrace.roles.base import GATE, HELD, Stop
 from headrace.roles.gate import Gate, GateWatch, Held
-from headrace.roles.remote_worker import RunTable, WorkerRole, build_worker
+from headrace.roles.remote_worker import WorkerRole, build_worker
 from headrace.servers import EmbeddedServer, connect_role
 from headrace.topologies import workers
 from headrace.topologies.base import RunContext
@@ -86,11 +86,11 @@ def run_worker(server: EmbeddedServer, context: RunContext, config: Workers, tur
     role = program.actors[0]
     assert isinstance(role, WorkerRole)
     settings = role.settings
-    table: Table | RunTable | None = None
+    table: ReplayTable | None = None
     if settings.table is not None:
         table = Table(table_signature(context.spec), **settings.table)
     elif role.replay is not None:
-        table = RunTable(Connection(server.endpoint.address).table(role.replay.name))
+        table = Connection(server.endpoint.address).table(role.replay.name)
 
     handles = iter(settings.vectors)
 

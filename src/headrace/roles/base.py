@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from headrace.environments import Episode
 from headrace.fields import write_fields
-from headrace.replay import RemoteTable
+from headrace.replay import ReplayTable
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import TableHandle
 from headrace.servers import Endpoint, RoleServer, connect_role, connect_tables
@@ -60,7 +60,7 @@ class RoleContext(contextlib.AbstractContextManager["RoleContext"]):
         """A new connection to the run's server, or to another; raises as connect_role()."""
         return self._ends.enter_context(contextlib.closing(connect_role(endpoint or self.endpoint)))
 
-    def table(self, handle: TableHandle) -> RemoteTable:
+    def table(self, handle: TableHandle) -> ReplayTable:
         """A table of the run's server over a connection of its own; raises as connect_tables()."""
         connection = self._ends.enter_context(contextlib.closing(connect_tables(self.endpoint)))
         return connection.table(self.endpoint.name(handle.name))

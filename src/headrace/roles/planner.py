@@ -19,7 +19,7 @@ from headrace.errors import ClosedError
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
-from headrace.replay import BatchBuffer
+from headrace.replay import BatchBuffer, ReplayTable
 from headrace.roles.actor import table_signature
 from headrace.roles.base import REPORTS, Role, RoleContext
 from headrace.roles.handles import PolicyHandle, TableHandle
@@ -51,16 +51,14 @@ class PlannerSettings:
 class Planner:
     """A world model that is trained and rolled out in proportion to the environment steps. One thread.
 
-    `sample` fills a batch of one-step transitions, or returns False if there are too few. `set_priorities(key,
-    priority)` sets their priorities to their |TD error|. `push` takes any number of simulated chunks. `output` gives Q
-    values [B, A] of states.
+    `transitions` has one-step transitions; if it is prioritized, their priorities become their |TD error|. `push` takes
+    any number of simulated chunks. `output` gives Q values [B, A] of states.
     """
 
     def __init__(
         self,
         settings: PlannerSettings,
-        sample: Callable[[BatchBuffer, float], bool],
-        set_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], object],
+        transitions: ReplayTable,
         push: Callable[..., object],
         output: Callable[[Array], NDArray[np.float32]],
         generation: int = 0,
@@ -77,8 +75,7 @@ class Planner:
         self.learner = ModelLearner(config, settings.spec, torch_seed)
         self._signature = table_signature(settings.spec)
         self._index = settings.index
-        self._sample = sample
-        self._set_priorities = set_priorities
+        self._transitions = transitions
         self._push = push
         self._output = output
         self._exploration = EpsilonGreedy([config.rollout_epsilon] * _ROWS, seed)
@@ -100,12 +97,12 @@ class Planner:
         trained = (self.learner.version + 1) * config.model_batch_size / config.model_samples_per_step
         round_steps = _ROWS * config.rollout_steps * config.planners / config.simulated_per_step
         training, simulation = trained <= steps - self._begin, self._simulated_to + round_steps <= steps
-        if simulation and (self._has_trained or not training) and self._sample(self._starts, 0.0):
+        if simulation and (self._has_trained or not training) and self._transitions.sample_into(self._starts, 0.0, 0.0):
             self._simulated_to += round_steps
             self._has_trained = False
             self._simulate(self._starts.arrays)
             return True
-        if training and self._sample(self._training, 1.0):
+        if training and self._transitions.sample_into(self._training, 1.0, 0.0):
             self._has_trained = True
             self.learner.learn(self._training.arrays)
             return True
@@ -124,7 +121,7 @@ class Planner:
     def _simulate(self, starts: Batch) -> None:
         config = self._config
         if config.search_control == "prioritized":
-            self._set_priorities(starts.key, self._td_error(starts))
+            self._transitions.update_priorities(starts.key, self._td_error(starts))
         if not self.learner.error <= config.model_error_limit:  # also true for a nan error
             self.gated += _ROWS * config.rollout_steps
             return
@@ -177,8 +174,7 @@ class PlannerRole(Role):
                     policy = Policy(decoder.decode(found[1]), found[0])
                     planner = Planner(
                         self.settings,
-                        lambda buffer, exponent: transitions.sample_into(buffer, exponent, 0.0),
-                        transitions.update_priorities,
+                        transitions,
                         functools.partial(server.insert, self.simulated.name),
                         policy.output,
                         self.generation,

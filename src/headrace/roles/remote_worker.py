@@ -12,22 +12,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headrace._native import BatchView, OptimizerOptions, Signature, Table
+from headrace._native import OptimizerOptions
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, LaunchError
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.handles import VectorHandle
 from headrace.gradients.measured import MeasuredVector, joint_report
-from headrace.replay import RemoteTable
+from headrace.replay import ReplayTable, Table
 from headrace.roles.actor import ActorSettings, table_signature
 from headrace.roles.base import Role, RoleContext, Worker
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle
 from headrace.roles.reporter import ActorReporter
 from headrace.roles.rollout_worker import RolloutWorker
-from headrace.roles.worker import ReplayWorker, WorkerTable
+from headrace.roles.worker import ReplayWorker
 
-__all__ = ["RunTable", "WorkerRole", "WorkerSettings", "build_worker", "keep_to_one_thread", "updater_seed"]
+__all__ = ["WorkerRole", "WorkerSettings", "build_worker", "keep_to_one_thread", "updater_seed"]
 
 _GENERATION_STRIDE = 1_000_003
 
@@ -41,23 +41,9 @@ class WorkerSettings:
     vectors: tuple[VectorHandle, ...]
     """The shared parameter vectors, in the order in which the updater opens them."""
     table: dict[str, Any] | None
-    """Options of the worker's own native table; None if it shares the server's table or needs none."""
+    """Options of the worker's own table; None if it shares the server's table or needs none."""
     update_seed: int
     """Seed of the updater's random numbers. The first worker's is that of the serial topology."""
-
-
-class RunTable:
-    """The table in the run's server that all workers share; implements `WorkerTable`. The server reports its counts."""
-
-    def __init__(self, table: RemoteTable) -> None:
-        self.signature: Signature = table.signature
-        self.insert = table.insert
-        self.update_priorities = table.update_priorities
-        self._table = table
-
-    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; returns False at the deadline."""
-        return self._table.sample_view(batch, importance_exponent, timeout_seconds)
 
 
 def updater_seed(seed: int, number: int) -> int:
@@ -78,7 +64,7 @@ def keep_to_one_thread() -> None:
 
 
 def build_worker(
-    settings: WorkerSettings, open_vector: OpenVector, table: WorkerTable | None, first_step: int = 0
+    settings: WorkerSettings, open_vector: OpenVector, table: ReplayTable | None, first_step: int = 0
 ) -> Worker:
     """Builds a worker for the algorithm; `table` is None for an algorithm without replay."""
     acting = settings.acting
@@ -131,7 +117,7 @@ class WorkerRole(Role):
                 return vectors[-1]
 
             own = None if settings.table is None else Table(table_signature(acting.spec), **settings.table)
-            table = own if self.replay is None else RunTable(context.table(self.replay))
+            table = context.table(self.replay) if self.replay else own
             worker = build_worker(settings, open_vector, table, gate.steps)
             ends.callback(worker.close)
             reporter = ActorReporter(

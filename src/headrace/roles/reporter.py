@@ -77,7 +77,7 @@ class ActorReporter:
         """Sends the remaining counts and ends the thread; a request to stop meanwhile leaves a little time for that."""
         self._closed.set()
         try:
-            self._ended.wait()  # not join(), which takes the thread for ended after an interruption (CPython issue 89437)
+            self._ended.wait()  # join() takes the thread for ended after an interruption (CPython issue 89437)
         except ClosedError:
             self._ended.wait(_CLOSE_SECONDS)
             raise

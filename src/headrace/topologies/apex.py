@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 
 from headrace.networks import PolicyGraph
+from headrace.replay import Batches, Experience
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning, Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY, SIMULATED, TRANSITIONS
@@ -13,8 +14,7 @@ from headrace.roles.planner import PlannerRole, PlannerSettings
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
 from headrace.roles.quantizer import QuantizerRole
 from headrace.roles.remote_actor import ActorRole
-from headrace.servers import Batches
-from headrace.topologies.base import Experience, Program, RunContext
+from headrace.topologies.base import Program, RunContext
 from headrace.topologies.config import Apex
 from headrace.topologies.dyna import add_dyna_tables, mixed_batches
 from headrace.topologies.experience import add_table
@@ -25,6 +25,9 @@ __all__ = ["ApexProgram"]
 
 class ApexProgram(Program):
     """Actors push chunks with their own priorities; the learner takes prepared batches.
+
+    Experience goes from actors through REPLAY to the learner. Policies go from the learner to actors by POLICY, or by
+    PARAMETERS to the quantizer and by POLICY to actors. Planners learn from TRANSITIONS and fill SIMULATED.
 
     `config.precision` is resolved: not "auto". `generation` is that of the roles' first start; a resumed run starts
     above all earlier ones.

@@ -1,11 +1,12 @@
 """The contract of every topology: its roles, and one step of its part in the training process."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.errors import ConfigError
+from headrace.replay import Experience
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.servers import RunServer
@@ -13,7 +14,7 @@ from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.parameters import Parameters
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Experience", "Learning", "Program", "RunContext"]
+__all__ = ["Learning", "Program", "RunContext"]
 
 
 class RunContext(NamedTuple):
@@ -43,25 +44,6 @@ class RunContext(NamedTuple):
                 f"topologies {able} is required"
             )
         return replay
-
-
-class Experience(Protocol):
-    """A run's experience as the training process sees it, wherever it is stored."""
-
-    def stats(self) -> dict[str, float]:
-        """Counts, bytes, samples per insert."""
-
-    def set_paused(self, paused: bool) -> None:
-        """Pauses or resumes the processes that gather experience."""
-
-    def save(self, path: str) -> None:
-        """Writes a snapshot; only if the training process stores the experience."""
-
-    def restore(self, path: str) -> None:
-        """Loads a snapshot into an empty table."""
-
-    def close(self) -> None:
-        """Ends the processes that gather experience."""
 
 
 class Program(ABC):

@@ -2,18 +2,17 @@
 
 from typing import Any
 
-from headrace._native import Table
 from headrace.algorithms.config import OnPolicy
+from headrace.replay import Experience, Table
 from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
 from headrace.roles.base import Role, Worker
 from headrace.roles.planner import Planner
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
-from headrace.servers import EmbeddedTable
-from headrace.topologies.base import Experience, Learning, Program, RunContext
+from headrace.topologies.base import Learning, Program, RunContext
 from headrace.topologies.config import Serial
 from headrace.topologies.dyna import dyna_tables, planning_worker
-from headrace.topologies.experience import NoReplay, table_options
+from headrace.topologies.experience import table_options
 
 __all__ = ["SerialProgram"]
 
@@ -36,15 +35,13 @@ class SerialProgram(Program):
             self._worker = worker = planning_worker(_actor_settings(config, context), context, dyna, tables)
             self._planner = worker.planner
         elif context.algorithm.rollouts is not None:
-            self.table = NoReplay()
+            self.table = Experience()
             self._worker = _rollout_worker(config, context, context.algorithm.rollouts)
         else:
-            native = Table(
-                table_signature(context.spec), **table_options(context, config.envs_per_actor, config.chunk_steps)
-            )
-            self.table = EmbeddedTable(native)
-            self._worker = _replay_worker(config, context, native)
-        self.saves_experience = not isinstance(self.table, NoReplay)
+            options = table_options(context, config.envs_per_actor, config.chunk_steps)
+            self.table = table = Table(table_signature(context.spec), **options)
+            self._worker = ReplayWorker(_actor_settings(config, context), context.off_policy, context.updater, table)
+        self.saves_experience = context.algorithm.replay is not None
         self.learner: Learning = self._worker.learner
         self.acting = self._worker.clock
         self._reported = 0
@@ -87,10 +84,6 @@ class SerialProgram(Program):
     def close(self) -> None:
         """Closes the environments."""
         self._worker.close()
-
-
-def _replay_worker(config: Serial, context: RunContext, native: Table) -> ReplayWorker:
-    return ReplayWorker(_actor_settings(config, context), context.off_policy, context.updater, native)
 
 
 def _actor_settings(config: Serial, context: RunContext) -> ActorSettings:

@@ -2,11 +2,13 @@
 
 import math
 import time
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from headrace.errors import ReplayError
 from headrace.gradients.measured import STALENESS
+from headrace.replay import Experience, ReplayTable
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import GATE, HELD, Role
 from headrace.roles.clock import PhaseClock
@@ -15,10 +17,10 @@ from headrace.roles.handles import REPLAY
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings, updater_seed
 from headrace.roles.totals import Counts, Totals
-from headrace.servers import ReplayTable, RunServer
-from headrace.topologies.base import Experience, Learning, Program, RunContext
+from headrace.servers import RunServer
+from headrace.topologies.base import Learning, Program, RunContext
 from headrace.topologies.config import ParameterServer, Workers
-from headrace.topologies.experience import NoReplay, add_table, table_options
+from headrace.topologies.experience import add_table, table_options
 
 __all__ = ["WorkersProgram", "worker_settings"]
 
@@ -51,7 +53,7 @@ class WorkersProgram(Program):
         ]
         self._learning = _Learning()
         self.learner: Learning = self._learning
-        self._replay = _Replay(context.server, table, context.algorithm.replay is not None)
+        self._replay = _WorkersExperience(context.server, table, context.algorithm.replay is not None)
         self.table: Experience = self._replay
         self._next_news = 0.0
 
@@ -168,8 +170,8 @@ class _Learning:
         return {**{name: self.totals[name] for name in names}, "staleness": staleness}
 
 
-class _Replay:
-    """The workers' experience from their reports, and the gate that pauses them; implements `Experience`.
+class _WorkersExperience(Experience):
+    """The workers' experience from their reports, and the gate that pauses them.
 
     `table` is the shared table in the server, if there is one.
     """
@@ -204,7 +206,7 @@ class _Replay:
         if self._table is not None:
             return self._table.stats()
         if not self._replays:
-            return NoReplay().stats()
+            return super().stats()
         inserts = self.totals["inserts"]
         held = {
             name: sum(each.get(name, 0.0) for each in self._held.values())
@@ -219,11 +221,11 @@ class _Replay:
         if paused:
             self._await_workers()
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | Path) -> None:
         """Raises ReplayError: the workers have the experience."""
         raise ReplayError(f"no snapshot can be written to {path}; the workers have the experience")
 
-    def restore(self, path: str) -> None:
+    def restore(self, path: str | Path) -> None:
         """Raises ReplayError: the workers have the experience."""
         raise ReplayError(f"no snapshot can be read from {path}; the workers have the experience")
 

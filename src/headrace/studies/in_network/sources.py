@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from headrace._native import Table as NativeTable
 from headrace.errors import ClosedError, LaunchError
-from headrace.replay import BatchBuffer, BatchesAhead
+from headrace.replay import BatchBuffer, BatchesAhead, ReplayTable
 from headrace.replay.remote import connect
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import REPLAY
-from headrace.servers.base import ReplayTable, RunServer
+from headrace.servers.base import RunServer
 from headrace.studies.in_network.case import Variant
 from headrace.studies.in_network.experience import EXPERIENCE, count_steps, signature
 from headrace.types import Batch
