@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, TextIO
+from typing import NamedTuple, Self, TextIO
 
 from headrace.report.formats import count, duration, number
 from headrace.report.progress import Progress
@@ -21,8 +21,11 @@ class Heading(NamedTuple):
     run_directory: str
 
 
-class Display(Protocol):
-    """Shows a run. One thread at a time may call it; update() never blocks for long on the terminal's reader."""
+class Display:
+    """Shows a run; the defaults show nothing.
+
+    One thread at a time may call it; update() never blocks for long on the terminal's reader.
+    """
 
     def update(self, progress: Progress) -> None:
         """Shows a newer snapshot."""
@@ -34,36 +37,19 @@ class Display(Protocol):
         """Restores the terminal; a second call has no effect."""
 
     def __enter__(self) -> Self:
-        """The display itself."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Closes the display."""
-
-
-class QuietDisplay:
-    """Shows nothing."""
-
-    def update(self, progress: Progress) -> None:
-        """Does nothing."""
-
-    def message(self, text: str) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
-
-    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        pass
+        self.close()
 
 
-class PlainDisplay:
+class QuietDisplay(Display):
+    """Shows nothing."""
+
+
+class PlainDisplay(Display):
     """Prints a line of plain text every `period_seconds` of the training clock, and one for the last snapshot."""
 
     def __init__(self, heading: Heading, stream: TextIO, period_seconds: float = 10.0) -> None:
@@ -92,14 +78,6 @@ class PlainDisplay:
         if self._unshown is not None:
             self.message(line(self._unshown))
             self._unshown = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_display(heading: Heading, *, quiet: bool = False, stream: TextIO | None = None) -> Display:

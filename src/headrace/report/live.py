@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from headrace.report.display import Heading
+from headrace.report.display import Display, Heading
 from headrace.report.formats import count, duration, number, size
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES, Progress
 
@@ -24,7 +22,7 @@ _SHADES = "█▓▒░╳·"  # one for each color, for terminals without color
 _SPARKS = "▁▂▃▄▅▆▇█"
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """A board at the bottom of the terminal, redrawn by update(); messages scroll above it."""
 
     def __init__(self, heading: Heading, console: Console) -> None:
@@ -48,14 +46,6 @@ class LiveDisplay:
     def close(self) -> None:
         """Keeps the last board on the screen and restores the terminal."""
         self._live.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _collect(self, progress: Progress) -> None:
         evaluated = progress.evaluation_return

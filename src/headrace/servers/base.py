@@ -66,7 +66,10 @@ class RoleServer(ParameterStore, Protocol):
 
 
 class RunServer(ParameterStore, Protocol):
-    """A run's server as the training process sees it. Every method may be called from any thread."""
+    """A run's server as the training process sees it. Every method may be called from any thread.
+
+    The defaults are those of a server that lives as long as its run.
+    """
 
     @property
     def endpoint(self) -> Endpoint:
@@ -75,13 +78,16 @@ class RunServer(ParameterStore, Protocol):
     @property
     def keeps_experience(self) -> bool:
         """Whether experience outlives the training process on the server: then checkpoints contain none."""
+        return False
 
     @property
     def serves_samples(self) -> bool:
         """Whether roles can sample from its tables."""
+        return True
 
     def begin(self, *, fresh: bool) -> None:
         """Drops what earlier starts of the run published, and with `fresh` all its data. add_table() implies it."""
+        del fresh  # nothing is left of an earlier start
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> ReplayTable:
         """The run's table, with options of `headrace._native.Table`; without `fresh`, with its earlier experience."""
@@ -94,9 +100,11 @@ class RunServer(ParameterStore, Protocol):
 
         A table that it lost is created again, empty. Raises ReplayError if that is impossible.
         """
+        return False
 
     def outages(self) -> int:
         """Number of times that a lost connection of this process was restored."""
+        return 0
 
     def close(self) -> None:
         """Ends connections and threads, and an embedded server."""

@@ -4,13 +4,13 @@ from typing import Any
 
 from headrace._native import Server, Signature
 from headrace.replay.table import Table
-from headrace.servers.base import Endpoint
+from headrace.servers.base import Endpoint, RunServer
 
 __all__ = ["EmbeddedServer"]
 
 
-class EmbeddedServer:
-    """Implements `RunServer`: the training process calls it directly, roles connect over a Unix socket."""
+class EmbeddedServer(RunServer):
+    """The training process calls it directly, roles connect over a Unix socket."""
 
     def __init__(self) -> None:
         self._server = Server()
@@ -20,19 +20,6 @@ class EmbeddedServer:
     def endpoint(self) -> Endpoint:
         """A socket that only this user's processes on this machine can connect to."""
         return self._endpoint
-
-    @property
-    def keeps_experience(self) -> bool:
-        """False: experience ends with the process."""
-        return False
-
-    @property
-    def serves_samples(self) -> bool:
-        """True."""
-        return True
-
-    def begin(self, *, fresh: bool) -> None:
-        """No effect: there was no earlier start."""
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> Table:
         """Adds an empty table. `fresh` has no effect, since there is no earlier experience."""
@@ -50,14 +37,6 @@ class EmbeddedServer:
     def drain(self, mailbox: str) -> list[bytes]:
         """Messages that have arrived since the last call."""
         return self._server.drain(mailbox)
-
-    def restarted(self) -> bool:
-        """False: it lives as long as its run."""
-        return False
-
-    def outages(self) -> int:
-        """0: there is no connection to lose."""
-        return 0
 
     def close(self) -> None:
         """Closes tables and connections."""

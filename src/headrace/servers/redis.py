@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from headrace._native import Signature
 from headrace.errors import ChunkRefused, ClosedError, ConfigError, HeadraceError, ReplayError
-from headrace.servers.base import LEARNER, Endpoint
+from headrace.servers.base import LEARNER, Endpoint, RoleServer, RunServer
 from headrace.servers.pulled import PulledTable
 from headrace.servers.redis_connection import RedisConnection
 
@@ -149,8 +149,8 @@ class _Run:
                             self._connection.close(ReplayError(f"{gone} was taken by another while it was away"))
 
 
-class RedisRoleServer(_Run):
-    """A run on Redis as one of its roles sees it; implements `RoleServer`."""
+class RedisRoleServer(_Run, RoleServer):
+    """A run on Redis as one of its roles sees it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint, first_seconds=endpoint.reconnect_seconds)
@@ -193,8 +193,8 @@ class RedisRoleServer(_Run):
             self._connection.call(push)
 
 
-class RedisServer(_Run):
-    """A run on Redis as the training process sees it; implements `RunServer`. Holds the run's claim LEARNER.
+class RedisServer(_Run, RunServer):
+    """A run on Redis as the training process sees it. Holds the run's claim LEARNER.
 
     Raises ConfigError if another learner has the run, or if Redis would evict experience.
     """
@@ -220,17 +220,9 @@ class RedisServer(_Run):
         return self._endpoint
 
     @property
-    def keeps_experience(self) -> bool:
-        """False: except for a short queue, experience is in this process."""
-        return False
-
-    @property
     def serves_samples(self) -> bool:
         """False: only this process samples."""
         return False
-
-    def begin(self, *, fresh: bool) -> None:
-        """No effect: add_table() starts the run."""
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> PulledTable:
         """An empty table in this process, filled from Redis.

@@ -13,7 +13,7 @@ from headrace.errors import ClosedError, ConfigError, ReplayError
 from headrace.replay.batches import Allocate, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable, read_token
 from headrace.servers.background_calls import BackgroundCalls
-from headrace.servers.base import LEARNER, Endpoint
+from headrace.servers.base import LEARNER, Endpoint, RoleServer, RunServer
 
 __all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable", "open_connection"]
 
@@ -23,8 +23,8 @@ _CLAIM_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 
 
-class StandaloneRole:
-    """A connection to a native server under a run's names; implements `RoleServer`."""
+class StandaloneRole(RoleServer):
+    """A connection to a native server under a run's names."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -112,8 +112,8 @@ class StandaloneTable(RemoteTable):
             batches.renew()
 
 
-class StandaloneServer:
-    """Implements `RunServer`. Holds the run's claim LEARNER; raises ConfigError if another learner has it.
+class StandaloneServer(RunServer):
+    """Holds the run's claim LEARNER; raises ConfigError if another learner has it.
 
     The server reserves the name for `owner`, and for later starts of the run with this `run_id` (hexadecimal), as long
     as a lost connection is retried; close() releases it.
@@ -145,11 +145,6 @@ class StandaloneServer:
     @property
     def keeps_experience(self) -> bool:
         """True: experience outlives the run."""
-        return True
-
-    @property
-    def serves_samples(self) -> bool:
-        """True."""
         return True
 
     def begin(self, *, fresh: bool) -> None:
