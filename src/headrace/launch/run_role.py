@@ -2,7 +2,7 @@
 
 import contextlib
 
-from headrace.errors import ReplayError
+from headrace.errors import ServerError
 from headrace.roles.base import TRANSITIONS, Role, Stop
 from headrace.roles.evaluator import run_evaluator
 from headrace.roles.quantizer import run_quantizer
@@ -40,5 +40,5 @@ def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
             return run_separate_actor(server, reports, policies, stop)
         policies = connect(endpoint)
         if endpoint.run and claim_place(server, [role.index], stop) is None:
-            raise ReplayError(f"{role.name} of run {endpoint.run} is acting already, from another process")
+            raise ServerError(f"{role.name} of run {endpoint.run} is acting already, from another process")
         return run_actor(role, server, reports, policies, stop)

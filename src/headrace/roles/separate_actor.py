@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
-from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.fields import read_json
 from headrace.roles.base import RUN, Role, Stop
 from headrace.roles.remote_actor import run_actor
@@ -70,7 +70,7 @@ def claim_place(
                 server.claim(f"actor/{place}", owner)
             except ClosedError:
                 raise
-            except ReplayError:
+            except ServerError:
                 continue
             return place
         if time.monotonic() >= deadline:

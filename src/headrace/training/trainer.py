@@ -19,6 +19,7 @@ from headrace.errors import (
     HeadraceError,
     LaunchError,
     ReplayError,
+    ServerError,
     StorageError,
 )
 from headrace.launch import Exit, Guard, Launcher, ProcessLauncher, last_words
@@ -165,7 +166,7 @@ class Trainer:
                 with self._watching():
                     self._restore(self._checkpoint)
             return self._finish(self._train_or_save(interrupts), interrupts)
-        except ReplayError as error:
+        except (ReplayError, ServerError) as error:
             if not self._config.place.server:
                 raise
             server, reason = blamed_server(error, self._config.place.server)
@@ -196,7 +197,7 @@ class Trainer:
 
     def _end(self) -> None:
         """Ends everything that belongs to the run."""
-        with contextlib.suppress(ReplayError):  # the server may be the reason for the end
+        with contextlib.suppress(ServerError):  # the server may be the reason for the end
             self._publisher.end()
         self._supervisor.stop()
         try:
@@ -241,7 +242,7 @@ class Trainer:
                 self._excuse_silence(server_away=True)
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
-                with contextlib.suppress(ReplayError):  # workers' shared state may have been lost with the server
+                with contextlib.suppress(ServerError):  # workers' shared state may have been lost with the server
                     self._save()
             raise
 
@@ -256,7 +257,7 @@ class Trainer:
                     return stopped_by
             except ClosedError:
                 raise
-            except ReplayError:
+            except ServerError:
                 if not self._collect():  # restores what a restarted server has lost
                     raise
 
@@ -374,7 +375,7 @@ class Trainer:
             self._publisher.end()
             self._supervisor.stop("actor", "worker", "quantizer", "planner")
             self._collect()
-            with contextlib.suppress(ReplayError):  # if the server is gone, the last known values suffice
+            with contextlib.suppress(ReplayError, ServerError):  # if the server is gone, the last known values suffice
                 self._stats = self._program.table.stats()
         finally:
             self._save()
