@@ -12,12 +12,21 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 
 from headrace.algorithms.registry import algorithm_names, find_algorithm, known_algorithms
-from headrace.cli.arguments import Environment, Switch, TimeLimit, find_environment, flag_types, parse, require_known
+from headrace.cli.arguments import (
+    Environment,
+    ServerOptions,
+    Switch,
+    TimeLimit,
+    find_environment,
+    flag_types,
+    parse,
+    require_known,
+)
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.report import Heading, RunDirectory, open_display
-from headrace.settings import RunConfig, ServerPlace, preset
+from headrace.settings import RunConfig, preset
 from headrace.topologies.config import TOPOLOGIES, TopologyName
 
 __all__ = ["TrainOptions", "options_type", "read_options", "run", "start"]
@@ -37,7 +46,7 @@ class TrainOptions(RunConfig):
     """Environment steps of all actors or workers after which the run stops; if no stop is set, the preset's."""
     time_limit_seconds: TimeLimit = None
     """Training time after which the run stops, evaluations excluded: 90, 90s, 10m or 2h."""
-    place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
+    server: Annotated[ServerOptions, tyro.conf.arg(name="")] = field(default_factory=ServerOptions)
     algorithm_name: str = "dqn"
     """Name of the algorithm."""
     topology_name: str = "apex"
@@ -111,8 +120,8 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
     Raises ConfigError.
     """
     words = list(arguments)
-    place = find_environment(words, _every_flag())
-    environment = words.pop(place) if place is not None else ""
+    index = find_environment(words, _every_flag())
+    environment = words.pop(index) if index is not None else ""
     known = preset(environment, _chosen(words, "--algorithm", algorithm_names()))
     algorithm = known.algorithm.name
     topology = _chosen(words, "--topology", TOPOLOGIES) or known.topology_name
@@ -144,6 +153,7 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
 
 def _config(options: TrainOptions) -> RunConfig:
     values = {setting.name: getattr(options, setting.name) for setting in dataclasses.fields(RunConfig)}
+    values["server"] = options.server.to_config()
     if options.steps is None and options.time_limit_seconds is None and options.until_score is None:
         values["steps"] = preset(options.environment, options.algorithm_name).steps
     return RunConfig(**values)

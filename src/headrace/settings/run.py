@@ -10,7 +10,7 @@ from headrace.algorithms.registry import require_registered
 from headrace.errors import CheckpointError, ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, read_fields, read_object, require_positive, write_fields
 from headrace.servers.base import shown
-from headrace.settings.place import ServerPlace
+from headrace.settings.server import ServerConfig
 from headrace.topologies.config import TOPOLOGIES, Apex, Topology
 
 __all__ = ["MOST_EPISODES", "RunConfig"]
@@ -49,7 +49,7 @@ class RunConfig:
     """A process whose environment does not return for so long is killed and started again."""
     device: str = "auto"
     """Learner's torch device; auto is CUDA where there is a GPU."""
-    place: ServerPlace = field(default_factory=ServerPlace)
+    server: ServerConfig = field(default_factory=ServerConfig)
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -67,10 +67,10 @@ class RunConfig:
         require("final_evaluation_episodes", final, final <= MOST_EPISODES, f"at most {MOST_EPISODES:,}")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
         require_registered(self.algorithm)
-        if self.place.server is not None and not self.topology.takes_server:
+        if self.server.address is not None and not self.topology.takes_server:
             able = " or ".join(name for name, kind in TOPOLOGIES.items() if kind.takes_server)
             raise ConfigError(
-                f"server is {shown(self.place.server)} and topology is {self.topology.name}, which is all on one "
+                f"server is {shown(self.server.address)} and topology is {self.topology.name}, which is all on one "
                 f"machine: leave the server out, or take topology {able}"
             )
 

@@ -85,7 +85,7 @@ class Trainer:
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            self._server = open_server(config.place.endpoint, self._run_id)
+            self._server = open_server(config.server.endpoint, self._run_id)
             undo.callback(self._server.close)
             with self._hang_watch.watching():
                 built = assemble(
@@ -167,9 +167,9 @@ class Trainer:
                     self._restore(self._checkpoint)
             return self._finish(self._train_or_save(interrupts), interrupts)
         except (ReplayError, ServerError) as error:
-            if not self._config.place.server:
+            if not self._config.server.address:
                 raise
-            server, reason = blamed_server(error, self._config.place.server)
+            server, reason = blamed_server(error, self._config.server.address)
             if interrupts.gave_up:
                 reason = "it did not answer when the run was asked to stop"
             resumable = has_checkpoint(self._run.checkpoints_path)
@@ -407,7 +407,7 @@ class Trainer:
 
     def _give_up(self) -> None:
         """Called if the run does not stop long after a request: it waits for a separate server that is unavailable."""
-        if self._config.place.server:
+        if self._config.server.address:
             self._server.close()
 
     def _policy(self) -> bytes:
@@ -448,10 +448,10 @@ class Trainer:
         state = checkpoint.state
         require_spec(self._config.environment, self._spec, checkpoint.spec)
         self._updater.load(checkpoint.tensors())
-        place, size = self._config.place, int(self._stats["size"])
+        server, size = self._config.server, int(self._stats["size"])
         if self._server.keeps_experience and (size or self._program.figures() is None):
             self._display.message(
-                f"goes on with the {size:,} transitions that run {place.run} has on {shown(str(place.server))}"
+                f"goes on with the {size:,} transitions that run {server.run} has on {shown(str(server.address))}"
             )
         elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)
