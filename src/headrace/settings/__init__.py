@@ -1,4 +1,4 @@
-"""What a run is, and settings that are known to work."""
+"""The configuration of a run, and settings that are known to work."""
 
 from headrace.settings.presets import PRESETS, Preset, preset, presets_of
 from headrace.settings.run import MOST_EPISODES, RunConfig
