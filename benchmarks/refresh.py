@@ -25,14 +25,17 @@ import numpy as np
 from gymnasium import spaces
 
 from benchmarks.measure import Row, at_most, report, require, warn_if_busy
+from headrace.algorithms.dqn.config import DQN
 from headrace.launch import ProcessLauncher
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles.actor import ActorSettings, table_signature
-from headrace.roles.base import PARAMETERS, POLICY, REPORTS, TABLE, Role
+from headrace.roles.base import REPORTS, Role
+from headrace.roles.handles import PARAMETERS, POLICY, REPLAY
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
-from headrace.roles.quantizer import QuantizerSettings
+from headrace.roles.quantizer import QuantizerRole
+from headrace.roles.remote_actor import ActorRole
 from headrace.servers import EmbeddedServer
 from headrace.types import Array, EnvironmentSpec
 
@@ -94,11 +97,11 @@ class _Bench:
 
     def __init__(self, precision: Precision, pull_period: int, folder: Path) -> None:
         self._server = EmbeddedServer()
-        self._server.add_table(TABLE, table_signature(_SPEC), fresh=True, capacity=100_000)
+        self._server.add_table(REPLAY.name, table_signature(_SPEC), fresh=True, capacity=100_000)
         architecture = Architecture.of(_SPEC, "mlp", _HIDDEN)
         quantizes = precision != "fp32"
         self._publisher = Publisher(
-            self._server, parameter_blobs if quantizes else graph_blobs(PolicyGraph(architecture))
+            self._server, parameter_blobs(PARAMETERS) if quantizes else graph_blobs(PolicyGraph(architecture), POLICY)
         )
         self._random = np.random.default_rng(0)
         shapes = {name: value.shape for name, value in _template(architecture).items()}
@@ -111,16 +114,15 @@ class _Bench:
         self._launcher = ProcessLauncher(self._server.endpoint, folder)
         settings = ActorSettings(
             "benchmarks.refresh:Ticking",
-            *(0, 0, 0, (0.0,), 1, 0.99, 50),
-            clip_rewards=False,
+            *(0, 0, 0, (0.0,), DQN(n_step=1, discount=0.99), 50),
             values=False,
             spec=_SPEC,
             pull_period=pull_period,
             precision=precision,
         )
-        self._roles = [Role("actor", 0, settings.to_json())]
+        self._roles: list[Role] = [ActorRole(0, settings, POLICY, REPLAY)]
         if quantizes:
-            self._roles.append(Role("quantizer", 0, QuantizerSettings(architecture, precision, 32).to_json()))
+            self._roles.append(QuantizerRole(0, architecture, precision, 32, PARAMETERS, POLICY))
         self._ticks = folder / "ticks.npy"
         self._heard: dict[str, Any] = {}
         self._latencies: dict[int, float] = {}
@@ -145,7 +147,7 @@ class _Bench:
                 self._publish()
                 self._listen(_PERIOD_SECONDS)
             end = time.monotonic()
-            policy, parameters = (self._server.fetch(name) for name in (POLICY, PARAMETERS))
+            policy, parameters = (self._server.fetch(name) for name in (POLICY.name, PARAMETERS.name))
             assert policy is not None
         finally:
             os.environ.pop(_TICKS, None)

@@ -199,7 +199,7 @@ def test_what_others_do_within_a_rollout_is_not_seen_before_its_end(topology: To
     parameters = open_parameters(topology, config, Endpoint(""))
     assert parameters is not None
     A3CUpdater(config, DISCRETE, CPU, 0, parameters)  # that of the training process
-    [place] = parameters.places
+    [place] = parameters.handles
     one = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: place.open(*values, Endpoint(""), 0, 0))
     other = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: place.open(*values, Endpoint(""), 1, 0))
     batch = make_batch(DISCRETE)

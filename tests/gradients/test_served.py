@@ -9,8 +9,8 @@ import torch
 
 from headrace._native import OptimizerOptions, Server
 from headrace.errors import CheckpointError, ConfigError, ServerError
+from headrace.gradients.handles import ServedHandle
 from headrace.gradients.local import LocalVector
-from headrace.gradients.place import ServedPlace
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.servers import Endpoint
 
@@ -85,11 +85,11 @@ def test_a_worker_that_joins_has_the_parameters_of_all_and_is_stale_by_what_othe
 
 def test_nobody_joins_what_a_server_lost_when_it_was_started_again(tmp_path):
     address = f"unix:{tmp_path}/server"
-    place = ServedPlace(ServedOptions())
+    handle = ServedHandle(ServedOptions())
     server = Server()
     server.listen(address)
-    first = ServedVector(np.ones(2, np.float32), DESCENT, Endpoint(address), place.name, place.options, fresh=True)
-    worker = place.open(np.full(2, 7, np.float32), DESCENT, Endpoint(address, reconnect_seconds=10.0), 0, 0)
+    first = ServedVector(np.ones(2, np.float32), DESCENT, Endpoint(address), handle.name, handle.options, fresh=True)
+    worker = handle.open(np.full(2, 7, np.float32), DESCENT, Endpoint(address, reconnect_seconds=10.0), 0, 0)
     assert worker.parameters.tolist() == [1, 1]
     server.close()
     first.close()
@@ -98,7 +98,7 @@ def test_nobody_joins_what_a_server_lost_when_it_was_started_again(tmp_path):
     with pytest.raises(ServerError, match="is not on this server"):
         worker.pull()
     with pytest.raises(ServerError, match="no initial values were given"):
-        place.open(np.full(2, 7, np.float32), DESCENT, Endpoint(address), 0, 0)
+        handle.open(np.full(2, 7, np.float32), DESCENT, Endpoint(address), 0, 0)
     assert not server.stats()["shards"]
     worker.close()
     server.close()

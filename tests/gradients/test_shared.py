@@ -9,8 +9,8 @@ import torch
 from headrace._native import OptimizerOptions, SharedModel
 from headrace.errors import CheckpointError
 from headrace.gradients.base import Applied, ParameterVector
+from headrace.gradients.handles import ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.measured import STALENESS, MeasuredVector
-from headrace.gradients.place import ServedPlace, SharedPlace, VectorPlace
 from headrace.gradients.served import ServedOptions
 from headrace.gradients.shared import AveragedVector, CopiedVector, HogwildVector, OverseenVector
 from headrace.servers import Endpoint
@@ -78,8 +78,8 @@ def test_an_averaged_vector_that_is_not_live_shows_it_after_the_next_pull() -> N
 @pytest.mark.parametrize("mode", ["lock", "hogwild", "ad-psgd"])
 def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted_apart(mode: str) -> None:
     shared = model(mode, workers=1)
-    place = SharedPlace(shared.path, mode)  # type: ignore[arg-type]  # of the three modes
-    vector = place.open(np.zeros(0, np.float32), DESCENT, Endpoint(""), 0, 0)
+    handle = SharedHandle(shared.path, mode)  # type: ignore[arg-type]  # of the three modes
+    vector = handle.open(np.zeros(0, np.float32), DESCENT, Endpoint(""), 0, 0)
     assert push(vector, float("nan")) == Applied(0, -1, accepted=False)
     assert vector.parameters.tolist() == [1.0, 2.0]
     push(vector, 2.0)
@@ -94,8 +94,8 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted_apart(mode
 def test_a_state_goes_to_another_model_and_not_to_one_of_another_size(mode: str) -> None:
     shared = model(mode)
     watching = OverseenVector(shared)
-    place = SharedPlace(shared.path, mode)  # type: ignore[arg-type]  # of the three modes
-    push(place.open(np.zeros(0, np.float32), DESCENT, Endpoint(""), 0, 0), 2.0)
+    handle = SharedHandle(shared.path, mode)  # type: ignore[arg-type]  # of the three modes
+    push(handle.open(np.zeros(0, np.float32), DESCENT, Endpoint(""), 0, 0), 2.0)
     state = watching.state()
     again = OverseenVector(model(mode))
     again.load(state)
@@ -140,14 +140,14 @@ def test_a_gradient_that_only_waits_in_a_sum_is_not_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "place",
+    "handle",
     [
-        SharedPlace("/proc/1/fd/2", "ad-psgd", 3, live=False),
-        ServedPlace(ServedOptions(2, ("tcp://a:1",), staleness="drop", staleness_limit=4)),
+        SharedHandle("/proc/1/fd/2", "ad-psgd", 3, live=False),
+        ServedHandle(ServedOptions(2, ("tcp://a:1",), staleness="drop", staleness_limit=4)),
     ],
 )
-def test_a_place_travels_as_text(place: SharedPlace | ServedPlace) -> None:
-    assert VectorPlace.from_record(json.loads(json.dumps(place.to_record()))) == place
+def test_a_handle_travels_as_text(handle: SharedHandle | ServedHandle) -> None:
+    assert VectorHandle.from_record(json.loads(json.dumps(handle.to_record()))) == handle
 
 
 def test_the_overseer_applies_nothing() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.launch import ProcessLauncher
-from headrace.roles.base import Role
+from headrace.roles.evaluator import EvaluatorRole
 from headrace.servers import Endpoint
 
 SECRET = "correct-horse"
@@ -24,7 +24,7 @@ def test_the_address_is_not_among_the_arguments(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(subprocess, "Popen", record)
     launcher = ProcessLauncher(Endpoint(f"redis://:{SECRET}@host/none"), tmp_path)
-    launcher.start(Role("evaluator", 0, f'{{"more": "{SECRET}"}}'))
+    launcher.start(EvaluatorRole(0))
     deadline = time.monotonic() + 60.0
     while not (exits := launcher.poll()):
         assert time.monotonic() < deadline, "it did not end in time"

@@ -11,7 +11,7 @@ import pytest
 from headrace._native import Server
 from headrace.errors import ClosedError, LaunchError
 from headrace.launch.relay import Relay
-from headrace.roles.base import NEWS, POLICY
+from headrace.roles.handles import POLICY
 from headrace.servers import Endpoint, RoleServer, connect_role
 
 
@@ -29,8 +29,8 @@ class Upstream:
         return version
 
     def publish_policy(self, version: int) -> None:
-        self.publish(POLICY, b"policy %d" % version, version)
-        self.publish(NEWS, b"news %d" % version, version)
+        self.publish(POLICY.name, b"policy %d" % version, version)
+        self.publish(POLICY.news, b"news %d" % version, version)
 
     def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
         if self.closed.is_set():
@@ -66,7 +66,7 @@ def upstream() -> Upstream:
 
 @pytest.fixture
 def relay(upstream: Upstream) -> Iterator[Relay]:
-    with contextlib.closing(Relay(upstream)) as made:
+    with contextlib.closing(Relay(upstream, POLICY)) as made:
         yield made
 
 
@@ -86,8 +86,8 @@ def until(holds: Callable[[], object]) -> None:
 
 def awaited(actor: RoleServer, version: int) -> list[tuple[int, bytes] | None]:
     """The policy and the news that an actor finds once there is news of that version."""
-    until(lambda: actor.fetch(NEWS, version - 1))
-    return [actor.fetch(POLICY), actor.fetch(NEWS)]
+    until(lambda: actor.fetch(POLICY.news, version - 1))
+    return [actor.fetch(POLICY.name), actor.fetch(POLICY.news)]
 
 
 def threads() -> list[threading.Thread]:
@@ -99,31 +99,31 @@ def test_a_version_is_fetched_once_for_all_actors(upstream: Upstream, actors: li
         upstream.publish_policy(version)
         for actor in actors:
             assert awaited(actor, version) == [(version, b"policy %d" % version), (version, b"news %d" % version)]
-    assert upstream.moved == [(name, version) for version in (3, 4, 7) for name in (NEWS, POLICY)]
+    assert upstream.moved == [(name, version) for version in (3, 4, 7) for name in (POLICY.news, POLICY.name)]
 
 
 def test_a_policy_newer_than_its_news_is_not_fetched_again(upstream: Upstream, actors: list[RoleServer]) -> None:
     upstream.publish_policy(1)
     awaited(actors[0], 1)
-    upstream.publish(POLICY, b"policy 3", 3)
-    upstream.publish(NEWS, b"news 2", 2)
+    upstream.publish(POLICY.name, b"policy 3", 3)
+    upstream.publish(POLICY.news, b"news 2", 2)
     assert awaited(actors[0], 2) == [(3, b"policy 3"), (2, b"news 2")]
-    upstream.publish(NEWS, b"news 3", 3)
+    upstream.publish(POLICY.news, b"news 3", 3)
     assert awaited(actors[1], 3) == [(3, b"policy 3"), (3, b"news 3")]
-    assert [version for name, version in upstream.moved if name == POLICY] == [1, 3]
+    assert [version for name, version in upstream.moved if name == POLICY.name] == [1, 3]
 
 
 def test_news_wait_for_their_policy(upstream: Upstream, actors: list[RoleServer]) -> None:
     """The server was restarted between the two and had an older policy first."""
     upstream.publish_policy(1)
     awaited(actors[0], 1)
-    upstream.publish(POLICY, b"policy 4", 4)
-    upstream.publish(NEWS, b"news 5", 5)
-    until(lambda: upstream.moved.count((NEWS, 5)) >= 3)  # it goes on asking
-    assert actors[0].fetch(NEWS) == (1, b"news 1")
-    upstream.publish(POLICY, b"policy 5", 5)
+    upstream.publish(POLICY.name, b"policy 4", 4)
+    upstream.publish(POLICY.news, b"news 5", 5)
+    until(lambda: upstream.moved.count((POLICY.news, 5)) >= 3)  # it goes on asking
+    assert actors[0].fetch(POLICY.news) == (1, b"news 1")
+    upstream.publish(POLICY.name, b"policy 5", 5)
     assert awaited(actors[0], 5) == [(5, b"policy 5"), (5, b"news 5")]
-    assert [version for name, version in upstream.moved if name == POLICY] == [1, 5]
+    assert [version for name, version in upstream.moved if name == POLICY.name] == [1, 5]
 
 
 def test_a_run_server_that_is_gone_is_told_and_actors_keep_what_they_had(
@@ -135,7 +135,7 @@ def test_a_run_server_that_is_gone_is_told_and_actors_keep_what_they_had(
     upstream.close()
     with pytest.raises(ClosedError, match=r"^the connection is closed$"):
         until(relay.check)
-    assert actors[0].fetch(POLICY) == (1, b"policy 1")
+    assert actors[0].fetch(POLICY.name) == (1, b"policy 1")
 
 
 def test_what_else_goes_wrong_is_one_line(upstream: Upstream, relay: Relay) -> None:
@@ -151,7 +151,7 @@ def test_actors_are_let_go_when_it_closes(upstream: Upstream, relay: Relay, acto
     assert not threads()
     for actor in actors:
         with pytest.raises(ClosedError):
-            actor.fetch(POLICY)
+            actor.fetch(POLICY.name)
 
 
 def test_it_outlives_a_restart_of_the_server_and_closes_while_there_is_none(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_it_outlives_a_restart_of_the_server_and_closes_while_there_is_none(tmp_
     for version in (5, 6):
         server = Server()
         server.listen(address)
-        relay = relay or Relay(connect_role(Endpoint(address, "run", reconnect_seconds=600.0)))
-        server.publish("run/" + POLICY, b"policy", version)
-        server.publish("run/" + NEWS, b"news", version)
+        relay = relay or Relay(connect_role(Endpoint(address, "run", reconnect_seconds=600.0)), POLICY)
+        server.publish("run/" + POLICY.name, b"policy", version)
+        server.publish("run/" + POLICY.news, b"news", version)
         with contextlib.closing(connect_role(relay.endpoint)) as actor:
             assert awaited(actor, version) == [(version, b"policy"), (version, b"news")]
         server.close()

@@ -20,12 +20,17 @@ from headrace.launch.separate_actors import run_actors
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.actor import ActorSettings, table_signature
-from headrace.roles.base import NEWS, POLICY, REPORTS, RUN, TABLE, Role
-from headrace.roles.separate_actor import RunNotice
+from headrace.roles.base import REPORTS, RUN, Role
+from headrace.roles.handles import POLICY, REPLAY, PolicyHandle
+from headrace.roles.remote_actor import ActorRole
+from headrace.roles.separate_actor import RunNotice, SeparateActorRole
 from headrace.servers import Endpoint, RoleServer, connect_role
 from headrace.types import EnvironmentSpec
 
-NOTICE = RunNotice("CartPole-v1", 60.0, "first", ("{}", "{}"))
+SETTINGS = ActorSettings("CartPole-v1", 3, 0, 0, (0.1,), DQN(), 50, True, EnvironmentSpec((4,), "float32", 2))
+NOTICE = RunNotice(
+    "CartPole-v1", 60.0, "first", tuple(ActorRole(index, SETTINGS, POLICY, REPLAY) for index in range(2))
+)
 
 
 class Pretence:
@@ -34,10 +39,11 @@ class Pretence:
     def __init__(self, exits: list[list[tuple[int, str, bool]]], last: Callable[[], object]) -> None:
         self._exits = exits
         self._last = last
-        self.started: list[Role] = []
+        self.started: list[SeparateActorRole] = []
         self.stopped: list[str] = []
 
     def start(self, role: Role) -> None:
+        assert isinstance(role, SeparateActorRole)
         self.started.append(role)
 
     def poll(self) -> list[Exit]:
@@ -45,7 +51,7 @@ class Pretence:
             self._last()
             return []
         ended = self._exits.pop(0)
-        return [Exit(Role("separate-actor", index, ""), reason, fault, "last words") for index, reason, fault in ended]
+        return [Exit(SeparateActorRole(index), reason, fault, "last words") for index, reason, fault in ended]
 
     def kill(self, role: Role) -> None:
         raise AssertionError("no role is killed here")
@@ -103,8 +109,8 @@ def relays(monkeypatch: pytest.MonkeyPatch) -> list[Relay]:
     """Those that were made, in turn."""
     made: list[Relay] = []
 
-    def make(server: RoleServer) -> Relay:
-        made.append(Relay(server))
+    def make(server: RoleServer, policy: PolicyHandle) -> Relay:
+        made.append(Relay(server, policy))
         return made[-1]
 
     monkeypatch.setattr(separate_actors, "Relay", make)
@@ -146,7 +152,7 @@ def test_it_ends_with_the_run(apart: Apart) -> None:
 
 def test_who_dies_is_started_again(apart: Apart) -> None:
     assert apart.run([(1, "exit 1", False)], []) == "end"
-    assert apart.launcher.started[2:] == [Role("separate-actor", 1, "", 1)]
+    assert apart.launcher.started[2:] == [SeparateActorRole(1, generation=1)]
     assert "separate-actor 1 died (exit 1): last words; it is started again" in apart.said
 
 
@@ -240,7 +246,7 @@ def test_several_actors_get_their_policies_from_a_relay_that_ends_with_the_run(
 ) -> None:
     assert apart.run([], actors=3) == "end"
     [relay] = relays
-    assert [Endpoint.from_json(role.settings) for role in apart.launcher.started] == 3 * [relay.endpoint]
+    assert [role.relay for role in apart.launcher.started] == 3 * [relay.endpoint]
     assert not relay_threads()
     with pytest.raises(StorageError):
         Client(relay.endpoint.address, timeout_seconds=0.0)
@@ -248,7 +254,7 @@ def test_several_actors_get_their_policies_from_a_relay_that_ends_with_the_run(
 
 def test_a_single_actor_gets_its_policies_from_the_server(apart: Apart, relays: list[Relay]) -> None:
     assert apart.run([], actors=1) == "end"
-    assert apart.launcher.started == [Role("separate-actor", 0, "")]
+    assert apart.launcher.started == [SeparateActorRole(0)]
     assert relays == []
 
 
@@ -256,15 +262,16 @@ def test_a_learner_that_is_started_anew_gets_another_relay(apart: Apart, relays:
     """Its policies may be older than those before."""
 
     def policies(version: int) -> None:
-        for name in (POLICY, NEWS):
+        for name in (POLICY.name, POLICY.news):
             apart.server.drop("run/" + name)
             apart.server.publish("run/" + name, b"data", version)
 
     def arrived() -> None:
-        settings = apart.launcher.started[-1].settings
-        with contextlib.closing(connect_role(Endpoint.from_json(settings))) as actor:
+        relay = apart.launcher.started[-1].relay
+        assert relay is not None
+        with contextlib.closing(connect_role(relay)) as actor:
             deadline = time.monotonic() + 30
-            while (found := actor.fetch(NEWS)) is None:
+            while (found := actor.fetch(POLICY.news)) is None:
                 assert time.monotonic() < deadline, "it does not come"
                 time.sleep(0.002)
             versions.append(found[0])
@@ -301,19 +308,19 @@ def test_a_policy_comes_to_processes_once(tmp_path: Path) -> None:
     policy = PolicyGraph(Architecture.of(spec, "mlp", (20_000,))).serialize(weights)
     corridor = "headrace.environments.toy:Corridor"
     settings = [
-        ActorSettings(corridor, 3, index, index, (0.5,), DQN(), 50, True, spec, pull_period=10).to_json()
-        for index in range(3)
+        ActorSettings(corridor, 3, index, index, (0.5,), DQN(), 50, True, spec, pull_period=10) for index in range(3)
     ]
+    actors = tuple(ActorRole(index, each, POLICY, REPLAY) for index, each in enumerate(settings))
     with contextlib.closing(Server()) as server:
         endpoint = Endpoint(server.listen("unix:@"), "run")
-        server.add_table("run/" + TABLE, table_signature(spec))
+        server.add_table("run/" + REPLAY.name, table_signature(spec))
 
         def publish(version: int) -> None:
-            server.publish("run/" + POLICY, policy, version)
-            server.publish("run/" + NEWS, Stamp.now().to_json().encode(), version)
+            server.publish("run/" + POLICY.name, policy, version)
+            server.publish("run/" + POLICY.news, Stamp.now().to_json().encode(), version)
 
         publish(1)
-        server.publish("run/" + RUN, RunNotice(corridor, 60.0, "first", tuple(settings)).to_json().encode())
+        server.publish("run/" + RUN, RunNotice(corridor, 60.0, "first", actors).to_json().encode())
         said: list[str] = []
         thread = threading.Thread(target=lambda: said.append(run_actors(endpoint, 3, tmp_path, said.append)))
         thread.start()
@@ -344,13 +351,14 @@ def test_actors_whose_environment_is_not_the_learners_are_refused_at_once(tmp_pa
     shapes = {"q.weight": (3, 8), "q.bias": (3,)}
     weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     corridor = "headrace.environments.toy:Corridor"
-    settings = ActorSettings(corridor, 3, 0, 0, (0.5,), DQN(), 50, True, spec).to_json()
+    settings = ActorSettings(corridor, 3, 0, 0, (0.5,), DQN(), 50, True, spec)
+    actor = ActorRole(0, settings, POLICY, REPLAY)
     said: list[str] = []
     with contextlib.closing(Server()) as server:
         endpoint = Endpoint(server.listen("unix:@"), "run")
-        server.add_table("run/" + TABLE, table_signature(spec))
-        server.publish("run/" + POLICY, PolicyGraph(Architecture.of(spec, "mlp", ())).serialize(weights))
-        server.publish("run/" + RUN, RunNotice(corridor, 60.0, "first", (settings,)).to_json().encode())
+        server.add_table("run/" + REPLAY.name, table_signature(spec))
+        server.publish("run/" + POLICY.name, PolicyGraph(Architecture.of(spec, "mlp", ())).serialize(weights))
+        server.publish("run/" + RUN, RunNotice(corridor, 60.0, "first", (actor,)).to_json().encode())
         with pytest.raises(ConfigError, match=r"Corridor\" has .* 2 discrete actions here, and .* 3 discrete actions"):
             run_actors(endpoint, 1, tmp_path, said.append)
     assert not any("died" in text for text in said)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.launch import Exit, ProcessLauncher, processes, watcher
-from headrace.roles.base import Role
+from headrace.roles.evaluator import EvaluatorRole
 from headrace.servers import Endpoint
 
 
@@ -39,7 +39,7 @@ def test_a_killed_role_may_have_run_out_of_memory(
     counts = iter(kills)
     monkeypatch.setattr(processes, "memory_kills", lambda: next(counts))
     launcher = ProcessLauncher(Endpoint("unix:@headrace-none"), tmp_path)
-    launcher.start(Role("evaluator", 0, "{}"))
+    launcher.start(EvaluatorRole(0))
     os.kill(launcher._running["evaluator 0"].process.pid, signal.SIGKILL)
     deadline = time.monotonic() + 60.0
     ended: list[Exit] = []

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from headrace._native import ChunkWriter, Signature, Table
-from headrace.replay import MixedBatches
+from headrace.replay import ChunkWriter, MixedBatches, Signature, Table
 
 SIGNATURE = Signature((1,), "float32")
 
@@ -24,7 +23,7 @@ def make(real_rows: int, real: int = 50, simulated_min: int = 8) -> tuple[Table,
     second = Table(SIGNATURE, capacity=100, sampler="uniform", min_size=simulated_min, seed=0)
     if real:
         first.insert(chunk([1.0] * real, version=3))
-    return first, second, MixedBatches(SIGNATURE, first, second, 16, real_rows, 1.0)
+    return first, second, MixedBatches(first, second, 16, real_rows, 1.0)
 
 
 @pytest.mark.parametrize("real_rows", [1, 4, 12, 15])
@@ -83,7 +82,7 @@ def test_without_real_transitions_there_is_no_batch_and_nothing_simulated_is_los
 def test_the_limiter_allows_as_many_batches_whatever_they_are_made_of(simulating: bool) -> None:
     real = Table(SIGNATURE, capacity=100, samples_per_insert=8.0, limiter_tolerance=16.0, min_size=10, seed=0)
     simulated = Table(SIGNATURE, capacity=100, sampler="uniform", min_size=8, seed=0)
-    mixed = MixedBatches(SIGNATURE, real, simulated, 16, 4, 1.0)
+    mixed = MixedBatches(real, simulated, 16, 4, 1.0)
     if simulating:
         simulated.insert(chunk([-1.0] * 20, version=9))
     batches = 0
@@ -102,7 +101,7 @@ def test_real_rows_are_drawn_as_those_of_a_whole_batch_are() -> None:
     simulated = Table(SIGNATURE, capacity=100, sampler="uniform", min_size=8, seed=0)
     real.insert(chunk([float(value) for value in range(50)], version=3))
     simulated.insert(chunk([-1.0] * 20, version=9))
-    mixed = MixedBatches(SIGNATURE, real, simulated, 16, 4, 0.0)
+    mixed = MixedBatches(real, simulated, 16, 4, 0.0)
     found = np.zeros(50)
     for _ in range(1_000):
         batch = mixed.next(0.0)

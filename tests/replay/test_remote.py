@@ -16,7 +16,6 @@ from headrace import errors
 from headrace._native import Server
 from headrace.replay import ChunkWriter, Connection, RemoteTable, Signature
 from headrace.replay.remote import read_token
-from headrace.servers.base import Batches, ReplayTable
 
 SIGNATURE = Signature((2,), "float32")
 STEPS = 8
@@ -93,8 +92,7 @@ def test_the_same_calls_as_in_this_process(server: Server, table: RemoteTable) -
 
 
 def test_batches_ahead(server: Server, table: RemoteTable, address: str) -> None:
-    contract: ReplayTable = table
-    batches: Batches = contract.batches_ahead(4, 0.4, 3)
+    batches = table.batches_ahead(4, 0.4, 3)
     assert table.batches_ahead(4, 0.4, 3).shared == address.startswith("unix:")
     assert batches.next(0.0) is None
     server.table("replay").insert(chunks(1)[0])

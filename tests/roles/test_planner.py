@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace import DynaQ
-from headrace._native import ChunkWriter, Signature, Table
-from headrace.replay import BatchBuffer
+from headrace.replay import BatchBuffer, ChunkWriter, Signature, Table
 from headrace.roles.planner import Planner, PlannerSettings
 from headrace.types import Array, EnvironmentSpec
 
@@ -52,16 +51,14 @@ class Bench:
         self.pushes = 0
         self.planner = Planner(
             PlannerSettings(SPEC, self.config, 0, 0),
-            lambda buffer, exponent: self.transitions.sample_into(buffer.view, exponent, 0.0),
-            self.transitions.update_priorities,
+            self.transitions,
             self.insert,
             rightwards,
         )
 
     def insert(self, *chunks: bytes) -> None:
         self.pushes += 1
-        for chunk in chunks:
-            self.simulated.insert(chunk)
+        self.simulated.insert(*chunks)
 
     def run(self, steps: int) -> int:
         """Lets so many environment steps go by, 8 at a time after the first call; the turns that it took."""
@@ -71,11 +68,6 @@ class Bench:
                 turns += 1
         self.now = steps
         return turns
-
-
-def test_settings_travel_as_json() -> None:
-    settings = PlannerSettings(SPEC, dataclasses.replace(SMALL, model_hidden=(3, 4)), 7, 1, "int8", 8)
-    assert PlannerSettings.from_json(settings.to_json()) == settings
 
 
 def test_training_and_simulation_keep_step_with_the_environment() -> None:
@@ -151,13 +143,13 @@ def test_what_is_simulated_is_tagged_with_the_models_version() -> None:
     bench.run(0)
     bench.run(128)
     buffer = BatchBuffer(SIGNATURE, 64)
-    assert bench.simulated.sample_into(buffer.view, 0.0, 0.0)
+    assert bench.simulated.sample_into(buffer, 0.0, 0.0)
     assert bench.planner.learner.version == 32
     assert set(buffer.arrays.policy_version.tolist()) == {
         30
     }  # two of the 32 were due together with the simulations, which came first
     bench.run(256)
-    assert bench.simulated.sample_into(buffer.view, 0.0, 0.0)
+    assert bench.simulated.sample_into(buffer, 0.0, 0.0)
     assert set(buffer.arrays.policy_version.tolist()) <= {30, 62}
 
 
@@ -175,7 +167,7 @@ def test_search_control_prefers_where_the_td_error_is_large() -> None:
     bench.run(60 * 128)  # every transition has had its turn
     # |1 + 0.5 (s + 2) - (s + 1)| = |1 - s / 2| of steps that go on, |1 - (s + 1)| = 9 of the last, where s is 9
     buffer = BatchBuffer(SIGNATURE, 20_000)
-    assert bench.transitions.sample_into(buffer.view, 0.0, 0.0)
+    assert bench.transitions.sample_into(buffer, 0.0, 0.0)
     found = np.bincount(buffer.arrays.observation[:, 0].astype(int), minlength=10) / 20_000
     error = np.abs(1 - np.arange(10) / 2)
     error[9] = 9
@@ -197,7 +189,7 @@ def test_the_same_seed_simulates_the_same() -> None:
         bench.run(0)
         bench.run(1000)
         buffer = BatchBuffer(SIGNATURE, 64)
-        assert bench.simulated.sample_into(buffer.view, 0.0, 0.0)
+        assert bench.simulated.sample_into(buffer, 0.0, 0.0)
         batches.append(buffer.arrays)
     for first, second in zip(*batches, strict=True):
         np.testing.assert_array_equal(first, second)

@@ -11,6 +11,7 @@ from headrace.errors import DivergenceError, ServerError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.snapshot import Snapshot, Stamp, decode_snapshot
+from headrace.roles.handles import PARAMETERS, POLICY
 from headrace.roles.publisher import Blobs, Publisher, graph_blobs, parameter_blobs
 from headrace.types import EnvironmentSpec
 
@@ -156,10 +157,10 @@ def test_parameters_that_are_not_finite_go_to_nobody(store: Store, publisher: Pu
 
 def test_blobs_are_what_actors_and_the_quantizer_take() -> None:
     graph = PolicyGraph(Architecture.of(EnvironmentSpec((1,), "float32", actions=1), "mlp", ()))
-    blobs = graph_blobs(graph)(snapshot(2.5, 7.0))
+    blobs = graph_blobs(graph, POLICY)(snapshot(2.5, 7.0))
     assert list(blobs) == ["policy", "policy-news"]  # news comes last
     assert Policy(bytes(blobs["policy"]), 1).output(np.zeros((1, 1), np.float32)) == [[2.5]]
     assert Stamp.from_json(bytes(blobs["policy-news"])) == ("here", 7.0)
-    [(name, parameters)] = parameter_blobs(snapshot(2.5, 7.0)).items()
+    [(name, parameters)] = parameter_blobs(PARAMETERS)(snapshot(2.5, 7.0)).items()
     assert name == "parameters"
     assert decode_snapshot(parameters).weights["q.bias"] == [2.5]

@@ -18,10 +18,11 @@ from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles import quantizer
-from headrace.roles.base import NEWS, PARAMETERS, POLICY, REPORTS, Role, Stop
+from headrace.roles.base import REPORTS, RoleContext, Stop
+from headrace.roles.handles import PARAMETERS, POLICY
 from headrace.roles.publisher import parameter_blobs
-from headrace.roles.quantizer import QuantizerSettings, run_quantizer
-from headrace.servers import Endpoint, RoleServer, connect_role, open_server
+from headrace.roles.quantizer import QuantizerRole
+from headrace.servers import Endpoint, open_server
 from headrace.types import EnvironmentSpec
 
 ARCHITECTURE = Architecture.of(EnvironmentSpec((3,), "float32", actions=1), "mlp", ())
@@ -40,21 +41,20 @@ class Bench:
         self._stops: list[tuple[Stop, threading.Thread]] = []
 
     def start(self, precision: Precision = "fp32", bits: int = 32, generation: int = 0) -> threading.Thread:
-        settings = QuantizerSettings(ARCHITECTURE, precision, bits).to_json()
-        role, stop = Role("quantizer", 0, settings, generation), Stop()
+        role, stop = QuantizerRole(0, ARCHITECTURE, precision, bits, PARAMETERS, POLICY, generation=generation), Stop()
 
-        def run(connection: RoleServer) -> None:
-            with contextlib.closing(connection), contextlib.suppress(ClosedError):
-                run_quantizer(connection, role, stop)
+        def run() -> None:
+            with RoleContext(self.server.endpoint, stop) as context, contextlib.suppress(ClosedError):
+                role.run(context)
 
-        thread = threading.Thread(target=run, args=(connect_role(self.server.endpoint),), daemon=True)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         self._stops.append((stop, thread))
         return thread
 
     def publish(self, version: int, probe: np.ndarray | None = None) -> None:
         taken = Snapshot(WEIGHTS, probe, Stamp("here", float(version)))
-        for name, data in parameter_blobs(taken).items():
+        for name, data in parameter_blobs(PARAMETERS)(taken).items():
             self.server.publish(name, data, version)
 
     def wait_for(self, found: Callable[[], object]) -> None:
@@ -66,8 +66,8 @@ class Bench:
 
     def policy(self, newer_than: int = 0) -> tuple[int, bytes]:
         """The policy, once its news are there."""
-        self.wait_for(lambda: self.server.fetch(NEWS, newer_than))
-        found = self.server.fetch(POLICY, newer_than)
+        self.wait_for(lambda: self.server.fetch(POLICY.news, newer_than))
+        found = self.server.fetch(POLICY.name, newer_than)
         assert found is not None
         return found
 
@@ -110,7 +110,7 @@ def test_a_policy_has_the_version_of_its_parameters(
     version, data = bench.policy()
     assert version == 7
     assert outputs(data, precision, bits) == pytest.approx(OUTPUTS, abs=tolerance)
-    news = bench.server.fetch(NEWS)
+    news = bench.server.fetch(POLICY.news)
     assert news is not None
     assert (news[0], Stamp.from_json(news[1])) == (7, ("here", 7.0))
     bench.publish(9)
@@ -155,25 +155,25 @@ def test_what_a_server_lost_is_published_again(bench: Bench) -> None:
     bench.start()
     bench.publish(5)
     version, data = bench.policy()
-    for name in (NEWS, POLICY, PARAMETERS):
+    for name in (POLICY.news, POLICY.name, PARAMETERS.name):
         bench.native.drop(f"run/{name}")
     assert bench.policy() == (version, data)
 
 
-@pytest.mark.parametrize("lost", [POLICY, NEWS])
+@pytest.mark.parametrize("lost", [POLICY.name, POLICY.news])
 def test_a_policy_without_its_news_is_published_again_and_news_without_a_policy(bench: Bench, lost: str) -> None:
     """As after a restart of the server between the two."""
     bench.start()
     bench.publish(5)
-    published = bench.policy(), bench.server.fetch(NEWS)
-    kept = NEWS if lost == POLICY else POLICY
+    published = bench.policy(), bench.server.fetch(POLICY.news)
+    kept = POLICY.news if lost == POLICY.name else POLICY.name
     data = bench.server.fetch(kept)
     assert data is not None
     bench.native.drop(f"run/{lost}")  # and what begins like it
     if bench.server.fetch(kept) is None:
         bench.server.publish(kept, data[1], 5)
     bench.wait_for(lambda: bench.server.fetch(lost))
-    assert (bench.policy(), bench.server.fetch(NEWS)) == published
+    assert (bench.policy(), bench.server.fetch(POLICY.news)) == published
 
 
 def test_it_goes_on_where_the_error_can_not_be_measured(

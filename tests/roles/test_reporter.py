@@ -1,6 +1,7 @@
 """What an actor reports."""
 
 import json
+import signal
 import threading
 
 import pytest
@@ -10,15 +11,16 @@ from headrace.environments import Episode
 from headrace.errors import ClosedError
 from headrace.roles import reporter
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import Role
 from headrace.roles.clock import PhaseClock
+from headrace.roles.handles import POLICY, REPLAY
+from headrace.roles.remote_actor import ActorRole
 from headrace.roles.reporter import ActorReporter
 from headrace.servers import RoleServer
 from headrace.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", 2)
 SETTINGS = ActorSettings("CartPole-v1", 3, 1, 2, (0.1, 0.2), DQN(), 50, True, SPEC, run_id="mine")
-ROLE = Role("actor", 1, SETTINGS.to_json(), 5)
+ROLE = ActorRole(1, SETTINGS, POLICY, REPLAY, generation=5)
 
 
 def refresh() -> dict[str, object]:
@@ -53,6 +55,29 @@ def test_reports_hold_totals_and_each_return_once() -> None:
     assert said == {("reports", 1, 5, "mine")}
     assert len({report["writer"] for report in reports}) == 1
     assert all(report["refresh"] == refresh()["refresh"] for report in reports)
+
+
+def test_the_last_counts_are_sent_even_if_the_process_is_asked_to_stop_meanwhile() -> None:
+    """As SIGTERM does it in the process of a role; here by another signal, which arrives while close() waits."""
+
+    class Slow(Mailbox):
+        def put(self, mailbox: str, message: bytes) -> None:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+            threading.Event().wait(0.2)
+            super().put(mailbox, message)
+
+    def ask(_number: int, _frame: object) -> None:
+        raise ClosedError("asked to stop")
+
+    before = signal.signal(signal.SIGALRM, ask)
+    try:
+        mailbox = Slow()
+        sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("environment", "other")), refresh)
+        with pytest.raises(ClosedError, match="asked to stop"):
+            sender.close()
+        assert len(mailbox.reports) == 1
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_where_nothing_is_new_it_says_so_seldom(monkeypatch: pytest.MonkeyPatch) -> None:

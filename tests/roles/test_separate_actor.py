@@ -1,4 +1,4 @@
-"""Separately started actors: their settings and their places."""
+"""Separately started actors: their settings and their slots."""
 
 import json
 import threading
@@ -7,17 +7,20 @@ import pytest
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ClosedError, ConfigError, ServerError
-from headrace.roles import separate_actor
+from headrace.roles import remote_actor, separate_actor
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import RUN, Role, Stop
-from headrace.roles.separate_actor import RunNotice, await_notice, claim_place, run_separate_actor
+from headrace.roles.base import RUN, RoleContext, Stop
+from headrace.roles.handles import POLICY, REPLAY
+from headrace.roles.remote_actor import ActorRole, claim_slot
+from headrace.roles.separate_actor import RunNotice, SeparateActorRole, await_notice
+from headrace.servers import Endpoint, RoleServer
 from headrace.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", 2)
 
 
 class Memory:
-    """A role's server that is a few dictionaries; `taken` are places of others."""
+    """A role's server that is a few dictionaries; `taken` are slots of others."""
 
     def __init__(self, *taken: str) -> None:
         self.blobs: dict[str, tuple[int, bytes]] = {}
@@ -48,14 +51,35 @@ class Memory:
         pass
 
 
-def notice(places: int) -> RunNotice:
+class Context(RoleContext):
+    """A role's context whose every connection is `server`."""
+
+    def __init__(self, server: Memory, stop: Stop | None = None) -> None:
+        super().__init__(Endpoint(""), stop or Stop())
+        self.server = server
+
+    def connect(self, endpoint: Endpoint | None = None) -> RoleServer:
+        return self.server
+
+
+def notice(slots: int) -> RunNotice:
     settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), DQN(n_step=3, discount=0.99), 50, True, SPEC)
-    return RunNotice("CartPole-v1", 60.0, "start", (settings.to_json(),) * places)
+    actors = tuple(ActorRole(index, settings, POLICY, REPLAY) for index in range(slots))
+    return RunNotice("CartPole-v1", 60.0, "start", actors)
+
+
+@pytest.fixture
+def acting(monkeypatch: pytest.MonkeyPatch) -> list[ActorRole]:
+    """The roles that would act."""
+    roles: list[ActorRole] = []
+    monkeypatch.setattr(ActorRole, "act", lambda role, *others: roles.append(role))
+    return roles
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(separate_actor, "_CLAIM_SECONDS", 0.2)
+    monkeypatch.setattr(remote_actor, "_CLAIM_SECONDS", 0.2)
+    monkeypatch.setattr(remote_actor, "_CLAIM_POLL_SECONDS", 0.01)
     monkeypatch.setattr(separate_actor, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(separate_actor, "_SPARE_POLL_SECONDS", 0.01)
 
@@ -65,41 +89,39 @@ def test_the_notice_travels_as_json() -> None:
     assert set(json.loads(notice(1).to_json())) == {"environment", "hang_seconds", "start", "actors"}
 
 
-def test_the_first_free_place_is_taken() -> None:
+def test_the_first_free_slot_is_taken() -> None:
     server = Memory("actor/0", "actor/1")
-    assert claim_place(server, range(4), Stop()) == 2
+    assert claim_slot(server, range(4), Stop()) == 2
     assert server.claims == ["actor/2"]
 
 
-def test_a_place_that_becomes_free_soon_is_waited_for() -> None:
+def test_a_slot_that_becomes_free_soon_is_waited_for() -> None:
     server = Memory("actor/0")
     threading.Timer(0.05, server.taken.clear).start()
-    assert claim_place(server, [0], Stop()) == 0
+    assert claim_slot(server, [0], Stop()) == 0
 
 
-def test_no_free_place_is_none_and_a_stop_ends_the_wait() -> None:
+def test_no_free_slot_is_none_and_a_stop_ends_the_wait() -> None:
     server = Memory("actor/0")
-    assert claim_place(server, [0], Stop()) is None
+    assert claim_slot(server, [0], Stop()) is None
     stop = Stop()
     stop.set()
     with pytest.raises(ClosedError):
-        claim_place(server, [0], stop)
+        claim_slot(server, [0], stop)
 
 
-def test_a_spare_actor_says_so_and_takes_the_place_that_becomes_free(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_spare_actor_says_so_and_takes_the_slot_that_becomes_free(
+    acting: list[ActorRole], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    roles: list[Role] = []
-    monkeypatch.setattr(separate_actor, "run_actor", lambda role, *others: roles.append(role))
     server = Memory("actor/0", "actor/1")
     server.publish(RUN, notice(2).to_json().encode())
-    spare = threading.Thread(target=run_separate_actor, args=(server, server, server, Stop()), daemon=True)
+    spare = threading.Thread(target=SeparateActorRole(0).run, args=(Context(server),), daemon=True)
     spare.start()
     spare.join(0.5)  # longer than a predecessor's connection may take here
     assert spare.is_alive()
     server.taken.remove("actor/1")
     spare.join(30)
-    assert [role.name for role in roles] == ["actor 1"]
+    assert [role.name for role in acting] == ["actor 1"]
     assert capsys.readouterr().out == "all 2 places for actors of the run are taken; waiting for one\n"
 
 
@@ -108,14 +130,14 @@ def test_a_spare_actor_can_be_stopped() -> None:
     server.publish(RUN, notice(1).to_json().encode())
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(ClosedError):
-        run_separate_actor(server, server, server, stop)
+        SeparateActorRole(0).run(Context(server, stop))
 
 
 def test_a_run_that_starts_its_actors_itself_says_so() -> None:
     server = Memory()
     server.publish(RUN, notice(0).to_json().encode())
     with pytest.raises(ConfigError, match="the run's learner starts its actors itself"):
-        run_separate_actor(server, server, server, Stop())
+        SeparateActorRole(0).run(Context(server))
 
 
 def test_it_waits_for_a_learner_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,14 +150,12 @@ def test_it_waits_for_a_learner_and_says_so_once(monkeypatch: pytest.MonkeyPatch
     assert await_notice(server, lambda: False, said.append) == notice(1)
 
 
-def test_it_plays_other_episodes_than_its_predecessors(monkeypatch: pytest.MonkeyPatch) -> None:
-    roles: list[Role] = []
-    monkeypatch.setattr(separate_actor, "run_actor", lambda role, *others: roles.append(role))
+def test_it_plays_other_episodes_than_its_predecessors(acting: list[ActorRole]) -> None:
     server = Memory("actor/0")
     server.publish(RUN, notice(2).to_json().encode())
     for _ in range(2):
-        run_separate_actor(server, server, server, Stop())
-    assert [role.name for role in roles] == ["actor 1", "actor 1"]
-    assert roles[0].generation != roles[1].generation
-    assert all(0 <= role.generation < 2**31 for role in roles)
-    assert roles[0].settings == notice(2).actors[1]
+        SeparateActorRole(0).run(Context(server))
+    assert [role.name for role in acting] == ["actor 1", "actor 1"]
+    assert acting[0].generation != acting[1].generation
+    assert all(0 <= role.generation < 2**31 for role in acting)
+    assert acting[0].settings == notice(2).actors[1].settings

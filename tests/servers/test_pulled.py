@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace._native import ChunkWriter, Signature, Table
 from headrace.errors import ChunkRefused, ClosedError, StorageError
+from headrace.replay import ChunkWriter, Signature
 from headrace.servers.pulled import PulledTable
 
 SIGNATURE = Signature((2,), "float32")
@@ -50,7 +50,7 @@ def pulled() -> Iterator[Callable[..., PulledTable]]:
 
     def make(queue: Queue, **options: float) -> PulledTable:
         settings = {"capacity": 100, "sampler": "uniform", **options}
-        tables.append(PulledTable(Table(SIGNATURE, **settings), queue.pull, queue.end))  # type: ignore[arg-type]
+        tables.append(PulledTable(SIGNATURE, queue.pull, queue.end, **settings))
         return tables[-1]
 
     yield make

@@ -67,6 +67,7 @@ def test_chunks_of_actors_are_sampled_by_the_learner(ends: Ends) -> None:
     assert batch is not None
     assert set(batch.action.tolist()) == set(range(12))
     assert not server.keeps_experience
+    assert not server.serves_samples
     assert server.endpoint.address == ends.address
 
 

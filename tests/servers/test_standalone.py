@@ -217,9 +217,8 @@ def test_a_token_that_is_none_is_refused(tmp_path: Path, secret: bytes | None, s
         native.close()
 
 
-def test_the_endpoint_travels_as_json() -> None:
-    endpoint = Endpoint("tcp://[::1]:7447", "lander", "/secrets/token", 60.0)
-    assert Endpoint.from_json(endpoint.to_json()) == endpoint
+def test_the_names_of_a_run_begin_with_its_own() -> None:
+    endpoint = Endpoint("tcp://[::1]:7447", "lander")
     assert endpoint.name("replay") == "lander/replay"
     assert Endpoint("unix:@x").name("replay") == "replay"
 
@@ -235,4 +234,5 @@ def test_the_embedded_server_is_reached_by_roles() -> None:
         assert table.stats()["size"] == 4
         assert server.drain("reports") == [b"hello"]
         assert not server.keeps_experience
+        assert server.serves_samples
         assert not server.restarted()

@@ -10,8 +10,9 @@ import torch
 from headrace import DQN, Apex, DynaQ, Hogwild, Serial
 from headrace.environments import describe
 from headrace.errors import CheckpointError, ConfigError, StorageError
-from headrace.roles.actor import ActorSettings
-from headrace.roles.planner import PlannerSettings
+from headrace.roles.handles import TRANSITIONS
+from headrace.roles.planner import PlannerRole
+from headrace.roles.remote_actor import ActorRole
 from headrace.servers import EmbeddedServer
 from headrace.topologies.base import RunContext
 from headrace.topologies.build import build_program
@@ -114,7 +115,7 @@ def test_a_snapshot_has_all_three_tables(tmp_path: Path) -> None:
     empty.restore(str(tmp_path / "replay"))
     assert isinstance(table, DynaTables)
     assert isinstance(empty, DynaTables)
-    for mine, theirs in zip(table, empty, strict=True):
+    for mine, theirs in zip(table.all, empty.all, strict=True):
         assert mine.stats()["size"] == theirs.stats()["size"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["replay"]
 
@@ -148,19 +149,28 @@ def test_apex_has_one_actor_and_its_planners() -> None:
     program = build_program(Apex(chunk_steps=10), context(dataclasses.replace(SMALL, planners=2)), generation=5)
     try:
         [actor] = program.actors
-        assert ActorSettings.from_json(actor.settings).transitions
+        assert isinstance(actor, ActorRole)
+        assert actor.transitions == TRANSITIONS
         assert [(role.name, role.generation) for role in program.services] == [("planner 0", 5), ("planner 1", 5)]
-        settings = [PlannerSettings.from_json(role.settings) for role in program.services]
+        settings = [role.settings for role in program.services if isinstance(role, PlannerRole)]
         assert [(each.index, each.algorithm.planners) for each in settings] == [(0, 2), (1, 2)]
     finally:
         program.close()
+
+
+def test_planners_need_a_server_to_sample_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmbeddedServer, "serves_samples", False)
+    with pytest.raises(ConfigError, match=r"algorithm is dyna-q and the server is a Redis, which cannot sample"):
+        build_program(Apex(), context(SMALL))
 
 
 def test_apex_without_planning_is_that_of_dqn() -> None:
     program = build_program(Apex(actors=2), context(dataclasses.replace(SMALL, planning=False)))
     try:
         assert [role.kind for role in (*program.actors, *program.services)] == ["actor", "actor"]
-        assert not ActorSettings.from_json(program.actors[0].settings).transitions
+        [actor, _] = program.actors
+        assert isinstance(actor, ActorRole)
+        assert actor.transitions is None
     finally:
         program.close()
 

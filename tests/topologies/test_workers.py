@@ -12,17 +12,17 @@ import torch
 from numpy.typing import NDArray
 
 from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
-from headrace._native import OptimizerOptions, Table
+from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.sac import SAC
 from headrace.environments import describe
 from headrace.errors import ConfigError, ReplayError
 from headrace.gradients.base import ParameterVector
-from headrace.replay import Connection
+from headrace.replay import Connection, ReplayTable, Table
 from headrace.roles.actor import table_signature
-from headrace.roles.base import GATE, HELD, TABLE, Stop
+from headrace.roles.base import GATE, HELD, Stop
 from headrace.roles.gate import Gate, GateWatch, Held
-from headrace.roles.remote_worker import RunTable, WorkerSettings, build_worker
+from headrace.roles.remote_worker import WorkerRole, build_worker
 from headrace.servers import EmbeddedServer, connect_role
 from headrace.topologies import workers
 from headrace.topologies.base import RunContext
@@ -83,17 +83,19 @@ def context_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | S
 def run_worker(server: EmbeddedServer, context: RunContext, config: Workers, turns: int) -> int:
     """Lets the only worker act and learn in this thread, as it would in its process; its updates."""
     program = WorkersProgram(config, context, 0)
-    settings = WorkerSettings.from_json(program.actors[0].settings)
-    table: Table | RunTable | None = None
+    role = program.actors[0]
+    assert isinstance(role, WorkerRole)
+    settings = role.settings
+    table: ReplayTable | None = None
     if settings.table is not None:
         table = Table(table_signature(context.spec), **settings.table)
-    elif context.algorithm.replay is not None:
-        table = RunTable(Connection(server.endpoint.address).table(TABLE))
+    elif role.replay is not None:
+        table = Connection(server.endpoint.address).table(role.replay.name)
 
-    places = iter(settings.places)
+    handles = iter(settings.vectors)
 
     def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
-        return next(places).open(initial, options, server.endpoint, 0, settings.acting.seed)
+        return next(handles).open(initial, options, server.endpoint, 0, settings.acting.seed)
 
     worker = build_worker(settings, open_vector, table)
     for _ in range(turns):

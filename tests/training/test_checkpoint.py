@@ -9,10 +9,9 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from headrace._native import Signature, Table
 from headrace.errors import CheckpointError, DivergenceError
+from headrace.replay import Experience, Signature, Table
 from headrace.report.run_directory import RunDirectory
-from headrace.topologies.base import Experience
 from headrace.training import Result
 from headrace.training.checkpoint import checkpoint_pause, newest_checkpoint, save_checkpoint
 

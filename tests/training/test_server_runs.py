@@ -240,10 +240,11 @@ def test_the_name_of_a_killed_learner_is_free_for_its_next_start_alone(
     endpoint = Endpoint(server_process.address, "one", reconnect_seconds=60.0)
     program = (
         "import sys; from headrace.servers import Endpoint, open_server; "
-        "server = open_server(Endpoint.from_json(sys.argv[1]), 'a1'); print('there', flush=True); sys.stdin.read()"
+        "server = open_server(Endpoint(sys.argv[1], 'one', reconnect_seconds=60.0), 'a1'); "
+        "print('there', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", program, endpoint.to_json()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", program, endpoint.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as learner:
         assert learner.stdout is not None
         assert learner.stdout.readline() == b"there\n"

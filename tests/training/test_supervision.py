@@ -5,9 +5,16 @@ from collections.abc import Iterable
 import pytest
 
 from headrace.launch import Exit
-from headrace.roles.base import Role
+from headrace.roles.base import Role, RoleContext
 from headrace.training import supervision
 from headrace.training.supervision import Supervisor
+
+
+class Acting(Role):
+    kind = "actor"
+
+    def run(self, context: RoleContext) -> None:
+        raise AssertionError("no role is started here")
 
 
 class Pretence:
@@ -40,7 +47,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def test_silence_is_a_hang_but_for_the_time_without_a_server(time: Time) -> None:
     launcher = Pretence()
-    supervisor = Supervisor(launcher, [Role("actor", 0, "{}")], 10.0, lambda ended, again: None)
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
     supervisor.start()
     time.now += 35.0
     supervisor.forgive(30.0)
@@ -53,7 +60,7 @@ def test_silence_is_a_hang_but_for_the_time_without_a_server(time: Time) -> None
 
 def test_what_was_heard_meanwhile_is_not_put_into_the_future(time: Time) -> None:
     launcher = Pretence()
-    supervisor = Supervisor(launcher, [Role("actor", 0, "{}")], 10.0, lambda ended, again: None)
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
     supervisor.start()
     time.now += 20.0
     supervisor.hear({"role": "actor", "index": 0})

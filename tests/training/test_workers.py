@@ -99,7 +99,8 @@ def test_a_resumed_run_goes_on_from_parameters_and_statistics(train: Train, topo
     assert any("the workers gather new experience" in text for text in messages)
     assert second.summary["environment_steps"] >= 6_000
     assert second.summary["learner_steps"] > updates
-    assert second.summary["workers"]["updates"] == second.summary["learner_steps"]
+    workers = second.summary["workers"]  # a worker that is ended during a turn may not have counted its last update
+    assert 0 <= second.summary["learner_steps"] - workers["updates"] <= workers["late_turns"]
 
 
 def test_another_device_than_the_processor_is_refused(train: Train) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from headrace.errors import ChunkRefused, ConfigError, DivergenceError, EnvironmentFault
-from headrace.roles.base import Role
+from headrace.roles.base import Role, RoleContext, Stop
+from headrace.servers import Endpoint
 
-__all__ = ["FAULTS", "Exit", "Launcher", "last_words"]
+__all__ = ["FAULTS", "Exit", "Launcher", "last_words", "run_role"]
 
 FAULTS = (ConfigError, EnvironmentFault, ChunkRefused, DivergenceError)
 """A user's mistakes, and divergence: a restarted role would fail in the same way."""
@@ -35,6 +36,12 @@ class Launcher(Protocol):
 
     def stop(self, roles: Iterable[Role]) -> None:
         """Asks these roles to end and kills those that do not; a role that has already ended is not an error."""
+
+
+def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
+    """Runs a role until `stop` is set or the server is gone; raises what the role raises."""
+    with RoleContext(endpoint, stop) as context:
+        role.run(context)
 
 
 def last_words(error: Exception) -> str:

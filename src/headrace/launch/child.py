@@ -1,10 +1,9 @@
-"""The process of one role; the launcher passes kind, index, generation and its own process id as arguments.
+"""The process of one role; the launcher passes its own process id, and the role's kind and index for readers of `ps`.
 
-Settings and endpoint come on stdin as JSON: an address may contain a password, and arguments are readable by all users.
+Role and endpoint come on stdin as JSON: an address may contain a password, and arguments are readable by all users.
 """
 
 import ctypes
-import json
 import os
 import signal
 import sys
@@ -13,12 +12,11 @@ from types import FrameType
 from typing import NoReturn
 
 from headrace.errors import ClosedError, HeadraceError
-from headrace.launch.base import FAULTS, last_words
+from headrace.fields import read_json
+from headrace.launch.base import FAULTS, last_words, run_role
 from headrace.launch.leaving import leave_soon
-from headrace.launch.processes import FAULT_STATUS
-from headrace.launch.run_role import run_role
-from headrace.roles.base import Role, Stop
-from headrace.servers import Endpoint
+from headrace.launch.processes import FAULT_STATUS, RoleStart
+from headrace.roles.base import Stop
 
 _PR_SET_PDEATHSIG = 1
 
@@ -32,8 +30,7 @@ def _die_with(parent: int) -> None:
 
 def main() -> None:
     """Runs the role until SIGTERM or until the server is gone."""
-    kind, index, generation, parent = sys.argv[1:]
-    _die_with(int(parent))
+    _die_with(int(sys.argv[-1]))
     for number in (signal.SIGINT, signal.SIGHUP):  # they may reach the whole group; the parent decides
         signal.signal(number, signal.SIG_IGN)
     stop = Stop()
@@ -44,9 +41,8 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, finish)
     try:
-        given = json.load(sys.stdin)
-        role = Role(kind, int(index), given["settings"], int(generation))
-        run_role(role, Endpoint.from_json(given["endpoint"]), stop)
+        given = read_json(RoleStart, sys.stdin.read(), "a role's start")
+        run_role(given.role, given.endpoint, stop)
     except ClosedError:
         pass
     except HeadraceError as error:

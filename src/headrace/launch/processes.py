@@ -1,7 +1,6 @@
 """Roles as processes on this machine."""
 
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -9,16 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from headrace.errors import StorageError
+from headrace.fields import write_json
 from headrace.launch.base import Exit
 from headrace.launch.watcher import ROLE_MARK, Family, memory_kills
 from headrace.roles.base import Role
 from headrace.servers import Endpoint
 
-__all__ = ["FAULT_STATUS", "ProcessLauncher", "child_environment"]
+__all__ = ["FAULT_STATUS", "ProcessLauncher", "RoleStart", "child_environment"]
 
 FAULT_STATUS = 2
 """Exit status of a role that failed because of a user's mistake."""
@@ -26,6 +27,14 @@ _SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_
 """Set before a role imports anything: more threads than cores are what limits most published speedups."""
 _GRACE_SECONDS = 5.0
 _TAIL_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class RoleStart:
+    """What the process of a role reads from stdin, as JSON."""
+
+    role: Role
+    endpoint: Endpoint
 
 
 class _Running(NamedTuple):
@@ -52,7 +61,7 @@ class ProcessLauncher:
     def start(self, role: Role) -> None:
         """Starts a role in its own process; raises StorageError if its log can't be written."""
         log = self._logs / f"{role.kind}-{role.index}.log"
-        arguments = [role.kind, str(role.index), str(role.generation), str(os.getpid())]
+        arguments = [role.kind, str(role.index), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
         mark = f"{ROLE_MARK.decode()}{secrets.token_hex(8)}"
         with self._open(log) as output:
@@ -66,8 +75,7 @@ class ProcessLauncher:
             )
             start = output.tell()
         assert process.stdin is not None
-        given = {"settings": role.settings, "endpoint": self._endpoint.to_json()}
-        process.stdin.write(json.dumps(given).encode())
+        process.stdin.write(write_json(RoleStart(role, self._endpoint)).encode())
         process.stdin.close()
         self._running[role.name] = _Running(role, process, log, start, mark, memory_kills())
 

@@ -4,7 +4,8 @@ import threading
 
 from headrace.errors import ClosedError, HeadraceError, LaunchError
 from headrace.launch.base import last_words
-from headrace.roles.base import NEWS, POLICY, Stop
+from headrace.roles.base import Stop
+from headrace.roles.handles import PolicyHandle
 from headrace.servers import EmbeddedServer, Endpoint, RoleServer
 
 __all__ = ["Relay"]
@@ -21,8 +22,9 @@ class Relay:
     `server` and closes it. Any thread may call it.
     """
 
-    def __init__(self, server: RoleServer) -> None:
+    def __init__(self, server: RoleServer, policy: PolicyHandle) -> None:
         self._server = server
+        self._policy = policy
         self._local = EmbeddedServer()
         self._policy_version = self._news_version = 0  # newest versions published here; used only by the thread
         self._error: HeadraceError | None = None
@@ -32,7 +34,7 @@ class Relay:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where actors on this host find POLICY and NEWS as on the run's server, and nothing else."""
+        """Where actors on this host find policies and their news as on the run's server, and nothing else."""
         return self._local.endpoint
 
     def check(self) -> None:
@@ -60,15 +62,15 @@ class Relay:
 
     def _pass_on(self) -> bool:
         """Publishes newer versions here, the policy before its news; returns whether there were any."""
-        news = self._server.fetch(NEWS, self._news_version)
+        news = self._server.fetch(self._policy.news, self._news_version)
         if news is None:
             return False
         if news[0] > self._policy_version:
-            policy = self._server.fetch(POLICY, news[0] - 1)
+            policy = self._server.fetch(self._policy.name, news[0] - 1)
             if policy is None:
                 return False  # the server was restarted between the two fetches
-            self._local.publish(POLICY, policy[1], policy[0])
+            self._local.publish(self._policy.name, policy[1], policy[0])
             self._policy_version = policy[0]  # may be newer than the news, which will follow
-        self._local.publish(NEWS, news[1], news[0])
+        self._local.publish(self._policy.news, news[1], news[0])
         self._news_version = news[0]
         return True

@@ -15,7 +15,8 @@ from headrace.launch.guard import Guard
 from headrace.launch.processes import ProcessLauncher
 from headrace.launch.relay import Relay
 from headrace.roles.base import RUN, Role
-from headrace.roles.separate_actor import RunNotice, await_notice
+from headrace.roles.handles import POLICY
+from headrace.roles.separate_actor import RunNotice, SeparateActorRole, await_notice
 from headrace.servers import Endpoint, RoleServer, connect_role, shown
 
 __all__ = ["run_actors"]
@@ -93,7 +94,7 @@ def _relay(endpoint: Endpoint, actors: int) -> Iterator[Relay | None]:
     if actors == 1:
         yield None
         return
-    with contextlib.closing(Relay(connect_role(endpoint))) as relay:
+    with contextlib.closing(Relay(connect_role(endpoint), POLICY)) as relay:
         yield relay
 
 
@@ -109,8 +110,10 @@ def _look_after(
 
     An actor that ends while there is no notice is not counted as a death: the server or the learner is just starting.
     """
-    policies = relay.endpoint.to_json() if relay else ""
-    roles = {role.name: role for role in (Role("separate-actor", index, policies) for index in range(actors))}
+    passed_on = relay.endpoint if relay else None
+    roles: dict[str, Role] = {
+        role.name: role for role in (SeparateActorRole(index, passed_on) for index in range(actors))
+    }
     deaths = {name: Deaths() for name in roles}
     ended: list[Exit] = []
     excused = False

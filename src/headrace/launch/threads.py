@@ -4,8 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from headrace.errors import ClosedError, HeadraceError
-from headrace.launch.base import FAULTS, Exit, last_words
-from headrace.launch.run_role import run_role
+from headrace.launch.base import FAULTS, Exit, last_words, run_role
 from headrace.roles.base import Role, Stop
 from headrace.servers import Endpoint
 

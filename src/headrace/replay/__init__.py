@@ -1,9 +1,9 @@
 """Replay: tables of experience, in this process or on a server, with one contract."""
 
 from headrace._native import BatchAhead, BatchView, ChunkWriter, Signature
-from headrace.replay.base import Replay
-from headrace.replay.batches import BatchBuffer, BatchesAhead, StreamedBatches
-from headrace.replay.mixture import MixedBatches, Sampled
+from headrace.replay.base import Experience, ReplayTable
+from headrace.replay.batches import BatchBuffer, Batches, BatchesAhead, StreamedBatches
+from headrace.replay.mixture import MixedBatches, SampledBatches
 from headrace.replay.remote import Connection, RemoteTable, connect
 from headrace.replay.table import Table
 from headrace.replay.writer import Writer
@@ -12,13 +12,15 @@ __all__ = [
     "BatchAhead",
     "BatchBuffer",
     "BatchView",
+    "Batches",
     "BatchesAhead",
     "ChunkWriter",
     "Connection",
+    "Experience",
     "MixedBatches",
     "RemoteTable",
-    "Replay",
-    "Sampled",
+    "ReplayTable",
+    "SampledBatches",
     "Signature",
     "StreamedBatches",
     "Table",

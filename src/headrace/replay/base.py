@@ -1,36 +1,90 @@
-"""The contract of every replay backend."""
+"""The contract of every table, and what the training process does with a run's experience."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import Signature
-from headrace.replay.batches import BatchBuffer
+from headrace.replay.batches import Allocate, BatchBuffer, Batches
+from headrace.replay.writer import Writer
 from headrace.types import Batch
 
-__all__ = ["Replay"]
+__all__ = ["Experience", "ReplayTable"]
 
 
-class Replay(Protocol):
-    """Experience in, batches out, priorities back. Every method may be called from any thread."""
+class Experience:
+    """A run's experience as the training process sees it, wherever it is stored.
 
-    @property
-    def signature(self) -> Signature:
-        """Layout of one step."""
+    The defaults are those of an algorithm that learns from each step once and stores none. Every method may be called
+    from any thread.
+    """
 
-    def insert(self, chunk: bytes, timeout_seconds: float | None = None) -> int | None:
-        """Stores a chunk; returns the key of its first transition, or None if blocked until the deadline."""
+    def stats(self) -> dict[str, float]:
+        """Counts, bytes, samples per insert."""
+        return {"samples_per_insert": 1.0, "size": 0, "capacity": 0, "used_bytes": 0}
 
-    def sample(
-        self, batch_size: int, importance_exponent: float = 0.4, timeout_seconds: float | None = None
-    ) -> Batch | None:
-        """B transitions in new arrays, or None at the deadline."""
+    def set_paused(self, paused: bool) -> None:
+        """Pauses or resumes the processes that gather experience."""
 
+    def save(self, path: str | Path) -> None:
+        """Writes a snapshot; raises ReplayError if the experience is in another process."""
+
+    def restore(self, path: str | Path) -> None:
+        """Loads a snapshot into empty tables; raises ReplayError if the experience is in another process."""
+
+    def close(self) -> None:
+        """Ends the processes that gather experience."""
+
+
+class ReplayTable(Experience, ABC):
+    """Experience in, batches out, priorities back. Every method may be called from any thread.
+
+    set_paused() blocks inserts only. close() releases waiting callers; later inserts raise ClosedError.
+    """
+
+    signature: Signature
+    """Layout of one step."""
+
+    @abstractmethod
+    def insert(self, *chunks: bytes) -> int | None:
+        """Stores chunks in order, waiting while the rate limiter blocks inserts.
+
+        Returns the key of the first transition of the last chunk.
+        """
+
+    @abstractmethod
     def sample_into(
         self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None = None
     ) -> bool:
         """Samples into reused arrays; returns False at the deadline."""
 
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
-        """Sets priorities [B]; those of overwritten transitions are dropped. Returns how many were applied."""
+    @abstractmethod
+    def batches_ahead(
+        self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
+    ) -> Batches:
+        """Keeps `count` batches of B transitions ready; `allocate` as in BatchBuffer, if this process fills them."""
+
+    @abstractmethod
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int | None:
+        """Sets priorities to |priority| [B], so TD errors may be signed; those of overwritten transitions are dropped.
+
+        Returns how many were applied, or None if they are sent later.
+        """
+
+    @abstractmethod
+    def stats(self) -> dict[str, float]:
+        """Counts, bytes, samples per insert, seconds that each side was blocked."""
+
+    def sample(
+        self, batch_size: int, importance_exponent: float = 0.4, timeout_seconds: float | None = None
+    ) -> Batch | None:
+        """B transitions in new arrays, or None at the deadline."""
+        buffer = BatchBuffer(self.signature, batch_size)
+        return buffer.arrays if self.sample_into(buffer, importance_exponent, timeout_seconds) else None
+
+    def writer(self, *, n_step: int = 1, discount: float = 0.99, chunk_steps: int = 50, actor: int = 0) -> Writer:
+        """A writer for one environment."""
+        return Writer(self, n_step=n_step, discount=discount, chunk_steps=chunk_steps, actor=actor)

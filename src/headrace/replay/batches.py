@@ -1,6 +1,7 @@
 """Memory for batches, and batches that are prepared before they are requested."""
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from headrace._native import Table as NativeTable
 from headrace.errors import require
 from headrace.types import Array, Batch
 
-__all__ = ["BatchBuffer", "BatchesAhead", "StreamedBatches"]
+__all__ = ["Allocate", "BatchBuffer", "Batches", "BatchesAhead", "StreamedBatches"]
 
 Allocate = Callable[[tuple[int, ...], str], Array]
 
@@ -39,8 +40,18 @@ class BatchBuffer:
         self.view = BatchView(signature, *self.arrays)
 
 
+class Batches(Protocol):
+    """Batches for one consumer thread."""
+
+    def next(self, timeout_seconds: float | None = None) -> Batch | None:
+        """The next batch, valid until the next call; None at the deadline."""
+
+    def close(self) -> None:
+        """Stops preparing batches."""
+
+
 class BatchesAhead:
-    """A native thread that keeps `count` batches ready in reused buffers. One consumer thread."""
+    """A native thread that keeps `count` batches ready in reused buffers; implements `Batches`."""
 
     def __init__(
         self,
@@ -67,10 +78,11 @@ class BatchesAhead:
 
 
 class StreamedBatches:
-    """Batches that a server keeps in flight; the arrays are read-only. One consumer thread."""
+    """Batches that a server keeps in flight; the arrays are read-only. Implements `Batches`."""
 
-    def __init__(self, stream: BatchStream) -> None:
-        self._stream = stream
+    def __init__(self, open_stream: Callable[[], BatchStream]) -> None:
+        self._open = open_stream
+        self._stream = open_stream()
 
     @property
     def shared(self) -> bool:
@@ -81,6 +93,11 @@ class StreamedBatches:
         """The next batch, valid until the next call; None at the deadline."""
         arrays = self._stream.next(timeout_seconds)
         return None if arrays is None else Batch(*arrays)
+
+    def renew(self) -> None:
+        """Opens a new stream: the old one ended when the server had no table for it."""
+        self._stream.close()
+        self._stream = self._open()
 
     def close(self) -> None:
         """Closes the connection; next() raises ClosedError after the batches that had arrived."""

@@ -1,15 +1,13 @@
-"""Batches with transitions from two tables."""
-
-from typing import Protocol
+"""Batches sampled on request: from one table, or mixed from two."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import BatchView, Signature
-from headrace.replay.batches import BatchBuffer
+from headrace.replay.base import ReplayTable
+from headrace.replay.batches import Allocate, BatchBuffer
 from headrace.types import Array, Batch
 
-__all__ = ["MixedBatches", "Sampled"]
+__all__ = ["MixedBatches", "SampledBatches"]
 
 _FRESH_BATCHES = 1000
 """Interval, in batches, of checks for new simulated transitions."""
@@ -17,17 +15,22 @@ _GOLDEN = 0.6180339887498949
 """The fractional parts of its multiples are spread evenly over 0 to 1, however many there are."""
 
 
-class Sampled(Protocol):
-    """A table to sample from."""
+class SampledBatches:
+    """Batches of B transitions of a table, sampled in the requesting thread; implements `Batches`."""
 
-    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; returns False at the deadline."""
+    def __init__(
+        self, table: ReplayTable, batch_size: int, importance_exponent: float, allocate: Allocate | None = None
+    ) -> None:
+        self._table = table
+        self._buffer = BatchBuffer(table.signature, batch_size, allocate)
+        self._exponent = importance_exponent
 
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> object:
-        """Sets priorities [B]."""
+    def next(self, timeout_seconds: float | None = None) -> Batch | None:
+        """The next batch, valid until the next call; None at the deadline."""
+        return self._buffer.arrays if self._table.sample_into(self._buffer, self._exponent, timeout_seconds) else None
 
-    def stats(self) -> dict[str, float]:
-        """Counts, including "inserts"."""
+    def close(self) -> None:
+        """No effect: nothing runs between two calls."""
 
 
 class MixedBatches:
@@ -39,15 +42,14 @@ class MixedBatches:
 
     Batches are also all real if no new simulated transition has arrived for a thousand batches, so that what a gated
     model left behind is not learned repeatedly. A simulated transition's weight is the mean weight of the real ones in
-    its batch. `key` and `policy_version` of a batch cover only its real rows, as priorities and staleness do. One
-    consumer thread.
+    its batch. `key` and `policy_version` of a batch cover only its real rows, as priorities and staleness do.
+    Implements `Batches`.
     """
 
     def __init__(
         self,
-        signature: Signature,
-        real: Sampled,
-        simulated: Sampled,
+        real: ReplayTable,
+        simulated: ReplayTable,
         batch_size: int,
         real_rows: int,
         importance_exponent: float,
@@ -58,22 +60,22 @@ class MixedBatches:
         self._simulated = simulated
         self._exponent = importance_exponent
         self._real_rows = real_rows
-        self._buffer = BatchBuffer(signature, batch_size)
-        self._simulated_buffer = BatchBuffer(signature, batch_size - real_rows)
+        self._buffer = BatchBuffer(real.signature, batch_size)
+        self._simulated_buffer = BatchBuffer(simulated.signature, batch_size - real_rows)
         self._count = self._next_look = 0  # batches
         self._inserts = -1.0  # of simulated transitions, at the last check
         self._fresh = True
 
     def next(self, timeout_seconds: float | None = None) -> Batch | None:
         """The next batch, valid until the next call; None if the real table has none before the deadline."""
-        if not self._real.sample_into(self._buffer.view, self._exponent, timeout_seconds):
+        if not self._real.sample_into(self._buffer, self._exponent, timeout_seconds):
             return None
         if self._count >= self._next_look:
             self._next_look = self._count + _FRESH_BATCHES
             inserts = self._simulated.stats()["inserts"]
             self._fresh, self._inserts = inserts != self._inserts, inserts
         self._count += 1
-        if not (self._fresh and self._simulated.sample_into(self._simulated_buffer.view, 0.0, 0.0)):
+        if not (self._fresh and self._simulated.sample_into(self._simulated_buffer, 0.0, 0.0)):
             return self._buffer.arrays
         return self._mix()
 

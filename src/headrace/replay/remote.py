@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import BatchStream, BatchView, Client, Signature
+from headrace._native import BatchStream, Client
 from headrace.errors import ConfigError, ReplayError, ServerError
+from headrace.replay.base import ReplayTable
 from headrace.replay.batches import Allocate, BatchBuffer, StreamedBatches
-from headrace.replay.writer import Writer
-from headrace.types import Batch
 
 __all__ = ["Connection", "RemoteTable", "connect", "read_token"]
 
@@ -66,7 +65,7 @@ class Connection:
     def stream(self, table: str, batch_size: int, importance_exponent: float, count: int) -> StreamedBatches:
         """Batches of a table, `count` of them in flight, over their own connection."""
         return StreamedBatches(
-            BatchStream(self._address, table, batch_size, importance_exponent, credit=count, **self._options)
+            lambda: BatchStream(self._address, table, batch_size, importance_exponent, credit=count, **self._options)
         )
 
     def stats(self) -> dict[str, Any]:
@@ -78,44 +77,24 @@ class Connection:
         self.client.close()
 
 
-class RemoteTable:
-    """The methods of `Table` for a table in another process; implements `Replay`."""
+class RemoteTable(ReplayTable):
+    """A table in another process."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self._connection = connection
         self._client = connection.client
         self._name = name
-        self._signature = self._client.signature(name)
+        self.signature = self._client.signature(name)
 
-    @property
-    def signature(self) -> Signature:
-        """Layout of one step."""
-        return self._signature
-
-    def writer(self, *, n_step: int = 1, discount: float = 0.99, chunk_steps: int = 50, actor: int = 0) -> Writer:
-        """A writer for one environment."""
-        return Writer(self, n_step=n_step, discount=discount, chunk_steps=chunk_steps, actor=actor)
-
-    def insert(self, chunk: bytes, timeout_seconds: float | None = None) -> int | None:
-        """Stores a chunk; waits while the rate limiter blocks inserts; see `Replay`."""
-        return self._client.insert(self._name, chunk)
-
-    def sample(
-        self, batch_size: int, importance_exponent: float = 0.4, timeout_seconds: float | None = None
-    ) -> Batch | None:
-        """B transitions in new arrays; see `Replay`."""
-        buffer = BatchBuffer(self.signature, batch_size)
-        return buffer.arrays if self.sample_into(buffer, importance_exponent, timeout_seconds) else None
+    def insert(self, *chunks: bytes) -> int:
+        """Stores chunks in one round trip; see `ReplayTable`."""
+        return self._client.insert(self._name, *chunks)
 
     def sample_into(
         self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None = None
     ) -> bool:
-        """B transitions into reused arrays; see `Replay`."""
-        return self.sample_view(buffer.view, importance_exponent, timeout_seconds)
-
-    def sample_view(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """B transitions into any arrays; returns False at the deadline."""
-        return self._client.sample_into(self._name, batch, importance_exponent, timeout_seconds)
+        """Samples into reused arrays; returns False at the deadline."""
+        return self._client.sample_into(self._name, buffer.view, importance_exponent, timeout_seconds)
 
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
@@ -123,8 +102,8 @@ class RemoteTable:
         """Keeps `count` batches in flight, in memory of their connection; `allocate` is not called."""
         return self._connection.stream(self._name, batch_size, importance_exponent, count)
 
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int:
-        """Sets priorities to |priority| [B]; see `Replay`."""
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int | None:
+        """Sets priorities to |priority| [B]; see `ReplayTable`."""
         return self._client.update_priorities(self._name, key, np.abs(priority, dtype=np.float32))
 
     def set_paused(self, paused: bool) -> None:
@@ -138,11 +117,11 @@ class RemoteTable:
             raise ServerError(f"table {self._name}: the server has it no more; it has {', '.join(tables) or 'none'}")
         return {name: value for name, value in tables[self._name].items() if name != "state"}
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | Path) -> None:
         """Raises ReplayError: the server stores the experience."""
         raise ReplayError(f"table {self._name}: no snapshot can be written to {path}; the server keeps the experience")
 
-    def restore(self, path: str) -> None:
+    def restore(self, path: str | Path) -> None:
         """Raises ReplayError: the server stores the experience."""
         raise ReplayError(f"table {self._name}: no snapshot can be read from {path}; the server keeps the experience")
 

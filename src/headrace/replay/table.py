@@ -8,21 +8,20 @@ from numpy.typing import NDArray
 
 from headrace._native import Signature
 from headrace._native import Table as NativeTable
-from headrace.replay.batches import BatchBuffer
-from headrace.replay.writer import Writer
-from headrace.types import Batch
+from headrace.replay.base import ReplayTable
+from headrace.replay.batches import Allocate, BatchBuffer, Batches, BatchesAhead
 
 __all__ = ["Table"]
 
 
-class Table:
-    """Experience with prioritized or uniform sampling; implements `Replay`.
+class Table(ReplayTable):
+    """Experience with prioritized or uniform sampling, in this process.
 
     Sampling is stratified over priority ** priority_exponent (Schaul et al. 2016) and seeded: the same seed and calls
     give the same samples. `capacity` counts transitions; `capacity_bytes` limits the memory (0: as much as the capacity
-    requires); the oldest transitions are removed first. `samples_per_insert` above 0 blocks the side that is ahead.
-    `path` stores the experience in a memory-mapped file, from which the next table with this path loads it. Raises
-    ConfigError.
+    requires); the oldest transitions are removed first. `samples_per_insert` above 0 blocks the side that is ahead by
+    more than `limiter_tolerance` samples (0: a tolerance from the sizes of batches and chunks). `path` stores the
+    experience in a memory-mapped file, from which the next table with this path loads it. Raises ConfigError.
     """
 
     def __init__(
@@ -34,10 +33,12 @@ class Table:
         sampler: str = "prioritized",
         priority_exponent: float = 0.6,
         samples_per_insert: float = 0.0,
+        limiter_tolerance: float = 0.0,
         min_size: int = 1,
         seed: int = 0,
         path: str | Path = "",
     ) -> None:
+        self.signature = signature
         self.native = NativeTable(
             signature,
             capacity=capacity,
@@ -45,44 +46,50 @@ class Table:
             sampler=sampler,
             priority_exponent=priority_exponent,
             samples_per_insert=samples_per_insert,
+            limiter_tolerance=limiter_tolerance,
             min_size=min_size,
             seed=seed,
             path=str(path),
         )
 
-    @property
-    def signature(self) -> Signature:
-        """Layout of one step."""
-        return self.native.signature
+    @staticmethod
+    def of(native: NativeTable) -> "Table":
+        """A table that exists, such as one of a server in this process."""
+        table = Table.__new__(Table)
+        table.signature, table.native = native.signature, native
+        return table
 
     def __len__(self) -> int:
         """Number of stored transitions."""
         return self.native.size
 
-    def writer(self, *, n_step: int = 1, discount: float = 0.99, chunk_steps: int = 50, actor: int = 0) -> Writer:
-        """A writer for one environment."""
-        return Writer(self, n_step=n_step, discount=discount, chunk_steps=chunk_steps, actor=actor)
-
-    def insert(self, chunk: bytes, timeout_seconds: float | None = None) -> int | None:
-        """Stores a chunk; see `Replay`."""
-        return self.native.insert(chunk, timeout_seconds)
-
-    def sample(
-        self, batch_size: int, importance_exponent: float = 0.4, timeout_seconds: float | None = None
-    ) -> Batch | None:
-        """B transitions in new arrays; see `Replay`."""
-        buffer = BatchBuffer(self.signature, batch_size)
-        return buffer.arrays if self.sample_into(buffer, importance_exponent, timeout_seconds) else None
+    def insert(self, *chunks: bytes, timeout_seconds: float | None = None) -> int | None:
+        """Stores chunks; see `ReplayTable`. Stops at a chunk that is blocked until its deadline and returns None."""
+        key: int | None = None
+        for chunk in chunks:
+            if (key := self.native.insert(chunk, timeout_seconds)) is None:
+                break
+        return key
 
     def sample_into(
         self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None = None
     ) -> bool:
-        """B transitions into reused arrays; see `Replay`."""
+        """Samples into reused arrays; returns False at the deadline."""
         return self.native.sample_into(buffer.view, importance_exponent, timeout_seconds)
 
+    def batches_ahead(
+        self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
+    ) -> Batches:
+        """Keeps `count` batches ready in buffers of this process, filled by a native thread."""
+        return BatchesAhead(self.native, batch_size, importance_exponent, count, allocate)
+
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int:
-        """Sets priorities to |priority| [B], so TD errors may be signed; see `Replay`."""
+        """Sets priorities to |priority| [B]; see `ReplayTable`."""
         return self.native.update_priorities(key, np.abs(priority, dtype=np.float32))
+
+    def set_paused(self, paused: bool) -> None:
+        """Pauses or resumes inserts only."""
+        self.native.set_paused(paused)
 
     def save(self, path: str | Path) -> None:
         """Writes a snapshot: experience, priorities, counters, random state."""

@@ -1,24 +1,20 @@
 """Turns steps of one environment into chunks for a table."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from headrace._native import ChunkWriter, Signature
+from headrace._native import ChunkWriter
 from headrace.types import Array
 
+if TYPE_CHECKING:
+    from headrace.replay.base import ReplayTable  # whose tables make writers
+
 __all__ = ["Writer"]
-
-
-class _Sink(Protocol):
-    @property
-    def signature(self) -> Signature: ...
-
-    def insert(self, chunk: bytes, timeout_seconds: float | None = None) -> int | None: ...
 
 
 class Writer:
     """Writes one environment's steps into a table as n-step transitions; each frame is stored once. One thread."""
 
-    def __init__(self, table: _Sink, *, n_step: int, discount: float, chunk_steps: int, actor: int) -> None:
+    def __init__(self, table: "ReplayTable", *, n_step: int, discount: float, chunk_steps: int, actor: int) -> None:
         self._table = table
         self._chunks = ChunkWriter(
             table.signature, n_step=n_step, discount=discount, chunk_steps=chunk_steps, actor=actor

@@ -12,7 +12,7 @@ from headrace._native import ChunkWriter, Signature
 from headrace.algorithms.config import Algorithm
 from headrace.environments import EnvironmentBatch, FrameStack, require_spec
 from headrace.errors import EnvironmentFault, require
-from headrace.fields import MOST_STEPS, check_types, read_json, require_positive, write_json
+from headrace.fields import MOST_STEPS, check_types, require_positive
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
 from headrace.roles.clock import PhaseClock
@@ -25,7 +25,7 @@ ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "other")
 
 @dataclass(frozen=True)
 class ActorSettings:
-    """Settings of one actor; sent as JSON."""
+    """Settings of one actor."""
 
     environment: str
     seed: int
@@ -46,8 +46,6 @@ class ActorSettings:
     precision: Precision = "fp32"
     communication_bits: int = 32
     """Below 32 the policy arrives as packed parameters, from which the actor builds a policy of the given precision."""
-    transitions: bool = False
-    """Whether to send each step also as a one-step transition, for learning a world model."""
     run_id: str = ""
     """Run that the steps belong to. A run ignores steps of another run with the same name."""
 
@@ -58,15 +56,6 @@ class ActorSettings:
         require("first_environment", self.first_environment, 0 <= self.first_environment < 2**32, "from 0 to 2^32 - 1")
         require("seed", self.seed, self.seed >= 0, "0 or more")
         require("communication_bits", self.communication_bits, 2 <= self.communication_bits <= 32, "from 2 to 32")
-
-    def to_json(self) -> str:
-        """The settings as JSON."""
-        return write_json(self)
-
-    @staticmethod
-    def from_json(text: str) -> "ActorSettings":
-        """Reads what to_json() wrote; raises ConfigError with the field's name if the text is something else."""
-        return read_json(ActorSettings, text, "an actor's settings")
 
 
 def table_signature(spec: EnvironmentSpec) -> Signature:

@@ -1,43 +1,33 @@
-"""Names that roles share on the server, the record that starts a role, and the contract of workers."""
+"""The contract of every role, what a launcher gives to it, and the contract of workers."""
 
+import contextlib
 import threading
-from dataclasses import dataclass
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
 
 from headrace.environments import Episode
+from headrace.fields import write_fields
+from headrace.replay import ReplayTable
 from headrace.roles.clock import PhaseClock
+from headrace.roles.handles import TableHandle
+from headrace.servers import Endpoint, RoleServer, connect_role, connect_tables
 
 __all__ = [
     "EVALUATION",
     "EVALUATION_POLICY",
     "GATE",
     "HELD",
-    "NEWS",
-    "PARAMETERS",
-    "POLICY",
     "REPORTS",
     "RUN",
-    "SIMULATED",
-    "TABLE",
-    "TRANSITIONS",
     "Learning",
     "Role",
+    "RoleContext",
     "Stop",
     "Worker",
 ]
 
-TABLE = "replay"
-"""The table of experience."""
-TRANSITIONS = "transitions"
-"""The table of one-step transitions from which planners learn a world model."""
-SIMULATED = "simulated"
-"""The table of simulated transitions from planners."""
-POLICY = "policy"
-"""The newest policy, as actors install it."""
-NEWS = "policy-news"
-"""When the learner had the policy; published after it with the same version. Polling this transfers no policy."""
-PARAMETERS = "parameters"
-"""The learner's newest parameters in full precision, for the quantizer."""
 EVALUATION = "evaluation"
 """The request that the evaluator answers next."""
 EVALUATION_POLICY = "evaluation-policy"
@@ -55,20 +45,65 @@ RUN = "run"
 Stop = threading.Event
 
 
-@dataclass(frozen=True)
-class Role:
-    """One role of a program: what runs, independent of where."""
+class RoleContext(contextlib.AbstractContextManager["RoleContext"]):
+    """What a launcher gives to a role: the run's server, and a signal to stop.
 
-    kind: str  # "actor", "worker", "evaluator", "quantizer", "planner" or "separate-actor"
+    Closes the role's connections at the end.
+    """
+
+    def __init__(self, endpoint: Endpoint, stop: Stop) -> None:
+        self.endpoint = endpoint
+        self.stop = stop
+        self._ends = contextlib.ExitStack()
+
+    def connect(self, endpoint: Endpoint | None = None) -> RoleServer:
+        """A new connection to the run's server, or to another; raises as connect_role()."""
+        return self._ends.enter_context(contextlib.closing(connect_role(endpoint or self.endpoint)))
+
+    def table(self, handle: TableHandle) -> ReplayTable:
+        """A table of the run's server over a connection of its own; raises as connect_tables()."""
+        connection = self._ends.enter_context(contextlib.closing(connect_tables(self.endpoint)))
+        return connection.table(self.endpoint.name(handle.name))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ends.close()
+
+
+@dataclass(frozen=True)
+class Role(ABC):
+    """One role of a program: what runs, independent of where; sent as JSON. Its class is listed in `ROLES`."""
+
+    kind: ClassVar[str]
+
     index: int
-    settings: str  # JSON
-    generation: int = 0
+    """Number among the roles of its kind."""
+    generation: int = field(default=0, kw_only=True)
     """Increases with every start, so that a restarted actor does not repeat episodes."""
+
+    @abstractmethod
+    def run(self, context: RoleContext) -> None:
+        """Returns, or raises ClosedError, when asked to stop or when the server is gone; raises the role's errors."""
 
     @property
     def name(self) -> str:
         """Name for logs and messages, such as "actor 0"."""
         return f"{self.kind} {self.index}"
+
+    def to_record(self) -> dict[str, Any]:
+        """The role as JSON, with its kind."""
+        return {"kind": self.kind, **write_fields(self)}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> "Role":
+        """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
+        from headrace.roles.registry import read_role  # which needs this class
+
+        return read_role(record)
 
 
 class Learning(Protocol):

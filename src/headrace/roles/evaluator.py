@@ -3,18 +3,19 @@
 import json
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 from headrace.algorithms.config import Algorithm
 from headrace.environments import EnvironmentBatch, FrameStack, require_spec
 from headrace.errors import ClosedError
 from headrace.fields import read_fields
 from headrace.parameters import Policy
-from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Stop
+from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Role, RoleContext, Stop
 from headrace.servers.base import RoleServer
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "Score", "greedy_actions", "play", "run_evaluator"]
+__all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "EvaluatorRole", "Score", "greedy_actions", "play"]
 
 EVALUATION_STREAM = 2**31
 """Number of the first evaluation environment, far above any actor's, so that their episode seeds never coincide."""
@@ -107,29 +108,35 @@ class _Heartbeat:
             self._server.put(REPORTS, json.dumps({"role": "evaluator", "index": 0, "phase": self.phase}).encode())
 
 
-def run_evaluator(server: RoleServer, stop: Stop) -> None:
-    """Answers evaluation requests; ends with ClosedError when stopped or when the server is gone.
+@dataclass(frozen=True)
+class EvaluatorRole(Role):
+    """Answers evaluation requests.
 
     A request is JSON {start, request, environment, spec, algorithm, episodes, seed} under EVALUATION. The answer goes
     to REPORTS and contains start and the request's number.
     """
-    answered = 0
-    alive = _Heartbeat(server, stop)
-    while True:
-        alive()
-        request = server.fetch(EVALUATION, answered)
-        graph = server.fetch(EVALUATION_POLICY) if request else None
-        if request is None or graph is None:
-            stop.wait(_POLL_SECONDS)
-            continue
-        answered, body = request
-        wanted: dict[str, Any] = json.loads(body)
-        policy = Policy(graph[1], graph[0])
-        spec = read_fields(EnvironmentSpec, wanted["spec"])
-        alive.enter("environment")
-        act = greedy_actions(Algorithm.from_record(wanted["algorithm"]), policy, spec)
-        score = play(wanted["environment"], act, wanted["episodes"], wanted["seed"], alive, spec)
-        alive.enter("")
-        asked = {name: wanted[name] for name in ("start", "request")}
-        answer = {"role": "evaluator", "index": 0, **asked, **score._asdict()}
-        server.put(REPORTS, json.dumps(answer).encode())
+
+    kind: ClassVar[str] = "evaluator"
+
+    def run(self, context: RoleContext) -> None:
+        """Answers until stopped; ends with ClosedError when stopped or when the server is gone."""
+        server, stop, answered = context.connect(), context.stop, 0
+        alive = _Heartbeat(server, stop)
+        while True:
+            alive()
+            request = server.fetch(EVALUATION, answered)
+            graph = server.fetch(EVALUATION_POLICY) if request else None
+            if request is None or graph is None:
+                stop.wait(_POLL_SECONDS)
+                continue
+            answered, body = request
+            wanted: dict[str, Any] = json.loads(body)
+            policy = Policy(graph[1], graph[0])
+            spec = read_fields(EnvironmentSpec, wanted["spec"])
+            alive.enter("environment")
+            act = greedy_actions(Algorithm.from_record(wanted["algorithm"]), policy, spec)
+            score = play(wanted["environment"], act, wanted["episodes"], wanted["seed"], alive, spec)
+            alive.enter("")
+            asked = {name: wanted[name] for name in ("start", "request")}
+            answer = {"role": self.kind, "index": self.index, **asked, **score._asdict()}
+            server.put(REPORTS, json.dumps(answer).encode())

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +16,16 @@ from headrace.algorithms.dyna_q.model_learner import ModelLearner
 from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.errors import ClosedError
-from headrace.fields import read_json, write_json
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
-from headrace.replay import BatchBuffer, RemoteTable
+from headrace.replay import BatchBuffer, ReplayTable
 from headrace.roles.actor import table_signature
-from headrace.roles.base import POLICY, REPORTS, SIMULATED, Role, Stop
-from headrace.servers.base import RoleServer
+from headrace.roles.base import REPORTS, Role, RoleContext
+from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.types import Array, Batch, EnvironmentSpec
 
-__all__ = ["Planner", "PlannerSettings", "run_planner"]
+__all__ = ["Planner", "PlannerRole", "PlannerSettings"]
 
 _POLL_SECONDS = 0.005
 _HEARTBEAT_SECONDS = 1.0
@@ -39,7 +38,7 @@ _CATCH_UP_STEPS = 10_000
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """Settings of one planner; sent as JSON."""
+    """Settings of one planner."""
 
     spec: EnvironmentSpec
     algorithm: DynaQ
@@ -48,29 +47,18 @@ class PlannerSettings:
     precision: Precision = "fp32"
     communication_bits: int = 32
 
-    def to_json(self) -> str:
-        """The settings as JSON."""
-        return write_json(self)
-
-    @staticmethod
-    def from_json(text: str) -> "PlannerSettings":
-        """Reads what to_json() wrote."""
-        return read_json(PlannerSettings, text, "a planner's settings")
-
 
 class Planner:
     """A world model that is trained and rolled out in proportion to the environment steps. One thread.
 
-    `sample` fills a batch of one-step transitions, or returns False if there are too few. `set_priorities(key,
-    priority)` sets their priorities to their |TD error|. `push` takes any number of simulated chunks. `output` gives Q
-    values [B, A] of states.
+    `transitions` has one-step transitions; if it is prioritized, their priorities become their |TD error|. `push` takes
+    any number of simulated chunks. `output` gives Q values [B, A] of states.
     """
 
     def __init__(
         self,
         settings: PlannerSettings,
-        sample: Callable[[BatchBuffer, float], bool],
-        set_priorities: Callable[[NDArray[np.uint64], NDArray[np.float32]], object],
+        transitions: ReplayTable,
         push: Callable[..., object],
         output: Callable[[Array], NDArray[np.float32]],
         generation: int = 0,
@@ -87,8 +75,7 @@ class Planner:
         self.learner = ModelLearner(config, settings.spec, torch_seed)
         self._signature = table_signature(settings.spec)
         self._index = settings.index
-        self._sample = sample
-        self._set_priorities = set_priorities
+        self._transitions = transitions
         self._push = push
         self._output = output
         self._exploration = EpsilonGreedy([config.rollout_epsilon] * _ROWS, seed)
@@ -110,12 +97,12 @@ class Planner:
         trained = (self.learner.version + 1) * config.model_batch_size / config.model_samples_per_step
         round_steps = _ROWS * config.rollout_steps * config.planners / config.simulated_per_step
         training, simulation = trained <= steps - self._begin, self._simulated_to + round_steps <= steps
-        if simulation and (self._has_trained or not training) and self._sample(self._starts, 0.0):
+        if simulation and (self._has_trained or not training) and self._transitions.sample_into(self._starts, 0.0, 0.0):
             self._simulated_to += round_steps
             self._has_trained = False
             self._simulate(self._starts.arrays)
             return True
-        if training and self._sample(self._training, 1.0):
+        if training and self._transitions.sample_into(self._training, 1.0, 0.0):
             self._has_trained = True
             self.learner.learn(self._training.arrays)
             return True
@@ -134,7 +121,7 @@ class Planner:
     def _simulate(self, starts: Batch) -> None:
         config = self._config
         if config.search_control == "prioritized":
-            self._set_priorities(starts.key, self._td_error(starts))
+            self._transitions.update_priorities(starts.key, self._td_error(starts))
         if not self.learner.error <= config.model_error_limit:  # also true for a nan error
             self.gated += _ROWS * config.rollout_steps
             return
@@ -160,32 +147,42 @@ class Planner:
         return error
 
 
-def run_planner(role: Role, server: RoleServer, transitions: RemoteTable, stop: Stop) -> None:
-    """Plans until stopped or until the server is gone; reports about once a second."""
-    settings = PlannerSettings.from_json(role.settings)
-    decoder = PolicyDecoder(settings.precision, settings.communication_bits)
-    policy: Policy | None = None
-    planner: Planner | None = None
-    next_report = 0.0
-    with contextlib.suppress(ClosedError):
-        while not stop.is_set():
-            found = server.fetch(POLICY, policy.version if policy else 0)
-            if found and policy:
-                policy.load(decoder.decode(found[1]), found[0])
-            elif found:
-                policy = Policy(decoder.decode(found[1]), found[0])
-                planner = Planner(
-                    settings,
-                    lambda buffer, exponent: transitions.sample_into(buffer, exponent, 0.0),
-                    transitions.update_priorities,
-                    functools.partial(server.insert, SIMULATED),
-                    policy.output,
-                    role.generation,
-                )
-            now = time.monotonic()
-            if now >= next_report:
-                next_report = now + _HEARTBEAT_SECONDS
-                base = {"role": "planner", "index": role.index, "generation": role.generation}
-                server.put(REPORTS, json.dumps(base | (planner.report() if planner else {})).encode())
-            if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
-                stop.wait(_POLL_SECONDS)
+@dataclass(frozen=True)
+class PlannerRole(Role):
+    """Learns a world model from transitions and sends simulated ones; reports about once a second."""
+
+    kind: ClassVar[str] = "planner"
+
+    settings: PlannerSettings
+    policy: PolicyHandle
+    transitions: TableHandle
+    simulated: TableHandle
+
+    def run(self, context: RoleContext) -> None:
+        """Plans until stopped or until the server is gone."""
+        server, transitions, stop = context.connect(), context.table(self.transitions), context.stop
+        decoder = PolicyDecoder(self.settings.precision, self.settings.communication_bits)
+        policy: Policy | None = None
+        planner: Planner | None = None
+        next_report = 0.0
+        with contextlib.suppress(ClosedError):
+            while not stop.is_set():
+                found = server.fetch(self.policy.name, policy.version if policy else 0)
+                if found and policy:
+                    policy.load(decoder.decode(found[1]), found[0])
+                elif found:
+                    policy = Policy(decoder.decode(found[1]), found[0])
+                    planner = Planner(
+                        self.settings,
+                        transitions,
+                        functools.partial(server.insert, self.simulated.name),
+                        policy.output,
+                        self.generation,
+                    )
+                now = time.monotonic()
+                if now >= next_report:
+                    next_report = now + _HEARTBEAT_SECONDS
+                    base = {"role": self.kind, "index": self.index, "generation": self.generation}
+                    server.put(REPORTS, json.dumps(base | (planner.report() if planner else {})).encode())
+                if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
+                    stop.wait(_POLL_SECONDS)

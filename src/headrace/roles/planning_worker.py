@@ -1,13 +1,11 @@
 """Acts, learns and plans in turn, in one thread."""
 
-import functools
 from time import perf_counter
 from typing import Any
 
-from headrace._native import Table
 from headrace.algorithms.base import Updater
 from headrace.environments import Episode
-from headrace.replay import MixedBatches
+from headrace.replay import MixedBatches, ReplayTable
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning
 from headrace.roles.clock import PhaseClock
@@ -15,11 +13,6 @@ from headrace.roles.planner import Planner, PlannerSettings
 from headrace.roles.worker import ReplayWorker
 
 __all__ = ["PlanningWorker"]
-
-
-def _insert(table: Table, *chunks: bytes) -> None:
-    for chunk in chunks:
-        table.insert(chunk)
 
 
 class PlanningWorker:
@@ -33,21 +26,15 @@ class PlanningWorker:
         actor: ActorSettings,
         planner: PlannerSettings,
         updater: Updater,
-        real: Table,
-        transitions: Table,
-        simulated: Table,
+        real: ReplayTable,
+        transitions: ReplayTable,
+        simulated: ReplayTable,
         mixed: MixedBatches,
     ) -> None:
         self._worker = ReplayWorker(
             actor, planner.algorithm, updater, real, mixed=mixed, push_transitions=transitions.insert
         )
-        self.planner = Planner(
-            planner,
-            lambda buffer, exponent: transitions.sample_into(buffer.view, exponent, 0.0),
-            transitions.update_priorities,
-            functools.partial(_insert, simulated),
-            updater.act,
-        )
+        self.planner = Planner(planner, transitions, simulated.insert, updater.act)
         self._transitions = transitions
         self.clock: PhaseClock = self._worker.clock
         self.steps = 0

@@ -9,7 +9,7 @@ from headrace.errors import DivergenceError
 from headrace.networks import PolicyGraph
 from headrace.parameters.base import ParameterStore
 from headrace.parameters.snapshot import Snapshot, encode_snapshot
-from headrace.roles.base import NEWS, PARAMETERS, POLICY
+from headrace.roles.handles import ParametersHandle, PolicyHandle
 
 __all__ = ["Blobs", "Publisher", "graph_blobs", "parameter_blobs"]
 
@@ -18,14 +18,14 @@ Blobs = Mapping[str, bytes | memoryview]
 _CLOSE_SECONDS = 5.0
 
 
-def graph_blobs(graph: PolicyGraph) -> Callable[[Snapshot], Blobs]:
+def graph_blobs(graph: PolicyGraph, policy: PolicyHandle) -> Callable[[Snapshot], Blobs]:
     """Encodes the full-precision policy that actors install, and its news."""
-    return lambda snapshot: {POLICY: graph.serialize(snapshot.weights), NEWS: snapshot.taken.to_json().encode()}
+    return lambda snapshot: policy.blobs(graph.serialize(snapshot.weights), snapshot.taken)
 
 
-def parameter_blobs(snapshot: Snapshot) -> Blobs:
+def parameter_blobs(parameters: ParametersHandle) -> Callable[[Snapshot], Blobs]:
     """Encodes the parameters that the quantizer reads."""
-    return {PARAMETERS: encode_snapshot(snapshot)}
+    return lambda snapshot: {parameters.name: encode_snapshot(snapshot)}
 
 
 class Publisher:

@@ -5,20 +5,20 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from headrace.fields import read_json, write_json
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, decode_snapshot
-from headrace.roles.base import NEWS, PARAMETERS, POLICY, REPORTS, Role, Stop
+from headrace.roles.base import REPORTS, Role, RoleContext
+from headrace.roles.handles import ParametersHandle, PolicyHandle
 from headrace.servers.base import RoleServer
 
-__all__ = ["QuantizerSettings", "run_quantizer"]
+__all__ = ["QuantizerRole"]
 
 _POLL_SECONDS = 0.002
 _HEARTBEAT_SECONDS = 1.0
@@ -29,46 +29,39 @@ _MEASURE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class QuantizerSettings:
-    """Settings of the quantizer; sent as JSON."""
+class QuantizerRole(Role):
+    """Publishes a policy for every version of the parameters that it finds, except those it is too late for.
+
+    Reports totals about once a second: versions, seconds spent on them, bytes, and the newest error.
+    """
+
+    kind: ClassVar[str] = "quantizer"
 
     architecture: Architecture
     precision: Precision
     communication_bits: int
+    parameters: ParametersHandle
+    policy: PolicyHandle
 
-    def to_json(self) -> str:
-        """The settings as JSON."""
-        return write_json(self)
-
-    @staticmethod
-    def from_json(text: str) -> "QuantizerSettings":
-        """Reads what to_json() wrote."""
-        return read_json(QuantizerSettings, text, "a quantizer's settings")
-
-
-def run_quantizer(server: RoleServer, role: Role, stop: Stop) -> None:
-    """Publishes a policy for every version that it finds; ends with ClosedError when the server is gone.
-
-    Reports totals about once a second: versions, seconds spent on them, bytes, and the newest error.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="error") as executor:
-        quantizer = _Quantizer(server, role, executor)
-        while not stop.is_set():
-            quantizer.report()
-            if not quantizer.advance():
-                quantizer.check()
-                stop.wait(_POLL_SECONDS)
+    def run(self, context: RoleContext) -> None:
+        """Runs until stopped; ends with ClosedError when the server is gone."""
+        with ThreadPoolExecutor(1, thread_name_prefix="error") as executor:
+            quantizer = _Quantizer(context.connect(), self, executor)
+            while not context.stop.is_set():
+                quantizer.report()
+                if not quantizer.advance():
+                    quantizer.check()
+                    context.stop.wait(_POLL_SECONDS)
 
 
 class _Quantizer:
     """Publishes policies and reports on them. One thread, and the executor's thread for measurements."""
 
-    def __init__(self, server: RoleServer, role: Role, executor: ThreadPoolExecutor) -> None:
-        settings = QuantizerSettings.from_json(role.settings)
+    def __init__(self, server: RoleServer, role: QuantizerRole, executor: ThreadPoolExecutor) -> None:
         self._server = server
         self._role = role
-        self._encoder = PolicyEncoder(settings.architecture, settings.precision, settings.communication_bits)
-        self._ruler = _Ruler(settings)
+        self._encoder = PolicyEncoder(role.architecture, role.precision, role.communication_bits)
+        self._ruler = _Ruler(role)
         self._executor = executor
         self._measuring: Future[dict[str, Any]] | None = None
         self._error: dict[str, Any] | None = None
@@ -79,7 +72,7 @@ class _Quantizer:
 
     def advance(self) -> bool:
         """Converts newer parameters, if there are any, to a policy and publishes it; returns whether it did."""
-        found = self._server.fetch(PARAMETERS, self._version)
+        found = self._server.fetch(self._role.parameters.name, self._version)
         if found is None:
             return False
         begin = time.perf_counter()
@@ -88,7 +81,7 @@ class _Quantizer:
         self._seconds += time.perf_counter() - begin
         self._version, self._versions = found[0], self._versions + 1
         self._parameter_bytes = sum(value.nbytes for value in snapshot.weights.values())
-        self._blobs = {POLICY: policy, NEWS: snapshot.taken.to_json().encode()}
+        self._blobs = self._role.policy.blobs(policy, snapshot.taken)
         self._publish()
         self._measure(snapshot, policy)
         return True
@@ -116,7 +109,7 @@ class _Quantizer:
             "version": self._version,
             "versions": self._versions,
             "seconds": self._seconds,
-            "bytes": len(self._blobs.get(POLICY, b"")),
+            "bytes": len(self._blobs.get(self._role.policy.name, b"")),
             "parameter_bytes": self._parameter_bytes,
             "error": self._error,
         }
@@ -147,9 +140,9 @@ def _outcome(measuring: Future[dict[str, Any]]) -> dict[str, Any] | None:
 class _Ruler:
     """Measures how far the policy that actors install is from the full-precision policy. One thread."""
 
-    def __init__(self, settings: QuantizerSettings) -> None:
-        self._reference = PolicyGraph(settings.architecture)
-        self._decoder = PolicyDecoder(settings.precision, settings.communication_bits)
+    def __init__(self, role: QuantizerRole) -> None:
+        self._reference = PolicyGraph(role.architecture)
+        self._decoder = PolicyDecoder(role.precision, role.communication_bits)
 
     def measure(self, snapshot: Snapshot, policy: bytes, version: int) -> dict[str, Any]:
         """Largest and mean |difference| of outputs on the probe's observations, and the largest |output|."""

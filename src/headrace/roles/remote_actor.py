@@ -2,62 +2,109 @@
 
 import contextlib
 import dataclasses
+import functools
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
 
-from headrace.errors import ClosedError
+from headrace.errors import ClosedError, ServerError
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
 from headrace.parameters.refresh import PullSchedule, Refresh
 from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
-from headrace.roles.base import NEWS, POLICY, TABLE, TRANSITIONS, Role, Stop
+from headrace.roles.base import Role, RoleContext, Stop
 from headrace.roles.clock import PhaseClock
+from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.roles.reporter import ActorReporter
-from headrace.servers.base import RoleServer
+from headrace.servers import RoleServer
 
-__all__ = ["run_actor"]
+__all__ = ["ActorRole", "claim_slot"]
 
 _POLL_SECONDS = 0.02
+_CLAIM_POLL_SECONDS = 0.1
+_CLAIM_SECONDS = 5.0
+"""How long a predecessor's connection may take to close."""
 _GENERATION_STRIDE = 1_000_003
 
 
-def run_actor(
-    role: Role,
-    server: RoleServer,
-    report_server: RoleServer,
-    policy_server: RoleServer,
-    stop: Stop,
-    hang_seconds: float | None = None,
-) -> None:
-    """Acts until stopped or until the server is gone. It owns all three connections.
+@dataclass(frozen=True)
+class ActorRole(Role):
+    """Installs policies, acts, and sends its experience; three connections, so that none waits for another's data."""
 
-    `policy_server` is asked only for policies and their news, so it may be a relay on this host; it is closed at the
-    end. `hang_seconds` is None if another process watches for an environment that hangs.
+    kind: ClassVar[str] = "actor"
+
+    settings: ActorSettings
+    policy: PolicyHandle
+    replay: TableHandle
+    transitions: TableHandle | None = None
+    """Table for each step as a one-step transition too, for learning a world model."""
+
+    def run(self, context: RoleContext) -> None:
+        """Acts; raises ServerError if another process acts in its slot of a shared server's run."""
+        server = context.connect()
+        if context.endpoint.run and claim_slot(server, [self.index], context.stop) is None:
+            raise ServerError(f"{self.name} of run {context.endpoint.run} is acting already, from another process")
+        self.act(server, context)
+
+    def act(self, server: RoleServer, context: RoleContext, hang_seconds: float | None = None) -> None:
+        """Acts in a slot that is claimed on `server`, the connection for experience.
+
+        `hang_seconds` is None if another process watches for an environment that hangs.
+        """
+        report_server, policy_server, stop = context.connect(), context.connect(self.policy.endpoint), context.stop
+        settings = dataclasses.replace(self.settings, seed=self.settings.seed + _GENERATION_STRIDE * self.generation)
+        decoder = PolicyDecoder(settings.precision, settings.communication_bits)
+        clock = PhaseClock(ACTOR_PHASES)
+        with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
+            policy = _first_policy(policy_server, self.policy.name, decoder, stop)
+            if policy is None:
+                return
+            refresh = Refresh(policy_server, self.policy.name, self.policy.news, decoder.decode, policy)
+            ends.callback(refresh.close)
+            ends.callback(policy_server.close)  # before the refresh thread ends, since that may be waiting for it
+            reporter = ActorReporter(
+                report_server, self, settings, clock, lambda: {"refresh": refresh.report()}, hang_seconds
+            )
+            ends.callback(reporter.close)
+            clock.enter("environment")
+            push = functools.partial(server.insert, self.replay.name)
+            push_transitions = functools.partial(server.insert, self.transitions.name) if self.transitions else None
+            actor = Actor(settings, refresh.output, push, clock, push_transitions)
+            ends.callback(actor.close)
+            schedule = PullSchedule(settings.pull_period, settings.pull_unit)
+            _act(actor, refresh, reporter, clock, schedule, stop)
+
+
+def claim_slot(
+    server: RoleServer, slots: Iterable[int], stop: Stop, timeout_seconds: float | None = None
+) -> int | None:
+    """Claims the first free slot of `slots`, which number a run's actors; waits for one until the timeout, or 5 s.
+
+    Returns None if all stay taken.
     """
-    settings = ActorSettings.from_json(role.settings)
-    settings = dataclasses.replace(settings, seed=settings.seed + _GENERATION_STRIDE * role.generation)
-    decoder = PolicyDecoder(settings.precision, settings.communication_bits)
-    clock = PhaseClock(ACTOR_PHASES)
-    with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
-        policy = _first_policy(policy_server, decoder, stop)
-        if policy is None:
-            return
-        refresh = Refresh(policy_server, POLICY, NEWS, decoder.decode, policy)
-        ends.callback(refresh.close)
-        ends.callback(policy_server.close)  # closed before the refresh thread ends, since that may be waiting for it
-        reporter = ActorReporter(
-            report_server, role, settings, clock, lambda: {"refresh": refresh.report()}, hang_seconds
-        )
-        ends.callback(reporter.close)
-        clock.enter("environment")
-        push_transitions = (lambda chunk: server.insert(TRANSITIONS, chunk)) if settings.transitions else None
-        actor = Actor(settings, refresh.output, lambda chunk: server.insert(TABLE, chunk), clock, push_transitions)
-        ends.callback(actor.close)
-        schedule = PullSchedule(settings.pull_period, settings.pull_unit)
-        _act(actor, refresh, reporter, clock, schedule, stop)
-
-
-def _first_policy(policy_server: RoleServer, decoder: PolicyDecoder, stop: Stop) -> Policy | None:
+    slots = list(slots)
+    owner = secrets.randbits(63)
+    deadline = time.monotonic() + (_CLAIM_SECONDS if timeout_seconds is None else timeout_seconds)
     while not stop.is_set():
-        found = policy_server.fetch(POLICY)
+        for slot in slots:
+            try:
+                server.claim(f"actor/{slot}", owner)
+            except ClosedError:
+                raise
+            except ServerError:
+                continue
+            return slot
+        if time.monotonic() >= deadline:
+            return None
+        stop.wait(_CLAIM_POLL_SECONDS)
+    raise ClosedError("asked to stop")
+
+
+def _first_policy(policy_server: RoleServer, name: str, decoder: PolicyDecoder, stop: Stop) -> Policy | None:
+    while not stop.is_set():
+        found = policy_server.fetch(name)
         if found is not None:
             return Policy(decoder.decode(found[1]), found[0])
         stop.wait(_POLL_SECONDS)

@@ -6,68 +6,44 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headrace._native import BatchView, OptimizerOptions, Signature, Table
+from headrace._native import OptimizerOptions
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, LaunchError
-from headrace.fields import read_json, write_json
 from headrace.gradients.base import OpenVector, ParameterVector
+from headrace.gradients.handles import VectorHandle
 from headrace.gradients.measured import MeasuredVector, joint_report
-from headrace.gradients.place import VectorPlace
-from headrace.replay import RemoteTable
+from headrace.replay import ReplayTable, Table
 from headrace.roles.actor import ActorSettings, table_signature
-from headrace.roles.base import TABLE, Role, Stop, Worker
+from headrace.roles.base import Role, RoleContext, Worker
 from headrace.roles.gate import GateWatch
+from headrace.roles.handles import TableHandle
 from headrace.roles.reporter import ActorReporter
 from headrace.roles.rollout_worker import RolloutWorker
-from headrace.roles.worker import ReplayWorker, WorkerTable
-from headrace.servers import Endpoint, RoleServer, connect_tables
+from headrace.roles.worker import ReplayWorker
 
-__all__ = ["RunTable", "WorkerSettings", "build_worker", "keep_to_one_thread", "run_worker", "updater_seed"]
+__all__ = ["WorkerRole", "WorkerSettings", "build_worker", "keep_to_one_thread", "updater_seed"]
 
 _GENERATION_STRIDE = 1_000_003
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """Settings of one worker; sent as JSON."""
+    """Settings of one worker."""
 
     acting: ActorSettings
     workers: int
-    places: tuple[VectorPlace, ...]
-    """Places of the parameter vectors, in the order in which the updater opens them."""
+    vectors: tuple[VectorHandle, ...]
+    """The shared parameter vectors, in the order in which the updater opens them."""
     table: dict[str, Any] | None
-    """Options of the worker's own native table; None if it shares the server's table or needs none."""
+    """Options of the worker's own table; None if it shares the server's table or needs none."""
     update_seed: int
     """Seed of the updater's random numbers. The first worker's is that of the serial topology."""
-
-    def to_json(self) -> str:
-        """The settings as JSON."""
-        return write_json(self)
-
-    @staticmethod
-    def from_json(text: str) -> "WorkerSettings":
-        """Reads what to_json() wrote."""
-        return read_json(WorkerSettings, text, "a worker's settings")
-
-
-class RunTable:
-    """The table in the run's server that all workers share; implements `WorkerTable`. The server reports its counts."""
-
-    def __init__(self, table: RemoteTable) -> None:
-        self.signature: Signature = table.signature
-        self.insert = table.insert
-        self.update_priorities = table.update_priorities
-        self._table = table
-
-    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; returns False at the deadline."""
-        return self._table.sample_view(batch, importance_exponent, timeout_seconds)
 
 
 def updater_seed(seed: int, number: int) -> int:
@@ -88,7 +64,7 @@ def keep_to_one_thread() -> None:
 
 
 def build_worker(
-    settings: WorkerSettings, open_vector: OpenVector, table: WorkerTable | None, first_step: int = 0
+    settings: WorkerSettings, open_vector: OpenVector, table: ReplayTable | None, first_step: int = 0
 ) -> Worker:
     """Builds a worker for the algorithm; `table` is None for an algorithm without replay."""
     acting = settings.acting
@@ -109,46 +85,56 @@ def build_worker(
     return ReplayWorker(acting, algorithm.replay, updater, table, workers=settings.workers, first_step=first_step)
 
 
-def run_worker(role: Role, server: RoleServer, report_server: RoleServer, endpoint: Endpoint, stop: Stop) -> None:
-    """Acts and learns until stopped, until the gate closes or until the server is gone. It owns both connections.
+@dataclass(frozen=True)
+class WorkerRole(Role):
+    """Acts and learns until stopped or until the gate closes; a connection for reports, one for the gate.
 
     A restarted worker gathers new experience, continues with the newest parameters, and explores according to the steps
     of all workers.
     """
-    keep_to_one_thread()
-    settings = _of_generation(WorkerSettings.from_json(role.settings), role.generation)
-    acting = settings.acting
-    with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
-        gate = GateWatch(server, role.index, stop)
-        if gate.wait() is None:
-            return
-        vectors: list[MeasuredVector] = []
 
-        def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
-            place = settings.places[len(vectors)]
-            vectors.append(place.open(initial, options, endpoint, role.index, acting.seed))
-            ends.callback(vectors[-1].close)
-            return vectors[-1]
+    kind: ClassVar[str] = "worker"
 
-        table: Table | RunTable | None = None
-        if settings.table is not None:
-            table = Table(table_signature(acting.spec), **settings.table)
-        elif acting.algorithm.replay is not None:
-            tables = ends.enter_context(contextlib.closing(connect_tables(endpoint)))
-            table = RunTable(tables.table(endpoint.name(TABLE)))
-        worker = build_worker(settings, open_vector, table, gate.steps)
-        ends.callback(worker.close)
-        own = table if isinstance(table, Table) else None
-        reporter = ActorReporter(
-            report_server, role, acting, worker.clock, lambda: _report(worker, vectors, own), hang_seconds=None
-        )
-        ends.callback(reporter.close)
-        worker.skip(perf_counter() - worker.clock.entered)  # construction does not count as work
-        while (held := gate.wait()) is not None:
-            worker.skip(held)
-            before = worker.steps
-            worker.step()
-            reporter.count(worker.steps - before, worker.take_episodes())
+    settings: WorkerSettings
+    replay: TableHandle | None = None
+    """The table that all workers share; None if each has its own, or needs none."""
+
+    def run(self, context: RoleContext) -> None:
+        """Runs in one thread, and another for reports."""
+        keep_to_one_thread()
+        settings = _of_generation(self.settings, self.generation)
+        acting = settings.acting
+        with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
+            gate = GateWatch(context.connect(), self.index, context.stop)
+            if gate.wait() is None:
+                return
+            vectors: list[MeasuredVector] = []
+
+            def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+                handle = settings.vectors[len(vectors)]
+                vectors.append(handle.open(initial, options, context.endpoint, self.index, acting.seed))
+                ends.callback(vectors[-1].close)
+                return vectors[-1]
+
+            own = None if settings.table is None else Table(table_signature(acting.spec), **settings.table)
+            table = context.table(self.replay) if self.replay else own
+            worker = build_worker(settings, open_vector, table, gate.steps)
+            ends.callback(worker.close)
+            reporter = ActorReporter(
+                context.connect(),
+                self,
+                acting,
+                worker.clock,
+                lambda: _report(worker, vectors, own),
+                hang_seconds=None,
+            )
+            ends.callback(reporter.close)
+            worker.skip(perf_counter() - worker.clock.entered)  # construction does not count as work
+            while (held := gate.wait()) is not None:
+                worker.skip(held)
+                before = worker.steps
+                worker.step()
+                reporter.count(worker.steps - before, worker.take_episodes())
 
 
 def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:

@@ -30,6 +30,7 @@ __all__ = ["ActorReporter", "end_process"]
 _PERIOD_SECONDS = 0.1
 _IDLE_PERIOD_SECONDS = 1.0
 """Interval between reports of an actor whose counts and timings have not changed."""
+_CLOSE_SECONDS = 2.0
 
 
 class ActorReporter:
@@ -61,7 +62,7 @@ class ActorReporter:
         self._lock = threading.Lock()  # guards _steps, _episodes and _new
         self._steps = self._episodes = 0
         self._new: list[Episode] = []
-        self._closed = threading.Event()
+        self._closed, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"reporter-{role.index}", daemon=True)
         self._thread.start()
 
@@ -73,12 +74,18 @@ class ActorReporter:
             self._new += episodes
 
     def close(self) -> None:
-        """Sends the remaining counts and ends the thread."""
+        """Sends the remaining counts and ends the thread; a request to stop meanwhile leaves a little time for that."""
         self._closed.set()
-        self._thread.join()
+        try:
+            self._ended.wait()  # join() takes the thread for ended after an interruption (CPython issue 89437)
+        except ClosedError:
+            self._ended.wait(_CLOSE_SECONDS)
+            raise
 
     def _run(self) -> None:
-        with contextlib.suppress(ClosedError):
+        with contextlib.ExitStack() as ends:
+            ends.callback(self._ended.set)
+            ends.enter_context(contextlib.suppress(ClosedError))
             while not self._closed.wait(_PERIOD_SECONDS):
                 stalled = self._stall.seconds()
                 if self._counts() != self._sent or time.monotonic() - self._sent_at >= _IDLE_PERIOD_SECONDS:
@@ -101,7 +108,7 @@ class ActorReporter:
             new, self._new = self._new, []
         scale, first = self._settings.exploration, self._settings.first_environment
         record = {
-            "role": "worker" if self._role.kind == "worker" else "actor",
+            "role": self._role.kind,
             "index": self._role.index,
             "generation": self._role.generation,
             "run_id": self._settings.run_id,

@@ -2,39 +2,17 @@
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headrace._native import BatchView, Signature
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import OffPolicy
 from headrace.environments import Episode
-from headrace.replay import BatchBuffer, MixedBatches
+from headrace.replay import MixedBatches, ReplayTable, SampledBatches
 from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
-from headrace.types import Batch
 
-__all__ = ["ReplayWorker", "WorkerTable"]
-
-
-class WorkerTable(Protocol):
-    """A table that a worker fills and samples from: a local one, or the server's table that all workers share."""
-
-    @property
-    def signature(self) -> Signature:
-        """Layout of one step."""
-
-    def insert(self, chunk: bytes) -> int | None:
-        """Stores a chunk; waits while the rate limiter blocks inserts."""
-
-    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; returns False at the deadline."""
-
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
-        """Sets priorities [B]."""
+__all__ = ["ReplayWorker"]
 
 
 class ReplayWorker:
@@ -51,7 +29,7 @@ class ReplayWorker:
         settings: ActorSettings,
         algorithm: OffPolicy,
         updater: Updater,
-        table: WorkerTable,
+        table: ReplayTable,
         *,
         workers: int = 1,
         first_step: int = 0,
@@ -62,14 +40,13 @@ class ReplayWorker:
         self.clock = PhaseClock(ACTOR_PHASES)
         self._algorithm = algorithm
         self._updater = updater
-        self._table = table
         self._workers = workers
         self._first_step = first_step
         self._actor = Actor(settings, updater.act, table.insert, self.clock, push_transitions)
-        self._buffer = BatchBuffer(table.signature, algorithm.batch_size)
+        batches = mixed or SampledBatches(table, algorithm.batch_size, algorithm.importance_exponent)
         self.learner = Learner(
             updater,
-            mixed.next if mixed else self._next_batch,
+            batches.next,
             (mixed or table).update_priorities if algorithm.prioritized else None,
             None,
             algorithm.publish_period,
@@ -118,7 +95,3 @@ class ReplayWorker:
     def close(self) -> None:
         """Closes the environments."""
         self._actor.close()
-
-    def _next_batch(self, timeout_seconds: float) -> Batch | None:
-        exponent = self._algorithm.importance_exponent
-        return self._buffer.arrays if self._table.sample_into(self._buffer.view, exponent, timeout_seconds) else None

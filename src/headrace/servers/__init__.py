@@ -1,19 +1,16 @@
 """Servers, which carry a run's experience, parameters and reports, wherever they run."""
 
 from headrace.replay.remote import read_token
-from headrace.servers.base import LEARNER, Batches, Endpoint, ReplayTable, RoleServer, RunServer, shown
+from headrace.servers.base import LEARNER, Endpoint, RoleServer, RunServer, shown
 from headrace.servers.connect import connect_role, connect_tables, open_server
-from headrace.servers.embedded import EmbeddedServer, EmbeddedTable
+from headrace.servers.embedded import EmbeddedServer
 from headrace.servers.shards import blamed_server, drop_shards, open_shards
 from headrace.servers.standalone import StandaloneServer
 
 __all__ = [
     "LEARNER",
-    "Batches",
     "EmbeddedServer",
-    "EmbeddedTable",
     "Endpoint",
-    "ReplayTable",
     "RoleServer",
     "RunServer",
     "StandaloneServer",

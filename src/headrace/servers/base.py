@@ -1,20 +1,14 @@
 """The contract of every server for a run's experience, parameters and reports."""
 
-import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headrace._native import Signature
-from headrace.fields import read_json
 from headrace.parameters.base import ParameterStore
-from headrace.replay.batches import Allocate
-from headrace.types import Batch
+from headrace.replay.base import ReplayTable
 
-__all__ = ["LEARNER", "Batches", "Endpoint", "ReplayTable", "RoleServer", "RunServer", "shown"]
+__all__ = ["LEARNER", "Endpoint", "RoleServer", "RunServer", "shown"]
 
 LEARNER = "learner"
 """The claim held by a run's learner."""
@@ -37,15 +31,6 @@ class Endpoint:
     def name(self, name: str) -> str:
         """The full name of a run's table, blob, mailbox or claim."""
         return f"{self.run}/{name}" if self.run else name
-
-    def to_json(self) -> str:
-        """The endpoint as JSON."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> "Endpoint":
-        """Reads what to_json() wrote."""
-        return read_json(Endpoint, text, "an endpoint")
 
 
 def shown(address: str) -> str:
@@ -80,47 +65,6 @@ class RoleServer(ParameterStore, Protocol):
         """Closes the connection, from any thread; a waiting call raises ClosedError."""
 
 
-class Batches(Protocol):
-    """Batches that are prepared before they are requested. One consumer thread."""
-
-    def next(self, timeout_seconds: float | None = None) -> Batch | None:
-        """The next batch, valid until the next call; None at the deadline."""
-
-    def close(self) -> None:
-        """Stops preparing batches."""
-
-
-class ReplayTable(Protocol):
-    """A run's table as its learner sees it. Every method may be called from any thread."""
-
-    @property
-    def signature(self) -> Signature:
-        """Layout of one step."""
-
-    def batches_ahead(
-        self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
-    ) -> Batches:
-        """Keeps `count` batches of B transitions ready; `allocate` as in BatchBuffer, if this process fills them."""
-
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> object:
-        """Sets priorities [B], possibly with a delay; those of overwritten transitions are dropped."""
-
-    def set_paused(self, paused: bool) -> None:
-        """Pauses or resumes inserts only."""
-
-    def stats(self) -> dict[str, float]:
-        """Counts, bytes, samples per insert."""
-
-    def save(self, path: str) -> None:
-        """Writes a snapshot; only if the server does not store the experience itself."""
-
-    def restore(self, path: str) -> None:
-        """Loads a snapshot into an empty table."""
-
-    def close(self) -> None:
-        """Releases waiting callers and ends the actors: later inserts raise ClosedError."""
-
-
 class RunServer(ParameterStore, Protocol):
     """A run's server as the training process sees it. Every method may be called from any thread."""
 
@@ -131,6 +75,10 @@ class RunServer(ParameterStore, Protocol):
     @property
     def keeps_experience(self) -> bool:
         """Whether experience outlives the training process on the server: then checkpoints contain none."""
+
+    @property
+    def serves_samples(self) -> bool:
+        """Whether roles can sample from its tables."""
 
     def begin(self, *, fresh: bool) -> None:
         """Drops what earlier starts of the run published, and with `fresh` all its data. add_table() implies it."""

@@ -2,60 +2,11 @@
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headrace._native import BatchView, Server, Signature, Table
-from headrace.replay.batches import Allocate, BatchesAhead
+from headrace._native import Server, Signature
+from headrace.replay.table import Table
 from headrace.servers.base import Endpoint
 
-__all__ = ["EmbeddedServer", "EmbeddedTable"]
-
-
-class EmbeddedTable:
-    """A table in this process; implements `ReplayTable`. `native` is the native table."""
-
-    def __init__(self, native: Table) -> None:
-        self.native = native
-
-    @property
-    def signature(self) -> Signature:
-        """Layout of one step."""
-        return self.native.signature
-
-    def batches_ahead(
-        self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
-    ) -> BatchesAhead:
-        """Keeps `count` batches ready in buffers of this process, filled by a native thread."""
-        return BatchesAhead(self.native, batch_size, importance_exponent, count, allocate)
-
-    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; returns False at the deadline."""
-        return self.native.sample_into(batch, importance_exponent, timeout_seconds)
-
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
-        """Sets priorities [B]; returns how many were applied."""
-        return self.native.update_priorities(key, priority)
-
-    def set_paused(self, paused: bool) -> None:
-        """Pauses or resumes inserts only."""
-        self.native.set_paused(paused)
-
-    def stats(self) -> dict[str, float]:
-        """Counts, bytes, samples per insert."""
-        return self.native.stats()
-
-    def save(self, path: str) -> None:
-        """Writes a snapshot."""
-        self.native.save(path)
-
-    def restore(self, path: str) -> None:
-        """Loads a snapshot into an empty table."""
-        self.native.restore(path)
-
-    def close(self) -> None:
-        """Releases waiting callers; later inserts raise ClosedError."""
-        self.native.close()
+__all__ = ["EmbeddedServer"]
 
 
 class EmbeddedServer:
@@ -75,13 +26,18 @@ class EmbeddedServer:
         """False: experience ends with the process."""
         return False
 
+    @property
+    def serves_samples(self) -> bool:
+        """True."""
+        return True
+
     def begin(self, *, fresh: bool) -> None:
         """No effect: there was no earlier start."""
 
-    def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> EmbeddedTable:
+    def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> Table:
         """Adds an empty table. `fresh` has no effect, since there is no earlier experience."""
         del fresh
-        return EmbeddedTable(self._server.add_table(name, signature, **options))
+        return Table.of(self._server.add_table(name, signature, **options))
 
     def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
         """Replaces a blob; see `ParameterStore`."""

@@ -3,16 +3,16 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import Signature
-from headrace._native import Table as NativeTable
 from headrace.errors import ChunkRefused, ClosedError
-from headrace.replay.batches import Allocate, BatchBuffer
-from headrace.servers.base import Batches
-from headrace.types import Batch
+from headrace.replay.batches import Allocate, BatchBuffer, Batches
+from headrace.replay.mixture import SampledBatches
+from headrace.replay.table import Table
 
 __all__ = ["PulledTable"]
 
@@ -22,17 +22,20 @@ _JOIN_SECONDS = 1.0
 _REFUSALS = 16
 
 
-class PulledTable:
-    """Pulls all experience and samples on request in this process; implements `ReplayTable`.
+class PulledTable(Table):
+    """Pulls all experience and samples on request in this process.
 
     `pull()` returns the chunks that have arrived, which may be none. One thread calls it, starting with the first
-    requested batch, so that a snapshot can be restored before. `end()` tells senders that the queue is no longer read.
-    A chunk that does not fit may come from a stray actor: it is counted in stats() and ignored. If none of the first 16
-    chunks fits, or if `pull` fails, every later call raises that error.
+    requested batch, so that a snapshot can be restored before. While the table is paused, the queue fills and blocks
+    the actors. `end()` tells senders that the queue is no longer read. A chunk that does not fit may come from a stray
+    actor: it is counted in stats() and ignored. If none of the first 16 chunks fits, or if `pull` fails, every later
+    call raises that error.
     """
 
-    def __init__(self, table: NativeTable, pull: Callable[[], list[bytes]], end: Callable[[], None]) -> None:
-        self._table = table
+    def __init__(
+        self, signature: Signature, pull: Callable[[], list[bytes]], end: Callable[[], None], **options: Any
+    ) -> None:
+        super().__init__(signature, **options)
         self._pull = pull
         self._end = end
         self._stop = threading.Event()
@@ -42,42 +45,35 @@ class PulledTable:
         self._chunks = self._bytes = self._refused = 0
         self._pull_seconds = self._idle_seconds = 0.0
 
-    @property
-    def signature(self) -> Signature:
-        """Layout of one step."""
-        return self._table.signature
-
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
     ) -> Batches:
         """Batches of B transitions, sampled on request: none are prepared ahead, regardless of `count`."""
-        return _SampledBatches(self, BatchBuffer(self.signature, batch_size, allocate), importance_exponent)
+        return SampledBatches(self, batch_size, importance_exponent, allocate)
 
-    def sample_into(self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None) -> bool:
+    def sample_into(
+        self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None = None
+    ) -> bool:
         """Samples a batch; returns False at the deadline."""
         self._start()
         self._check()
         try:
-            return self._table.sample_into(buffer.view, importance_exponent, timeout_seconds)
+            return super().sample_into(buffer, importance_exponent, timeout_seconds)
         except ClosedError:
             self._check()
             raise
 
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> int:
-        """Sets priorities [B]; those of overwritten transitions are dropped. Returns how many were applied."""
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int:
+        """Sets priorities to |priority| [B]; see `ReplayTable`."""
         self._check()
-        return self._table.update_priorities(key, priority)
-
-    def set_paused(self, paused: bool) -> None:
-        """Pauses or resumes inserts: the queue fills and blocks the actors."""
-        self._table.set_paused(paused)
+        return super().update_priorities(key, priority)
 
     def stats(self) -> dict[str, float]:
         """The table's statistics, and those of pulling: chunks, bytes, seconds with and without chunks, refusals."""
         self._check()
         with self._lock:
             return {
-                **self._table.stats(),
+                **super().stats(),
                 "pulled_chunks": self._chunks,
                 "pulled_bytes": self._bytes,
                 "pull_seconds": self._pull_seconds,
@@ -85,20 +81,12 @@ class PulledTable:
                 "refused_chunks": self._refused,
             }
 
-    def save(self, path: str) -> None:
-        """Writes a snapshot."""
-        self._table.save(path)
-
-    def restore(self, path: str) -> None:
-        """Loads a snapshot into an empty table, before the first batch is requested."""
-        self._table.restore(path)
-
     def close(self) -> None:
         """Ends pulling, releases waiting callers, and ends the actors."""
         with self._lock:
             again, thread = self._stop.is_set(), self._thread
             self._stop.set()
-        self._table.close()
+        super().close()
         if again:
             return
         self._end()
@@ -135,7 +123,7 @@ class PulledTable:
             if not self._stop.is_set():
                 with self._lock:
                     self._error = error
-                self._table.close()  # so that a learner waiting for a batch gets the error
+                super().close()  # so that a learner waiting for a batch gets the error
 
     def _timed_pull(self) -> list[bytes]:
         started = time.perf_counter()
@@ -153,7 +141,7 @@ class PulledTable:
     def _insert(self, chunk: bytes) -> None:
         """Inserts a chunk as soon as the rate limiter allows it."""
         try:
-            while not self._stop.is_set() and self._table.insert(chunk, _INSERT_SECONDS) is None:
+            while not self._stop.is_set() and self.insert(chunk, timeout_seconds=_INSERT_SECONDS) is None:
                 pass
         except ChunkRefused as error:
             with self._lock:
@@ -161,20 +149,3 @@ class PulledTable:
                 hopeless = self._refused >= _REFUSALS and self._refused == self._chunks
             if hopeless:
                 raise ChunkRefused(f"not one of {self._refused} chunks that actors sent fits: {error}") from error
-
-
-class _SampledBatches:
-    """Batches sampled in the requesting thread; implements `Batches`."""
-
-    def __init__(self, table: PulledTable, buffer: BatchBuffer, importance_exponent: float) -> None:
-        self._table = table
-        self._buffer = buffer
-        self._importance_exponent = importance_exponent
-
-    def next(self, timeout_seconds: float | None = None) -> Batch | None:
-        """The next batch, valid until the next call; None at the deadline."""
-        sampled = self._table.sample_into(self._buffer, self._importance_exponent, timeout_seconds)
-        return self._buffer.arrays if sampled else None
-
-    def close(self) -> None:
-        """No effect: nothing runs between two calls."""

@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace._native import Signature
-from headrace._native import Table as NativeTable
 from headrace.errors import ChunkRefused, ClosedError, ConfigError, HeadraceError, ServerError
 from headrace.servers.base import LEARNER, Endpoint
 from headrace.servers.pulled import PulledTable
@@ -225,6 +224,11 @@ class RedisServer(_Run):
         """False: except for a short queue, experience is in this process."""
         return False
 
+    @property
+    def serves_samples(self) -> bool:
+        """False: only this process samples."""
+        return False
+
     def begin(self, *, fresh: bool) -> None:
         """No effect: add_table() starts the run."""
 
@@ -233,13 +237,12 @@ class RedisServer(_Run):
 
         Drops all other data of the run's earlier starts, and with `fresh` also chunks that were not pulled.
         """
-        native = NativeTable(signature, **options)
         key = self._key("experience", name)
+        queue = _Queue(self._connection, key, _PULL_CHUNKS)
+        table = PulledTable(signature, queue.read, lambda: self._end(key), **options)
         if self._connection.call(lambda client: client.type(key)) == b"string":  # closed by an earlier start
             self._connection.call(lambda client: client.delete(key))
         self._drop(but=("claim", "mark") if fresh else ("claim", "mark", "experience"), patient=True)
-        queue = _Queue(self._connection, key, _PULL_CHUNKS)
-        table = PulledTable(native, queue.read, lambda: self._end(key))
         self._tables.append(table)
         return table
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import BatchView, Client, Signature
+from headrace._native import Client, Signature
 from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.replay.batches import Allocate, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable, read_token
 from headrace.servers.background_calls import BackgroundCalls
-from headrace.servers.base import LEARNER, Batches, Endpoint
-from headrace.types import Batch
+from headrace.servers.base import LEARNER, Endpoint
 
 __all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable", "open_connection"]
 
@@ -66,91 +65,51 @@ class StandaloneRole:
         self._client.close()
 
 
-class StandaloneTable:
-    """A table on a separate server; implements `ReplayTable`. Priorities are sent while the learner continues.
+class StandaloneTable(RemoteTable):
+    """A table on a separate server. Priorities are sent while the learner continues.
 
-    `open_again` creates the table on a server that may have lost it.
+    `late_table` is the same table on the connection for priorities, which `calls` uses. `open_again` creates the table
+    on a server that may have lost it.
     """
 
     def __init__(
-        self, table: RemoteTable, late_table: RemoteTable, calls: BackgroundCalls, open_again: Callable[[], object]
+        self,
+        connection: Connection,
+        name: str,
+        late_table: RemoteTable,
+        calls: BackgroundCalls,
+        open_again: Callable[[], object],
     ) -> None:
-        self._table = table
+        super().__init__(connection, name)
         self._late_table = late_table
         self._calls = calls
         self._open_again = open_again
-        self._batches: list[_Batches] = []
-
-    @property
-    def signature(self) -> Signature:
-        """Layout of one step."""
-        return self._table.signature
+        self._batches: list[StreamedBatches] = []
 
     def batches_ahead(
         self, batch_size: int, importance_exponent: float, count: int, allocate: Allocate | None = None
-    ) -> Batches:
-        """Keeps `count` batches in flight, in memory of a separate connection."""
-        batches = _Batches(lambda: self._table.batches_ahead(batch_size, importance_exponent, count, allocate))
+    ) -> StreamedBatches:
+        """Keeps `count` batches in flight; renew() renews their connection too."""
+        batches = super().batches_ahead(batch_size, importance_exponent, count, allocate)
         self._batches.append(batches)
         return batches
 
-    def sample_into(self, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None) -> bool:
-        """Fills a batch; returns False at the deadline."""
-        return self._table.sample_view(batch, importance_exponent, timeout_seconds)
-
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
+    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> None:
         """Sets priorities [B] in the background; a later call raises the error of an earlier one."""
         self._calls.send(self._late_table.update_priorities, key.copy(), priority)
-
-    def set_paused(self, paused: bool) -> None:
-        """Pauses or resumes inserts only."""
-        self._table.set_paused(paused)
-
-    def stats(self) -> dict[str, float]:
-        """Counts, bytes, samples per insert."""
-        return self._table.stats()
-
-    def save(self, path: str) -> None:
-        """Raises ReplayError: the server stores the experience."""
-        self._table.save(path)
-
-    def restore(self, path: str) -> None:
-        """Raises ReplayError: the server stores the experience."""
-        self._table.restore(path)
 
     def close(self) -> None:
         """Releases waiting callers; later inserts raise ClosedError. Pending priorities are sent first."""
         try:
             self._calls.finish()
         finally:
-            self._table.close()
+            super().close()
 
     def renew(self) -> None:
         """Opens the table on a restarted server, empty if it was lost. Called by the thread that consumes batches."""
         self._open_again()
         for batches in self._batches:
             batches.renew()
-
-
-class _Batches:
-    """A stream of batches, replaced after its table was lost; implements `Batches`. One thread."""
-
-    def __init__(self, open_stream: Callable[[], StreamedBatches]) -> None:
-        self._open = open_stream
-        self._stream = open_stream()
-
-    def next(self, timeout_seconds: float | None = None) -> Batch | None:
-        """The next batch, valid until the next call; None at the deadline."""
-        return self._stream.next(timeout_seconds)
-
-    def renew(self) -> None:
-        """Opens a new stream: the old one ended when the server had no table for it."""
-        self._stream.close()
-        self._stream = self._open()
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._stream.close()
 
 
 class StandaloneServer:
@@ -188,6 +147,11 @@ class StandaloneServer:
         """True: experience outlives the run."""
         return True
 
+    @property
+    def serves_samples(self) -> bool:
+        """True."""
+        return True
+
     def begin(self, *, fresh: bool) -> None:
         """Drops blobs of earlier starts, and with `fresh` all data of the run; a second call has no effect."""
         if self._begun:
@@ -201,13 +165,14 @@ class StandaloneServer:
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> StandaloneTable:
         """A table of the run; calls begin() if that was not done before."""
         self.begin(fresh=fresh)
-        prefix = self._endpoint.name("")
-        self._client.open_table(prefix + name, signature, fresh=fresh, **options)
+        full_name = self._endpoint.name(name)
+        self._client.open_table(full_name, signature, fresh=fresh, **options)
         table = StandaloneTable(
-            self._connection.table(prefix + name),
-            self._late_connection.table(prefix + name),
+            self._connection,
+            full_name,
+            self._late_connection.table(full_name),
             self._calls,
-            lambda: self._client.open_table(prefix + name, signature, fresh=False, **options),
+            lambda: self._client.open_table(full_name, signature, fresh=False, **options),
         )
         self._tables.append(table)
         return table

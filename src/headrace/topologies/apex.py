@@ -1,53 +1,70 @@
 """Ape-X: actor processes and one learner (Horgan et al. 2018), optionally with a quantizer (ActorQ)."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from headrace.networks import PolicyGraph
+from headrace.replay import Batches, Experience
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Learning, Role
-from headrace.roles.clock import PhaseClock
+from headrace.roles.handles import PARAMETERS, POLICY, REPLAY, SIMULATED, TRANSITIONS
 from headrace.roles.learner import Learner
+from headrace.roles.planner import PlannerRole, PlannerSettings
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
-from headrace.roles.quantizer import QuantizerSettings
-from headrace.servers import Batches
-from headrace.topologies.base import Experience, RunContext
+from headrace.roles.quantizer import QuantizerRole
+from headrace.roles.remote_actor import ActorRole
+from headrace.topologies.base import Program, RunContext
 from headrace.topologies.config import Apex
-from headrace.topologies.dyna import add_dyna_tables, mixed_batches, planner_roles
+from headrace.topologies.dyna import add_dyna_tables, mixed_batches
 from headrace.topologies.experience import add_table
 from headrace.types import Array
 
 __all__ = ["ApexProgram"]
 
 
-class ApexProgram:
-    """Actors push chunks with their own priorities; the learner takes prepared batches. Implements `Program`.
+class ApexProgram(Program):
+    """Actors push chunks with their own priorities; the learner takes prepared batches.
+
+    Experience goes from actors through REPLAY to the learner. Policies go from the learner to actors by POLICY, or by
+    PARAMETERS to the quantizer and by POLICY to actors. Planners learn from TRANSITIONS and fill SIMULATED.
 
     `config.precision` is resolved: not "auto". `generation` is that of the roles' first start; a resumed run starts
     above all earlier ones.
     """
 
     def __init__(self, config: Apex, context: RunContext, generation: int, pinned: bool) -> None:
-        algorithm = context.off_policy
-        dyna = algorithm.world_model
-        self.acting: PhaseClock | None = None
-        self.deterministic = False
+        self._config, self._context, self._generation = config, context, generation
+        self._algorithm = algorithm = context.off_policy
         self.saves_experience = not context.server.keeps_experience
-        environments = config.actor_count(algorithm) * config.envs_per_actor
-        self.actors = _actors(config, context, generation)
-        self.services: list[Role] = []
         architecture = context.updater.architecture
+        actors = config.actor_count(algorithm)
+        environments = actors * config.envs_per_actor
+        exploration = algorithm.exploration(environments)
+        self.actors: list[Role] = [
+            self._actor(index, tuple(exploration[index::actors]))  # each actor has exploring and greedy ones
+            for index in range(actors)
+        ]
+        self.services: list[Role] = []
         if config.quantizes:
-            settings = QuantizerSettings(architecture, config.actor_precision, config.communication_bits)
-            self.services = [Role("quantizer", 0, settings.to_json(), generation)]
-            self._publisher = Publisher(context.server, parameter_blobs)
+            self.services.append(
+                QuantizerRole(
+                    0,
+                    architecture,
+                    config.actor_precision,
+                    config.communication_bits,
+                    parameters=PARAMETERS,
+                    policy=POLICY,
+                    generation=generation,
+                )
+            )
+            self._publisher = Publisher(context.server, parameter_blobs(PARAMETERS))
         else:
-            self._publisher = Publisher(context.server, graph_blobs(PolicyGraph(architecture)))
+            self._publisher = Publisher(context.server, graph_blobs(PolicyGraph(architecture), POLICY))
+        dyna = algorithm.world_model
         if dyna:
+            self.services += [self._planner(index) for index in range(dyna.planners)]
             tables = add_dyna_tables(context, dyna, environments, config.chunk_steps)
-            self.services += planner_roles(config, context, dyna, generation)
             self.table: Experience = tables
             mixed = mixed_batches(tables, dyna)
             self._ahead: Batches = mixed
@@ -72,63 +89,51 @@ class ApexProgram:
         """One update if there is a batch before the deadline."""
         self._learner.step(timeout_seconds)
 
-    def take_reports(self) -> list[dict[str, Any]]:
-        """Empty: the actors' reports come through the mailbox."""
-        return []
-
-    def hear(self, report: dict[str, Any]) -> None:
-        """No effect: the learner needs no reports."""
-
     def skip(self, seconds: float) -> None:
         """Excludes these seconds from the learner's clock."""
         self.learner.clock.skip(seconds)
-
-    def figures(self) -> dict[str, Any] | None:
-        """None: there are no shared parameters."""
-        return None
-
-    def state(self) -> dict[str, Any]:
-        """Empty: actors begin new episodes."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """No effect: there is no state."""
 
     def close(self) -> None:
         """Stops the threads that sample ahead and publish."""
         self._ahead.close()
         self._publisher.close()
 
-
-def _actors(config: Apex, context: RunContext, generation: int) -> list[Role]:
-    algorithm = context.off_policy
-    actors = config.actor_count(algorithm)
-    exploration = algorithm.exploration(actors * config.envs_per_actor)
-    return [
-        Role(
-            "actor",
-            index,
-            ActorSettings(
-                environment=context.environment,
-                seed=context.seed,
-                index=index,
-                first_environment=index * config.envs_per_actor,
-                exploration=tuple(exploration[index::actors]),  # each actor has exploring and greedy ones
-                algorithm=algorithm,
-                chunk_steps=config.chunk_steps,
-                values=algorithm.actor_priorities,
-                spec=context.spec,
-                pull_period=config.pull_period,
-                pull_unit=config.pull_unit,
-                precision=config.actor_precision,
-                communication_bits=config.communication_bits,
-                transitions=algorithm.world_model is not None,
-                run_id=context.run_id,
-            ).to_json(),
-            generation,
+    def _actor(self, index: int, exploration: tuple[float, ...]) -> ActorRole:
+        config, context, algorithm = self._config, self._context, self._algorithm
+        settings = ActorSettings(
+            environment=context.environment,
+            seed=context.seed,
+            index=index,
+            first_environment=index * config.envs_per_actor,
+            exploration=exploration,
+            algorithm=algorithm,
+            chunk_steps=config.chunk_steps,
+            values=algorithm.actor_priorities,
+            spec=context.spec,
+            pull_period=config.pull_period,
+            pull_unit=config.pull_unit,
+            precision=config.actor_precision,
+            communication_bits=config.communication_bits,
+            run_id=context.run_id,
         )
-        for index in range(actors)
-    ]
+        transitions = TRANSITIONS if algorithm.world_model else None
+        return ActorRole(
+            index, settings, policy=POLICY, replay=REPLAY, transitions=transitions, generation=self._generation
+        )
+
+    def _planner(self, index: int) -> PlannerRole:
+        config, context, dyna = self._config, self._context, self._algorithm.world_model
+        assert dyna is not None
+        precision, bits = config.actor_precision, config.communication_bits
+        settings = PlannerSettings(context.spec, dyna, context.seed, index, precision, bits)
+        return PlannerRole(
+            index,
+            settings,
+            policy=POLICY,
+            transitions=TRANSITIONS,
+            simulated=SIMULATED,
+            generation=self._generation,
+        )
 
 
 def _pinned(shape: tuple[int, ...], dtype: str) -> Array:

@@ -1,10 +1,12 @@
 """The contract of every topology: its roles, and one step of its part in the training process."""
 
-from typing import Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import Algorithm, OffPolicy
 from headrace.errors import ConfigError
+from headrace.replay import Experience
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.servers import RunServer
@@ -12,7 +14,7 @@ from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.parameters import Parameters
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Experience", "Learning", "Program", "RunContext"]
+__all__ = ["Learning", "Program", "RunContext"]
 
 
 class RunContext(NamedTuple):
@@ -44,26 +46,7 @@ class RunContext(NamedTuple):
         return replay
 
 
-class Experience(Protocol):
-    """A run's experience as the training process sees it, wherever it is stored."""
-
-    def stats(self) -> dict[str, float]:
-        """Counts, bytes, samples per insert."""
-
-    def set_paused(self, paused: bool) -> None:
-        """Pauses or resumes the processes that gather experience."""
-
-    def save(self, path: str) -> None:
-        """Writes a snapshot; only if the training process stores the experience."""
-
-    def restore(self, path: str) -> None:
-        """Loads a snapshot into an empty table."""
-
-    def close(self) -> None:
-        """Ends the processes that gather experience."""
-
-
-class Program(Protocol):
+class Program(ABC):
     """A run's roles and their connections. One thread uses it."""
 
     actors: list[Role]
@@ -72,18 +55,20 @@ class Program(Protocol):
     """Roles that the actors depend on; started with the learner."""
     learner: Learning
     table: Experience
-    saves_experience: bool
+    saves_experience: bool = False
     """Whether a checkpoint must include the table's experience, because it is stored only in this process."""
-    acting: PhaseClock | None
+    acting: PhaseClock | None = None
     """Clock of an actor inside this program, which is watched for hangs; None if there is no such actor."""
-    deterministic: bool
+    deterministic: bool = False
     """Whether the same seed gives the same run: then no decision may depend on time."""
 
+    @abstractmethod
     def step(self, timeout_seconds: float) -> None:
         """Makes a little progress, or none at the deadline."""
 
     def take_reports(self) -> list[dict[str, Any]]:
-        """Reports of actors inside this program, with increments instead of totals."""
+        """Reports of actors inside this program, with increments instead of totals; others use the mailbox."""
+        return []
 
     def hear(self, report: dict[str, Any]) -> None:
         """Processes a report from a worker, planner or other role of this program, with its totals unchanged."""
@@ -93,12 +78,15 @@ class Program(Protocol):
 
     def figures(self) -> dict[str, Any] | None:
         """Gradient statistics of workers that share parameters, for the records; None without such workers."""
+        return None
 
     def state(self) -> dict[str, Any]:
         """JSON-able state that, with learner and table, resumes the program."""
+        return {}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned, before the first step."""
 
+    @abstractmethod
     def close(self) -> None:
         """Ends threads and environments."""

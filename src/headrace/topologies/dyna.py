@@ -4,21 +4,18 @@ import dataclasses
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
-from headrace._native import Signature, Table
 from headrace.algorithms.dyna_q.config import DynaQ, require_vectors
 from headrace.errors import CheckpointError, ConfigError, StorageError
-from headrace.replay import MixedBatches
+from headrace.replay import Experience, MixedBatches, ReplayTable, Signature, Table
 from headrace.roles.actor import ActorSettings, table_signature
-from headrace.roles.base import SIMULATED, TABLE, TRANSITIONS, Role
+from headrace.roles.handles import REPLAY, SIMULATED, TRANSITIONS
 from headrace.roles.planner import PlannerSettings
 from headrace.roles.planning_worker import PlanningWorker
-from headrace.servers import EmbeddedTable
-from headrace.servers.standalone import StandaloneTable
 from headrace.topologies.base import RunContext
-from headrace.topologies.config import Apex
 from headrace.topologies.experience import table_options
 
 __all__ = [
@@ -26,25 +23,28 @@ __all__ = [
     "add_dyna_tables",
     "dyna_tables",
     "mixed_batches",
-    "planner_roles",
     "planning_worker",
 ]
 
 _LENGTH = struct.Struct("<Q")
 _PIECE_BYTES = 1 << 20
 
-_Native = EmbeddedTable | StandaloneTable
 
-
-class DynaTables(NamedTuple):
-    """Real n-step experience, the same as one-step transitions, and simulated experience; implements `Experience`.
+@dataclass(frozen=True)
+class DynaTables(Experience):
+    """Real n-step experience, the same as one-step transitions, and simulated experience.
 
     A snapshot contains all three.
     """
 
-    real: _Native
-    transitions: _Native
-    simulated: _Native
+    real: ReplayTable
+    transitions: ReplayTable
+    simulated: ReplayTable
+
+    @property
+    def all(self) -> tuple[ReplayTable, ReplayTable, ReplayTable]:
+        """The tables, in the order of a snapshot."""
+        return self.real, self.transitions, self.simulated
 
     def stats(self) -> dict[str, float]:
         """Statistics of the real experience, and counts of simulated transitions."""
@@ -54,21 +54,21 @@ class DynaTables(NamedTuple):
 
     def set_paused(self, paused: bool) -> None:
         """Pauses or resumes actors and planners."""
-        for table in self:
+        for table in self.all:
             table.set_paused(paused)
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | Path) -> None:
         """Writes a snapshot: the tables' snapshots, each preceded by its length."""
         with Path(path).open("wb") as whole:
-            for index, table in enumerate(self):
+            for index, table in enumerate(self.all):
                 part = Path(f"{path}.{index}")
-                table.save(str(part))
+                table.save(part)
                 whole.write(_LENGTH.pack(part.stat().st_size))
                 with part.open("rb") as file:
                     shutil.copyfileobj(file, whole)
                 part.unlink()
 
-    def restore(self, path: str) -> None:
+    def restore(self, path: str | Path) -> None:
         """Loads a snapshot into empty tables.
 
         Raises CheckpointError if the snapshot is truncated, StorageError if there is no disk space for a temporary part
@@ -76,11 +76,11 @@ class DynaTables(NamedTuple):
         """
         try:
             with Path(path).open("rb") as whole:
-                for index, table in enumerate(self):
+                for index, table in enumerate(self.all):
                     part = Path(f"{path}.{index}")
                     try:
                         _take_part(whole, part)
-                        table.restore(str(part))
+                        table.restore(part)
                     finally:
                         part.unlink(missing_ok=True)
         except OSError as error:
@@ -88,7 +88,7 @@ class DynaTables(NamedTuple):
 
     def close(self) -> None:
         """Ends actors and planners."""
-        for table in self:
+        for table in self.all:
             table.close()
 
 
@@ -106,9 +106,9 @@ def _take_part(whole: BinaryIO, part: Path) -> None:
 def dyna_tables(context: RunContext, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
     """The tables in this process, for a worker that acts, learns and plans in turn; raises as table_options()."""
 
-    def make(name: str, signature: Signature, options: dict[str, Any]) -> _Native:
+    def make(name: str, signature: Signature, **options: Any) -> ReplayTable:
         del name
-        return EmbeddedTable(Table(signature, **options))
+        return Table(signature, **options)
 
     return _tables(context, config, environments, chunk_steps, make)
 
@@ -116,60 +116,31 @@ def dyna_tables(context: RunContext, config: DynaQ, environments: int, chunk_ste
 def add_dyna_tables(context: RunContext, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:
     """The tables on the run's server; raises as table_options(), and ConfigError if the server is a Redis."""
 
-    def make(name: str, signature: Signature, options: dict[str, Any]) -> _Native:
-        table = context.server.add_table(name, signature, fresh=context.fresh, **options)
-        if not isinstance(table, EmbeddedTable | StandaloneTable):
+    def make(name: str, signature: Signature, **options: Any) -> ReplayTable:
+        if not context.server.serves_samples:
             raise ConfigError(
                 "algorithm is dyna-q and the server is a Redis, which cannot sample: a server of `headrace serve`, "
                 "none, or no planning, is required"
             )
-        return table
+        return context.server.add_table(name, signature, fresh=context.fresh, **options)
 
     return _tables(context, config, environments, chunk_steps, make)
 
 
 def mixed_batches(tables: DynaTables, config: DynaQ) -> MixedBatches:
     """Batches with their share of simulated transitions, if there are enough."""
-    return MixedBatches(
-        tables.real.signature,
-        tables.real,
-        tables.simulated,
-        config.batch_size,
-        config.real_rows,
-        config.importance_exponent,
-    )
+    return MixedBatches(tables.real, tables.simulated, config.batch_size, config.real_rows, config.importance_exponent)
 
 
 def planning_worker(settings: ActorSettings, context: RunContext, config: DynaQ, tables: DynaTables) -> PlanningWorker:
     """A worker that acts, learns and plans in turn, as the only planner regardless of the `apex` setting."""
-    real, transitions, simulated = tables
-    assert isinstance(real, EmbeddedTable)
-    assert isinstance(transitions, EmbeddedTable)
-    assert isinstance(simulated, EmbeddedTable)
     return PlanningWorker(
         settings,
         PlannerSettings(context.spec, dataclasses.replace(config, planners=1), context.seed, 0),
         context.updater,
-        real.native,
-        transitions.native,
-        simulated.native,
+        *tables.all,
         mixed_batches(tables, config),
     )
-
-
-def planner_roles(config: Apex, context: RunContext, algorithm: DynaQ, generation: int) -> list[Role]:
-    """The planners, to be started with the learner."""
-    return [
-        Role(
-            "planner",
-            index,
-            PlannerSettings(
-                context.spec, algorithm, context.seed, index, config.actor_precision, config.communication_bits
-            ).to_json(),
-            generation,
-        )
-        for index in range(algorithm.planners)
-    ]
 
 
 def _tables(
@@ -177,7 +148,7 @@ def _tables(
     config: DynaQ,
     environments: int,
     chunk_steps: int,
-    make: Callable[[str, Signature, dict[str, Any]], _Native],
+    make: Callable[..., ReplayTable],
 ) -> DynaTables:
     """The three tables. Only the real one's limiter blocks; it counts whole batches, as drawn by `MixedBatches`."""
     require_vectors(context.spec)
@@ -187,14 +158,9 @@ def _tables(
     free = {"samples_per_insert": 0.0, "limiter_tolerance": 0.0}  # planners limit their own rate
     signature = table_signature(context.spec)
     options = table_options(context, environments, chunk_steps)
+    simulated_options = table_options(context._replace(algorithm=simulated), 1, config.rollout_steps)
     return DynaTables(
-        make(TABLE, signature, options),
-        make(TRANSITIONS, signature, options | free | {"sampler": config.search_control}),
-        make(
-            SIMULATED,
-            signature,
-            table_options(context._replace(algorithm=simulated), 1, config.rollout_steps)
-            | free
-            | {"sampler": "uniform"},
-        ),
+        make(REPLAY.name, signature, **options),
+        make(TRANSITIONS.name, signature, **options | free | {"sampler": config.search_control}),
+        make(SIMULATED.name, signature, **simulated_options | free | {"sampler": "uniform"}),
     )

@@ -7,43 +7,23 @@ import numpy as np
 
 from headrace.errors import ConfigError, require
 from headrace.machine import total_memory_bytes
+from headrace.replay import ReplayTable
 from headrace.roles.actor import table_signature
-from headrace.roles.base import TABLE
-from headrace.servers import ReplayTable
+from headrace.roles.handles import REPLAY
 from headrace.topologies.base import RunContext
 from headrace.types import EnvironmentSpec
 
-__all__ = ["NoReplay", "add_table", "table_options"]
+__all__ = ["add_table", "table_options"]
 
 _HEADER_BYTES = 64
 _STEP_BYTES = 8 + 5 * 4  # policy version, first, last, reward, discount, priority
 _SLACK = 1.25  # for chunks that end early with an episode
 
 
-class NoReplay:
-    """The experience of an algorithm that learns from each step once and stores none; implements `Experience`."""
-
-    def stats(self) -> dict[str, float]:
-        """Nothing stored; each step sampled once."""
-        return {"samples_per_insert": 1.0, "size": 0, "capacity": 0, "used_bytes": 0}
-
-    def set_paused(self, paused: bool) -> None:
-        """No effect: only the learner gathers experience."""
-
-    def save(self, path: str) -> None:
-        """No effect: saves_experience is False."""
-
-    def restore(self, path: str) -> None:
-        """No effect: nothing was saved."""
-
-    def close(self) -> None:
-        """No effect: there are no other processes."""
-
-
 def add_table(context: RunContext, environments: int, chunk_steps: int) -> ReplayTable:
     """Adds the run's table to its server; raises what table_options() and the server raise."""
     options = table_options(context, environments, chunk_steps)
-    return context.server.add_table(TABLE, table_signature(context.spec), fresh=context.fresh, **options)
+    return context.server.add_table(REPLAY.name, table_signature(context.spec), fresh=context.fresh, **options)
 
 
 def table_options(context: RunContext, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from headrace._native import OptimizerOptions, SharedModel
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
 from headrace.gradients.base import OpenVector, ParameterVector
-from headrace.gradients.place import Mode, ServedPlace, SharedPlace, VectorPlace
+from headrace.gradients.handles import Mode, ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
 from headrace.servers import Endpoint, drop_shards
@@ -26,7 +26,7 @@ class Parameters(Protocol):
         """Creates the next vector [P] for the workers; the result holds its newest values."""
 
     @property
-    def places(self) -> tuple[VectorPlace, ...]:
+    def handles(self) -> tuple[VectorHandle, ...]:
         """How workers access the vectors, in the order of their creation."""
 
     @property
@@ -84,10 +84,10 @@ class _Shared:
         return OverseenVector(model)
 
     @property
-    def places(self) -> tuple[VectorPlace, ...]:
+    def handles(self) -> tuple[VectorHandle, ...]:
         """How workers access the vectors."""
         period = self._config.average_period if isinstance(self._config, AdPsgd) else 1
-        return tuple(SharedPlace(model.path, self._mode, period, self._live) for model in self._models)
+        return tuple(SharedHandle(model.path, self._mode, period, self._live) for model in self._models)
 
     @property
     def version(self) -> int:
@@ -110,7 +110,7 @@ class _Served:
     def __init__(self, config: ParameterServer, endpoint: Endpoint, run_id: str) -> None:
         self._endpoint = endpoint
         self._vectors: list[ServedVector] = []
-        self._places: list[ServedPlace] = []
+        self._handles: list[ServedHandle] = []
         self._name = f"model-{run_id}" if config.shard_servers else "model"
         self._options = ServedOptions(
             config.shards,
@@ -123,16 +123,16 @@ class _Served:
         )
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
-        place = ServedPlace(self._options_for(len(initial)), self._next_name())
-        vector = ServedVector(initial, options, self._endpoint, place.name, place.options, fresh=True)
+        handle = ServedHandle(self._options_for(len(initial)), self._next_name())
+        vector = ServedVector(initial, options, self._endpoint, handle.name, handle.options, fresh=True)
         self._vectors.append(vector)
-        self._places.append(place)
+        self._handles.append(handle)
         return vector
 
     @property
-    def places(self) -> tuple[VectorPlace, ...]:
+    def handles(self) -> tuple[VectorHandle, ...]:
         """How workers access the vectors."""
-        return tuple(self._places)
+        return tuple(self._handles)
 
     @property
     def version(self) -> int:
@@ -141,14 +141,14 @@ class _Served:
 
     def close(self) -> None:
         """Closes the connections and drops the shards on additional servers, which no later run would replace."""
-        for vector, place in zip(self._vectors, self._places, strict=True):
+        for vector, handle in zip(self._vectors, self._handles, strict=True):
             vector.close()
-            drop_shards(self._endpoint, place.name, place.options.servers)
+            drop_shards(self._endpoint, handle.name, handle.options.servers)
 
     def _next_name(self) -> str:
-        return f"{self._name}/vector-{len(self._places)}" if self._places else self._name
+        return f"{self._name}/vector-{len(self._handles)}" if self._handles else self._name
 
     def _options_for(self, count: int) -> ServedOptions:
         """Fewer shards for a vector of few parameters, such as SAC's temperature; the first must have all of them."""
-        shards = min(self._options.shards, count) if self._places else self._options.shards
+        shards = min(self._options.shards, count) if self._handles else self._options.shards
         return dataclasses.replace(self._options, shards=shards, servers=self._options.servers[: shards - 1])

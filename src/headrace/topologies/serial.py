@@ -2,30 +2,29 @@
 
 from typing import Any
 
-from headrace._native import Table
 from headrace.algorithms.config import OnPolicy
+from headrace.replay import Experience, Table
 from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
 from headrace.roles.base import Role, Worker
-from headrace.roles.clock import PhaseClock
 from headrace.roles.planner import Planner
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
-from headrace.servers import EmbeddedTable
-from headrace.topologies.base import Experience, Learning, RunContext
+from headrace.topologies.base import Learning, Program, RunContext
 from headrace.topologies.config import Serial
 from headrace.topologies.dyna import dyna_tables, planning_worker
-from headrace.topologies.experience import NoReplay, table_options
+from headrace.topologies.experience import table_options
 
 __all__ = ["SerialProgram"]
 
 
-class SerialProgram:
-    """One worker in the training process; implements `Program`."""
+class SerialProgram(Program):
+    """One worker in the training process."""
+
+    deterministic = True
 
     def __init__(self, config: Serial, context: RunContext) -> None:
         self.actors: list[Role] = []
         self.services: list[Role] = []
-        self.deterministic = True
         self.table: Experience
         self._worker: Worker
         self._planner: Planner | None = None
@@ -36,17 +35,15 @@ class SerialProgram:
             self._worker = worker = planning_worker(_actor_settings(config, context), context, dyna, tables)
             self._planner = worker.planner
         elif context.algorithm.rollouts is not None:
-            self.table = NoReplay()
+            self.table = Experience()
             self._worker = _rollout_worker(config, context, context.algorithm.rollouts)
         else:
-            native = Table(
-                table_signature(context.spec), **table_options(context, config.envs_per_actor, config.chunk_steps)
-            )
-            self.table = EmbeddedTable(native)
-            self._worker = _replay_worker(config, context, native)
-        self.saves_experience = not isinstance(self.table, NoReplay)
+            options = table_options(context, config.envs_per_actor, config.chunk_steps)
+            self.table = table = Table(table_signature(context.spec), **options)
+            self._worker = ReplayWorker(_actor_settings(config, context), context.off_policy, context.updater, table)
+        self.saves_experience = context.algorithm.replay is not None
         self.learner: Learning = self._worker.learner
-        self.acting: PhaseClock | None = self._worker.clock
+        self.acting = self._worker.clock
         self._reported = 0
         self._reported_seconds = dict.fromkeys(ACTOR_PHASES, 0.0)
 
@@ -71,16 +68,9 @@ class SerialProgram:
         plans = {"role": "planner", "index": 0, "generation": 0}
         return [report] if self._planner is None else [report, plans | self._planner.report()]
 
-    def hear(self, report: dict[str, Any]) -> None:
-        """No effect: no role sends reports."""
-
     def skip(self, seconds: float) -> None:
         """Excludes these seconds from the worker's clocks."""
         self._worker.skip(seconds)
-
-    def figures(self) -> dict[str, Any] | None:
-        """None: there are no shared parameters."""
-        return None
 
     def state(self) -> dict[str, Any]:
         """State of the worker."""
@@ -94,10 +84,6 @@ class SerialProgram:
     def close(self) -> None:
         """Closes the environments."""
         self._worker.close()
-
-
-def _replay_worker(config: Serial, context: RunContext, native: Table) -> ReplayWorker:
-    return ReplayWorker(_actor_settings(config, context), context.off_policy, context.updater, native)
 
 
 def _actor_settings(config: Serial, context: RunContext) -> ActorSettings:

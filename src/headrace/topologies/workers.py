@@ -2,22 +2,25 @@
 
 import math
 import time
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from headrace.errors import ReplayError
 from headrace.gradients.measured import STALENESS
+from headrace.replay import Experience, ReplayTable
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import GATE, HELD, Role
 from headrace.roles.clock import PhaseClock
 from headrace.roles.gate import Gate, Held, State
+from headrace.roles.handles import REPLAY
 from headrace.roles.learner import LEARNER_PHASES
-from headrace.roles.remote_worker import WorkerSettings, updater_seed
+from headrace.roles.remote_worker import WorkerRole, WorkerSettings, updater_seed
 from headrace.roles.totals import Counts, Totals
-from headrace.servers import ReplayTable, RunServer
-from headrace.topologies.base import Experience, Learning, RunContext
+from headrace.servers import RunServer
+from headrace.topologies.base import Learning, Program, RunContext
 from headrace.topologies.config import ParameterServer, Workers
-from headrace.topologies.experience import NoReplay, add_table, table_options
+from headrace.topologies.experience import add_table, table_options
 
 __all__ = ["WorkersProgram", "worker_settings"]
 
@@ -29,8 +32,8 @@ _SILENT_SECONDS = 2.0
 _POLL_SECONDS = 0.002
 
 
-class WorkersProgram:
-    """The workers' roles, and their statistics in the training process, which does not learn; implements `Program`.
+class WorkersProgram(Program):
+    """The workers' roles, and their statistics in the training process, which does not learn.
 
     `generation` is that of the workers' first start; a resumed run starts above all earlier ones.
     """
@@ -38,21 +41,19 @@ class WorkersProgram:
     def __init__(self, config: Workers, context: RunContext, generation: int) -> None:
         assert context.parameters is not None
         self.services: list[Role] = []
-        self.deterministic = False
-        self.saves_experience = False
-        self.acting: PhaseClock | None = None
         self._parameters = context.parameters
         shared = _shares_replay(config, context)
         table = (
             add_table(context, config.acting_processes * config.envs_per_worker, config.chunk_steps) if shared else None
         )
-        self.actors = [
-            Role("worker", index, worker_settings(config, context, index).to_json(), generation)
+        replay = REPLAY if shared else None
+        self.actors: list[Role] = [
+            WorkerRole(index, worker_settings(config, context, index), replay, generation=generation)
             for index in range(config.acting_processes)
         ]
         self._learning = _Learning()
         self.learner: Learning = self._learning
-        self._replay = _Replay(context.server, table, context.algorithm.replay is not None)
+        self._replay = _WorkersExperience(context.server, table, context.algorithm.replay is not None)
         self.table: Experience = self._replay
         self._next_news = 0.0
 
@@ -65,18 +66,11 @@ class WorkersProgram:
             self._replay.tell()
         time.sleep(timeout_seconds)
 
-    def take_reports(self) -> list[dict[str, Any]]:
-        """Empty: the workers' reports come through the mailbox."""
-        return []
-
     def hear(self, report: dict[str, Any]) -> None:
         """Processes a worker's totals."""
         if report["role"] == "worker":
             self._learning.hear(report)
             self._replay.hear(report)
-
-    def skip(self, seconds: float) -> None:
-        """No effect: workers exclude pauses from their own clocks."""
 
     def figures(self) -> dict[str, Any] | None:
         """Gradient statistics of the workers, and the number of turns that exceeded the maximum wait of a hold."""
@@ -127,7 +121,7 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
         spec=context.spec,
         run_id=context.run_id,
     )
-    return WorkerSettings(acting, workers, context.parameters.places, table, updater_seed(context.seed, index))
+    return WorkerSettings(acting, workers, context.parameters.handles, table, updater_seed(context.seed, index))
 
 
 def _shares_replay(config: Workers, context: RunContext) -> bool:
@@ -176,8 +170,8 @@ class _Learning:
         return {**{name: self.totals[name] for name in names}, "staleness": staleness}
 
 
-class _Replay:
-    """The workers' experience from their reports, and the gate that pauses them; implements `Experience`.
+class _WorkersExperience(Experience):
+    """The workers' experience from their reports, and the gate that pauses them.
 
     `table` is the shared table in the server, if there is one.
     """
@@ -212,7 +206,7 @@ class _Replay:
         if self._table is not None:
             return self._table.stats()
         if not self._replays:
-            return NoReplay().stats()
+            return super().stats()
         inserts = self.totals["inserts"]
         held = {
             name: sum(each.get(name, 0.0) for each in self._held.values())
@@ -227,11 +221,11 @@ class _Replay:
         if paused:
             self._await_workers()
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | Path) -> None:
         """Raises ReplayError: the workers have the experience."""
         raise ReplayError(f"no snapshot can be written to {path}; the workers have the experience")
 
-    def restore(self, path: str) -> None:
+    def restore(self, path: str | Path) -> None:
         """Raises ReplayError: the workers have the experience."""
         raise ReplayError(f"no snapshot can be read from {path}; the workers have the experience")
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from headrace.errors import CheckpointError, ConfigError, DivergenceError, StorageError
 from headrace.fields import check_record, fits, read_fields, read_object
-from headrace.topologies.base import Experience
+from headrace.replay import Experience
 from headrace.training.evaluation import Moment
 from headrace.types import EnvironmentSpec
 
@@ -92,7 +92,7 @@ class Checkpoint(NamedTuple):
 
     def restore_replay(self, table: Experience) -> None:
         """Fills an empty table."""
-        table.restore(str(self._checked(_REPLAY)))
+        table.restore(self._checked(_REPLAY))
 
     def _checked(self, name: str) -> Path:
         if name not in self.manifest:
@@ -129,7 +129,7 @@ def save_checkpoint(
         draft.mkdir()
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, draft / _LEARNER)
         if table is not None:
-            table.save(str(draft / _REPLAY))
+            table.save(draft / _REPLAY)
         (draft / _POLICY).write_bytes(policy)
         (draft / _STATE).write_text(json.dumps(state))
         names = (_LEARNER, *([] if table is None else [_REPLAY]), _POLICY, _STATE)

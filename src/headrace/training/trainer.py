@@ -27,7 +27,8 @@ from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
-from headrace.roles.base import Role
+from headrace.roles.evaluator import EvaluatorRole
+from headrace.roles.remote_actor import ActorRole
 from headrace.roles.separate_actor import RunNotice
 from headrace.roles.totals import Totals
 from headrace.servers import Endpoint, blamed_server, open_server, shown
@@ -120,12 +121,12 @@ class Trainer:
         self._evaluations = Evaluations(
             self._server, start, config.environment, self._spec, config.algorithm, config.seed, config.until_score
         )
-        places = () if local_actors else tuple(role.settings for role in self._program.actors)
-        notice = RunNotice(config.environment, config.hang_seconds, start, places)
+        slots = tuple(role for role in self._program.actors if isinstance(role, ActorRole) and not local_actors)
+        notice = RunNotice(config.environment, config.hang_seconds, start, slots)
         self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
         launched = launcher(self._server.endpoint, self._run.logs_path)
-        roles = [*self._program.services, *actors, Role("evaluator", 0, "{}")]
+        roles = [*self._program.services, *actors, EvaluatorRole(0)]
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
         self._schedule = EvaluationSchedule(
             config,

@@ -23,9 +23,11 @@ from headrace.networks.precision import Precision
 from headrace.parameters.form import PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
-from headrace.roles.base import NEWS, POLICY, REPORTS, TABLE, Role
+from headrace.roles.base import REPORTS, Role
+from headrace.roles.handles import PARAMETERS, POLICY, REPLAY
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
-from headrace.roles.quantizer import QuantizerSettings
+from headrace.roles.quantizer import QuantizerRole
+from headrace.roles.remote_actor import ActorRole
 from headrace.servers import Endpoint, RunServer, open_server
 from headrace.studies.actorq.energy import Energy
 from headrace.studies.sheet import fingerprint
@@ -108,7 +110,7 @@ def measure_acting(case: ActingCase, launcher: LauncherFactory = ProcessLauncher
     energy = Energy()
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(open_server(None)) as server:
         server.add_table(
-            TABLE, table_signature(spec), fresh=True, capacity=_CAPACITY, capacity_bytes=0, sampler="uniform"
+            REPLAY.name, table_signature(spec), fresh=True, capacity=_CAPACITY, capacity_bytes=0, sampler="uniform"
         )
         with _policies(case, architecture, server) as roles:
             reports = _Reports(server, launcher(server.endpoint, Path(folder)), [*roles, *_actors(case, spec)])
@@ -231,7 +233,7 @@ def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
         )
         for index in range(case.actors)
     ]
-    return [Role("actor", index, each.to_json()) for index, each in enumerate(actors)]
+    return [ActorRole(index, each, POLICY, REPLAY) for index, each in enumerate(actors)]
 
 
 @contextlib.contextmanager
@@ -239,13 +241,15 @@ def _policies(case: ActingCase, architecture: Architecture, server: RunServer) -
     """A context in which policies are published; its value is the roles of the case."""
     weights = random_weights(architecture)
     if not case.publications_per_second:
-        server.publish(POLICY, PolicyEncoder(architecture, case.precision, _BITS).encode(weights), 1)
-        server.publish(NEWS, Stamp.now().to_json().encode(), 1)
+        policy = PolicyEncoder(architecture, case.precision, _BITS).encode(weights)
+        for name, data in POLICY.blobs(policy, Stamp.now()).items():
+            server.publish(name, data, 1)
         yield []
         return
     quantized = case.precision != "fp32"
-    settings = QuantizerSettings(architecture, case.precision, _BITS)
-    publisher = Publisher(server, parameter_blobs if quantized else graph_blobs(PolicyGraph(architecture)))
+    publisher = Publisher(
+        server, parameter_blobs(PARAMETERS) if quantized else graph_blobs(PolicyGraph(architecture), POLICY)
+    )
     ended = threading.Event()
 
     def publish() -> None:
@@ -259,7 +263,7 @@ def _policies(case: ActingCase, architecture: Architecture, server: RunServer) -
     thread = threading.Thread(target=publish, name="synthetic-learner", daemon=True)
     thread.start()
     try:
-        yield [Role("quantizer", 0, settings.to_json())] if quantized else []
+        yield [QuantizerRole(0, architecture, case.precision, _BITS, PARAMETERS, POLICY)] if quantized else []
     finally:
         ended.set()
         thread.join()

@@ -11,12 +11,13 @@ import time
 from typing import Any
 
 from headrace.algorithms.dqn.config import DQN
+from headrace.fields import read_json
 from headrace.parameters import Policy
 from headrace.roles.actor import ACTOR_PHASES, Actor
 from headrace.roles.actor import ActorSettings as GameSettings
-from headrace.roles.base import POLICY, TABLE
 from headrace.roles.clock import PhaseClock
-from headrace.servers.base import Endpoint, RoleServer
+from headrace.roles.handles import POLICY, REPLAY
+from headrace.servers.base import RoleServer
 from headrace.servers.connect import connect_role
 from headrace.studies.in_network.case import ActorSettings
 from headrace.studies.in_network.experience import (
@@ -71,7 +72,7 @@ class Pushes:
     def _push(self, chunk: bytes) -> None:
         self.all_transitions += count_steps(chunk)
         if self._sampled_by_server:
-            self._server.insert(TABLE, chunk)
+            self._server.insert(REPLAY.name, chunk)
         else:
             self._server.put(EXPERIENCE, chunk)
 
@@ -140,7 +141,7 @@ class _Breakout:
 
 
 def _first_policy(server: RoleServer) -> tuple[int, bytes]:
-    while (first := server.fetch(POLICY)) is None:
+    while (first := server.fetch(POLICY.name)) is None:
         time.sleep(_POLL_SECONDS)
     return first
 
@@ -167,7 +168,7 @@ def _measure(
             since_pull -= PULL_PERIOD_STEPS
             clock.enter("pull")
             asked = time.perf_counter()
-            newer = server.fetch(POLICY, version)
+            newer = server.fetch(POLICY.name, version)
             if newer is not None:
                 pulls.append(time.perf_counter() - asked)
                 clock.enter("load")
@@ -188,8 +189,8 @@ def _measure(
 
 def main() -> None:
     """Runs the actor."""
-    settings = ActorSettings(**json.loads(sys.stdin.readline()))
-    server = connect_role(Endpoint.from_json(settings.endpoint))
+    settings = read_json(ActorSettings, sys.stdin.readline(), "settings of an actor")
+    server = connect_role(settings.endpoint)
     chunks = make_chunks(_SOURCES, seed=settings.index)
     pushes = Pushes(server, settings.sampled_by_server)
     pushes.send(chunks, settings.fill_chunks)

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from headrace.servers import Endpoint
 from headrace.studies.in_network.hosts import Link
 from headrace.studies.sheet import fingerprint
 
@@ -60,8 +61,7 @@ class Case:
 class ActorSettings:
     """Settings of an actor, sent as JSON."""
 
-    endpoint: str
-    """JSON of an `Endpoint`."""
+    endpoint: Endpoint
     index: int
     kind: Actors
     sampled_by_server: bool
@@ -76,8 +76,7 @@ class ActorSettings:
 class LearnerSettings:
     """Settings of the learner, sent as JSON."""
 
-    endpoint: str
-    """JSON of an `Endpoint`."""
+    endpoint: Endpoint
     variant: Variant
     batch_size: int
     min_size: int

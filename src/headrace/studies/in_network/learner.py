@@ -14,11 +14,12 @@ import torch
 
 from headrace.algorithms.dqn import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.fields import read_json
 from headrace.networks import PolicyGraph
-from headrace.roles.base import POLICY
 from headrace.roles.clock import PhaseClock
+from headrace.roles.handles import POLICY
 from headrace.servers.background_calls import BackgroundCalls
-from headrace.servers.base import Endpoint, RunServer
+from headrace.servers.base import RunServer
 from headrace.servers.connect import open_server
 from headrace.studies.in_network.case import LEARNER_PHASES, REDIS_VARIANTS, LearnerSettings
 from headrace.studies.in_network.experience import DISCOUNT, N_STEP, SPEC
@@ -50,9 +51,9 @@ class _Learner:
         """Publishes the policy; returns its bytes. A thread sends it; our server's client already has one."""
         policy = self._graph.serialize(self._updater.weights())
         if self._calls:
-            self._calls.send(self._server.publish, POLICY, policy, self.updates + 1)
+            self._calls.send(self._server.publish, POLICY.name, policy, self.updates + 1)
         else:
-            self._server.publish(POLICY, policy, self.updates + 1)
+            self._server.publish(POLICY.name, policy, self.updates + 1)
         return len(policy)
 
     def close(self) -> None:
@@ -98,9 +99,9 @@ def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
 
 def main() -> None:
     """Runs the learner."""
-    settings = LearnerSettings(**json.loads(sys.stdin.readline()))
+    settings = read_json(LearnerSettings, sys.stdin.readline(), "settings of the learner")
     torch.set_num_threads(1)
-    server = open_server(Endpoint.from_json(settings.endpoint))
+    server = open_server(settings.endpoint)
     source = open_source(settings.variant, server, settings.batch_size, settings.min_size)
     try:
         learner = _Learner(settings, server)

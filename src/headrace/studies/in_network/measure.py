@@ -112,7 +112,7 @@ def _process(host: str, module: str, hosts: Hosts | None, folder: Path, number: 
 
 def _learner_settings(case: Case, server: Running) -> LearnerSettings:
     return LearnerSettings(
-        endpoint=server.learner.to_json(),
+        endpoint=server.learner,
         variant=case.variant,
         batch_size=case.batch_size,
         min_size=_MIN_SIZE,
@@ -123,7 +123,7 @@ def _learner_settings(case: Case, server: Running) -> LearnerSettings:
 
 def _actor_settings(case: Case, server: Running, index: int) -> ActorSettings:
     return ActorSettings(
-        endpoint=server.actors.to_json(),
+        endpoint=server.actors,
         index=index,
         kind=case.kind,
         sampled_by_server=case.variant == "server",

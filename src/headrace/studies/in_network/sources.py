@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from headrace._native import Table as NativeTable
 from headrace.errors import ClosedError, LaunchError
-from headrace.replay import BatchBuffer, BatchesAhead
+from headrace.replay import BatchBuffer, BatchesAhead, ReplayTable
 from headrace.replay.remote import connect
-from headrace.roles.base import TABLE
 from headrace.roles.clock import PhaseClock
-from headrace.servers.base import ReplayTable, RunServer
+from headrace.roles.handles import REPLAY
+from headrace.servers.base import RunServer
 from headrace.studies.in_network.case import Variant
 from headrace.studies.in_network.experience import EXPERIENCE, count_steps, signature
 from headrace.types import Batch
@@ -63,7 +63,7 @@ def open_source(variant: Variant, server: RunServer, batch_size: int, min_size: 
         "seed": 0,
     }
     if variant == "server":
-        return _Streamed(server, server.add_table(TABLE, signature(), fresh=True, **options), batch_size)
+        return _Streamed(server, server.add_table(REPLAY.name, signature(), fresh=True, **options), batch_size)
     pulled = _Pulled if variant != "redis-ahead" else _PulledAhead
     return pulled(lambda: server.drain(EXPERIENCE), NativeTable(signature(), **options), batch_size)
 
@@ -168,7 +168,7 @@ class _Streamed:
         self._batches.close()
         endpoint = self._endpoint
         connection = connect(endpoint.address, token_file=endpoint.token_file or None)
-        table = connection.table(endpoint.name(TABLE))
+        table = connection.table(endpoint.name(REPLAY.name))
         buffer = BatchBuffer(signature(), self._batch_size)
         moved = sum(field.nbytes for field in buffer.arrays)
         table.sample_into(buffer, _IMPORTANCE_EXPONENT, _LIMIT_SECONDS)  # touches its memory for the first time

@@ -1,4 +1,4 @@
-"""The place of a parameter vector that a run's workers share, and how a worker opens it."""
+"""Handles of a parameter vector that a run's workers share, and how a worker opens it."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import AveragedVector, CopiedVector, HogwildVector
 from headrace.servers import Endpoint
 
-__all__ = ["Mode", "ServedPlace", "SharedPlace", "VectorPlace"]
+__all__ = ["Mode", "ServedHandle", "SharedHandle", "VectorHandle"]
 
 Mode = Literal["lock", "hogwild", "ad-psgd"]
 
 
 @dataclass(frozen=True)
-class VectorPlace(ABC):
+class VectorHandle(ABC):
     """Where workers find the vector; sent as JSON."""
 
     kind: ClassVar[str]
@@ -33,19 +33,19 @@ class VectorPlace(ABC):
         """The vector of one worker. It exists: of `initial` [P] only the length is used."""
 
     def to_record(self) -> dict[str, Any]:
-        """The place as JSON, with its kind."""
+        """The handle as JSON, with its kind."""
         return {"kind": self.kind, **write_fields(self)}
 
     @staticmethod
-    def from_record(record: dict[str, Any]) -> "VectorPlace":
+    def from_record(record: dict[str, Any]) -> "VectorHandle":
         """Reads what to_record() returned."""
         fields = dict(record)
-        kind: type[VectorPlace] = SharedPlace if fields.pop("kind") == SharedPlace.kind else ServedPlace
+        kind: type[VectorHandle] = SharedHandle if fields.pop("kind") == SharedHandle.kind else ServedHandle
         return read_fields(kind, fields)
 
 
 @dataclass(frozen=True)
-class SharedPlace(VectorPlace):
+class SharedHandle(VectorHandle):
     """Memory shared by processes on this machine."""
 
     kind: ClassVar[str] = "shared"
@@ -73,7 +73,7 @@ class SharedPlace(VectorPlace):
 
 
 @dataclass(frozen=True)
-class ServedPlace(VectorPlace):
+class ServedHandle(VectorHandle):
     """Shards in the run's server and in others."""
 
     kind: ClassVar[str] = "served"

@@ -1,0 +1,97 @@
+"""The table in this process: inserts up to a deadline, batches, priorities, snapshots."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace._native import Server
+from headrace.errors import ClosedError
+from headrace.replay import BatchBuffer, ChunkWriter, Experience, Signature, Table
+
+SIGNATURE = Signature((2,), "float32")
+STEPS = 8
+
+
+def chunks(count: int) -> list[bytes]:
+    """Chunks of one writer, 8 steps each; rewards are 0, 1, 2 ..."""
+    writer = ChunkWriter(SIGNATURE, chunk_steps=STEPS)
+    writer.start(np.zeros(2, np.float32))
+    for i in range(count * STEPS):
+        writer.append(0, float(i), np.zeros(2, np.float32), False, False)
+    writer.flush()
+    return writer.take()
+
+
+def test_several_chunks_are_stored_in_order() -> None:
+    table = Table(SIGNATURE, capacity=100)
+    assert table.insert(*chunks(3)) == 2 * STEPS  # the key of the last one
+    assert len(table) == 3 * STEPS
+    batch = table.sample(64)
+    assert batch is not None
+    assert (batch.reward == batch.key).all()
+
+
+def test_an_insert_stops_at_the_chunk_that_is_blocked() -> None:
+    """Inserts go ahead while i - s <= 8, i inserts since the first chunk reached min_size, s samples."""
+    table = Table(SIGNATURE, capacity=100, samples_per_insert=1.0, limiter_tolerance=8.0, min_size=STEPS)
+    assert table.insert(*chunks(5), timeout_seconds=0.0) is None
+    assert len(table) == 3 * STEPS
+
+
+def test_a_paused_table_takes_nothing_until_it_is_resumed() -> None:
+    table = Table(SIGNATURE, capacity=100)
+    [chunk] = chunks(1)
+    table.set_paused(True)
+    assert table.insert(chunk, timeout_seconds=0.0) is None
+    table.set_paused(False)
+    assert table.insert(chunk, timeout_seconds=0.0) == 0
+    table.close()
+    with pytest.raises(ClosedError):
+        table.insert(chunk)
+
+
+def test_batches_are_ready_ahead() -> None:
+    table = Table(SIGNATURE, capacity=100)
+    table.insert(*chunks(1))
+    batches = table.batches_ahead(4, 0.4, 3)
+    for _ in range(10):
+        batch = batches.next(10.0)
+        assert batch is not None
+        assert (batch.reward == batch.key).all()
+    batches.close()
+
+
+def test_priorities_may_be_signed() -> None:
+    table = Table(SIGNATURE, capacity=100, priority_exponent=1.0)
+    table.insert(*chunks(1))
+    assert table.update_priorities(np.arange(8, dtype=np.uint64), np.array([-3, 1, 0, 0, 0, 0, 0, 0])) == 8
+    batch = table.sample(400)
+    assert batch is not None
+    assert (batch.key == 0).sum() == pytest.approx(300, abs=2)  # stratified
+
+
+def test_a_table_of_a_server_is_the_same_table(tmp_path: Path) -> None:
+    server = Server()
+    native = server.add_table("replay", SIGNATURE, capacity=100)
+    table = Table.of(native)
+    assert table.signature == SIGNATURE
+    table.insert(*chunks(2))
+    assert native.size == len(table) == 2 * STEPS
+    table.save(tmp_path / "snapshot")
+    empty = Table(SIGNATURE, capacity=100)
+    empty.restore(tmp_path / "snapshot")
+    ours, theirs = BatchBuffer(SIGNATURE, 16), BatchBuffer(SIGNATURE, 16)
+    assert table.sample_into(ours, 0.4, 0.0)
+    assert empty.sample_into(theirs, 0.4, 0.0)
+    np.testing.assert_array_equal(ours.arrays.key, theirs.arrays.key)
+    server.close()
+
+
+def test_an_algorithm_without_replay_has_no_experience(tmp_path: Path) -> None:
+    experience = Experience()
+    experience.set_paused(True)
+    experience.save(tmp_path / "snapshot")
+    experience.close()
+    assert experience.stats() == {"samples_per_insert": 1.0, "size": 0, "capacity": 0, "used_bytes": 0}
+    assert list(tmp_path.iterdir()) == []
