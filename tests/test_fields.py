@@ -12,7 +12,7 @@ import pytest
 from headrace import A3C, D4PG, DQN, Apex, DynaQ, Hogwild, ParameterServer, Serial
 from headrace.errors import ConfigError
 from headrace.fields import check_types, read_fields, read_json, read_object
-from headrace.settings import RunConfig, ServerPlace
+from headrace.settings import RunConfig
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def test_json_that_is_no_object(text: str) -> None:
         read_json(Outer, text, "the file")
 
 
-@pytest.mark.parametrize("kind", [DQN, D4PG, A3C, DynaQ, Serial, Apex, Hogwild, ParameterServer, ServerPlace])
+@pytest.mark.parametrize("kind", [DQN, D4PG, A3C, DynaQ, Serial, Apex, Hogwild, ParameterServer])
 def test_every_setting_refuses_a_value_of_another_type(kind: Any) -> None:
     """From Python, and in every field."""
     check_types(kind())

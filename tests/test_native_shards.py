@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headrace._native import OptimizerOptions, Server, ShardedModel
-from headrace.errors import ClosedError, ConfigError, ReplayError, StorageError
+from headrace.errors import ClosedError, ConfigError, ServerError, StorageError
 
 DESCENT = OptimizerOptions("sgd", learning_rate=0.5)
 
@@ -38,7 +38,7 @@ def test_a_gradient_and_back(server: Server, address: str):
     assert {name: shard["size"] for name, shard in shards.items()} == {"run/model/0": 2, "run/model/1": 1}
     assert all(shard["accepted"] == 1 and shard["refused"] == 1 for shard in shards.values())
     assert server.drop("run/") == 2
-    with pytest.raises(ReplayError, match=r'shard "run/model/0" is not on this server'):
+    with pytest.raises(ServerError, match=r'shard "run/model/0" is not on this server'):
         model.fetch_into(values)
 
 
@@ -80,20 +80,20 @@ def test_what_can_never_work_is_said_in_one_line(address: str):
         model.open(DESCENT, np.zeros(2, np.float32), fresh=True)
     with pytest.raises(ConfigError, match="accept, drop, scale or compensate"):
         model.open(DESCENT, np.zeros(3, np.float32), fresh=True, policy="hope")
-    with pytest.raises(ReplayError, match="no initial values"):
+    with pytest.raises(ServerError, match="no initial values"):
         model.open(DESCENT, fresh=False)
     model.open(DESCENT, np.zeros(3, np.float32), fresh=True)
     for wrong in (np.zeros(4, np.float32), np.zeros(3)):
         with pytest.raises(ConfigError, match="parameters"):
             model.fetch_into(wrong)
-    with pytest.raises(ReplayError, match=r"policy=accept.*policy=scale"):
+    with pytest.raises(ServerError, match=r"policy=accept.*policy=scale"):
         model.open(DESCENT, fresh=False, policy="scale")
 
 
 def test_shards_of_one_run_count_against_the_memory_budget():
     server = Server(memory_bytes=1_000_000)
     model = ShardedModel([server.listen("unix:@")], "model", 500_000)
-    with pytest.raises(ReplayError, match="memory budget"):
+    with pytest.raises(ServerError, match="memory budget"):
         model.open(DESCENT, np.zeros(500_000, np.float32), fresh=True)
     server.close()
 

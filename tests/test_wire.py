@@ -18,11 +18,11 @@ from headrace._native import ChunkWriter, Client, Server, Session, Signature
 
 HEADER = struct.Struct("<HBBB3xQQ")
 MAGIC = 0x5248
-VERSION = 4
+VERSION = 5
 SIGNATURE_TYPE, INSERT, SAMPLE, UPDATE, PUBLISH, FETCH, PUT, DRAIN, STATS = range(1, 10)
 HELLO, AUTHENTICATE, OPEN_TABLE, SET_STATE, DROP, CLAIM, SHARE, SAMPLE_SHARED = range(10, 18)
 UNNAMED = {STATS, HELLO, AUTHENTICATE}
-OK, INVALID, REFUSED, NOT_FOUND, CLOSED, CORRUPT, NOTHING = 0, 1, 2, 3, 4, 5, 255
+OK, INVALID, REFUSED, NOT_FOUND, CLOSED, MALFORMED, CHUNK_REFUSED, NOTHING = 0, 1, 2, 3, 4, 5, 7, 255
 OPEN, PAUSED, SHUT = 0, 1, 2
 TOKEN = b"0123456789abcdef"
 SIGNATURE = Signature((2,), "float32")
@@ -139,8 +139,8 @@ def test_a_held_request_is_answered_when_it_can_be(server: Server) -> None:
 @pytest.mark.parametrize(
     ("header", "status", "names"),
     [
-        (HEADER.pack(0, VERSION, 1, 0, 1, 0), CORRUPT, "magic"),
-        (HEADER.pack(MAGIC, 2, 1, 0, 1, 0), CORRUPT, "version 2"),
+        (HEADER.pack(0, VERSION, 1, 0, 1, 0), MALFORMED, "magic"),
+        (HEADER.pack(MAGIC, 2, 1, 0, 1, 0), MALFORMED, "version 2"),
         (HEADER.pack(MAGIC, VERSION, 1, 0, 1, 4097), REFUSED, "4097 bytes: at most 4096"),
         (HEADER.pack(MAGIC, VERSION, 1, 0, 1, 2**64 - 1), REFUSED, "at most 4096"),
     ],
@@ -160,7 +160,7 @@ def test_the_refusal_of_a_chunk_names_the_field(server: Server) -> None:
     data[0] ^= 1
     wait = struct.pack("<q", 0)
     (reply,) = replies(session.receive(frame(INSERT, "replay", wait + bytes(data))))
-    assert reply.status == REFUSED
+    assert reply.status == CHUNK_REFUSED
     assert "magic" in reply.body.decode()
     (reply,) = replies(session.receive(frame(INSERT, "replay", wait + chunk())))
     assert reply.status == OK

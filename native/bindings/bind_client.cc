@@ -47,10 +47,8 @@ std::uint64_t insert(Client& client, const std::string& table, const nb::args& c
   std::deque<Buffer> held;  // which stay where they are
   std::vector<std::span<const std::byte>> parts;
   for (const nb::handle chunk : chunks) parts.push_back(held.emplace_back(chunk.ptr(), "chunk").bytes());
-  return refusing_chunks([&] {
-    const Released release;
-    return client.insert(table, parts);
-  });
+  const Released release;
+  return client.insert(table, parts);
 }
 
 bool sample_into(Client& client, const std::string& table, const BatchArrays& batch, double importance_exponent,

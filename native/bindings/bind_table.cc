@@ -28,9 +28,7 @@ using Timeout = std::optional<double>;
 
 std::optional<std::uint64_t> insert(Table& table, nb::handle chunk, Timeout timeout_seconds) {
   const Buffer bytes(chunk.ptr(), "chunk");
-  return refusing_chunks([&] {
-    return wait_in_slices(timeout_seconds, [&](Deadline deadline) { return table.insert(bytes.bytes(), deadline); });
-  });
+  return wait_in_slices(timeout_seconds, [&](Deadline deadline) { return table.insert(bytes.bytes(), deadline); });
 }
 
 bool sample_into(Table& table, const BatchArrays& batch, double importance_exponent, Timeout timeout_seconds) {

@@ -12,12 +12,8 @@ namespace {
 
 constexpr std::size_t kLongCopyBytes = 256 << 10;
 
-// The classes of headrace.errors, held for the life of the process.
-struct ErrorClasses {
-  std::array<PyObject*, 7> of_kind = {};  // by ErrorKind
-  PyObject* chunk_refused = nullptr;
-};
-ErrorClasses classes;
+// The classes of headrace.errors by ErrorKind, held for the life of the process.
+std::array<PyObject*, static_cast<std::size_t>(kLastErrorKind) + 1> error_classes = {};
 
 void translate(const std::exception_ptr& raised, void*) {
   try {
@@ -26,9 +22,7 @@ void translate(const std::exception_ptr& raised, void*) {
     const std::string_view what = error.what();  // a server's words may be any bytes
     const auto text =
         nb::steal(PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "backslashreplace"));
-    if (text.is_valid()) PyErr_SetObject(classes.of_kind.at(static_cast<std::size_t>(error.kind())), text.ptr());
-  } catch (const ChunkError& error) {
-    PyErr_SetString(classes.chunk_refused, error.what());
+    if (text.is_valid()) PyErr_SetObject(error_classes.at(static_cast<std::size_t>(error.kind())), text.ptr());
   }
 }
 
@@ -36,17 +30,18 @@ void translate(const std::exception_ptr& raised, void*) {
 
 void bind_errors(nb::module_&) {
   const auto errors = nb::module_::import_("headrace.errors");
-  const auto named = [&](const char* name) { return nb::object(errors.attr(name)).release().ptr(); };
   const auto set = [&](ErrorKind kind, const char* name) {
-    classes.of_kind[static_cast<std::size_t>(kind)] = named(name);
+    error_classes.at(static_cast<std::size_t>(kind)) = nb::object(errors.attr(name)).release().ptr();
   };
   set(ErrorKind::kInvalid, "ConfigError");
-  set(ErrorKind::kRefused, "ReplayError");
-  set(ErrorKind::kNotFound, "ReplayError");
+  set(ErrorKind::kRefused, "ServerError");
+  set(ErrorKind::kNotFound, "ServerError");
   set(ErrorKind::kClosed, "ClosedError");
-  set(ErrorKind::kCorrupt, "CorruptFile");
+  set(ErrorKind::kMalformed, "ServerError");
   set(ErrorKind::kSystem, "StorageError");
-  classes.chunk_refused = named("ChunkRefused");
+  set(ErrorKind::kChunkRefused, "ChunkRefused");
+  set(ErrorKind::kMismatch, "ReplayError");
+  set(ErrorKind::kCorrupt, "CorruptFile");
   nb::register_exception_translator(translate);
 }
 
@@ -72,7 +67,7 @@ nb::dict from_json(const std::string& text) {
     if (!error.matches(PyExc_ValueError) && !error.matches(PyExc_RecursionError)) throw;
   }
   if (!value.is_valid() || !nb::isinstance<nb::dict>(value)) {
-    throw Error(ErrorKind::kCorrupt, "stats: the server's answer is not a JSON object");
+    throw Error(ErrorKind::kMalformed, "stats: the server's answer is not a JSON object");
   }
   return nb::cast<nb::dict>(value);
 }

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -21,10 +20,6 @@ namespace nb = nanobind;
 
 inline constexpr auto kSlice = std::chrono::milliseconds(100);  // of a wait, between two looks for signals
 
-// kRefused of a chunk: ChunkRefused in Python, where another kRefused is a ReplayError.
-struct ChunkError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 void bind_errors(nb::module_& module);
 
 inline Deadline deadline_after(std::optional<double> timeout_seconds) {
@@ -49,17 +44,6 @@ auto wait_in_slices(std::optional<double> timeout_seconds, Attempt attempt) {
     const auto result = attempt(std::min(deadline, std::chrono::steady_clock::now() + kSlice));
     if (result || std::chrono::steady_clock::now() >= deadline) return result;
     check_signals();
-  }
-}
-
-// Runs `insert` and turns its kRefused into ChunkError.
-template <typename Insert>
-auto refusing_chunks(Insert insert) {
-  try {
-    return insert();
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kRefused) throw ChunkError(error.what());
-    throw;
   }
 }
 

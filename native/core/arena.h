@@ -27,9 +27,9 @@ class ArenaFile;
 class Arena {
  public:
   // `path` empty: heap (huge pages advised). Otherwise a file of `capacity_bytes` (rounded up to kAlignment) plus its
-  // header is created, or opened if it is there: kRefused if its signature or size differs, kCorrupt if it is no arena,
-  // kSystem if it cannot be used (its blocks are allocated now, so that a full disk is not noticed later by SIGBUS; a
-  // file that another process has open is refused). A new file is on the disk when the constructor returns.
+  // header is created, or opened if it is there: kMismatch if its signature or size differs, kCorrupt if it is no
+  // arena, kSystem if it cannot be used (its blocks are allocated now, so that a full disk is not noticed later by
+  // SIGBUS; a file that another process has open is refused). A new file is on the disk when the constructor returns.
   Arena(const Signature& signature, std::size_t capacity_bytes, const std::string& path);
   ~Arena();
   Arena(const Arena&) = delete;

@@ -167,9 +167,9 @@ void ArenaFile::refuse_size(std::size_t found, std::size_t wanted) const {
   std::uint64_t magic = 0;
   const bool read = pread(descriptor_, &magic, sizeof(magic), 0) == sizeof(magic);
   if (read && magic != kMagic && (magic & kAnyVersion) == (kMagic & kAnyVersion)) refuse_format();
-  throw Error(ErrorKind::kRefused, "arena file " + path_ + " has " + std::to_string(found) +
-                                       " bytes, but capacity_bytes " + std::to_string(capacity_) + " needs " +
-                                       std::to_string(wanted) + "; keep the setting, or move the file away");
+  throw Error(ErrorKind::kMismatch, "arena file " + path_ + " has " + std::to_string(found) +
+                                        " bytes, but capacity_bytes " + std::to_string(capacity_) + " needs " +
+                                        std::to_string(wanted) + "; keep the setting, or move the file away");
 }
 
 void ArenaFile::refuse_format() const {
@@ -182,11 +182,11 @@ void ArenaFile::check(const std::string& signature) const {
   if (!found.whole()) refuse_format();
   const std::string stored(found.signature, strnlen(found.signature, sizeof(found.signature)));
   if (stored != signature || found.capacity != capacity_) {
-    throw Error(ErrorKind::kRefused, "arena file " + path_ + " holds " + stored + " in " +
-                                         std::to_string(found.capacity) + " bytes, but the table needs " + signature +
-                                         " in " + std::to_string(capacity_) +
-                                         " bytes; keep these settings, or move "
-                                         "the file away");
+    throw Error(ErrorKind::kMismatch, "arena file " + path_ + " holds " + stored + " in " +
+                                          std::to_string(found.capacity) + " bytes, but the table needs " + signature +
+                                          " in " + std::to_string(capacity_) +
+                                          " bytes; keep these settings, or move "
+                                          "the file away");
   }
 }
 

@@ -16,7 +16,7 @@ namespace headrace {
 namespace {
 
 [[noreturn]] void refuse(const std::string& field, const std::string& value, const std::string& required) {
-  throw Error(ErrorKind::kRefused,
+  throw Error(ErrorKind::kChunkRefused,
               "chunk." + field + ": " + value + ", but it must be " + required + "; the chunk is not stored");
 }
 

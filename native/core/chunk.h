@@ -71,8 +71,8 @@ struct ChunkLayout {
 };
 
 // Checks an untrusted chunk against a signature: magic, reserved, sizes (with no overflow), 1 <= T <= kMaxSteps, first
-// and last within M, finite reward, discount in [0, 1], priority finite and >= 0 or kUnknownPriority. Throws kRefused
-// naming the field, the value and what is required. `bytes` needs no alignment.
+// and last within M, finite reward, discount in [0, 1], priority finite and >= 0 or kUnknownPriority. Throws
+// kChunkRefused naming the field, the value and what is required. `bytes` needs no alignment.
 ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> bytes);
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0);  // SSE4.2 where there is, else a table

@@ -50,8 +50,8 @@ class Server {
   static constexpr std::size_t kMaxTables = 1024;
   static constexpr std::size_t kMaxMailboxes = 4096;
 
-  // Takes up the tables in `data`. Throws kSystem, kCorrupt, kRefused (they take more than memory_bytes; another server
-  // has the directory), naming the file.
+  // Takes up the tables in `data`. Throws kSystem, kCorrupt, kMismatch, kRefused (they take more than memory_bytes;
+  // another server has the directory), naming the file.
   explicit Server(ServerOptions options = {});
 
   std::uint64_t instance() const { return instance_; }  // a random number, another one after every start

@@ -61,14 +61,15 @@ bool Table::Impl::settle() {
 
 void Table::Impl::check_fits(const ChunkHeader& header) const {
   if (header.steps > options.capacity) {
-    throw Error(ErrorKind::kRefused, "chunk.steps: " + std::to_string(header.steps) + ", but the table's capacity is " +
-                                         std::to_string(options.capacity) + " transitions; the chunk is not stored");
+    throw Error(ErrorKind::kChunkRefused, "chunk.steps: " + std::to_string(header.steps) +
+                                              ", but the table's capacity is " + std::to_string(options.capacity) +
+                                              " transitions; the chunk is not stored");
   }
   const std::size_t capacity_bytes = stored().arena().capacity_bytes();
   if (header.bytes > capacity_bytes) {
-    throw Error(ErrorKind::kRefused, "chunk.bytes: " + std::to_string(header.bytes) +
-                                         ", but the table's capacity_bytes is " + std::to_string(capacity_bytes) +
-                                         "; the chunk is not stored");
+    throw Error(ErrorKind::kChunkRefused, "chunk.bytes: " + std::to_string(header.bytes) +
+                                              ", but the table's capacity_bytes is " + std::to_string(capacity_bytes) +
+                                              "; the chunk is not stored");
   }
 }
 

@@ -83,8 +83,8 @@ class Table {
 
   // Stores a chunk after check_chunk(). The oldest chunks are evicted when slots or bytes run out. Returns the key of
   // the first transition; nullopt if the limiter blocks inserts or readers pin what must be evicted (try_insert), or if
-  // the limiter blocked until the deadline (insert). Throws kRefused (does not fit signature, arena or capacity),
-  // kClosed.
+  // the limiter blocked until the deadline (insert). Throws kChunkRefused (does not fit signature, arena or
+  // capacity), kClosed.
   //
   // A chunk whose writer has already sent that sequence, or a later one, is stored already: it is ignored,
   // independently of the limiter, and the key is that of the writer's last chunk. The 65,536 most recent writers are
@@ -119,7 +119,7 @@ class Table {
   void remove_waker(std::uint64_t id);
 
   // A snapshot: chunks with their current priorities, counters, random state. restore() needs a table that never held
-  // transitions (kInvalid), with the same signature and capacity (kRefused); where capacity_bytes and the settings
+  // transitions (kInvalid), with the same signature and capacity (kMismatch); where capacity_bytes and the settings
   // agree too, both tables then give the same answers to the same calls. kCorrupt and kSystem name the file, and leave
   // the table empty. save() writes `path` directly (the caller makes it atomic) and fsyncs; inserts go on meanwhile,
   // but wait before they overwrite what is not written yet.

@@ -30,8 +30,8 @@ static_assert(std::is_trivially_copyable_v<Preamble>);
 
 [[noreturn]] void differ(const std::string& path, const std::string& field, const std::string& held,
                          const std::string& wanted) {
-  throw Error(ErrorKind::kRefused, "snapshot " + path + ": " + field + " is " + held + ", but the table's is " +
-                                       wanted + "; nothing was restored");
+  throw Error(ErrorKind::kMismatch, "snapshot " + path + ": " + field + " is " + held + ", but the table's is " +
+                                        wanted + "; nothing was restored");
 }
 
 Preamble read_preamble(SnapshotReader& reader, const std::string& path, const TableOptions& options) {

@@ -18,9 +18,9 @@ Transitions::Transitions(const Signature& signature, std::uint64_t capacity, std
   for (const std::size_t offset : arena_.recovered()) {
     const ChunkHeader& header = header_at(offset);
     if (header.steps > capacity_) {
-      throw Error(ErrorKind::kRefused, "arena file " + path + " holds a chunk of " + std::to_string(header.steps) +
-                                           " steps, but capacity is " + std::to_string(capacity_) +
-                                           "; raise it, or move the file away");
+      throw Error(ErrorKind::kMismatch, "arena file " + path + " holds a chunk of " + std::to_string(header.steps) +
+                                            " steps, but capacity is " + std::to_string(capacity_) +
+                                            "; raise it, or move the file away");
     }
     if (chunks_ == 0) released_key_ = oldest_key_ = next_key_ = header.first_key;
     while (size() + header.steps > capacity_) forget_oldest();

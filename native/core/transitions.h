@@ -24,7 +24,7 @@ namespace headrace {
 class Transitions {
  public:
   // Takes up the chunks that a file at `path` holds: the newest, where they are more than `capacity` transitions.
-  // Throws as Arena, and kRefused where one chunk alone is more than `capacity`.
+  // Throws as Arena, and kMismatch where one chunk alone is more than `capacity`.
   Transitions(const Signature& signature, std::uint64_t capacity, std::size_t capacity_bytes, const std::string& path);
 
   std::uint64_t capacity() const { return capacity_; }

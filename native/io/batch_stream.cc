@@ -165,8 +165,8 @@ std::shared_ptr<Memory> BatchStream::Impl::share(ClientConnection& connection) {
   const auto reply = request_share(connection, payload);
   const auto stride = connection.receive_number<std::uint64_t>(reply);
   if (stride < result->stride || stride > limits.max_shared_bytes) {
-    connection.throw_corrupt("shared memory of " + std::to_string(stride) +
-                             " bytes a batch: " + std::to_string(result->stride) + " required");
+    connection.throw_malformed("shared memory of " + std::to_string(stride) +
+                               " bytes a batch: " + std::to_string(result->stride) + " required");
   }
   result->stride = stride;
   result->shared.emplace(connection.take_descriptor(), credit * stride);
@@ -228,12 +228,12 @@ void BatchStream::Impl::take_reply(ClientConnection& connection) {
   if (reply.status == kNothing) return give_back(index);
   if (shared) {
     if (connection.receive_number<std::uint32_t>(reply) != index) {
-      connection.throw_corrupt("the reply is not the batch asked for");
+      connection.throw_malformed("the reply is not the batch asked for");
     }
   } else {
     const auto sections = sections_of(*signature, lay_out(*signature, batch_size, memory->batch(index)));
     if (reply.length != total_bytes(sections))
-      connection.throw_corrupt("the reply is not a batch of the size asked for");
+      connection.throw_malformed("the reply is not a batch of the size asked for");
     connection.receive_body(sections);
   }
   {

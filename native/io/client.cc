@@ -232,7 +232,7 @@ bool Client::sample(const std::string& table, const Signature& signature, const 
     const bool sampled = impl_->link.exchange([&](ClientConnection& connection) {
       const auto reply = connection.request(MessageType::kSample, table, payload, {}, slice);
       if (reply.status == kNothing) return false;
-      if (reply.length != bytes) connection.throw_corrupt("the reply is not a batch of the size asked for");
+      if (reply.length != bytes) connection.throw_malformed("the reply is not a batch of the size asked for");
       connection.receive_body(sections);
       return true;
     });
@@ -264,7 +264,7 @@ std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(co
     const auto reply = connection.request(MessageType::kFetch, name, bytes_of(newer_than));
     if (reply.status == kNothing) return std::nullopt;
     std::uint64_t version = 0;
-    if (reply.length < sizeof(version)) connection.throw_corrupt("the reply is too short for a version");
+    if (reply.length < sizeof(version)) connection.throw_malformed("the reply is too short for a version");
     std::vector<std::byte> blob(reply.length - sizeof(version));
     const std::array<std::span<std::byte>, 2> parts = {std::as_writable_bytes(std::span(&version, 1)), blob};
     connection.receive_body(parts);
@@ -278,7 +278,7 @@ void Client::put(const std::string& mailbox, std::span<const std::byte> message)
   impl_->ask(MessageType::kPut, mailbox, bytes_of(number), std::span(&message, 1));
 }
 
-// False where the answer has no messages. Throws kCorrupt, and then takes none.
+// False where the answer has no messages. Throws kMalformed, and then takes none.
 bool Client::Impl::Taken::take_more(std::span<const std::byte> body) {
   BodyReader reader(body);
   const auto epoch_now = reader.number<std::uint64_t>("epoch");

@@ -32,7 +32,7 @@ void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
     std::ranges::copy(reader.bytes(theirs.size(), "nonce"), theirs.begin());
     reader.end();
   } catch (const Error& error) {
-    throw_corrupt(error.what());
+    throw_malformed(error.what());
   }
   if (required) {
     if (!token_) refuse("the server requires a token, and none was given; pass --token-file");
@@ -49,7 +49,7 @@ void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
 void ClientConnection::authenticate(const Nonce& server, const Nonce& client) {
   const auto reply = request(MessageType::kAuthenticate, "", token_->client_proof(server, client));
   Proof proof;
-  if (reply.status != kOk || reply.length != proof.size()) throw_corrupt("the reply is not a proof");
+  if (reply.status != kOk || reply.length != proof.size()) throw_malformed("the reply is not a proof");
   const std::span<std::byte> part = proof;
   stream_.receive(std::span(&part, 1));
   if (!equal_in_constant_time(proof, token_->server_proof(client, server))) {
@@ -84,22 +84,22 @@ FrameHeader ClientConnection::receive(MessageType type, std::chrono::millisecond
   try {
     reply = decode_header(bytes, limits_);
   } catch (const Error& error) {
-    throw_corrupt(error.what());
+    throw_malformed(error.what());
   }
   if (!greeted_ && reply.length > limits_.max_unproven_frame_bytes) {
-    throw_corrupt("the reply is of " + std::to_string(reply.length) + " bytes: at most " +
-                  std::to_string(limits_.max_unproven_frame_bytes) + " before the server has authenticated itself");
+    throw_malformed("the reply is of " + std::to_string(reply.length) + " bytes: at most " +
+                    std::to_string(limits_.max_unproven_frame_bytes) + " before the server has authenticated itself");
   }
   // What the server says of the connection itself, before it closes it, belongs to no request.
   const bool last_words = reply.type == kReplyBit && reply.request == 0 && reply.status != kOk;
   if (!last_words) {
     if (answered_ == sent_ || reply.request != ++answered_ ||
         reply.type != (static_cast<std::uint8_t>(type) | kReplyBit)) {
-      throw_corrupt("the reply belongs to another request");
+      throw_malformed("the reply belongs to another request");
     }
     if (reply.status == kOk || reply.status == kNothing) return reply;
   }
-  if (reply.status > static_cast<std::uint8_t>(ErrorKind::kSystem)) throw_corrupt("the reply's status is unknown");
+  if (reply.status > static_cast<std::uint8_t>(kLastErrorKind)) throw_malformed("the reply's status is unknown");
   const auto kind = static_cast<ErrorKind>(reply.status);
   std::string message(as_text(receive_body(reply)));
   std::ranges::replace_if(message, [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; }, ' ');  // one line
@@ -115,9 +115,9 @@ std::vector<std::byte> ClientConnection::receive_body(const FrameHeader& reply) 
   return body;
 }
 
-void ClientConnection::throw_corrupt(const std::string& what) {
+void ClientConnection::throw_malformed(const std::string& what) {
   shut();
-  throw Error(ErrorKind::kCorrupt, "address '" + address_ + "': " + what + "; the connection is closed");
+  throw Error(ErrorKind::kMalformed, "address '" + address_ + "': " + what + "; the connection is closed");
 }
 
 void ClientConnection::refuse(const std::string& what) {

@@ -46,7 +46,7 @@ class ClientConnection {
   template <typename T>
   T receive_number(const FrameHeader& reply) {
     T number = 0;
-    if (reply.status != kOk || reply.length != sizeof(number)) throw_corrupt("the reply is not one number");
+    if (reply.status != kOk || reply.length != sizeof(number)) throw_malformed("the reply is not one number");
     const std::span<std::byte> part = std::as_writable_bytes(std::span(&number, 1));
     stream_.receive(std::span(&part, 1));
     return number;
@@ -58,7 +58,7 @@ class ClientConnection {
   void shut() { stream_.shut(); }
   bool is_open() const { return stream_.is_open(); }
   [[noreturn]] void throw_lost(const std::string& what) { stream_.throw_lost(what); }
-  [[noreturn]] void throw_corrupt(const std::string& what);  // and shuts
+  [[noreturn]] void throw_malformed(const std::string& what);  // and shuts
 
  private:
   void authenticate(const Nonce& server, const Nonce& client);

@@ -23,7 +23,7 @@ std::uint8_t as_number(GradientPlace place) { return static_cast<std::uint8_t>(p
 Verdict read_verdict(BodyReader& body) {
   const auto verdict = body.number<std::uint8_t>("verdict");
   if (verdict <= static_cast<std::uint8_t>(Verdict::kRefused)) return static_cast<Verdict>(verdict);
-  throw Error(ErrorKind::kCorrupt, "verdict " + std::to_string(verdict) + ": required 0, 1 or 2");
+  throw Error(ErrorKind::kMalformed, "verdict " + std::to_string(verdict) + ": required 0, 1 or 2");
 }
 
 }  // namespace
@@ -57,8 +57,8 @@ struct ShardedModel::Part {
     if (!local || region) return;
     stride = connection.receive_number<std::uint64_t>(connection.request(MessageType::kShareShard, name, {}));
     if (stride < bytes() || stride > limits.max_shared_bytes) {
-      connection.throw_corrupt("shared memory of " + std::to_string(stride) +
-                               " bytes a gradient: " + std::to_string(bytes()) + " required");
+      connection.throw_malformed("shared memory of " + std::to_string(stride) +
+                                 " bytes a gradient: " + std::to_string(bytes()) + " required");
     }
     region.emplace(connection.take_descriptor(), 2 * stride, true);
   }
@@ -273,7 +273,7 @@ std::optional<std::uint64_t> ShardedModel::fetch(std::span<float> parameters) {
           std::memcpy(slice.data(), part.parameters(), slice.size());
         } else {
           if (reply.length != sizeof(version) + slice.size()) {
-            connection.throw_corrupt("the reply is not a shard's parameters");
+            connection.throw_malformed("the reply is not a shard's parameters");
           }
           const std::array<std::span<std::byte>, 2> into = {std::as_writable_bytes(std::span(&version, 1)), slice};
           connection.receive_body(into);
@@ -301,7 +301,7 @@ std::uint64_t ShardedModel::state(std::span<float> values) {
         const auto reply = connection.receive(MessageType::kShardState);
         std::uint64_t version = 0;
         if (reply.length != sizeof(version) + vectors * part.bytes()) {
-          connection.throw_corrupt("the reply is not a shard's state");
+          connection.throw_malformed("the reply is not a shard's state");
         }
         std::vector<std::span<std::byte>> into = {std::as_writable_bytes(std::span(&version, 1))};
         for (std::size_t i = 0; i < vectors; ++i) {

@@ -31,7 +31,7 @@ SharedFile::SharedFile(const std::string& path) : path_(path) {
   try {
     opened_ = std::make_unique<MappedRegion>(std::move(descriptor), bytes, true);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kCorrupt) throw;
+    if (error.kind() != ErrorKind::kMalformed) throw;
     throw Error(ErrorKind::kInvalid, "\"" + path + "\" is not shared by its maker: " + error.what());
   }
   memory_ = {opened_->data(), bytes};

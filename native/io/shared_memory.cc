@@ -58,13 +58,13 @@ std::shared_ptr<SharedRegion> make_shared_region(std::uint64_t bytes) { return s
 MappedRegion::MappedRegion(FileDescriptor descriptor, std::uint64_t bytes, bool writable) : bytes_(bytes) {
   const int seals = ::fcntl(descriptor.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
-    throw Error(ErrorKind::kCorrupt, "shared memory: a memfd sealed against shrinking and growing required");
+    throw Error(ErrorKind::kMalformed, "shared memory: a memfd sealed against shrinking and growing required");
   }
   struct stat file = {};
   if (::fstat(descriptor.get(), &file) != 0) throw_system(bytes);
   if (bytes == 0 || static_cast<std::uint64_t>(file.st_size) < bytes) {
-    throw Error(ErrorKind::kCorrupt, "shared memory of " + std::to_string(file.st_size) +
-                                         " bytes: " + std::to_string(bytes) + " required, and at least 1");
+    throw Error(ErrorKind::kMalformed, "shared memory of " + std::to_string(file.st_size) +
+                                           " bytes: " + std::to_string(bytes) + " required, and at least 1");
   }
   data_ = map(descriptor.get(), bytes, PROT_READ | (writable ? PROT_WRITE : 0));
 }
@@ -98,7 +98,7 @@ FileDescriptor DescriptorSlot::received(msghdr& message) const {
       found = FileDescriptor(descriptor);
     }
   }
-  if (more) throw Error(ErrorKind::kCorrupt, "descriptors received with a message: at most one required");
+  if (more) throw Error(ErrorKind::kMalformed, "descriptors received with a message: at most one required");
   return found;
 }
 

@@ -16,7 +16,7 @@ namespace headrace {
 // A region of a memfd that neither side can shrink or grow any more: a peer can't make the other fault. kSystem.
 std::shared_ptr<SharedRegion> make_shared_region(std::uint64_t bytes);
 
-// The peer's side: maps a descriptor that was received, for reading alone unless `writable`. kCorrupt where it is
+// The peer's side: maps a descriptor that was received, for reading alone unless `writable`. kMalformed where it is
 // shorter than `bytes` or not sealed.
 class MappedRegion {
  public:
@@ -36,7 +36,7 @@ class DescriptorSlot {
  public:
   void send_with(msghdr& message, int descriptor);
   void receive_with(msghdr& message);
-  // Empty where none came. kCorrupt where more than one came, or there was no room for it; all are closed then.
+  // Empty where none came. kMalformed where more than one came, or there was no room for it; all are closed then.
   FileDescriptor received(msghdr& message) const;
 
  private:

@@ -395,8 +395,8 @@ TEST_CASE("arena: a file is refused where it does not fit, and left alone") {
   const std::string path = folder.file("arena");
   { Ring(4000, path).push(3); }
   const auto open = [&](const Signature& signature, std::size_t bytes) { Arena(signature, bytes, path); };
-  check_error(ErrorKind::kRefused, "capacity_bytes 8000", [&] { open(small_signature(), 8000); });
-  check_error(ErrorKind::kRefused, "stack=2", [&] { open(small_signature(2), 4000); });
+  check_error(ErrorKind::kMismatch, "capacity_bytes 8000", [&] { open(small_signature(), 8000); });
+  check_error(ErrorKind::kMismatch, "stack=2", [&] { open(small_signature(2), 4000); });
   {
     const Ring holder(4000, path);
     check_error(ErrorKind::kSystem, "in use", [&] { open(small_signature(), 4000); });

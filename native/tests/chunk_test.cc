@@ -52,7 +52,8 @@ TEST_CASE("chunk: each field that does not fit is named") {
   const auto refused = [](const char* field, auto&& change) {
     PlainChunk chunk = PlainChunk::of(3, 1);
     change(chunk);
-    check_error(ErrorKind::kRefused, field, [&] { check_chunk(small_signature(), chunk.bytes(small_signature())); });
+    check_error(ErrorKind::kChunkRefused, field,
+                [&] { check_chunk(small_signature(), chunk.bytes(small_signature())); });
   };
   refused("chunk.first[1]: 4", [](PlainChunk& c) { c.first[1] = 4; });
   refused("chunk.last[2]: 4", [](PlainChunk& c) { c.last[2] = 4; });
@@ -72,7 +73,7 @@ TEST_CASE("chunk: headers that lie") {
     std::memcpy(&header, bytes.data(), sizeof(header));
     change(header);
     std::memcpy(bytes.data(), &header, sizeof(header));
-    check_error(ErrorKind::kRefused, field, [&] { check_chunk(small_signature(), bytes); });
+    check_error(ErrorKind::kChunkRefused, field, [&] { check_chunk(small_signature(), bytes); });
   };
   refused("chunk.magic", [](ChunkHeader& h) { h.magic = 1; });
   refused("chunk.reserved: 7, but it must be 0", [](ChunkHeader& h) { h.reserved = 7; });
@@ -82,9 +83,9 @@ TEST_CASE("chunk: headers that lie") {
   refused("chunk.rows", [](ChunkHeader& h) { h.rows = std::numeric_limits<std::uint32_t>::max(); });
   refused("chunk.bytes", [](ChunkHeader& h) { h.rows = 5; });
   refused("chunk.bytes", [](ChunkHeader& h) { h.bytes += 8; });
-  check_error(ErrorKind::kRefused, "chunk.bytes", [] { check_chunk(small_signature(), {}); });
+  check_error(ErrorKind::kChunkRefused, "chunk.bytes", [] { check_chunk(small_signature(), {}); });
   const auto bytes = PlainChunk::of(3, 1).bytes(small_signature());
-  check_error(ErrorKind::kRefused, "chunk.", [&] { check_chunk({{"float64", {2}}, {"int32", {}}, 1}, bytes); });
+  check_error(ErrorKind::kChunkRefused, "chunk.", [&] { check_chunk({{"float64", {2}}, {"int32", {}}, 1}, bytes); });
 }
 
 TEST_CASE("chunk: the checksum covers everything but itself and the priorities") {
@@ -126,7 +127,7 @@ TEST_CASE("chunk: mutated and truncated bytes never get past the check unread") 
       }
       ++passed;
     } catch (const Error& error) {
-      REQUIRE(error.kind() == ErrorKind::kRefused);
+      REQUIRE(error.kind() == ErrorKind::kChunkRefused);
     }
   }
   CHECK(passed > 1000);  // damage to rows, actions, versions and the like is no error

@@ -173,9 +173,9 @@ TEST_CASE("errors of the server keep their kind, and the connection goes on") {
   Client client(to(served.address));
   auto chunk = chunk_of(4);
   chunk[0] = std::byte{0};
-  CHECK(kind_of([&] { client.insert("replay", chunk); }) == ErrorKind::kRefused);
-  CHECK(kind_of([&] { client.insert("replay", Bytes(63)); }) == ErrorKind::kRefused);
-  CHECK(kind_of([&] { client.insert("replay", Bytes()); }) == ErrorKind::kRefused);
+  CHECK(kind_of([&] { client.insert("replay", chunk); }) == ErrorKind::kChunkRefused);
+  CHECK(kind_of([&] { client.insert("replay", Bytes(63)); }) == ErrorKind::kChunkRefused);
+  CHECK(kind_of([&] { client.insert("replay", Bytes()); }) == ErrorKind::kChunkRefused);
   CHECK(kind_of([&] { client.insert("nowhere", chunk_of(4)); }) == ErrorKind::kNotFound);
   CHECK(kind_of([&] { client.put(std::string(300, 'x'), {}); }) == ErrorKind::kRefused);
   const std::vector<std::uint64_t> keys = {0};
@@ -220,7 +220,7 @@ TEST_CASE("frames beyond the limit are refused on either side") {
   auto small_options = to(generous.address);
   small_options.limits = limits;
   Client small(small_options);
-  CHECK(kind_of([&] { small.fetch("large", 0); }) == ErrorKind::kCorrupt);
+  CHECK(kind_of([&] { small.fetch("large", 0); }) == ErrorKind::kMalformed);
   CHECK(kind_of([&] { small.stats(); }) == ErrorKind::kClosed);
 }
 

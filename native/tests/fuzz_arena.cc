@@ -241,7 +241,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     require(check_chunks(file.path()) == size, "sizes differ");
   } catch (const Error& error) {
-    require(error.kind() == ErrorKind::kCorrupt || error.kind() == ErrorKind::kRefused, error.what());
+    require(error.kind() == ErrorKind::kCorrupt || error.kind() == ErrorKind::kMismatch, error.what());
   }
   return 0;
 }

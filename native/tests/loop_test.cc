@@ -290,7 +290,7 @@ TEST_CASE("bytes that are no frame get an error and the end, and the server goes
   send_all(socket, as_bytes(std::string(100, '?')));
   const auto replies = replies_in(received_to_the_end(socket));
   REQUIRE(replies.size() == 1);
-  CHECK(replies[0].header.status == status_of(ErrorKind::kCorrupt));
+  CHECK(replies[0].header.status == status_of(ErrorKind::kMalformed));
   Client(to(served.address)).stats();
 }
 

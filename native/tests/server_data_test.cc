@@ -313,7 +313,7 @@ TEST_CASE("server: settings that are damaged, or without their arena, are named 
   write(arena, damaged);
   refused(arena);
   write(arena, experience.substr(0, experience.size() - 64));
-  check_error(ErrorKind::kRefused, arena, [&] { Server{ServerOptions{.data = data}}; });
+  check_error(ErrorKind::kMismatch, arena, [&] { Server{ServerOptions{.data = data}}; });
   write(arena, experience);
   CHECK(contents(settings) == good);
   CHECK(Server({.data = data}).table("replay")->size() == 5);

@@ -210,7 +210,7 @@ TEST_CASE("where one chunk of a request is refused, those before it are stored")
   chunks += chunk_of(4);
   const auto replies = ask(session, frame(MessageType::kInsert, "replay", insert_payload(chunks)));
   REQUIRE(replies.size() == 1);
-  CHECK(replies[0].header.status == status_of(ErrorKind::kRefused));
+  CHECK(replies[0].header.status == status_of(ErrorKind::kChunkRefused));
   CHECK(table->size() == 2);
 }
 

@@ -122,18 +122,18 @@ TEST_CASE("shards: what does not fit is refused") {
   check_refused(session, push_request("model/1", {1, 2}, 1), ErrorKind::kNotFound, "model/1");
   check_refused(session, push_request("model/0", {1}, 1), ErrorKind::kRefused, "8 required");
   check_refused(session, push_request("model/0", {1, 2}, 1, 3), ErrorKind::kInvalid, "base version 3");
-  check_refused(session, frame(MessageType::kPushGradient, "model/0", numbers(std::uint64_t{5})), ErrorKind::kCorrupt,
+  check_refused(session, frame(MessageType::kPushGradient, "model/0", numbers(std::uint64_t{5})), ErrorKind::kMalformed,
                 "sequence");
   check_refused(session, frame(MessageType::kLoadShard, "model/0", with_version(1, {1})), ErrorKind::kRefused,
                 "8 required");
-  check_refused(session, frame(MessageType::kShardState, "model/0", numbers(1u)), ErrorKind::kCorrupt, "");
+  check_refused(session, frame(MessageType::kShardState, "model/0", numbers(1u)), ErrorKind::kMalformed, "");
   check_refused(session, push_from("model/0", GradientPlace::kShared, 1), ErrorKind::kRefused, "share it first");
-  check_refused(session, push_from("model/0", static_cast<GradientPlace>(3), 1), ErrorKind::kCorrupt, "place 3");
-  check_refused(session, fetch_request("model/0", 0, GradientPlace::kNowhere), ErrorKind::kCorrupt, "place 2");
+  check_refused(session, push_from("model/0", static_cast<GradientPlace>(3), 1), ErrorKind::kMalformed, "place 3");
+  check_refused(session, fetch_request("model/0", 0, GradientPlace::kNowhere), ErrorKind::kMalformed, "place 2");
   check_refused(session, frame(MessageType::kShareShard, "model/0"), ErrorKind::kRefused, "Unix socket");
-  check_refused(session, frame(MessageType::kOpenShard, "model/1", numbers(std::uint8_t{2}, 0u)), ErrorKind::kCorrupt,
+  check_refused(session, frame(MessageType::kOpenShard, "model/1", numbers(std::uint8_t{2}, 0u)), ErrorKind::kMalformed,
                 "fresh 2");
-  check_refused(session, frame(MessageType::kOpenShard, "model/1", numbers(std::uint8_t{1}, 9u)), ErrorKind::kCorrupt,
+  check_refused(session, frame(MessageType::kOpenShard, "model/1", numbers(std::uint8_t{1}, 9u)), ErrorKind::kMalformed,
                 "options");
   CHECK(server.shards().find("model/0")->stats().accepted == 0);
 }

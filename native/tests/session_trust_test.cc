@@ -104,10 +104,10 @@ TEST_CASE("without the token nothing is answered but an error") {
       {hello(), proof(wrong), ErrorKind::kRefused, "token"},
       {hello(), proof(reflected), ErrorKind::kRefused, "token"},
       {hello(), proof(of_another_connection), ErrorKind::kRefused, "token"},
-      {hello(), frame(MessageType::kAuthenticate, "", Bytes(31)), ErrorKind::kCorrupt, "proof"},
+      {hello(), frame(MessageType::kAuthenticate, "", Bytes(31)), ErrorKind::kMalformed, "proof"},
       {hello(), hello(), ErrorKind::kInvalid, "once"},
       {{}, good_proof(), ErrorKind::kInvalid, "hello"},
-      {{}, frame(MessageType::kHello, "", Bytes(31)), ErrorKind::kCorrupt, "nonce"},
+      {{}, frame(MessageType::kHello, "", Bytes(31)), ErrorKind::kMalformed, "nonce"},
       {{}, frame(MessageType::kHello, "me", Bytes(32)), ErrorKind::kRefused, "name"},
       {{}, frame(MessageType::kHello, "", Bytes(1023)), ErrorKind::kRefused, "1025 bytes: at most 1024"},
   };

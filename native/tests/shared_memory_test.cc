@@ -43,13 +43,13 @@ TEST_CASE("shared memory keeps its size, and its seals") {
 
 TEST_CASE("memory that could shrink under the reader is not mapped") {
   CHECK_FALSE(kind_of([] { MappedRegion(memfd(8192, F_SEAL_SHRINK | F_SEAL_GROW), 8192); }));
-  CHECK(kind_of([] { MappedRegion(memfd(8192, F_SEAL_GROW), 8192); }) == ErrorKind::kCorrupt);
-  CHECK(kind_of([] { MappedRegion(memfd(8191, F_SEAL_SHRINK | F_SEAL_GROW), 8192); }) == ErrorKind::kCorrupt);
-  CHECK(kind_of([] { MappedRegion(FileDescriptor(), 8192); }) == ErrorKind::kCorrupt);
+  CHECK(kind_of([] { MappedRegion(memfd(8192, F_SEAL_GROW), 8192); }) == ErrorKind::kMalformed);
+  CHECK(kind_of([] { MappedRegion(memfd(8191, F_SEAL_SHRINK | F_SEAL_GROW), 8192); }) == ErrorKind::kMalformed);
+  CHECK(kind_of([] { MappedRegion(FileDescriptor(), 8192); }) == ErrorKind::kMalformed);
   std::array<int, 2> ends;
   REQUIRE(::pipe(ends.data()) == 0);
   const FileDescriptor writing(ends[1]);
-  CHECK(kind_of([&] { MappedRegion(FileDescriptor(ends[0]), 8192); }) == ErrorKind::kCorrupt);
+  CHECK(kind_of([&] { MappedRegion(FileDescriptor(ends[0]), 8192); }) == ErrorKind::kMalformed);
 }
 
 TEST_CASE("a descriptor accompanies a message") {
@@ -105,7 +105,7 @@ TEST_CASE("of more descriptors than one none stays open") {
     msghdr into = {.msg_iov = &part, .msg_iovlen = 1};
     slot.receive_with(into);
     REQUIRE(::recvmsg(right.get(), &into, 0) == 1);
-    CHECK(kind_of([&] { slot.received(into); }) == ErrorKind::kCorrupt);
+    CHECK(kind_of([&] { slot.received(into); }) == ErrorKind::kMalformed);
     const FileDescriptor after(::dup(0));
     CHECK(after.get() == next_free);
   }

@@ -147,8 +147,8 @@ TEST_CASE("table: snapshots go where they fit") {
     table.restore(path);
     return table.size();
   };
-  check_error(ErrorKind::kRefused, "signature", [&] { into([](TableOptions& o) { o.signature.stack = 1; }); });
-  check_error(ErrorKind::kRefused, "capacity is 100", [&] { into([](TableOptions& o) { o.capacity = 99; }); });
+  check_error(ErrorKind::kMismatch, "signature", [&] { into([](TableOptions& o) { o.signature.stack = 1; }); });
+  check_error(ErrorKind::kMismatch, "capacity is 100", [&] { into([](TableOptions& o) { o.capacity = 99; }); });
   check_error(ErrorKind::kSystem, "/nowhere/snapshot",
               [&] { Table(options_of(Sampler::kUniform)).restore("/nowhere/snapshot"); });
   check_error(ErrorKind::kSystem, "/nowhere/snapshot", [&] { saved.save("/nowhere/snapshot"); });

@@ -170,12 +170,12 @@ TEST_CASE("table: priorities that are no priorities change nothing") {
 
 TEST_CASE("table: what does not fit is refused") {
   Table table(small_options(10));
-  check_error(ErrorKind::kRefused, "capacity is 10", [&] { table.try_insert(chunk_of(11)); });
+  check_error(ErrorKind::kChunkRefused, "capacity is 10", [&] { table.try_insert(chunk_of(11)); });
   TableOptions narrow = small_options(1000);
   narrow.capacity_bytes = 1024;
   Table small(narrow);
-  check_error(ErrorKind::kRefused, "capacity_bytes is 1024", [&] { small.try_insert(chunk_of(100)); });
-  check_error(ErrorKind::kRefused, "chunk.bytes", [&] { table.try_insert({}); });
+  check_error(ErrorKind::kChunkRefused, "capacity_bytes is 1024", [&] { small.try_insert(chunk_of(100)); });
+  check_error(ErrorKind::kChunkRefused, "chunk.bytes", [&] { table.try_insert({}); });
   const auto rejects = [](const char* name, auto&& change) {
     TableOptions options = small_options(10);
     change(options);
@@ -312,7 +312,7 @@ TEST_CASE("table: a file keeps chunks, keys and priorities over a restart") {
     CHECK(table.update_priorities(std::vector<std::uint64_t>{24, 25, 34}, std::vector<float>{1, 1, 1}) == 2);
   }
   options.capacity = 4;
-  check_error(ErrorKind::kRefused, "a chunk of 5 steps, but capacity is 4", [&] { Table{options}; });
+  check_error(ErrorKind::kMismatch, "a chunk of 5 steps, but capacity is 4", [&] { Table{options}; });
 }
 
 }  // namespace

@@ -33,15 +33,15 @@ std::array<std::byte, kFrameHeaderBytes> encode_header(const FrameHeader& header
 
 FrameHeader decode_header(std::span<const std::byte, kFrameHeaderBytes> bytes, const Limits& limits) {
   if (const auto magic = load<std::uint16_t>(&bytes[0]); magic != kFrameMagic) {
-    throw Error(ErrorKind::kCorrupt, "frame magic " + std::to_string(magic) + ": required " +
-                                         std::to_string(kFrameMagic) + "; the connection is closed");
+    throw Error(ErrorKind::kMalformed, "frame magic " + std::to_string(magic) + ": required " +
+                                           std::to_string(kFrameMagic) + "; the connection is closed");
   }
   if (const auto version = load<std::uint8_t>(&bytes[2]); version != kProtocolVersion) {
-    throw Error(ErrorKind::kCorrupt, "protocol version " + std::to_string(version) + ": required " +
-                                         std::to_string(kProtocolVersion) + "; the connection is closed");
+    throw Error(ErrorKind::kMalformed, "protocol version " + std::to_string(version) + ": required " +
+                                           std::to_string(kProtocolVersion) + "; the connection is closed");
   }
   if (bytes[5] != std::byte{0} || bytes[6] != std::byte{0} || bytes[7] != std::byte{0}) {
-    throw Error(ErrorKind::kCorrupt, "frame's reserved bytes: required 0; the connection is closed");
+    throw Error(ErrorKind::kMalformed, "frame's reserved bytes: required 0; the connection is closed");
   }
   const FrameHeader header{load<std::uint8_t>(&bytes[3]), load<std::uint8_t>(&bytes[4]), load<std::uint64_t>(&bytes[8]),
                            load<std::uint64_t>(&bytes[16])};
@@ -54,8 +54,8 @@ FrameHeader decode_header(std::span<const std::byte, kFrameHeaderBytes> bytes, c
 
 std::span<const std::byte> BodyReader::bytes(std::size_t count, const char* field) {
   if (count > rest_.size()) {
-    throw Error(ErrorKind::kCorrupt, std::string(field) + ": " + std::to_string(count) + " bytes required, " +
-                                         std::to_string(rest_.size()) + " left in the frame");
+    throw Error(ErrorKind::kMalformed, std::string(field) + ": " + std::to_string(count) + " bytes required, " +
+                                           std::to_string(rest_.size()) + " left in the frame");
   }
   const auto taken = rest_.first(count);
   rest_ = rest_.subspan(count);
@@ -75,7 +75,7 @@ std::string BodyReader::name(const Limits& limits) {
 
 void BodyReader::end() const {
   if (!rest_.empty()) {
-    throw Error(ErrorKind::kCorrupt, std::to_string(rest_.size()) + " bytes too many at the end of the frame");
+    throw Error(ErrorKind::kMalformed, std::to_string(rest_.size()) + " bytes too many at the end of the frame");
   }
 }
 

@@ -69,7 +69,7 @@ namespace headrace {
 static_assert(std::endian::native == std::endian::little, "frames are little-endian and written as they lie");
 
 inline constexpr std::uint16_t kFrameMagic = 0x5248;  // "HR"
-inline constexpr std::uint8_t kProtocolVersion = 4;
+inline constexpr std::uint8_t kProtocolVersion = 5;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
 inline constexpr std::uint8_t kReplyBit = 0x80;
 
@@ -119,10 +119,10 @@ struct FrameHeader {
 };
 
 std::array<std::byte, kFrameHeaderBytes> encode_header(const FrameHeader& header);
-// Throws kCorrupt (magic, version, reserved bytes) and kRefused (length above the limit).
+// Throws kMalformed (magic, version, reserved bytes) and kRefused (length above the limit).
 FrameHeader decode_header(std::span<const std::byte, kFrameHeaderBytes> bytes, const Limits& limits);
 
-// Reads a body from front to back. Every method throws kCorrupt, naming the field, where the body is too short.
+// Reads a body from front to back. Every method throws kMalformed, naming the field, where the body is too short.
 class BodyReader {
  public:
   explicit BodyReader(std::span<const std::byte> body) : rest_(body) {}
@@ -139,7 +139,7 @@ class BodyReader {
   std::string name(const Limits& limits);
   bool empty() const { return rest_.empty(); }
   std::span<const std::byte> rest() { return std::exchange(rest_, {}); }
-  void end() const;  // throws kCorrupt if bytes are left over
+  void end() const;  // throws kMalformed if bytes are left over
 
  private:
   std::span<const std::byte> rest_;

@@ -28,7 +28,7 @@ std::array<std::byte, N> read_array(BodyReader& body, const char* field) {
 }  // namespace
 
 void Session::dispatch(const FrameHeader& header, std::span<const std::byte> bytes) {
-  if (header.status != kOk) throw Error(ErrorKind::kCorrupt, "status of a request: required 0");
+  if (header.status != kOk) throw Error(ErrorKind::kMalformed, "status of a request: required 0");
   const auto type = static_cast<MessageType>(header.type);
   if (!proven_ && !is_handshake(type)) {
     throw Error(ErrorKind::kRefused, "token: this server requires one, and none was shown; the request is dropped");
@@ -137,8 +137,8 @@ void Session::authenticate(const FrameHeader& header, BodyReader& body) {
 void Session::update_priorities(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto payload = body.rest();
   if (payload.size() % kKeyBytes != 0) {
-    throw Error(ErrorKind::kCorrupt, "keys and priorities of " + std::to_string(payload.size()) +
-                                         " bytes: a multiple of " + std::to_string(kKeyBytes) + " required");
+    throw Error(ErrorKind::kMalformed, "keys and priorities of " + std::to_string(payload.size()) +
+                                           " bytes: a multiple of " + std::to_string(kKeyBytes) + " required");
   }
   const std::size_t count = payload.size() / kKeyBytes;
   if (count > limits_.max_batch) {
@@ -224,7 +224,7 @@ void Session::reply_large(const FrameHeader& request, std::vector<std::byte> bod
 
 void Session::open_table(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto fresh = body.number<std::uint8_t>("fresh");
-  if (fresh > 1) throw Error(ErrorKind::kCorrupt, "fresh " + std::to_string(fresh) + ": required 0 or 1");
+  if (fresh > 1) throw Error(ErrorKind::kMalformed, "fresh " + std::to_string(fresh) + ": required 0 or 1");
   const auto options = TableOptions::decode(as_text(body.rest()));
   reply_number(header, server_.open_table(name, options, fresh == 1)->size());
 }

@@ -13,7 +13,7 @@ constexpr std::uint64_t kPageBytes = 4096;
 GradientPlace read_place(BodyReader& body) {
   const auto place = body.number<std::uint8_t>("place");
   if (place <= static_cast<std::uint8_t>(GradientPlace::kNowhere)) return static_cast<GradientPlace>(place);
-  throw Error(ErrorKind::kCorrupt, "place " + std::to_string(place) + ": required 0, 1 or 2");
+  throw Error(ErrorKind::kMalformed, "place " + std::to_string(place) + ": required 0, 1 or 2");
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ std::shared_ptr<Shard> Session::shard(const std::string& name) {
 
 void Session::open_shard(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto fresh = body.number<std::uint8_t>("fresh");
-  if (fresh > 1) throw Error(ErrorKind::kCorrupt, "fresh " + std::to_string(fresh) + ": required 0 or 1");
+  if (fresh > 1) throw Error(ErrorKind::kMalformed, "fresh " + std::to_string(fresh) + ": required 0 or 1");
   const auto length = body.number<std::uint32_t>("options length");
   const auto options = ShardOptions::decode(as_text(body.bytes(length, "options")));
   const auto opened = server_.shards().open(name, options, fresh == 1, body.rest());
@@ -71,7 +71,7 @@ void Session::fetch_shard(const FrameHeader& header, const std::string& name, Bo
   const auto place = read_place(body);
   body.end();
   const auto from = shard(name);
-  if (place == GradientPlace::kNowhere) throw Error(ErrorKind::kCorrupt, "place 2: required 0 or 1 for a fetch");
+  if (place == GradientPlace::kNowhere) throw Error(ErrorKind::kMalformed, "place 2: required 0 or 1 for a fetch");
   if (place == GradientPlace::kShared) {
     const auto version = from->fetch(worker, newer_than, shared_of(name, from->bytes()).parameters(from->bytes()));
     return version ? reply_number(header, *version) : reply_nothing(header);

@@ -2,8 +2,8 @@
 
 Conversion only: every wait and every copy runs without the GIL. Waits take `timeout_seconds` (None: for ever) and
 return None or False at the deadline. Errors are the exceptions of `headrace.errors`, raised by kind:
-kInvalid -> ConfigError, kRefused/kNotFound/kCorrupt -> ReplayError (its subclasses ChunkRefused, CorruptFile),
-kClosed -> ClosedError, kSystem -> StorageError.
+kInvalid -> ConfigError, kRefused/kNotFound/kMalformed -> ServerError, kClosed -> ClosedError, kSystem -> StorageError,
+kChunkRefused -> ChunkRefused, kMismatch -> ReplayError, kCorrupt -> CorruptFile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -324,7 +324,7 @@ class ShardedModel:
     ) -> int:
         """Makes the shards of `initial` [P] where they are not there (or `fresh`). -> the model's version.
 
-        Without `initial` they must be there: ReplayError.
+        Without `initial` they must be there: ServerError.
         """
     def push(self, gradient: NDArray[np.float32]) -> tuple[int, int, str]:
         """Applies a gradient [P] at what was fetched last. -> version, staleness, "accepted", "dropped", "refused"."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 from headrace.algorithms.config import Algorithm
 from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory
-from headrace.settings import RunConfig, ServerPlace, preset
+from headrace.settings import RunConfig, ServerConfig, preset
 from headrace.topologies.config import Topology
 from headrace.training import Result
 from headrace.training import train as train_run
@@ -42,7 +42,7 @@ def train(
     """Trains a policy and returns the result; blocks until a stopping rule applies.
 
     Defaults come from the environment's preset, with topology Ape-X (HogWild without replay). Without a stopping rule,
-    the preset's number of steps is used. The settings are those of `RunConfig` and `ServerPlace`. Raises HeadraceError.
+    the preset's number of steps is used. Settings are those of `RunConfig` and `ServerConfig`. Raises HeadraceError.
     """
     known = preset(environment)
     if algorithm is not None:
@@ -64,7 +64,7 @@ def train(
         checkpoint_period_seconds=_given(checkpoint_period_seconds, known.checkpoint_period_seconds),
         hang_seconds=hang_seconds,
         device=device,
-        place=ServerPlace(server, run, Path(token_file) if token_file else None),
+        server=ServerConfig(server, run, Path(token_file) if token_file else None),
     )
     if run_dir:
         directory = RunDirectory.create(Path(run_dir), config.to_json())

@@ -3,9 +3,10 @@
 HeadraceError
 ├── ConfigError            a setting or argument that can never work
 ├── EnvironmentFault       an environment that is unknown, unsupported or misbehaves
-├── ReplayError            experience that can't be stored, sampled or read
+├── ReplayError            experience that can't be stored or read
 │   ├── ChunkRefused       a chunk that does not fit its table
-│   ├── CorruptFile        a file whose bytes do not add up
+│   └── CorruptFile        a file whose bytes do not add up
+├── ServerError            a request that the server refuses or can't answer
 │   └── ClosedError        the table, server or connection is closed
 ├── StorageError           the operating system refused: no space, no permission
 ├── CheckpointError        a run directory or checkpoint that can't be used
@@ -26,6 +27,7 @@ __all__ = [
     "HeadraceError",
     "LaunchError",
     "ReplayError",
+    "ServerError",
     "StorageError",
     "require",
 ]
@@ -44,7 +46,7 @@ class EnvironmentFault(HeadraceError):
 
 
 class ReplayError(HeadraceError):
-    """Experience that can't be stored, sampled or read."""
+    """Experience that can't be stored or read."""
 
 
 class ChunkRefused(ReplayError):
@@ -52,10 +54,18 @@ class ChunkRefused(ReplayError):
 
 
 class CorruptFile(ReplayError):
-    """A file or frame whose bytes do not add up."""
+    """A file, or a packed policy, whose bytes do not add up."""
 
 
-class ClosedError(ReplayError):
+class ServerError(HeadraceError):
+    """A request that the server refuses or can't answer.
+
+    Another owner has the name, the version is too low, a token or the memory budget does not allow it, there is no such
+    table or shard, or one side breaks the protocol.
+    """
+
+
+class ClosedError(ServerError):
     """The table, server or connection is closed."""
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from headrace.cli.main import main
-from headrace.settings import RunConfig, ServerPlace
+from headrace.settings import RunConfig, ServerConfig
 
 TRAIN = ["CartPole-v1", "--seed", "1", "--envs-per-actor", "4", "--learning-starts", "200", "--replay-capacity", "5000"]
 
@@ -24,10 +24,10 @@ def begin(*words):
 
 def test_learner_trains_with_actors_that_were_started_apart(serve, token_file, tmp_path, headrace_command):
     server = serve("--quiet", "--token-file", str(token_file))
-    place = ["--server", server.address, "--token-file", token_file, "--run", "pole"]
-    actor = begin("actor", *place, "--log-dir", tmp_path / "logs")
+    flags = ["--server", server.address, "--token-file", token_file, "--run", "pole"]
+    actor = begin("actor", *flags, "--log-dir", tmp_path / "logs")
     learner = headrace_command(
-        "learner", *TRAIN, *place, "--steps", "600", "--actors", "1", "--final-evaluation-episodes", "2",
+        "learner", *TRAIN, *flags, "--steps", "600", "--actors", "1", "--final-evaluation-episodes", "2",
         "--run-dir", tmp_path / "run",
     )  # fmt: skip
     assert (learner.returncode, learner.stderr) == (0, "")
@@ -59,7 +59,7 @@ def test_train_on_a_server(training):
     assert main(["train", "CartPole-v1", *words]) == 0
     assert main(["learner", "CartPole-v1", *words]) == 0
     (train, learner) = training.calls
-    assert train[1][0].place == ServerPlace("tcp://10.0.0.1:7447", "a", type(train[1][0].place.token_file)("/t"))
+    assert train[1][0].server == ServerConfig("tcp://10.0.0.1:7447", "a", type(train[1][0].server.token_file)("/t"))
     assert learner[1][0] == train[1][0]
     assert (train[2], learner[2]) == ({"local_actors": True}, {"local_actors": False})
     assert RunConfig.from_json(learner[1][0].to_json()) == learner[1][0]

@@ -130,10 +130,10 @@ def test_a_listener_that_is_no_server(monkeypatch, tmp_path, impostor, words, an
     monkeypatch.chdir(tmp_path)
     for module in ("headrace.cli.visit", "headrace.servers.standalone"):
         monkeypatch.setattr(f"{module}._CONNECT_SECONDS", 0.2)
-    monkeypatch.setattr("headrace.settings.place._RECONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.settings.server._RECONNECT_SECONDS", 0.2)
     address = impostor(lambda request: answer)
-    place = {"stats": [address], "drop": [address, "run"], "actor": ["--server", address]}
-    assert main([*words, *place.get(words[0], ["CartPole-v1", "--server", address])]) == 2
+    given = {"stats": [address], "drop": [address, "run"], "actor": ["--server", address]}
+    assert main([*words, *given.get(words[0], ["CartPole-v1", "--server", address])]) == 2
     err = capsys.readouterr().err
     assert err.startswith("headrace: error: ")
     assert address in err

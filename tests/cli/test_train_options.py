@@ -40,8 +40,9 @@ def test_an_environment_alone_gives_its_preset(environment, topology):
     )
     usual = RunConfig(environment, **{name: getattr(known, name) for name in settings})
     for field in dataclasses.fields(RunConfig):
-        if field.name not in ("algorithm", "topology"):
+        if field.name not in ("algorithm", "topology", "server"):
             assert getattr(options, field.name) == getattr(usual, field.name), field.name
+    assert options.server.to_config() == usual.server
 
 
 def other(value, kind):

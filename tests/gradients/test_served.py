@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headrace._native import OptimizerOptions, Server
-from headrace.errors import CheckpointError, ConfigError, ReplayError
+from headrace.errors import CheckpointError, ConfigError, ServerError
 from headrace.gradients.handles import ServedHandle
 from headrace.gradients.local import LocalVector
 from headrace.gradients.served import ServedOptions, ServedVector
@@ -95,9 +95,9 @@ def test_nobody_joins_what_a_server_lost_when_it_was_started_again(tmp_path):
     first.close()
     server = Server()
     server.listen(address)
-    with pytest.raises(ReplayError, match="is not on this server"):
+    with pytest.raises(ServerError, match="is not on this server"):
         worker.pull()
-    with pytest.raises(ReplayError, match="no initial values were given"):
+    with pytest.raises(ServerError, match="no initial values were given"):
         handle.open(np.full(2, 7, np.float32), DESCENT, Endpoint(address), 0, 0)
     assert not server.stats()["shards"]
     worker.close()
@@ -222,7 +222,7 @@ def test_a_checkpoint_that_does_not_fit_says_so(open_vector: Open):
 
 def test_other_settings_than_the_shards_began_with_are_refused(open_vector: Open):
     open_vector([0.0], fresh=True)
-    with pytest.raises(ReplayError, match="policy=scale"):
+    with pytest.raises(ServerError, match="policy=scale"):
         open_vector([0.0], ServedOptions(staleness="scale"))
     with pytest.raises(ConfigError, match="shards: 2"):
         open_vector([0.0], ServedOptions(shards=2))

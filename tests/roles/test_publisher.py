@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from headrace.errors import DivergenceError, ReplayError
+from headrace.errors import DivergenceError, ServerError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.snapshot import Snapshot, Stamp, decode_snapshot
@@ -95,7 +95,7 @@ def test_an_older_version_is_not_published(store: Store, publisher: Publisher) -
     assert {version for _, version, _ in store.published} == {4}
 
 
-@pytest.mark.parametrize("error", [ReplayError("no room"), MemoryError("no room")])
+@pytest.mark.parametrize("error", [ServerError("no room"), MemoryError("no room")])
 def test_what_the_thread_meets_is_raised_by_a_later_offer(store: Store, publisher: Publisher, error: Exception) -> None:
     store.error = error
     store.let_go()
@@ -116,7 +116,7 @@ def test_an_error_is_no_longer_raised_once_a_newer_version_is_out(store: Store, 
     publisher.offer(snapshot(1.0), 1)
     assert store.begun.acquire(timeout=30)  # and is held there
     publishes = threading.Thread(target=publisher.publish, args=(snapshot(2.0), 2))
-    store.error = ReplayError("no room")
+    store.error = ServerError("no room")
     publishes.start()
     threading.Event().wait(0.05)  # it gets as far as it can
     store.go.release()
@@ -138,8 +138,8 @@ def test_an_error_is_no_longer_raised_once_a_newer_version_is_out(store: Store, 
 
 def test_after_an_error_the_same_version_can_be_published(store: Store, publisher: Publisher) -> None:
     store.let_go()
-    store.error = ReplayError("no room")
-    with pytest.raises(ReplayError, match="no room"):
+    store.error = ServerError("no room")
+    with pytest.raises(ServerError, match="no room"):
         publisher.publish(snapshot(1.0), 1)
     assert publisher.version == 0
     store.error = None

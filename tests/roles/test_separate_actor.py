@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from headrace.algorithms.dqn.config import DQN
-from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.roles import remote_actor, separate_actor
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import RUN, RoleContext, Stop
@@ -44,7 +44,7 @@ class Memory:
 
     def claim(self, name: str, owner: int) -> None:
         if name in self.taken:
-            raise ReplayError(f"{name} is taken")
+            raise ServerError(f"{name} is taken")
         self.claims.append(name)
 
     def close(self) -> None:

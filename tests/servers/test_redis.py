@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headrace._native import ChunkWriter, Signature
-from headrace.errors import ChunkRefused, ClosedError, ConfigError, ReplayError
+from headrace.errors import ChunkRefused, ClosedError, ConfigError, ServerError
 from headrace.servers import redis as room
 from headrace.servers.base import Endpoint
 from headrace.servers.redis import RedisRoleServer, RedisServer
@@ -100,7 +100,7 @@ def test_parameters_rise(ends: Ends) -> None:
     assert role.fetch("policy", 5) is None
     assert server.publish("policy", b"b", 5) == 5  # an answer was lost
     for data, version in ((b"c", 5), (b"b", 4)):
-        with pytest.raises(ReplayError, match=f"version of policy is {version}; it must be above 5"):
+        with pytest.raises(ServerError, match=f"version of policy is {version}; it must be above 5"):
             server.publish("policy", data, version)
     assert server.publish("policy", b"\x00\xff" * 50_000) == 6
     assert role.fetch("policy", 5) == (6, b"\x00\xff" * 50_000)
@@ -330,10 +330,10 @@ def test_a_claim_is_its_owners_for_as_long_as_it_is_open(ends: Ends, monkeypatch
     first.claim("actor-0", 1)
     first.claim("actor-0", 1)
     second.claim("actor-1", 2)
-    with pytest.raises(ReplayError, match=r"actor-0 of run run at redis://.* has another owner"):
+    with pytest.raises(ServerError, match=r"actor-0 of run run at redis://.* has another owner"):
         second.claim("actor-0", 2)
     assert not first._connection._closed.wait(1.0)  # more than two lifetimes
-    with pytest.raises(ReplayError):
+    with pytest.raises(ServerError):
         second.claim("actor-0", 2)
     first.close()
     second.claim("actor-0", 2)
@@ -350,7 +350,7 @@ def test_a_claim_that_was_lost_ends_its_owner(ends: Ends, redis_server: Any, mon
     role.claim("actor-0", 1)
     redis_server.client().set("headrace:run:claim:actor-0", "2")
     assert role._connection._closed.wait(10.0)
-    with pytest.raises(ReplayError, match=r"actor-0 of run run at .* was taken by another while it was away"):
+    with pytest.raises(ServerError, match=r"actor-0 of run run at .* was taken by another while it was away"):
         role.fetch("policy")
     redis_server.client().delete("headrace:run:claim:actor-0")
 

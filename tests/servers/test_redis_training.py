@@ -14,7 +14,8 @@ from headrace.report.display import QuietDisplay
 from headrace.report.progress import Progress
 from headrace.report.run_directory import RunDirectory
 from headrace.servers import Endpoint
-from headrace.settings import RunConfig, ServerPlace, place
+from headrace.settings import RunConfig, ServerConfig
+from headrace.settings import server as server_module
 from headrace.training import Trainer
 from headrace.training.checkpoint import newest_checkpoint
 
@@ -55,7 +56,7 @@ def train(tmp_path: Path, redis_server: Any) -> Callable[..., dict[str, Any]]:
                 target_update_period=100,
             ),
             topology=Apex(actors=2, envs_per_actor=4, chunk_steps=10, pull_period=40),
-            place=ServerPlace(server=redis_server.address, run="cart"),
+            server=ServerConfig(redis_server.address, run="cart"),
             **settings,
         )
         with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
@@ -93,7 +94,7 @@ def test_a_run_goes_on_after_redis_was_flushed_and_started_anew(
 def test_a_run_whose_redis_is_gone_ends_with_a_line_and_a_checkpoint(
     train: Callable[..., dict[str, Any]], redis_server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(place, "_RECONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(server_module, "_RECONNECT_SECONDS", 0.5)
     with pytest.raises(HeadraceError) as caught:
         train(Mishaps(redis_server.stop), time_limit_seconds=30)
     assert f"no Redis at {redis_server.address}/0: " in str(caught.value)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headrace._native import OptimizerOptions, Server
-from headrace.errors import ClosedError, ReplayError
+from headrace.errors import ClosedError, ServerError
 from headrace.servers import Endpoint, blamed_server, open_shards
 
 
@@ -26,7 +26,7 @@ def test_the_server_that_lost_its_shard_is_named(tmp_path: Path) -> None:
         again = Server()
         stack.callback(again.close)
         again.listen(addresses[1])
-        with pytest.raises(ReplayError, match="is not on this server") as caught:
+        with pytest.raises(ServerError, match="is not on this server") as caught:
             model.fetch_into(np.empty(9, np.float32))
     server, reason = blamed_server(caught.value, addresses[0])
     assert server == addresses[1]

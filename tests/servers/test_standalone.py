@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headrace._native import ChunkWriter, Server, Signature
-from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.replay import BatchBuffer
 from headrace.servers import Endpoint, RoleServer, RunServer, connect_role, open_server, read_token, standalone
 
@@ -142,7 +142,7 @@ def test_a_closed_table_goes_on_where_its_run_is_resumed(place: Place) -> None:
 def test_an_older_version_is_refused_at_once(place: Place) -> None:
     server = place.server()
     assert server.publish("policy", memoryview(b"graph"), 5) == 5
-    with pytest.raises(ReplayError, match="version 4 is not above the stored version 5"):
+    with pytest.raises(ServerError, match="version 4 is not above the stored version 5"):
         server.publish("policy", b"another", 4)
     assert server.publish("policy", b"graph", 5) == 5  # once more, as it was
 
@@ -172,12 +172,12 @@ def test_a_paused_table_holds_back_inserts(place: Place) -> None:
 def test_a_claim_ends_with_its_connection(place: Place) -> None:
     first, second = place.role(), place.role()
     first.claim("actor/0", 1)
-    with pytest.raises(ReplayError, match="actor/0"):
+    with pytest.raises(ServerError, match="actor/0"):
         second.claim("actor/0", 2)
     place.role("other").claim("actor/0", 2)  # another run's place of that name
     first.close()
     for _ in range(500):
-        with contextlib.suppress(ReplayError):
+        with contextlib.suppress(ServerError):
             second.claim("actor/0", 2)
             break
     assert place.native.stats()["claims"].count("run/actor/0") == 1

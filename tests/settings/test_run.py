@@ -9,7 +9,7 @@ import pytest
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import CheckpointError
-from headrace.settings import RunConfig, ServerPlace
+from headrace.settings import RunConfig, ServerConfig
 from headrace.topologies.config import TOPOLOGIES, Apex, Serial, TopologyName
 
 
@@ -32,9 +32,9 @@ def test_json_and_back(algorithm, topology, names):
     assert hash(read.algorithm) == hash(algorithm)  # a list, which JSON has for a tuple, would have none
 
 
-def test_a_place_is_kept():
-    config = RunConfig("X", place=ServerPlace("tcp://h:1", "a", Path("/token")))
-    assert RunConfig.from_json(config.to_json()).place == config.place
+def test_the_server_is_kept():
+    config = RunConfig("X", server=ServerConfig("tcp://h:1", "a", Path("/token")))
+    assert RunConfig.from_json(config.to_json()).server == config.server
 
 
 def test_names_are_those_of_the_kinds():
@@ -62,8 +62,9 @@ def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
         ({"algorithm": {"name": "dqn", "double": "no"}}, "algorithm: double is 'no'; it must be true or false"),
         ({"algorithm": {"name": ["dqn"]}}, "algorithm: name is \\['dqn'\\]; it must be one of dqn, dyna-q, d4pg"),
         ({"topology": {"name": "apex", "actors": "2"}}, "topology: actors is '2'; it must be a whole number or none"),
-        ({"place": {"server": 3}}, "place: server is 3; it must be a string or none"),
-        ({"place": 3}, "place is 3; it must be an object"),
+        ({"server": {"address": 3}}, "server: address is 3; it must be a string or none"),
+        ({"server": 3}, "server is 3; it must be an object"),
+        ({"place": {"server": None, "run": "default"}}, "place is .*RunConfig has no such field"),
         ({"color": "red"}, "color is 'red'"),
     ],
 )

@@ -14,7 +14,7 @@ from headrace._native import Server
 from headrace.report.display import QuietDisplay
 from headrace.report.progress import Progress
 from headrace.report.run_directory import RunDirectory
-from headrace.settings import RunConfig, ServerPlace
+from headrace.settings import RunConfig, ServerConfig
 from headrace.training import Result, Trainer
 
 from .conftest import CORRIDOR, TOPOLOGIES, threads
@@ -87,7 +87,7 @@ def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart:
         steps=10**9,
         evaluation_period_seconds=1e6,
         final_evaluation_episodes=1,
-        place=ServerPlace(server.listen("unix:@"), "some") if apart else ServerPlace(),
+        server=ServerConfig(server.listen("unix:@"), "some") if apart else ServerConfig(),
     )
 
     class UntilSimulated(QuietDisplay):

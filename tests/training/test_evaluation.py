@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.algorithms.dqn.config import DQN
-from headrace.errors import ReplayError
+from headrace.errors import ServerError
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
 from headrace.servers import RunServer
 from headrace.training.evaluation import Evaluations, Moment
@@ -106,7 +106,7 @@ def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluati
 
 
 def test_a_request_that_could_not_be_sent_is_no_silence(server: Far, evaluations: Evaluations) -> None:
-    server.error = ReplayError("no room")
+    server.error = ServerError("no room")
     server.arrived.set()
     evaluations.request(b"graph", MOMENT, 2)
 
@@ -116,7 +116,7 @@ def test_a_request_that_could_not_be_sent_is_no_silence(server: Far, evaluations
             assert evaluations.pending
             time.sleep(0.001)
 
-    with pytest.raises(ReplayError, match="no room"):
+    with pytest.raises(ServerError, match="no room"):
         ask()
     server.error = None
     evaluations.repeat()

@@ -25,8 +25,8 @@ from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.reporter import ActorReporter
 from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
-from headrace.settings import RunConfig, ServerPlace
-from headrace.settings import place as place_module
+from headrace.settings import RunConfig, ServerConfig
+from headrace.settings import server as server_module
 from headrace.training import Result, Trainer, supervision, trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluations, Moment
@@ -57,12 +57,12 @@ class Run:
                 "environment": CORRIDOR,
                 "algorithm": SMALL,
                 "topology": TOPOLOGIES["apex"],
-                "place": ServerPlace(address, name),
+                "server": ServerConfig(address, name),
                 **QUICK,
                 **settings,
             }
         )
-        self.endpoint = config.place.endpoint
+        self.endpoint = config.server.endpoint
         self.directory = RunDirectory.create(path, config.to_json())
         self._start(lambda: Trainer(config, self.directory, self.messages, launcher=threads, local_actors=local_actors))
 
@@ -464,7 +464,7 @@ def test_steps_for_an_earlier_run_of_the_name_are_not_counted(
 def test_a_server_that_stays_away_ends_the_run_which_is_saved(
     start: Any, server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place_module, "_RECONNECT_SECONDS", 4.0)
+    monkeypatch.setattr(server_module, "_RECONNECT_SECONDS", 4.0)
     run = start(server_process.address, steps=10**9, evaluation_period_seconds=1e6)
     run.wait(50)
     server_process.kill()
@@ -474,4 +474,4 @@ def test_a_server_that_stays_away_ends_the_run_which_is_saved(
     checkpoint = newest_checkpoint(run.directory.checkpoints_path)
     assert checkpoint.moment.learner_steps >= 50
     assert checkpoint.state["total_seconds"] - checkpoint.moment.seconds > 2  # the outage was no training
-    assert json.loads((run.path / "config.json").read_text())["place"]["server"] == server_process.address
+    assert json.loads((run.path / "config.json").read_text())["server"]["address"] == server_process.address

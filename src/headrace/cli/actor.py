@@ -9,12 +9,11 @@ from typing import Annotated
 
 import tyro
 
-from headrace.cli.arguments import parse
+from headrace.cli.arguments import ServerOptions, parse
 from headrace.errors import ConfigError
 from headrace.fields import require_positive
 from headrace.launch import run_actors
 from headrace.report import default_run_directory
-from headrace.settings import ServerPlace
 from headrace.topologies.config import MOST_PROCESSES
 
 __all__ = ["run"]
@@ -22,7 +21,7 @@ __all__ = ["run"]
 
 @dataclass(frozen=True)
 class _Options:
-    place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
+    server: Annotated[ServerOptions, tyro.conf.arg(name="")] = field(default_factory=ServerOptions)
     actors: int = 1
     """Actor processes to start here; the learner's settings say how many environments each has."""
     log_dir: Path | None = None
@@ -40,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
         prog="headrace actor",
         description="Act for a run on a server; environment, settings and policy come from its learner.",
     )
-    endpoint = options.place.endpoint
+    endpoint = options.server.endpoint
     if endpoint is None:
         raise ConfigError("server is missing; it is required: headrace actor --server ADDRESS")
     logs = options.log_dir or default_run_directory("actors", endpoint.run, datetime.now())

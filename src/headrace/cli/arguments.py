@@ -15,6 +15,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from headrace.cli.values import parse_count, parse_duration, parse_number, parse_size
 from headrace.errors import ConfigError
+from headrace.settings import ServerConfig
 
 __all__ = [
     "Address",
@@ -23,6 +24,7 @@ __all__ = [
     "Positional",
     "Run",
     "RunName",
+    "ServerOptions",
     "Size",
     "Switch",
     "TimeLimit",
@@ -39,6 +41,7 @@ _FLAG_NAMES = {
     "period_seconds": "period",
     "algorithm_name": "algorithm",
     "topology_name": "topology",
+    "address": "server",
 }
 """Fields whose flags have other names."""
 
@@ -76,6 +79,19 @@ Size = Annotated[int | None, _word(parse_size, "SIZE")]
 """Bytes, written 512M, 8G or 1.5GiB."""
 Switch = FlagCreatePairsOff[bool]
 """False unless the flag is given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerOptions(ServerConfig):
+    """The server of a run as flags."""
+
+    address: Annotated[str | None, tyro.conf.arg(name="server")] = None
+    """Separate server: tcp://HOST:PORT, unix:PATH, or redis://HOST:PORT[/DB]."""
+
+    def to_config(self) -> ServerConfig:
+        """The same settings for a run."""
+        return ServerConfig(self.address, self.run, self.token_file)
+
 
 _WORDS = (Environment, Run, Address, RunName)
 """Types of positional arguments."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.cli.arguments import Address, RunName, parse
 from headrace.cli.visit import visit
-from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.report.formats import count, size
 from headrace.servers import LEARNER
 from headrace.settings import require_run_name
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
             client.claim(prefix + LEARNER, secrets.randbits(63))  # so that no learner starts meanwhile
         except ClosedError:
             raise
-        except ReplayError as error:
+        except ServerError as error:
             raise ConfigError(f"run is {options.run}; it must have no learner on {options.address}: {error}") from error
         statistics = client.stats()
         if not client.drop(prefix):

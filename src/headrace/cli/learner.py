@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from headrace.cli.train import TrainOptions, read_options, start
 from headrace.errors import ConfigError
 from headrace.servers import shown
+from headrace.settings import ServerConfig
 
 __all__ = ["run"]
 
@@ -17,8 +18,8 @@ def run(arguments: Sequence[str]) -> int:
     options = read_options(
         arguments, _PROG, "Train on a server, with actors that are started separately by `headrace actor`."
     )
-    server = options.place.server
-    if server is None:
+    address = options.server.address
+    if address is None:
         raise ConfigError(
             "server is missing; learner needs the address of a server that actors reach too: "
             f"{_PROG} --server ADDRESS {options.environment} (one process alone: headrace train)"
@@ -28,19 +29,19 @@ def run(arguments: Sequence[str]) -> int:
             f"topology is {options.topology.name}, all of whose processes headrace train starts itself; with "
             f"{_PROG}, whose actors are started apart, it must be apex"
         )
-    command = _actor_command(shown(server), options)
+    command = _actor_command(shown(address), options)
     hint = f"actors learn everything from the server; start them wherever it can be reached:\n  {command}"
-    if shown(server) != server:
+    if shown(address) != address:
         hint += "\nthe password is not shown; give it to them in the address too, or better with --token-file FILE"
     return start(options, local_actors=False, hint=hint)
 
 
 def _actor_command(address: str, options: TrainOptions) -> str:
     """What starts an actor of this run where the server has the same address."""
-    place = options.place
+    server = options.server
     words = ["headrace", "actor", "--server", address]
-    if place.run != type(place)().run:
-        words += ["--run", place.run]
-    if place.token_file is not None:
-        words += ["--token-file", str(place.token_file)]
+    if server.run != ServerConfig().run:
+        words += ["--run", server.run]
+    if server.token_file is not None:
+        words += ["--token-file", str(server.token_file)]
     return shlex.join([*words, "--actors", str(options.topology.actor_count(options.algorithm))])

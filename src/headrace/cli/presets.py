@@ -1,4 +1,4 @@
-"""`headrace presets`: the settings that each environment starts from."""
+"""`headrace presets`: shows the preset of each environment."""
 
 import sys
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from headrace.topologies.config import Apex, Serial
 
 __all__ = ["run"]
 
-_PIPE_COLUMNS = 120  # where there is no terminal whose width could be asked
+_PIPE_COLUMNS = 120  # if the output is not a terminal
 
 
 @dataclass(frozen=True)
 class _Options:
     environment: Annotated[Positional[str | None], tyro.conf.arg(metavar="ENV")] = None
-    """Show every setting of this environment's preset."""
+    """Environment whose preset is shown in full."""
     algorithm: str | None = None
-    """With ENV, show the preset of this algorithm; otherwise, compare only the presets of this algorithm."""
+    """Algorithm whose presets are shown; by default those of all, or with ENV the environment's default."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _compare(algorithm: str) -> Table:
-    """All presets of one algorithm side by side, the settings in which any of them leaves the defaults."""
+    """All presets of one algorithm side by side: the settings that differ from the default in at least one."""
     presets = presets_of(algorithm)
     table = Table(pad_edge=False)
     table.add_column(f"{algorithm} setting", no_wrap=True)
@@ -71,7 +71,7 @@ def _compare(algorithm: str) -> Table:
 
 
 def _one(chosen: Preset) -> Table:
-    """One preset in full; what leaves the defaults stands out."""
+    """One preset in full; settings that differ from the default are bold."""
     table = Table(pad_edge=False)
     table.add_column("setting", no_wrap=True)
     table.add_column("value", justify="right")
@@ -87,7 +87,7 @@ def _one(chosen: Preset) -> Table:
 
 
 def _parts(default: Algorithm) -> list[tuple[str, Any]]:
-    """The parts of a preset of this algorithm, and their defaults; Ape-X is only for those that learn from replay."""
+    """The parts of a preset and their defaults; Ape-X only if the algorithm learns from replay."""
     apex: list[tuple[str, Any]] = [("apex", Apex())] if default.replay is not None else []
     return [("algorithm", default), *apex, ("serial", Serial())]
 

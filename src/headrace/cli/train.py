@@ -1,4 +1,4 @@
-"""`headrace train`: settings from the environment's preset and the command line, then a run."""
+"""`headrace train`: runs training with settings from the environment's preset and the command line."""
 
 import dataclasses
 import functools
@@ -12,12 +12,21 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 
 from headrace.algorithms.registry import algorithm_names, find_algorithm, known_algorithms
-from headrace.cli.arguments import Environment, Switch, TimeLimit, find_environment, flag_types, parse, require_known
+from headrace.cli.arguments import (
+    Environment,
+    ServerOptions,
+    Switch,
+    TimeLimit,
+    find_environment,
+    flag_types,
+    parse,
+    require_known,
+)
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.report import Heading, RunDirectory, open_display
-from headrace.settings import RunConfig, ServerPlace, preset
+from headrace.settings import RunConfig, preset
 from headrace.topologies.config import TOPOLOGIES, TopologyName
 
 __all__ = ["TrainOptions", "options_type", "read_options", "run", "start"]
@@ -29,28 +38,28 @@ _PROG = "headrace train"
 
 @dataclass(frozen=True)
 class TrainOptions(RunConfig):
-    """Every setting of a run as a flag, and where the run goes; options_type() tells algorithm and topology."""
+    """All settings of a run as flags, and the run directory; options_type() adds those of algorithm and topology."""
 
     environment: Environment
     """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
     steps: int | None = None
-    """Environment steps of all actors or workers after which the run stops; if no stop is set, the preset's."""
+    """Environment steps of all actors or workers after which the run stops; without a stopping rule, the preset's."""
     time_limit_seconds: TimeLimit = None
-    """Training time after which the run stops, evaluations excluded: 90, 90s, 10m or 2h."""
-    place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
+    """Training time (evaluations excluded) after which the run stops: 90, 90s, 10m or 2h."""
+    server: Annotated[ServerOptions, tyro.conf.arg(name="")] = field(default_factory=ServerOptions)
     algorithm_name: str = "dqn"
     """Name of the algorithm."""
     topology_name: str = "apex"
     """Name of the topology."""
     run_dir: Path | None = None
-    """Where the run is kept; runs/ENV-ALGORITHM-TIME if not set."""
+    """Run directory; runs/ENV-ALGORITHM-TIME if not set."""
     quiet: Switch = False
-    """Show nothing while training."""
+    """Show nothing during training."""
 
 
 @functools.cache
 def options_type(algorithm: str, topology: TopologyName) -> type[TrainOptions]:
-    """TrainOptions with the settings of this algorithm and this topology, each a flag."""
+    """TrainOptions with the settings of this algorithm and this topology as flags."""
     chosen: list[tuple[str, Any, Any]] = []
     for name, kind in (("algorithm", find_algorithm(algorithm)), ("topology", TOPOLOGIES[topology])):
         chosen.append((name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
@@ -78,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
-    """Starts a run and returns its exit code; `hint` is the first thing that its display says."""
+    """Starts a run and returns its exit code; the display shows `hint` first."""
     config = _config(options)
     with _create(options.run_dir, config) as directory:
         heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
@@ -94,7 +103,7 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
         except LaunchError:
             raise
         except (HeadraceError, KeyboardInterrupt):
-            directory.discard_unused()  # a mistake in the settings leaves nothing behind
+            directory.discard_unused()  # a run that never started leaves no directory
             raise
     return conclude(result)
 
@@ -106,13 +115,13 @@ def _create(path: Path | None, config: RunConfig) -> RunDirectory:
 
 
 def read_options(arguments: Sequence[str], prog: str = _PROG, description: str = "Train a policy.") -> TrainOptions:
-    """The options of `headrace train`, or of another that takes the same, on top of the environment's preset.
+    """Reads the options of `headrace train`, or of another command with the same options; defaults are the preset's.
 
-    Raises ConfigError.
+    Raises ConfigError for any mistake.
     """
     words = list(arguments)
-    place = find_environment(words, _every_flag())
-    environment = words.pop(place) if place is not None else ""
+    index = find_environment(words, _every_flag())
+    environment = words.pop(index) if index is not None else ""
     known = preset(environment, _chosen(words, "--algorithm", algorithm_names()))
     algorithm = known.algorithm.name
     topology = _chosen(words, "--topology", TOPOLOGIES) or known.topology_name
@@ -120,7 +129,7 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
     _require_own(words, "topology", topology, TOPOLOGIES)
     kind = options_type(algorithm, topology)
     require_known(words, flag_types(kind), prog)
-    if not {"-h", "--help"} & set(words):  # whose usage shows that an environment is required
+    if not {"-h", "--help"} & set(words):  # the help shows that an environment is required
         if not environment:
             raise ConfigError(f"{prog.rsplit(maxsplit=1)[-1]} needs an environment: {prog} ENV, such as LunarLander-v3")
         words.insert(0, environment)
@@ -136,7 +145,7 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
         checkpoint_period_seconds=known.checkpoint_period_seconds,
     )
     if not environment:
-        object.__setattr__(default, "environment", tyro.MISSING)  # which no check of a setting would let pass
+        object.__setattr__(default, "environment", tyro.MISSING)  # no check of a setting accepts this value
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
     defaults = f"Defaults below are {whose}, with --algorithm {algorithm} --topology {topology}."
     return parse(kind, words, prog=prog, default=default, description=f"{description} {defaults}")
@@ -144,6 +153,7 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
 
 def _config(options: TrainOptions) -> RunConfig:
     values = {setting.name: getattr(options, setting.name) for setting in dataclasses.fields(RunConfig)}
+    values["server"] = options.server.to_config()
     if options.steps is None and options.time_limit_seconds is None and options.until_score is None:
         values["steps"] = preset(options.environment, options.algorithm_name).steps
     return RunConfig(**values)
@@ -158,7 +168,7 @@ def _every_flag() -> dict[str, Any]:
 
 
 def _require_own(words: Sequence[str], choice: str, chosen: N, kinds: Mapping[N, type]) -> None:
-    """Raises ConfigError for a flag that only kinds other than the chosen have."""
+    """Raises ConfigError for a flag that the chosen kind does not have, but another kind does."""
     own = flag_types(kinds[chosen])
     given = {re.sub("^--no-", "--", word.split("=")[0].replace("_", "-")) for word in words}
     flags = {other: flag_types(kind) for other, kind in kinds.items()}
@@ -172,7 +182,7 @@ def _require_own(words: Sequence[str], choice: str, chosen: N, kinds: Mapping[N,
 
 
 def _chosen(words: Sequence[str], flag: str, names: Iterable[N]) -> N | None:
-    """The value of a flag that others depend on, before all is parsed; None for one that parse() will refuse."""
+    """Reads a flag that determines other flags, before parse(); returns None for a value that parse() will refuse."""
     chosen = ""
     for index, word in enumerate(words):
         name, equals, value = word.partition("=")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace._native import Client
-from headrace.errors import ConfigError, CorruptFile
+from headrace.errors import ConfigError, ServerError
 from headrace.servers import read_token, shown
 
 __all__ = ["visit"]
@@ -18,7 +18,7 @@ _REQUEST_SECONDS = 10.0
 def visit(address: str, token_file: Path | None) -> Iterator[Client]:
     """A context with a client of the server; raises ConfigError for Redis, HeadraceError if no server answers soon.
 
-    Raises CorruptFile if the body can't read the statistics that it received.
+    Raises ServerError if the body can't read the statistics that it received.
     """
     if address.startswith(("redis:", "rediss:")):
         raise ConfigError(
@@ -29,6 +29,6 @@ def visit(address: str, token_file: Path | None) -> Iterator[Client]:
     try:
         yield client
     except (AttributeError, KeyError, TypeError, ValueError) as error:  # the body reads only the server's statistics
-        raise CorruptFile(f"address '{address}': the statistics are not those of a Headrace server") from error
+        raise ServerError(f"address '{address}': the statistics are not those of a Headrace server") from error
     finally:
         client.close()

@@ -46,7 +46,7 @@ class ServedVector:
     is pending at close() is lost.
 
     With `fresh`, existing shards of this name are dropped and new ones start with `initial`; otherwise existing shards
-    are joined unchanged. Raises as `open_shards()`, and ReplayError if the server's shards have other settings or do
+    are joined unchanged. Raises as `open_shards()`, and ServerError if the server's shards have other settings or do
     not exist: a restarted server has lost them.
     """
 

@@ -9,7 +9,7 @@ class ParameterStore(Protocol):
     """Named, versioned blobs. Every method may be called from any thread."""
 
     def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
-        """Replaces a blob; returns the stored version. Raises ReplayError if the version does not increase.
+        """Replaces a blob; returns the stored version. Raises ServerError if the version does not increase.
 
         Version 0 means the next one. Publishing the same bytes under the same version again is not an error.
         """

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import BatchStream, Client
-from headrace.errors import ConfigError, ReplayError
+from headrace.errors import ConfigError, ReplayError, ServerError
 from headrace.replay.base import ReplayTable
 from headrace.replay.batches import Allocate, BatchBuffer, StreamedBatches
 
@@ -59,7 +59,7 @@ class Connection:
         self.client = Client(address, **self._options)
 
     def table(self, name: str) -> "RemoteTable":
-        """The table of this name; raises ReplayError, which lists the existing tables."""
+        """The table of this name; raises ServerError, which lists the existing tables."""
         return RemoteTable(self, name)
 
     def stream(self, table: str, batch_size: int, importance_exponent: float, count: int) -> StreamedBatches:
@@ -114,7 +114,7 @@ class RemoteTable(ReplayTable):
         """Counts, bytes, samples per insert, seconds that each side was blocked."""
         tables = self._client.stats()["tables"]
         if self._name not in tables:
-            raise ReplayError(f"table {self._name}: the server has it no more; it has {', '.join(tables) or 'none'}")
+            raise ServerError(f"table {self._name}: the server has it no more; it has {', '.join(tables) or 'none'}")
         return {name: value for name, value in tables[self._name].items() if name != "state"}
 
     def save(self, path: str | Path) -> None:

@@ -51,7 +51,7 @@ class Publisher:
     def offer(self, snapshot: Snapshot, version: int) -> None:
         """Schedules a publication, unless a newer offer replaces it first.
 
-        Raises the error of an earlier publication (a ReplayError or worse), unless that version or a newer one has been
+        Raises the error of an earlier publication (a ServerError or worse), unless that version or a newer one has been
         published since.
         """
         with self._changed:
@@ -62,7 +62,7 @@ class Publisher:
             raise error[0]
 
     def publish(self, snapshot: Snapshot, version: int) -> None:
-        """Publishes now and discards the pending offer; raises ReplayError or DivergenceError."""
+        """Publishes now and discards the pending offer; raises ServerError or DivergenceError."""
         with self._changed:
             self._offered = self._error = None
         self._send(snapshot, version)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headrace.errors import ClosedError, ReplayError
+from headrace.errors import ClosedError, ServerError
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
 from headrace.parameters.refresh import PullSchedule, Refresh
@@ -42,10 +42,10 @@ class ActorRole(Role):
     """Table for each step as a one-step transition too, for learning a world model."""
 
     def run(self, context: RoleContext) -> None:
-        """Acts; raises ReplayError if another process acts in its slot of a shared server's run."""
+        """Acts; raises ServerError if another process acts in its slot of a shared server's run."""
         server = context.connect()
         if context.endpoint.run and claim_slot(server, [self.index], context.stop) is None:
-            raise ReplayError(f"{self.name} of run {context.endpoint.run} is acting already, from another process")
+            raise ServerError(f"{self.name} of run {context.endpoint.run} is acting already, from another process")
         self.act(server, context)
 
     def act(self, server: RoleServer, context: RoleContext, hang_seconds: float | None = None) -> None:
@@ -93,7 +93,7 @@ def claim_slot(
                 server.claim(f"actor/{slot}", owner)
             except ClosedError:
                 raise
-            except ReplayError:
+            except ServerError:
                 continue
             return slot
         if time.monotonic() >= deadline:

@@ -59,7 +59,7 @@ class RoleServer(ParameterStore, Protocol):
         """Sends a message."""
 
     def claim(self, name: str, owner: int) -> None:
-        """Claims a name until this object is closed; raises ReplayError if another owner holds it."""
+        """Claims a name until this object is closed; raises ServerError if another owner holds it."""
 
     def close(self) -> None:
         """Closes the connection, from any thread; a waiting call raises ClosedError."""
@@ -98,7 +98,7 @@ class RunServer(ParameterStore, Protocol):
     def restarted(self) -> bool:
         """Whether the server was restarted since the last call, so that published data is lost.
 
-        A table that it lost is created again, empty. Raises ReplayError if that is impossible.
+        A table that it lost is created again, empty. Raises ServerError if that is impossible.
         """
         return False
 

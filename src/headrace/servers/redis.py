@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace._native import Signature
-from headrace.errors import ChunkRefused, ClosedError, ConfigError, HeadraceError, ReplayError
+from headrace.errors import ChunkRefused, ClosedError, ConfigError, HeadraceError, ServerError
 from headrace.servers.base import LEARNER, Endpoint, RoleServer, RunServer
 from headrace.servers.pulled import PulledTable
 from headrace.servers.redis_connection import RedisConnection
@@ -82,7 +82,7 @@ class _Run:
         key = self._key("parameters", name)
         stored, number = self._connection.call(lambda client: client.eval(_PUBLISH, 1, key, version, data))
         if not stored:
-            raise ReplayError(f"version of {name} is {version}; it must be above {int(number)}, the one stored")
+            raise ServerError(f"version of {name} is {version}; it must be above {int(number)}, the one stored")
         return int(number)
 
     def version(self, name: str) -> int:
@@ -99,13 +99,13 @@ class _Run:
         return None if version is None else (int(version), data)
 
     def claim(self, name: str, owner: int) -> None:
-        """Claims a name until this object is closed; raises ReplayError if another owner holds it.
+        """Claims a name until this object is closed; raises ServerError if another owner holds it.
 
         The claim of an owner that ended without releasing it expires after 4 seconds.
         """
         mine = str(owner).encode()
         if self._take(name, mine) != mine:
-            raise ReplayError(f"{name} of run {self._endpoint.run} at {self._connection.address} has another owner")
+            raise ServerError(f"{name} of run {self._endpoint.run} at {self._connection.address} has another owner")
         with self._claims_lock:
             self._claims[name] = mine
             if self._renewal is None:
@@ -146,7 +146,7 @@ class _Run:
                             holder = self._take(name, owner, patient=False)
                         if holder != owner:
                             gone = f"{name} of run {self._endpoint.run} at {self._connection.address}"
-                            self._connection.close(ReplayError(f"{gone} was taken by another while it was away"))
+                            self._connection.close(ServerError(f"{gone} was taken by another while it was away"))
 
 
 class RedisRoleServer(_Run, RoleServer):
@@ -307,7 +307,7 @@ class RedisServer(_Run, RunServer):
                 return self.claim(LEARNER, owner)
             except ClosedError:
                 raise
-            except ReplayError:
+            except ServerError:
                 if time.monotonic() >= deadline:
                     raise ConfigError(
                         f"run is {self._endpoint.run}; it must be one without a learner on {self._connection.address}, "

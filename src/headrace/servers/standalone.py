@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import Client, Signature
-from headrace.errors import ClosedError, ConfigError, ReplayError
+from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.replay.batches import Allocate, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable, read_token
 from headrace.servers.background_calls import BackgroundCalls
@@ -57,7 +57,7 @@ class StandaloneRole(RoleServer):
         return int(blob["version"]) if blob else 0
 
     def claim(self, name: str, owner: int) -> None:
-        """Claims a name until this object is closed; raises ReplayError if another owner holds it."""
+        """Claims a name until this object is closed; raises ServerError if another owner holds it."""
         self._client.claim(self._endpoint.name(name), owner)
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class StandaloneServer(RunServer):
                 return self._client.claim(self._endpoint.name(LEARNER), owner, run, keep_seconds)
             except ClosedError:
                 raise
-            except ReplayError as error:
+            except ServerError as error:
                 if time.monotonic() >= deadline:
                     raise ConfigError(
                         f"run is {self._endpoint.run}; it must be one without a learner on {self._endpoint.address}; "

@@ -1,15 +1,15 @@
-"""What a run is, and settings that are known to work."""
+"""The configuration of a run, and settings that are known to work."""
 
-from headrace.settings.place import ServerPlace, require_run_name
 from headrace.settings.presets import PRESETS, Preset, preset, presets_of
 from headrace.settings.run import MOST_EPISODES, RunConfig
+from headrace.settings.server import ServerConfig, require_run_name
 
 __all__ = [
     "MOST_EPISODES",
     "PRESETS",
     "Preset",
     "RunConfig",
-    "ServerPlace",
+    "ServerConfig",
     "preset",
     "presets_of",
     "require_run_name",

@@ -1,6 +1,6 @@
-"""Settings that are known to work, per environment; `headrace presets` prints them.
+"""Settings that are known to work, by environment; `headrace presets` prints them.
 
-Settings of algorithms are in `algorithms/NAME/presets.py`; here is what all algorithms share in an environment.
+The algorithms' settings are in `algorithms/NAME/presets.py`. This module has the settings that all algorithms share.
 
 For comparison: Stable-Baselines3's zoo solves CartPole in 50,000 steps, reaches -77 on Acrobot and -101 on MountainCar,
 and 154 on LunarLander in 100,000 (DQN, published scores).
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _Environment(NamedTuple):
-    """What all algorithms share in an environment. `algorithm` names the default one."""
+    """Settings that all algorithms share in an environment. `algorithm` is the name of its default algorithm."""
 
     algorithm: str = "dqn"
     serial: Serial = Serial(envs_per_actor=8)
@@ -33,7 +33,7 @@ class _Environment(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """Settings of one algorithm in one environment, and the environment steps that they are meant for."""
+    """Settings of one algorithm in one environment, and the number of environment steps that they are tuned for."""
 
     algorithm: Algorithm
     steps: int
@@ -123,8 +123,8 @@ _ENVIRONMENTS: dict[str, _Environment] = {
 def preset(environment: str, algorithm: str | None = None) -> Preset:
     """The preset of an environment, or of its family (ALE/..., dm_control/...), or the defaults.
 
-    `algorithm` is by default the environment's; one without settings for the environment has its defaults and the steps
-    of the environment's. Raises ConfigError if there is no such algorithm.
+    `algorithm` is by default the environment's. An algorithm that has no preset for the environment gets its default
+    settings and the steps of the environment's algorithm. Raises ConfigError if there is no such algorithm.
     """
     shared = _find(_ENVIRONMENTS, environment) or _Environment()
     usual = _find(_tuned(find_algorithm(shared.algorithm)), environment)
@@ -141,7 +141,7 @@ def presets_of(algorithm: str) -> dict[str, Preset]:
 
 
 def _tuned(kind: type[Algorithm]) -> Mapping[str, Tuned]:
-    """The algorithm's own presets, without those that it inherits."""
+    """The presets of the algorithm, without inherited ones."""
     return {name: tuned for name, tuned in kind.presets().items() if type(tuned.algorithm) is kind}
 
 

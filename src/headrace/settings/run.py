@@ -1,4 +1,4 @@
-"""What a run is: environment, algorithm, topology, and when it stops."""
+"""The configuration of a run: environment, algorithm, topology, server and stopping rules."""
 
 import dataclasses
 import json
@@ -10,19 +10,19 @@ from headrace.algorithms.registry import require_registered
 from headrace.errors import CheckpointError, ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, read_fields, read_object, require_positive, write_fields
 from headrace.servers.base import shown
-from headrace.settings.place import ServerPlace
+from headrace.settings.server import ServerConfig
 from headrace.topologies.config import TOPOLOGIES, Apex, Topology
 
 __all__ = ["MOST_EPISODES", "RunConfig"]
 
 MOST_EPISODES = 1_000_000
-"""Of one evaluation."""
+"""Limit on the episodes of one evaluation."""
 _MOST_SECONDS = 1e9
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides a run; `config.json` of a run directory holds exactly this."""
+    """All settings of a run, as `config.json` of its run directory contains them."""
 
     environment: str
     """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
@@ -33,23 +33,23 @@ class RunConfig:
     time_limit_seconds: float | None = None
     """Training seconds (evaluations excluded) after which the run stops."""
     until_score: float | None = None
-    """Stop once 100 greedy episodes average at least this."""
+    """Mean return of 100 greedy episodes at which the run stops."""
     seed: int = 0
     evaluation_period_seconds: float = 30.0
-    """Training time between evaluations (all topologies but serial)."""
+    """Training time between evaluations (all topologies except serial)."""
     evaluation_period_steps: int = 10_000
-    """Environment steps between evaluations (serial, where time must not decide anything)."""
+    """Environment steps between evaluations (serial, whose runs do not depend on time)."""
     evaluation_episodes: int = 10
-    """Greedy episodes of a periodic evaluation; one that reaches until_score is confirmed by 100."""
+    """Greedy episodes of a periodic evaluation; a mean that reaches until_score is confirmed by 100 episodes."""
     final_evaluation_episodes: int = 100
-    """Greedy episodes at the end; 0 leaves the evaluation out."""
+    """Greedy episodes of the evaluation after training; 0 turns it off."""
     checkpoint_period_seconds: float = 300.0
-    """Training time between checkpoints; at first they come more often."""
+    """Training time between checkpoints; the first ones are more frequent."""
     hang_seconds: float = 60.0
-    """A process whose environment does not return for so long is killed and started again."""
+    """Time after which a process is killed and restarted if its environment does not return."""
     device: str = "auto"
-    """Learner's torch device; auto is CUDA where there is a GPU."""
-    place: ServerPlace = field(default_factory=ServerPlace)
+    """Torch device of the learner; auto selects CUDA if there is a GPU."""
+    server: ServerConfig = field(default_factory=ServerConfig)
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -67,22 +67,22 @@ class RunConfig:
         require("final_evaluation_episodes", final, final <= MOST_EPISODES, f"at most {MOST_EPISODES:,}")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
         require_registered(self.algorithm)
-        if self.place.server is not None and not self.topology.takes_server:
+        if self.server.address is not None and not self.topology.takes_server:
             able = " or ".join(name for name, kind in TOPOLOGIES.items() if kind.takes_server)
             raise ConfigError(
-                f"server is {shown(self.place.server)} and topology is {self.topology.name}, which is all on one "
+                f"server is {shown(self.server.address)} and topology is {self.topology.name}, which is all on one "
                 f"machine: leave the server out, or take topology {able}"
             )
 
     def to_json(self) -> str:
         """The configuration as JSON; from_json() reads it back."""
-        names = [field.name for field in dataclasses.fields(RunConfig)]  # a subclass may have others
+        names = [field.name for field in dataclasses.fields(RunConfig)]  # a subclass may have more fields
         record = write_fields(self)
         return json.dumps({name: record[name] for name in names}, indent=2) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "RunConfig":
-        """Reads what to_json() wrote; raises CheckpointError if it is something else."""
+        """Reads the output of to_json(); raises CheckpointError for any other text."""
         try:
             return read_fields(RunConfig, read_object(text, "the file"))
         except ConfigError as error:

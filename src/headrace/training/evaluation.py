@@ -117,7 +117,7 @@ class Evaluations:
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is pending; raises ReplayError if the request could not be sent."""
+        """Whether an answer is pending; raises ServerError if the request could not be sent."""
         if self._sending is not None and self._sending.done():
             sent, self._sending = self._sending, None
             sent.result()

@@ -1,6 +1,6 @@
 """Publishes what the roles of a run need from its server."""
 
-from headrace.errors import ClosedError, ReplayError
+from headrace.errors import ClosedError, ServerError
 from headrace.roles.base import RUN
 from headrace.roles.separate_actor import RunNotice
 from headrace.servers import RunServer
@@ -55,5 +55,5 @@ class RunPublisher:
             self._program.table.close()
         except ClosedError:
             raise
-        except ReplayError:
+        except ServerError:
             pass  # a restarted server has no table on which an actor could wait

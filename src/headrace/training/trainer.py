@@ -19,6 +19,7 @@ from headrace.errors import (
     HeadraceError,
     LaunchError,
     ReplayError,
+    ServerError,
     StorageError,
 )
 from headrace.launch import Exit, Guard, Launcher, ProcessLauncher, last_words
@@ -85,7 +86,7 @@ class Trainer:
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            self._server = open_server(config.place.endpoint, self._run_id)
+            self._server = open_server(config.server.endpoint, self._run_id)
             undo.callback(self._server.close)
             with self._hang_watch.watching():
                 built = assemble(
@@ -166,10 +167,10 @@ class Trainer:
                 with self._watching():
                     self._restore(self._checkpoint)
             return self._finish(self._train_or_save(interrupts), interrupts)
-        except ReplayError as error:
-            if not self._config.place.server:
+        except (ReplayError, ServerError) as error:
+            if not self._config.server.address:
                 raise
-            server, reason = blamed_server(error, self._config.place.server)
+            server, reason = blamed_server(error, self._config.server.address)
             if interrupts.gave_up:
                 reason = "it did not answer when the run was asked to stop"
             resumable = has_checkpoint(self._run.checkpoints_path)
@@ -197,7 +198,7 @@ class Trainer:
 
     def _end(self) -> None:
         """Ends everything that belongs to the run."""
-        with contextlib.suppress(ReplayError):  # the server may be the reason for the end
+        with contextlib.suppress(ServerError):  # the server may be the reason for the end
             self._publisher.end()
         self._supervisor.stop()
         try:
@@ -242,7 +243,7 @@ class Trainer:
                 self._excuse_silence(server_away=True)
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
-                with contextlib.suppress(ReplayError):  # workers' shared state may have been lost with the server
+                with contextlib.suppress(ServerError):  # workers' shared state may have been lost with the server
                     self._save()
             raise
 
@@ -257,7 +258,7 @@ class Trainer:
                     return stopped_by
             except ClosedError:
                 raise
-            except ReplayError:
+            except ServerError:
                 if not self._collect():  # restores what a restarted server has lost
                     raise
 
@@ -375,7 +376,7 @@ class Trainer:
             self._publisher.end()
             self._supervisor.stop("actor", "worker", "quantizer", "planner")
             self._collect()
-            with contextlib.suppress(ReplayError):  # if the server is gone, the last known values suffice
+            with contextlib.suppress(ReplayError, ServerError):  # if the server is gone, the last known values suffice
                 self._stats = self._program.table.stats()
         finally:
             self._save()
@@ -407,7 +408,7 @@ class Trainer:
 
     def _give_up(self) -> None:
         """Called if the run does not stop long after a request: it waits for a separate server that is unavailable."""
-        if self._config.place.server:
+        if self._config.server.address:
             self._server.close()
 
     def _policy(self) -> bytes:
@@ -448,10 +449,10 @@ class Trainer:
         state = checkpoint.state
         require_spec(self._config.environment, self._spec, checkpoint.spec)
         self._updater.load(checkpoint.tensors())
-        place, size = self._config.place, int(self._stats["size"])
+        server, size = self._config.server, int(self._stats["size"])
         if self._server.keeps_experience and (size or self._program.figures() is None):
             self._display.message(
-                f"goes on with the {size:,} transitions that run {place.run} has on {shown(str(place.server))}"
+                f"goes on with the {size:,} transitions that run {server.run} has on {shown(str(server.address))}"
             )
         elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)

@@ -35,7 +35,7 @@ class DynaQ(DQN):
     summary: ClassVar[str] = "DQN with a world model"
 
     planning: bool = True
-    """Train a world model and learn from its simulations; off: DQN, for the ablation."""
+    """Train a world model and learn from its simulations; without it DQN, for the ablation."""
     planners: int = 1
     """Planner processes (apex), each with its own world model."""
     real_fraction: float = 0.5
@@ -62,7 +62,7 @@ class DynaQ(DQN):
     disagreement_limit: float = 0.5
     """End a simulation where members differ by more than this, in standard deviations of a state's change."""
     simulated_capacity: int = 20_000
-    """Simulated transitions stored; the oldest, from the oldest models, are removed first."""
+    """Capacity for simulated transitions; the oldest, which the oldest models made, are removed first."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -95,7 +95,7 @@ class DynaQ(DQN):
 
     @property
     def world_model(self) -> "DynaQ | None":
-        """These settings, if there is a world model and batches have room for simulated transitions."""
+        """These settings, if there is a world model and batches contain simulated transitions; otherwise None."""
         return self if self.planning and self.real_rows < self.batch_size else None
 
     @property
@@ -105,7 +105,7 @@ class DynaQ(DQN):
 
 
 def require_vectors(spec: EnvironmentSpec) -> None:
-    """Raises ConfigError unless observations are vectors of floats: a world model predicts no others."""
+    """Raises ConfigError unless observations are vectors of floats: a world model predicts only these."""
     if spec.stack > 1 or len(spec.observation_shape) > 1 or not spec.observation_dtype.startswith("float"):
         raise ConfigError(
             f"algorithm is dyna-q, and an observation is {spec.observation_dtype} {list(spec.input_shape)}; its world "
