@@ -10,7 +10,7 @@ import tyro
 
 from headrace.environments import describe
 from headrace.machine import available_cores
-from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study
+from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study
 from headrace.studies.comparisons import Comparison
 from headrace.studies.concurrency.cases import (
     ENVIRONMENT,
@@ -116,12 +116,6 @@ class Concurrency(Study):
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
         """Every required figure."""
         return compare(*(rows[part] for part in _PARTS))
-
-    def present(self, results: Results) -> Page:
-        """The page."""
-        from headrace.studies.concurrency.page import present
-
-        return present(results)
 
 
 def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range) -> Iterator[Case]:

@@ -1,6 +1,6 @@
 """The page of the study: published and measured figures side by side."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from math import nan
 from typing import Any
 
@@ -8,16 +8,28 @@ import numpy as np
 
 from headrace.gradients.measured import STALENESS
 from headrace.report.document import plot_row
+from headrace.report.formats import counted
 from headrace.studies.base import Page, Results
 from headrace.studies.comparisons import Comparison
-from headrace.studies.curves import WINDOW, Curve, bands, curve_of
+from headrace.studies.curves import WINDOW, curve_of
 from headrace.studies.downpour.cases import STALENESS_LIMIT, TrainingCase
-from headrace.studies.downpour.comparisons import TRANSPORTS, medians, of_system, systems
+from headrace.studies.downpour.comparisons import SYSTEM, TRANSPORTS, medians
 from headrace.studies.downpour.published import PIXELS, published_settings, published_times
-from headrace.studies.page import cells, figure_text, misses, note, note_list, table, worst_tiles
-from headrace.studies.plots import Line, Strip, draw_lines, draw_strips
+from headrace.studies.page import (
+    Columns,
+    cells,
+    figure_text,
+    misses,
+    note,
+    note_list,
+    number_of,
+    summary_table,
+    table,
+    worst_tiles,
+)
+from headrace.studies.plots import Line, draw_curves, draw_lines
 from headrace.studies.sheet import Rows
-from headrace.studies.statistics import chosen, distinct, known, mean
+from headrace.studies.statistics import chosen, distinct, grouped, known, mean
 from headrace.studies.training import FINAL_EPISODES
 
 __all__ = ["present", "tiles"]
@@ -112,8 +124,7 @@ def _timing_tables(rows: Rows) -> str:
 def _scaling(rows: Rows) -> str:
     """Updates per second over pushers, without fetches by number of shards, and with fetches; bounds are dashed."""
     plots: list[str] = []
-    for transport in distinct(rows, "transport"):
-        mine = chosen(rows, transport=transport)
+    for transport, mine in grouped(rows, "transport"):
         pushers = sorted(distinct(mine, "pushers"))
 
         def over(column: str, shards: int, color: str, *, fetches: int = 0, dashed: bool = False) -> Line:
@@ -121,7 +132,7 @@ def _scaling(rows: Rows) -> str:
             return Line([each.get(column, nan) for each in found], color, dashed)
 
         lines = {
-            f"{shards} shard{'s' * (shards > 1)}": over("updates_per_second", shards, _SHARD_COLORS[shards])
+            counted(shards, "shard"): over("updates_per_second", shards, _SHARD_COLORS[shards])
             for shards in sorted(distinct(mine, "shards"))
         }
         lines["1, fetching"] = over("updates_per_second", 1, "c2", fetches=1)
@@ -141,31 +152,30 @@ def _scaling(rows: Rows) -> str:
 
 def _scaling_table(rows: Rows) -> str:
     """Updates per second over pushers, next to their bounds."""
-    lines = []
-    for transport, shards, fetches, pushers in distinct(rows, "transport", "shards", "fetches", "pushers"):
-        these = chosen(rows, transport=transport, shards=shards, fetches=fetches, pushers=pushers)
-        name = (
-            f"{TRANSPORTS[transport]}, {shards} shard{'s' * (shards > 1)}{', with fetches' * bool(fetches)}, "
-            f"{pushers} pusher{'s' * (pushers > 1)}"
-        )
-        rates = cells(these, "updates_per_second", "memory_bound_per_second", "socket_bound_per_second")
-        share = f"{medians(these)['bound_share']:.0%}"
-        lines.append((name, *rates, share, *cells(these, "push_ms", "apply_ms", "staleness")))
-    header = ("", "updates/s", "memory’s bound", "socket’s bound", "share", "push (ms)", "apply (ms)", "staleness")
-    return table(header, lines, "All pushers together; published: 200 updates/s with any number of workers")
+    columns = {
+        "updates/s": "updates_per_second", "memory’s bound": "memory_bound_per_second",
+        "socket’s bound": "socket_bound_per_second", "share": "bound_share:.0%",
+        "push (ms)": "push_ms", "apply (ms)": "apply_ms", "staleness": "staleness",
+    }  # fmt: skip
+    groups = [
+        (f"{TRANSPORTS[transport]}, {counted(shards, 'shard')}{', with fetches' * bool(fetches)}, "
+         f"{counted(pushers, 'pusher')}", these)
+        for (transport, shards, fetches, pushers), these in grouped(rows, "transport", "shards", "fetches", "pushers")
+    ]  # fmt: skip
+    return summary_table(groups, columns, "All pushers together; published: 200 updates/s with any number of workers")
 
 
 def _curves(rows: Rows) -> str:
     """Two plots per group of settings: over environment steps and over training time."""
     plots: list[str] = []
-    for label in distinct(rows, "label"):
-        mine = chosen(rows, label=label)
-        groups = {}
-        for system in systems(mine):
-            these = of_system(mine, system)
-            name = "serial" if system[2] == "serial" else f"{system[3]} workers"
-            groups[name] = [curve_of(chosen(these, seed=seed)) for seed in distinct(these, "seed")]
-        plots += _band_plots(label, groups)
+    for label, mine in grouped(rows, "label"):
+        groups = {
+            "serial" if system[2] == "serial" else f"{system[3]} workers": [
+                curve_of(run) for _, run in grouped(these, "seed")
+            ]
+            for system, these in grouped(mine, *SYSTEM)
+        }
+        plots += draw_curves(label, f"{label} settings", groups, _COLORS)
     intro = note(
         f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common; mean and standard "
         "deviation over seeds. The score is the return: an apple is worth 1, and a death −1."
@@ -173,28 +183,19 @@ def _curves(rows: Rows) -> str:
     return intro + plot_row(plots) if plots else ""
 
 
-def _band_plots(label: str, groups: Mapping[str, Sequence[Curve]]) -> Iterable[str]:
-    for axis, words in (("steps", "environment steps"), ("seconds", "training time (s)")):
-        found = bands(groups, axis)
-        colors = zip(groups, _COLORS, strict=False)
-        strips = {name: Strip(*found[name], color) for name, color in colors if name in found}
-        if strips:
-            yield draw_strips(f"{label}-{axis}", f"{label} settings: {words}", "score", strips, levels={})
-
-
 def _reward_table(rows: Rows) -> str:
     """Final scores and rates, serial next to distributed."""
-    lines = []
-    for system in systems(rows):
-        label, environment, topology, workers, *_ = system
-        these = of_system(rows, system)
-        name = f"{environment}, {label} settings, {topology}" + (f", {workers} workers" if workers > 1 else "")
-        figures = ("environment_steps", "updates", "samples_per_insert", "wall_seconds")
-        rates = ("steps_per_second", "updates_per_second", "staleness")
-        lines.append((name, _spread(these), *cells(these, *figures, *rates), str(len(these))))
-    header = ("", "final score", "steps", "updates", "samples/step", "seconds", "steps/s", "updates/s", "staleness",
-              "seeds")  # fmt: skip
-    return table(header, lines, "Mean of 100 greedy episodes, and its spread over seeds; medians of the rest")
+    columns: Columns = {
+        "final score": _spread, "steps": "environment_steps", "updates": "updates",
+        "samples/step": "samples_per_insert", "seconds": "wall_seconds",
+        "steps/s": "steps_per_second", "updates/s": "updates_per_second",
+        "staleness": "staleness", "seeds": number_of,
+    }  # fmt: skip
+    groups = [
+        (f"{environment}, {label} settings, {topology}" + (f", {workers} workers" if workers > 1 else ""), these)
+        for (label, environment, topology, workers, *_), these in grouped(rows, *SYSTEM)
+    ]
+    return summary_table(groups, columns, "Mean of 100 greedy episodes, and its spread over seeds; medians of the rest")
 
 
 def _staleness(rows: Rows) -> str:
@@ -202,8 +203,7 @@ def _staleness(rows: Rows) -> str:
     plots: list[str] = []
     serial = mean(known(chosen(rows, topology="serial"), "final_return"))
     served = chosen(rows, topology="parameter-server")
-    for workers in distinct(served, "workers"):
-        mine = chosen(served, workers=workers)
+    for workers, mine in grouped(served, "workers"):
         periods = sorted(distinct(mine, "fetch_period"))
         lines = {
             policy: Line(
@@ -225,9 +225,7 @@ def _staleness(rows: Rows) -> str:
 def _staleness_table(rows: Rows) -> str:
     """Scores of the policies by workers and fetch period, and the gradients' staleness."""
     lines = []
-    for system in systems(rows):
-        _, _, topology, workers, period, policy = system
-        these = of_system(rows, system)
+    for (_, _, topology, workers, period, policy), these in grouped(rows, *SYSTEM):
         if topology == "serial":
             lines.append(("serial", _spread(these), *["–"] * (3 + len(STALENESS)), str(len(these))))
             continue

@@ -1,11 +1,9 @@
 """The process of the learner: DQN updates of the Nature network on batches from the variant's source.
 
-It reads its settings from the first line, publishes a policy and prints "open", warms up and prints "ready", reads
-{begin, end} in seconds of the monotonic clock, learns and prints its measurements between the two. After one more line
-it prints the rate of one large pull.
+It publishes a policy, says "open", warms up, says "ready", learns, and answers with its measurements in the window and
+the rate of one large pull, for which it waits for one more line.
 """
 
-import json
 import sys
 import time
 from typing import Any
@@ -23,8 +21,9 @@ from headrace.servers.connect import open_server
 from headrace.studies.in_network.case import LEARNER_PHASES, REDIS_VARIANTS, LearnerSettings
 from headrace.studies.in_network.experience import DISCOUNT, N_STEP, SPEC
 from headrace.studies.in_network.sources import Source, open_source
+from headrace.studies.processes import Window, answer, received
 
-__all__ = ["main"]
+__all__: list[str] = []
 
 _WARM_UP_UPDATES = 3
 
@@ -80,13 +79,13 @@ class _Learner:
 
 
 def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
-    """Learns until the end of the window, which stdin says; returns the measurements in it."""
-    window = json.loads(sys.stdin.readline())
+    """Learns until the end of the window; returns the measurements in it."""
+    window = received(Window)
     learner.clock.enter("other")
     updates: list[dict[str, float]] = []
     started, begun = time.perf_counter(), False
-    while (now := time.monotonic()) < window["end"]:
-        if not begun and now >= window["begin"]:
+    while (now := time.monotonic()) < window.end:
+        if not begun and now >= window.begin:
             updates, started, begun = [], time.perf_counter(), True
         updates.append(learner.update(source))
     return {
@@ -96,27 +95,27 @@ def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def _run() -> None:
     """Runs the learner."""
-    settings = LearnerSettings(**json.loads(sys.stdin.readline()))
+    settings = received(LearnerSettings)
     torch.set_num_threads(1)
     server = open_server(Endpoint.from_json(settings.endpoint))
     source = open_source(settings.variant, server, settings.batch_size, settings.min_size)
     try:
         learner = _Learner(settings, server)
-        print("open", flush=True)
+        answer("open")
         for _ in range(_WARM_UP_UPDATES):
             learner.update(source)
-        print("ready", flush=True)
+        answer("ready")
         record = _measure(learner, source)
         sys.stdin.readline()
         learner.close()
         record["pull"] = source.pull(settings.pull_bytes)._asdict()
-        print(json.dumps(record), flush=True)
+        answer(record)
     finally:
         source.close()
         server.close()
 
 
 if __name__ == "__main__":
-    main()
+    _run()

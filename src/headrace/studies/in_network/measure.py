@@ -1,9 +1,7 @@
 """Runs one case: server, learner and actors as processes, all measured in one window."""
 
 import contextlib
-import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +12,7 @@ from typing import Any
 from headrace.studies.in_network.case import REDIS_VARIANTS, ActorSettings, Case, LearnerSettings
 from headrace.studies.in_network.hosts import Hosts, Link
 from headrace.studies.in_network.servers import Running, redis_client, start_redis, start_server
-from headrace.studies.processes import Process
+from headrace.studies.processes import Process, open_window
 
 __all__ = ["ACTOR_LINK", "FRAMES_PER_SECOND", "PUBLISH_PERIOD", "Record", "make_hosts", "measure"]
 
@@ -29,7 +27,6 @@ _MIN_SIZE = 3000
 _LEFT_CHUNKS = 64
 _CHUNK_BYTES = 390_000  # slightly fewer than in a chunk
 _START_SECONDS = 120.0
-_WARM_UP_SECONDS = 1.0
 _LOCAL = "127.0.0.1"
 
 
@@ -60,31 +57,31 @@ def measure(case: Case) -> Record:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-study-")))
         hosts = stack.enter_context(make_hosts(case.link)) if case.link else None
         server = stack.enter_context(_server(case, hosts, folder))
-        pupil = stack.enter_context(_process("learner", _LEARNER, hosts, folder))
-        pupil.tell(_learner_settings(case, server))
+
+        def start(host: str, module: str, settings: LearnerSettings | ActorSettings, number: str = "") -> Process:
+            prefix = hosts.command(host) if hosts else []
+            name = f"{module.rpartition('.')[2]}{number}"
+            return stack.enter_context(Process.of_module(module, folder, settings, prefix, name))
+
+        pupil = start("learner", _LEARNER, _learner_settings(case, server))
         pupil.hear("open", _START_SECONDS)
-        actors = []
-        for index in range(case.actors):
-            process = stack.enter_context(_process("actors", _ACTOR, hosts, folder, f" {index}"))
-            process.tell(_actor_settings(case, server, index))
-            actors.append(process)
+        actors = [
+            start("actors", _ACTOR, _actor_settings(case, server, index), f" {index}") for index in range(case.actors)
+        ]
         for process in (*actors, pupil):
             process.hear("ready", _START_SECONDS)
         return _window(case, pupil, actors, server.process, hosts)
 
 
 def _window(case: Case, pupil: Process, actors: Sequence[Process], server: Process, hosts: Hosts | None) -> Record:
-    begin = time.monotonic() + _WARM_UP_SECONDS
-    for process in (*actors, pupil):
-        process.tell({"begin": begin, "end": begin + case.seconds})
     counters = []
-    for moment in (begin, begin + case.seconds):
+    for moment in open_window((*actors, pupil), case.seconds):
         time.sleep(max(0.0, moment - time.monotonic()))
         counters.append((_cpu_seconds(server.process_id), _sent(hosts) if hosts else {}, time.monotonic()))
-    acted = [json.loads(process.listen(_START_SECONDS)) for process in actors]
+    acted = [process.record(_START_SECONDS) for process in actors]
     total = hosts.sent_bytes("actors", "server") if hosts else 0
     pupil.say("pull")
-    learned = json.loads(pupil.listen(_START_SECONDS))
+    learned = pupil.record(_START_SECONDS)
     (cpu, sent, started), (cpu_after, sent_after, ended) = counters
     rates = {link: (sent_after[link] - sent[link]) / (ended - started) for link in sent}
     client = redis_client() if case.variant in REDIS_VARIANTS else None
@@ -102,12 +99,6 @@ def _server(case: Case, hosts: Hosts | None, folder: Path) -> Iterator[Running]:
         prefix = []
     with start(prefix, *ends, folder) as running:
         yield running
-
-
-def _process(host: str, module: str, hosts: Hosts | None, folder: Path, number: str = "") -> Process:
-    prefix = hosts.command(host) if hosts else []
-    name = f"{module.rpartition('.')[2]}{number}"
-    return Process(name, [*prefix, sys.executable, "-m", module], folder / f"{name}.log")
 
 
 def _learner_settings(case: Case, server: Running) -> LearnerSettings:
