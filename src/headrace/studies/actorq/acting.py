@@ -22,6 +22,7 @@ from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.parameters.form import PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
+from headrace.report.formats import counted
 from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
 from headrace.roles.base import NEWS, POLICY, REPORTS, TABLE, Role
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
@@ -62,9 +63,8 @@ class ActingCase:
     round: int
 
     def __str__(self) -> str:
-        return f"{self.task}, {self.precision}, {self.actors} actor{'s' if self.actors > 1 else ''}" + (
-            f", pull period {self.pull_period}" if self.publications_per_second else ""
-        )
+        period = f", pull period {self.pull_period}" if self.publications_per_second else ""
+        return f"{self.task}, {self.precision}, {counted(self.actors, 'actor')}{period}"
 
     @property
     def name(self) -> str:
@@ -144,9 +144,9 @@ def figures_of(
     if not steps or not acted:
         raise LaunchError(f"{case}: no actor made a step in {case.seconds:g} s")
     policies = sum(after[index]["refresh"]["count"] - before[index]["refresh"]["count"] for index in after)
-    settings = dataclasses.asdict(case) | {"hidden": "x".join(map(str, case.hidden))}
     return {
-        **settings,
+        **dataclasses.asdict(case),
+        "hidden": "x".join(map(str, case.hidden)),
         "steps_per_second": case.actors * steps / acted,
         "policies_installed": policies,
         **{f"{phase}_s_per_1000": 1e3 * value / steps for phase, value in seconds.items()},

@@ -18,6 +18,7 @@ from headrace.studies.concurrency.cases import (
     ablation_cases,
     dyna_q_case,
     fault_case,
+    plans,
     run_case,
     throughput_case,
 )
@@ -124,7 +125,7 @@ def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequenc
         for algorithm in algorithms:
             yield run_case(algorithm, "serial", 1, seed)
         for count, algorithm in product(workers, algorithms):
-            if algorithm != "dyna-q":
+            if not plans(algorithm):
                 for topology in topologies:
                     yield run_case(algorithm, topology, count, seed)
             elif count > 1:  # one acts, and at least one plans
@@ -135,7 +136,7 @@ def _throughput(
     algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range
 ) -> Iterator[Case]:
     for number, algorithm in product(seeds, algorithms):
-        if algorithm == "dyna-q":  # whose workers do not share parameters
+        if plans(algorithm):
             continue
         yield throughput_case(algorithm, "serial", 1, number)
         for topology, count in product(topologies, workers):

@@ -26,6 +26,8 @@ from headrace.studies.processes import Window, answer, received
 __all__: list[str] = []
 
 _WARM_UP_UPDATES = 3
+_MIN_SIZE = 3000  # transitions in the table at the first update
+_PUBLISH_PERIOD = 20  # updates
 
 
 class _Learner:
@@ -34,9 +36,8 @@ class _Learner:
     def __init__(self, settings: LearnerSettings, server: RunServer) -> None:
         config = DQN(
             network="nature", hidden=(512,), dueling=True, n_step=N_STEP, discount=DISCOUNT,
-            batch_size=settings.batch_size, publish_period=settings.publish_period,
+            batch_size=settings.batch_size, publish_period=_PUBLISH_PERIOD,
         )  # fmt: skip
-        self._settings = settings
         self._server = server
         self._calls = BackgroundCalls("publish") if settings.variant in REDIS_VARIANTS else None
         self._updater = DQNUpdater(config, SPEC, torch.device("cpu"), seed=0)
@@ -69,9 +70,9 @@ class _Learner:
         self.clock.enter("train")
         update = self._updater.update(tensors)
         self.clock.enter("priorities")
-        source.update_priorities(batch.key, update.priority)
+        source.table.update_priorities(batch.key, update.priority)
         self.updates += 1
-        if self.updates % self._settings.publish_period == 0:
+        if self.updates % _PUBLISH_PERIOD == 0:
             self.clock.enter("publish")
             self.publish()
         self.clock.enter("other")
@@ -100,7 +101,7 @@ def _run() -> None:
     settings = received(LearnerSettings)
     torch.set_num_threads(1)
     server = open_server(Endpoint.from_json(settings.endpoint))
-    source = open_source(settings.variant, server, settings.batch_size, settings.min_size)
+    source = open_source(settings.variant, server, settings.batch_size, _MIN_SIZE)
     try:
         learner = _Learner(settings, server)
         answer("open")

@@ -4,7 +4,8 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,14 @@ from headrace.studies.in_network.hosts import Hosts, Link
 from headrace.studies.in_network.servers import Running, redis_client, start_redis, start_server
 from headrace.studies.processes import Process, open_window
 
-__all__ = ["ACTOR_LINK", "FRAMES_PER_SECOND", "PUBLISH_PERIOD", "Record", "make_hosts", "measure"]
+__all__ = ["Record", "make_hosts", "measure"]
 
-FRAMES_PER_SECOND = 139.0
+_FRAMES_PER_SECOND = 139.0
 """Rate of a synthetic actor while nothing blocks it (Horgan et al. 2018: 360 actors, 50,000 frames per second)."""
-ACTOR_LINK = Link(10e9)
+_ACTOR_LINK = Link(10e9)
 """The link between actors and server if they are hosts."""
-PUBLISH_PERIOD = 20
 _LEARNER, _ACTOR = (f"headrace.studies.in_network.{role}" for role in ("learner", "actor"))
 _FILL_CHUNKS = 64
-_MIN_SIZE = 3000
 _LEFT_CHUNKS = 64
 _CHUNK_BYTES = 390_000  # slightly fewer than in a chunk
 _START_SECONDS = 120.0
@@ -48,7 +47,7 @@ class Record:
 
 def make_hosts(link: Link) -> Hosts:
     """Three hosts in a row; `link` is the one between server and learner."""
-    return Hosts({("actors", "server"): ACTOR_LINK, ("server", "learner"): link})
+    return Hosts({("actors", "server"): _ACTOR_LINK, ("server", "learner"): link})
 
 
 def measure(case: Case) -> Record:
@@ -63,7 +62,8 @@ def measure(case: Case) -> Record:
             name = f"{module.rpartition('.')[2]}{number}"
             return stack.enter_context(Process.of_module(module, folder, settings, prefix, name))
 
-        pupil = start("learner", _LEARNER, _learner_settings(case, server))
+        settings = (server.learner.to_json(), case.variant, case.batch_size)
+        pupil = start("learner", _LEARNER, LearnerSettings(*settings, pull_bytes=_LEFT_CHUNKS * _CHUNK_BYTES))
         pupil.hear("open", _START_SECONDS)
         actors = [
             start("actors", _ACTOR, _actor_settings(case, server, index), f" {index}") for index in range(case.actors)
@@ -88,28 +88,12 @@ def _window(case: Case, pupil: Process, actors: Sequence[Process], server: Proce
     return Record(case, learned, acted, (cpu_after - cpu) / (ended - started), rates, total, client)
 
 
-@contextlib.contextmanager
-def _server(case: Case, hosts: Hosts | None, folder: Path) -> Iterator[Running]:
+def _server(case: Case, hosts: Hosts | None, folder: Path) -> AbstractContextManager[Running]:
     start = start_redis if case.variant in REDIS_VARIANTS else start_server
     if hosts:
         ends = hosts.address("server", "learner"), hosts.address("server", "actors"), "0.0.0.0"
-        prefix = hosts.command("server")
-    else:
-        ends = (_LOCAL, _LOCAL, "" if case.transport == "unix" else _LOCAL)
-        prefix = []
-    with start(prefix, *ends, folder) as running:
-        yield running
-
-
-def _learner_settings(case: Case, server: Running) -> LearnerSettings:
-    return LearnerSettings(
-        endpoint=server.learner.to_json(),
-        variant=case.variant,
-        batch_size=case.batch_size,
-        min_size=_MIN_SIZE,
-        publish_period=PUBLISH_PERIOD,
-        pull_bytes=_LEFT_CHUNKS * _CHUNK_BYTES,
-    )
+        return start(hosts.command("server"), *ends, folder)
+    return start([], _LOCAL, _LOCAL, "" if case.transport == "unix" else _LOCAL, folder)
 
 
 def _actor_settings(case: Case, server: Running, index: int) -> ActorSettings:
@@ -118,7 +102,7 @@ def _actor_settings(case: Case, server: Running, index: int) -> ActorSettings:
         index=index,
         kind=case.kind,
         sampled_by_server=case.variant == "server",
-        frames_per_second=FRAMES_PER_SECOND,
+        frames_per_second=_FRAMES_PER_SECOND,
         fill_chunks=-(-_FILL_CHUNKS // case.actors),
         left_chunks=-(-_LEFT_CHUNKS // case.actors),
     )
