@@ -70,12 +70,11 @@ def present(results: Results) -> Page:
         ("Settings, published and here", settings_table(cases)),
     )
     method = (
-        f"Scale {results.scale}. Every run is one of headrace.train: learner, actors, quantizer and evaluator are "
-        "separate processes; the actors of an fp32 run load the learner's policy directly. Time to reward is the "
-        "training time of the first evaluation at or above the target whose successor also is. Evaluations use the "
-        "learner's policy in full precision and are off the clock: training is paused meanwhile, or the evaluator has "
-        f"a separate core. The final score is the mean of {FINAL_EPISODES} greedy episodes. Each figure is defined "
-        "in README.md of headrace/studies/actorq."
+        f"Scale {results.scale}. In runs of headrace.train, learner, actors, quantizer and evaluator are separate "
+        "processes; actors in fp32 load the learner's policy directly. Time to reward is the training time of the "
+        "first evaluation at or above the target whose successor also is. Evaluations use the policy in full "
+        f"precision; they pause training or have a separate core. The final score is the mean of {FINAL_EPISODES} "
+        "greedy episodes. README.md of headrace/studies/actorq defines each figure."
     )
     return Page("Quantized actors", tiles(results.comparisons), sections, [method])
 
@@ -166,8 +165,8 @@ def _curves(training: Rows, curves: Rows) -> str:
         groups = {precision: curves_of(curves, task, precision) for precision in _COLORS}
         plots += draw_curves(task, task, groups, _COLORS.values(), levels)
     intro = note(
-        f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common, as far apart as the "
-        "evaluations of the run that has them farthest apart; mean and standard deviation over seeds."
+        f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common; mean and standard "
+        "deviation over seeds."
     )
     return intro + plot_row(plots) if plots else ""
 
@@ -197,9 +196,8 @@ def _breakdown(rows: Rows) -> str:
         shares = [(part, color, seconds[part] / sum(seconds.values())) for part, color in _PARTS]
         shown.append((f"{precision}, pull period {period}", share_bar(shares)))
     about = note(
-        "Our actor deserializes and loads in a second thread; the time that it takes from the acting thread shows in "
-        "the steps. Load, here, is the exchange of one session for the other. The published actor does everything in "
-        "one thread: its share is compared with ours of the acting thread and of both threads."
+        "The published actor has one thread; its share is compared with ours of the acting thread and of both threads. "
+        "Our second thread deserializes and loads, which may slow the steps; load here is the exchange of sessions."
     )
     return about + bars(shown) + _breakdown_tables(rows) if rows else ""
 
@@ -287,9 +285,9 @@ def _crossover(rows: Rows) -> str:
     ]
     header = ("", "fp32 (µs)", "fp16 (µs)", "int8 (µs)", "fp32 / int8", "fp32 / fp16")
     about = note(
-        "Time of fp32 over that of int8, and of fp16: above 1 fp32 loses. In an int8 policy, layers of fewer than "
-        f"{INTEGER_WIDTH} inputs or outputs stay in fp32, such as the head here, and so does the first where it reads "
-        "observations other than images, as here: 2 of the 3 layers are in int8."
+        "Time of fp32 over that of int8 or fp16: above 1 fp32 is slower. Two of the three layers of an int8 policy "
+        f"are in int8: layers with fewer than {INTEGER_WIDTH} inputs or outputs stay in fp32, and so does a first "
+        "layer that reads observations other than images."
     )
     return about + plot_row(heats) + note_list(begins) + table(header, lines, "Inference on one core")
 

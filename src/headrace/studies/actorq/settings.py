@@ -24,24 +24,24 @@ def limits(cases: Sequence[TrainingCase], training: Rows) -> list[str]:
     found = []
     if any(case.device == "cpu" for case in cases):
         found.append(
-            "There is no GPU here. At the published size, 3 × 2048, a learner on a processor does few updates a second "
-            "and its actors wait in every precision: most tasks are trained with other sizes. "
-            "Actors' throughput and breakdown are measured at the published size, without a learner."
+            "There is no GPU here. At the published size, 3 × 2048, actors would wait for the learner in every "
+            "precision: most tasks are trained with other sizes. Actors without a learner are measured at the "
+            "published size."
         )
     found += _settings(cases)
     found += _bottlenecks(training)
     if any(case.task == "CartPole-v1" for case in cases):
         found.append(
-            "CartPole-v1: the published reward of “Cartpole (Gym)”, 198.22, looks like that of CartPole-v0, which ends "
-            "an episode at 200; ours is v1, which ends it at 500. The target is the published reward all the same."
+            "CartPole-v1: the published reward, 198.22, is the target, but looks like that of CartPole-v0, which "
+            "ends an episode at 200; v1 ends it at 500."
         )
     found.append(
         "Breakdown: policies are published by a synthetic learner, "
         f"{PUBLICATIONS_PER_SECOND:g} a second, through the same publisher and quantizer as a real one's."
     )
     found.append(
-        "Published seconds are those of another machine; what can be compared are ratios. The published runs were "
-        "evaluated on the training clock, and their torch actor applied one activation more than their learner."
+        "Published seconds are of another machine: compare ratios. The published runs were evaluated on the training "
+        "clock, and their actor applied one activation more than their learner."
     )
     return found
 
@@ -54,7 +54,7 @@ def _settings(cases: Sequence[TrainingCase]) -> list[str]:
         size = " (published: 3 × 2048)" if hidden != PUBLISHED_HIDDEN else ""
         actors = f" (published: {_PUBLISHED_ACTORS} actors)" if topology.actors != _PUBLISHED_ACTORS else ""
         return (
-            f"a policy of {'x'.join(map(str, hidden))}{size}, {counted(topology.actors, 'actor')} of "
+            f"a policy of {'x'.join(map(str, hidden))}{size}, {counted(topology.acting_processes, 'actor')} of "
             f"{counted(topology.environments_each, 'environment')}{actors}, "
             f"{case.algorithm.samples_per_step:g} samples per environment step"
         )

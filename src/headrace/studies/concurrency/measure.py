@@ -46,6 +46,8 @@ _START_SECONDS = 300.0
 _AFTER = ("updates_after_death", "updates_after_death_share")
 _LONGEST_SECONDS = 4 * 3600.0
 """Time limit of a run including its evaluations, which are off its clock."""
+_EVALUATED = 8
+"""Time limit of a run of limited training, relative to it: evaluations take as long as training, or longer."""
 
 Record = Mapping[str, Any]
 
@@ -70,7 +72,8 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     make_folder(folder)
     step = int(KILL_AT * (case.config.steps or 0))
     settings = _Settings(case.config.to_json(), str(folder / "run"), case.killed, step)
-    limit = _LONGEST_SECONDS if case.config.time_limit_seconds is None else _longest(case.config.time_limit_seconds)
+    training = case.config.time_limit_seconds
+    limit = _LONGEST_SECONDS if training is None else _START_SECONDS + _EVALUATED * training
     with Process.of_module(__name__, folder, settings, name=str(case)) as process:
         killed = process.record(limit)
     if len(killed) < case.killed:
@@ -190,11 +193,6 @@ def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: flo
     return {"updates_after_death": count, "updates_after_death_share": share}
 
 
-def _longest(training_seconds: float) -> float:
-    """Time limit of a run with this much training: evaluations take as long as training, or longer."""
-    return _START_SECONDS + 8 * training_seconds
-
-
 def worker_processes(parent: int) -> dict[int, int]:
     """Process ids of a run's workers by their numbers; `parent` is the run's process id."""
     found = {}
@@ -223,7 +221,6 @@ def kill_workers(run: RunDirectory, count: int, step: int, killed: list[int]) ->
 
 
 def _train() -> None:
-    """Runs the process."""
     from headrace.training import train
 
     settings = received(_Settings)

@@ -41,26 +41,24 @@ __all__ = ["ablation_text", "present", "published_table", "runs_table", "speedup
 
 _COLORS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
 _METHOD = (
-    "Every run uses headrace train with the environment's preset, in a separate process. Each worker is a process "
-    "with one thread; the learner of Dyna-Q, which runs with an actor and planners, has one thread less than there "
-    "are cores. Seconds are those of the training clock. Evaluations pause it, except in runs of several processes "
-    "that leave a core idle: these are evaluated while they train. The workers' clock starts before the first "
-    "worker does, the clock of a serial run after torch, environments and network are ready. The column start says "
-    "when all processes were at work and updates had begun, from records one second apart; in both kinds of run "
-    "this includes filling the replay before the first update. The speed-up is shown with and without the start.",
-    "The target is a mean of 200 over 100 greedy episodes, which are played when 10 episodes reach it. The policy "
-    "is evaluated every second of the workers' training and every 10,000 steps of serial runs, which take about a "
-    "second; in the ablation every 5,000 steps. A run that misses the target within its time limit is a row with "
-    "solved = no and counts as infinite. Environment steps and episodes are totals of all workers. Each figure is "
-    "defined in README.md of headrace/studies/concurrency.",
+    "Every run uses headrace train with the environment's preset, in a separate process. Workers have one thread each; "
+    "the learner of Dyna-Q has one thread less than there are cores. Seconds are those of the training clock. "
+    "Evaluations pause it, unless a run of several processes leaves a core idle. The workers' clock starts before the "
+    "first worker does, the clock of a serial run after torch, environments and network are ready. Start is the time "
+    "at which all processes were at work and updates had begun, including the filling of the replay, from records one "
+    "second apart. The speed-up is shown with and without it.",
+    "The target is a mean of 200 over 100 greedy episodes, which are played when 10 episodes reach it. The policy is "
+    "evaluated every second of the workers' training and every 10,000 steps of serial runs, about a second; in the "
+    "ablation every 5,000 steps. A run that misses the target in its time has solved = no and counts as infinite. "
+    "Steps and episodes are totals of all workers. README.md of headrace/studies/concurrency defines each figure.",
 )
 _WORDS = {"holds": "met", "MISSED": "not met", "undecided": "undecided"}
 _OFF, _AS_MANY = "dyna-q, no planning", "dqn, dyna-q's updates"
 _WHY_NO_GAIN = (
-    "Why the gain is not larger (docs/algorithms/dyna_q.md): the model predicts flight well, but not the events that "
-    "decide an episode. Leg contacts, impacts and the lander coming to rest are jumps that a single state hardly "
-    "predicts; the reward of ±100 depends on them, and a better policy spends more of its time there. Much of "
-    "Dyna-Q's gain over the preset's DQN comes from the replay ratio, which DQN can use too."
+    "Why the gain is not larger (docs/algorithms/dyna_q.md): the model predicts flight well, but not leg contacts, "
+    "impacts and the lander coming to rest. These are jumps that a single state hardly predicts, and the reward of "
+    "±100 depends on them. Much of Dyna-Q's gain over the preset's DQN comes from the replay ratio, which DQN can "
+    "use too."
 )
 _SHARE_COLORS = ("c1", "c4", "c3", "c2", "c7", "c5", "c6", "ink")
 
@@ -96,14 +94,7 @@ def _tiles(comparisons: Sequence[Comparison]) -> str:
 def _required(comparisons: Sequence[Comparison]) -> str:
     judged = verdict(comparisons)
     lines = [
-        (
-            each.figure,
-            each.where,
-            figure_text(each.ours),
-            each.required,
-            _WORDS.get(each.verdict, each.verdict),
-            each.note,
-        )
+        (each.figure, each.where, figure_text(each.ours), each.required, _WORDS[each.verdict], each.note)
         for each in comparisons
         if each.verdict
     ]
@@ -155,10 +146,7 @@ def _throughput(rows: Rows) -> str:
     plots: list[str] = []
     for variant in distinct(rows, "variant"):
         plots += _over_workers(rows, variant, "updates/s", lambda group: middle(of(rows, group), "updates_per_second"))
-    about = note(
-        "Rates count from 3 s after the start. Where many workers have few cores, the start takes most of the 20 s; a "
-        "dash says that fewer than two records were left."
-    )
+    about = note("Rates count from 3 s after the start; a dash means that fewer than two records were left.")
     return plot_row(plots) + _throughput_table(rows) + about if rows else ""
 
 
@@ -225,9 +213,8 @@ def runs_table(runs: Rows) -> str:
         "score that decided": _scores,
     }
     caption = (
-        "Medians over seeds (least to most). Own: against the sequential run of the same algorithm, and again without "
-        "the start of both; the next: against the best sequential run. Steps and episodes are of all workers. The "
-        "score is of the 100 episodes that ended the run, or of 100 at its time limit"
+        "Medians over seeds (least to most). Own: over the sequential run of the same algorithm; the other: over "
+        "the best sequential run. The score is of the 100 episodes that ended the run, or of 100 at its time limit"
     )
     return summary_table(_named(runs), columns, caption)
 

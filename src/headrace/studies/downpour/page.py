@@ -54,10 +54,10 @@ def present(results: Results) -> Page:
         ("Settings, published and here", _settings_table(results.plan["reward"]) if reward else ""),
     )
     method = (
-        f"Scale {results.scale}. Servers are headrace serve; workers and pushers are separate processes with one "
-        "thread each. Training runs are headrace.train, with as many environment steps, and as many samples for each, "
-        f"in every topology; evaluations are off the clock, and the final score is the mean of {FINAL_EPISODES} greedy "
-        "episodes. Each figure is defined in README.md of headrace/studies/downpour."
+        f"Scale {results.scale}. Servers are headrace serve; workers and pushers are processes with one thread each. "
+        "Runs of headrace.train have equal environment steps and replay ratios in every topology; evaluations are "
+        f"off the clock, and the final score is the mean of {FINAL_EPISODES} greedy episodes. README.md of "
+        "headrace/studies/downpour defines each figure."
     )
     return Page("Downpour SGD", tiles(results.comparisons), sections, [method])
 
@@ -110,10 +110,9 @@ def _timing_tables(rows: Rows) -> str:
             server = ("busy_push_ms", "busy_apply_ms", "updates_per_second", "pass_ms", "apply_passes")
             alone.append((name, *cells(these, *server, "apply_alone_ms", "copy_ms")))
     about = note(
-        "Ours has nothing to pack: the network’s gradients are views of one vector. Apply is measured by the server "
-        "and includes its check for non-finite numbers; move is the rest of the push; both are means. "
-        "A pass is NumPy’s, two loops; benchmarks.shards holds apply against one loop in C. Theirs has no time of the "
-        "way itself. The share is of all but the gradient."
+        "Ours has nothing to pack: the gradients are views of one vector. The server measures apply, with its check "
+        "for non-finite numbers; move is the rest of the push, which was not published; both are means. A pass is "
+        "NumPy’s; benchmarks.shards compares apply with a pass in C. The share is push and fetch over the gradient."
     )
     header = ("", "parameters", "gradient (ms)", "pack", "move", "apply", "fetch (theirs: load)", "share")
     caption = "A worker’s turn, batch 32, one thread: a gradient, its way to the parameters, and theirs back"
@@ -141,11 +140,10 @@ def _scaling(rows: Rows) -> str:
         label = f"{TRANSPORTS[transport]}: pushers"
         plots.append(draw_lines(f"scaling-{transport}", label, "updates/s", pushers, lines, logarithmic=True))
     about = note(
-        "Pushers compute nothing: these are the most that workers could get. The memory’s bound is passes of one core "
-        "over the memory of an update (in the plot for 1 shard; in the table one core for each, as far as there are "
-        "cores); the socket’s is gradients over as many bare connections (in shared memory: small frames), each "
-        "answered before the next, as the pushers’ are. Parameters that are never fetched again grow stale without "
-        "end."
+        "Pushers compute nothing: workers cannot be faster. The memory’s bound is the rate of passes over the "
+        "memory of an update, on one core for each shard (in the plot for 1 shard); the socket’s is the rate of "
+        "gradients over as many bare connections (in shared memory of small frames), each answered before the next. "
+        "Without fetches, parameters become ever staler."
     )
     return about + plot_row(plots) + _scaling_table(rows) if rows else ""
 
@@ -216,8 +214,8 @@ def _staleness(rows: Rows) -> str:
         name = f"{workers} workers: fetch period (updates)"
         plots.append(draw_lines(f"staleness-{workers}", name, "final score", periods, lines))
     about = note(
-        "A worker that fetches rarely computes gradients at parameters that others have since updated. “drop” drops "
-        f"gradients that are more than {STALENESS_LIMIT} updates late."
+        "A worker that fetches rarely computes gradients at old parameters. “drop” drops gradients that are more than "
+        f"{STALENESS_LIMIT} updates late."
     )
     return about + plot_row(plots) + _staleness_table(rows) if rows else ""
 
@@ -283,23 +281,23 @@ def _limits(timing: Rows, reward: Rows) -> list[str]:
     found = []
     if timing:
         found.append(
-            "Published milliseconds are of a dual-core i7 at 2.2 GHz, Caffe on the processor, and HTTP: what can be "
-            "compared are shares. Ours are of one thread, and of a server that shares the machine with it."
+            "Published milliseconds are of a dual-core i7 at 2.2 GHz, Caffe and HTTP, ours of one thread and a server "
+            "on the same machine: compare shares."
         )
     if reward and distinct(reward, "label") == ["ours"]:
         found.append(
-            "Their network, frames and settings are trained at full scale only; at small scale Snake is trained with "
-            "the preset’s, and for too few steps to say which of both is better."
+            "Small scale trains Snake with the preset’s settings only, and for too few steps to say which is better; "
+            "the published settings are trained at full scale."
         )
     elif reward:
         found.append(
-            "Their epsilon falls over 50,000 updates, which come after 20,000 steps of a random policy. Ours falls "
-            "over 50,000 environment steps, the first 20,000 included: at the first update it is 0.64."
+            "The published epsilon falls over 50,000 updates, after 20,000 steps of a random policy. Ours falls over "
+            "the first 50,000 environment steps: at the first update it is 0.64."
         )
     if reward:
         found.append(
-            "What we have of theirs has no score: serial is what the distributed runs are held against. The score "
-            "published on Snake is another’s."
+            "No score was published: distributed runs are compared with serial ones. The published score on Snake is "
+            "that of another system."
         )
     return found
 

@@ -121,7 +121,6 @@ def figures_of(
 
 
 def _push() -> None:
-    """Runs a pusher."""
     settings = received(_Pusher)
     gradient = np.random.default_rng(settings.seed).standard_normal(settings.parameters, np.float32) * _SCALE
     values = np.zeros_like(gradient)

@@ -223,7 +223,6 @@ def _random_batch(spec: EnvironmentSpec, size: int) -> Batch:
 
 
 def _work() -> None:
-    """Runs the worker."""
     torch.set_num_threads(1)
     worker = _Worker(received(_Settings))
     answer("ready")

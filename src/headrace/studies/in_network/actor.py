@@ -170,7 +170,6 @@ def _measure(acting: Acting, server: RoleServer, pushes: Pushes, clock: PhaseClo
 
 
 def _act() -> None:
-    """Runs the actor."""
     settings = received(ActorSettings)
     server = connect_role(Endpoint.from_json(settings.endpoint))
     chunks = make_chunks(_SOURCES, seed=settings.index)

@@ -123,6 +123,5 @@ def _size(rows: Rows, place: Place) -> Comparison | None:
     size = value(rows, "server", place, "bytes_per_transition")
     if not size > 0:
         return None
-    verdict = "holds" if size <= _LARGEST_TRANSITION_BYTES else "MISSED"
-    required = f"<= {_LARGEST_TRANSITION_BYTES:g}"
-    return Comparison("bytes_per_transition", *place, "", "", None, size, None, "", required, verdict)
+    judged = f"<= {_LARGEST_TRANSITION_BYTES:g}", "holds" if size <= _LARGEST_TRANSITION_BYTES else "MISSED"
+    return Comparison("bytes_per_transition", *place, "", "", None, size, None, "", *judged)

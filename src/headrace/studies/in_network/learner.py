@@ -97,7 +97,6 @@ def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
 
 
 def _run() -> None:
-    """Runs the learner."""
     settings = received(LearnerSettings)
     torch.set_num_threads(1)
     server = open_server(Endpoint.from_json(settings.endpoint))

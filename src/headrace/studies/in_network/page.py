@@ -68,11 +68,11 @@ _STATISTICS = ("mean", "p50")
 _PUSHED_TRANSITIONS = 3 * 512  # the published 43 MB are as many observations of 4 × 84 × 84 bytes
 _UNMEASURED = "– (Headrace has no poll-mode loop)"
 _WHAT_DIFFERS = (
-    "The published figures move sampling from the learner into the server's node, all else equal; the server was a "
-    "Redis. Against redis, the published baseline, everything differs here: server and client, the place of sampling, "
-    "and run-ahead. Against learner, our own server, the place of sampling and run-ahead do. The last column has "
-    "run-ahead alone: Redis still samples in the learner, but in a thread that keeps batches ready. Over a Unix socket "
-    "there is no comparison with Redis, because our client reaches Redis only over TCP."
+    "The published figures move sampling from the learner into the server's node, a Redis, all else equal. Against "
+    "redis, the published baseline, server and client, the place of sampling, and run-ahead differ here; against "
+    "learner, our server, the last two do. The last column is run-ahead alone: Redis samples in the learner, in a "
+    "thread that keeps batches ready. Redis is not compared over a Unix socket: our client reaches Redis only over "
+    "TCP."
 )
 
 
@@ -274,8 +274,8 @@ def _edge(rows: Rows) -> str:
         caption = f"{rate:g} Gbit/s, {delay:g} µs one way"
         tables.append(table(("", "sampling in the cloud", "sampling in the edge server"), lines, caption))
     intro = note(
-        "Actors and server at the edge, the learner in the cloud. Where the cloud samples, all experience crosses the "
-        "link, once; where the edge does, batches do."
+        "Actors and server at the edge, the learner in the cloud. If the cloud samples, all experience crosses the "
+        "link once; if the edge does, batches do."
     )
     return intro + "".join(tables) if tables else ""
 
