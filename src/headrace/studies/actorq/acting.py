@@ -20,6 +20,7 @@ from headrace.errors import LaunchError
 from headrace.launch import Launcher, ProcessLauncher
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
+from headrace.networks.timing import random_weights
 from headrace.parameters.form import PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.report.formats import counted
@@ -31,9 +32,9 @@ from headrace.servers import Endpoint, RunServer, open_server
 from headrace.studies.actorq.energy import Energy
 from headrace.studies.sheet import fingerprint
 from headrace.studies.statistics import median
-from headrace.types import Array, EnvironmentSpec
+from headrace.types import EnvironmentSpec
 
-__all__ = ["COLUMNS", "LOADER_PHASES", "ActingCase", "figures_of", "measure_acting", "random_weights"]
+__all__ = ["COLUMNS", "LOADER_PHASES", "ActingCase", "figures_of", "measure_acting"]
 
 LOADER_PHASES = ("fetch", "deserialize", "load")
 _START_SECONDS = 120.0
@@ -84,18 +85,6 @@ COLUMNS = (
     "joules_per_1000",
 )
 """Columns of a row of figures_of()."""
-
-
-def random_weights(architecture: Architecture, seed: int = 0) -> dict[str, Array]:
-    """Parameters like a learner's at its start: uniform within 1 / sqrt(inputs), by name."""
-    import torch
-
-    from headrace.networks.policy_network import PolicyNetwork
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = PolicyNetwork(architecture)
-    return {name: value.detach().numpy() for name, value in network.named_parameters()}
 
 
 def measure_acting(case: ActingCase, launcher: LauncherFactory = ProcessLauncher) -> dict[str, Any]:
@@ -237,7 +226,7 @@ def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
 @contextlib.contextmanager
 def _policies(case: ActingCase, architecture: Architecture, server: RunServer) -> Iterator[list[Role]]:
     """A context in which policies are published; its value is the roles of the case."""
-    weights = random_weights(architecture)
+    weights = random_weights(architecture, np.random.default_rng(0))
     if not case.publications_per_second:
         server.publish(POLICY, PolicyEncoder(architecture, case.precision, _BITS).encode(weights), 1)
         server.publish(NEWS, Stamp.now().to_json().encode(), 1)

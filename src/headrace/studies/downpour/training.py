@@ -22,7 +22,6 @@ RUN_COLUMNS = (
     *_GRADIENTS,
     "stopped_by",
 )
-_SUMMARIZED = (*("samples_per_insert", "environment_steps", "updates", "wall_seconds", *FINAL_COLUMNS, "stopped_by"),)
 CURVE_COLUMNS = (*_CASE, *EVALUATION_COLUMNS)
 """Columns of the rows of figures_of()."""
 
