@@ -126,7 +126,7 @@ def test_a_run_and_its_curve(training_rows) -> None:
     assert run["steps_per_second"] == pytest.approx(3000 / 14)
     assert (run["actor_inference"], run["learner_wait"]) == (0.5, 0.25)
     assert [row["mean_return"] for row in rows] == [700.0, 950.0, 960.0]
-    assert (tuple(run), tuple(rows[0])) == (RUN_COLUMNS, CURVE_COLUMNS)
+    assert (run.keys(), tuple(rows[0])) == (set(RUN_COLUMNS), CURVE_COLUMNS)
 
 
 def test_time_to_reward_is_of_all_seeds_or_not_at_all(training_rows) -> None:

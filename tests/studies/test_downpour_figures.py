@@ -12,12 +12,13 @@ from headrace.settings import preset
 from headrace.studies.curves import curve_of
 from headrace.studies.downpour import scaling, timing, training
 from headrace.studies.downpour.cases import ONG, ScalingCase, TimingCase, TrainingCase
-from headrace.studies.downpour.comparisons import compare, medians, of_system, systems
+from headrace.studies.downpour.comparisons import SYSTEM, compare, medians
 from headrace.studies.downpour.limits import MemoryPass, bare_rate, median_seconds
 from headrace.studies.downpour.page import tiles
 from headrace.studies.downpour.published import published_settings, published_times
 from headrace.studies.downpour.server import ShardCounts, parameter_count
 from headrace.studies.downpour.study import Downpour, DownpourOptions
+from headrace.studies.statistics import grouped
 from headrace.topologies.config import ParameterServer, Serial
 
 
@@ -229,5 +230,6 @@ def test_distributed_is_held_against_serial_of_the_same_settings(downpour_run) -
     assert score.ours == pytest.approx(7.5 - 5.0)
     assert score.note == "2 and 2 seeds; standard deviation of serial 1.41"
     assert (rate.figure, rate.ours) == ("updates/s / updates/s of serial", pytest.approx(3.0))
-    assert len(systems(rows)) == 3
-    assert [row["seed"] for row in of_system(rows, systems(rows)[1])] == [0, 1]
+    runs = [rows for _, rows in grouped(rows, *SYSTEM)]
+    assert len(runs) == 3
+    assert [row["seed"] for row in runs[1]] == [0, 1]

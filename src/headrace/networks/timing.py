@@ -15,7 +15,7 @@ from headrace.networks.precision import Precision
 from headrace.networks.session import open_session
 from headrace.types import Array
 
-__all__ = ["fastest", "is_slower", "measure_precisions"]
+__all__ = ["fastest", "is_slower", "measure_precisions", "random_weights"]
 
 _TURNS = 7
 _TURN_SECONDS = 0.01
@@ -29,7 +29,7 @@ def measure_precisions(architecture: Architecture, batch: int) -> dict[Precision
     caches then hold other weights. Takes about half a second, and a quarter more for eight million weights.
     """
     random = np.random.default_rng(0)
-    weights = _random_weights(architecture, random)
+    weights = random_weights(architecture, random)
     shape = (batch, *architecture.input_shape)
     dtype = np.dtype(architecture.input_dtype)
     observation = (
@@ -69,8 +69,8 @@ def _take_turn(session: Any, observation: Array) -> float:
     return statistics.median(seconds)
 
 
-def _random_weights(architecture: Architecture, random: np.random.Generator) -> dict[str, Array]:
-    """Uniform weights, about as large as torch's defaults."""
+def random_weights(architecture: Architecture, random: np.random.Generator) -> dict[str, Array]:
+    """Weights by name: uniform, about as large as torch's defaults."""
     weights: dict[str, Array] = {}
     for convolution in architecture.convolutions:
         shape = (convolution.outputs, convolution.inputs, convolution.kernel, convolution.kernel)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,9 +147,10 @@ class Study(ABC):
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Any]:
         """Compares the rows with published and required figures: a NamedTuple for each row of comparisons.csv."""
 
-    @abstractmethod
     def present(self, results: Results) -> Page:
-        """The page."""
+        """The page, which `page.py` of the study's folder presents; imported now, because plots take long to import."""
+        page: Page = importlib.import_module(".page", type(self).__module__.rpartition(".")[0]).present(results)
+        return page
 
 
 def leave_out(plan: Plan, what: str, reason: str, concerns: Callable[[Any], bool]) -> tuple[Plan, list[str]]:

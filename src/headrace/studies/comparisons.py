@@ -35,19 +35,16 @@ def at_least(
     figure: str, where: str, ours: float, least: float | None, published: str = "", *, text: str = "", note: str = ""
 ) -> Comparison:
     """A figure with a minimum, if `least` is given; `text` replaces the usual notation of the limit."""
-    if least is None:
-        return Comparison(figure, where, ours, published, note=note)
-    verdict = "holds" if ours >= least else "MISSED"
-    return Comparison(figure, where, ours, published, f">= {text or f'{least:g}'}", verdict, note)
+    judged = ("", "") if least is None else (f">= {text or f'{least:g}'}", "holds" if ours >= least else "MISSED")
+    return Comparison(figure, where, ours, published, *judged, note)
 
 
 def at_most(
     figure: str, where: str, ours: float, most: float | None, published: str = "", *, note: str = ""
 ) -> Comparison:
     """A figure with a maximum, if `most` is given."""
-    if most is None:
-        return Comparison(figure, where, ours, published, note=note)
-    return Comparison(figure, where, ours, published, f"<= {most:g}", "holds" if ours <= most else "MISSED", note)
+    judged = ("", "") if most is None else (f"<= {most:g}", "holds" if ours <= most else "MISSED")
+    return Comparison(figure, where, ours, published, *judged, note)
 
 
 def asked(each: Comparison) -> str:

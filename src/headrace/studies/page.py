@@ -1,6 +1,6 @@
 """The page of every study: frame, tables, tiles, and the origin of its numbers."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from math import isnan
 from pathlib import Path
@@ -13,19 +13,23 @@ from headrace.studies.sheet import Rows
 from headrace.studies.statistics import median, middle
 
 __all__ = [
+    "Columns",
+    "bars",
     "cells",
     "figure_text",
-    "lead_of",
     "misses",
     "note",
     "note_list",
-    "paragraphs",
+    "number_of",
     "range_text",
+    "summary_table",
     "table",
     "worst_tiles",
     "write_page",
 ]
 
+Columns = Mapping[str, str | Callable[[Rows], str]]
+"""Columns of a table over groups of rows: for each title the argument of cells(), or a function of the group."""
 _LONG = 32
 """Cells with more characters wrap between words; shorter ones, such as figures, stay on one line."""
 _WORST = ", where it is worst"
@@ -37,14 +41,14 @@ def write_page(path: Path, page: Page, rows: Rows, notes: Iterable[str], origin:
     commits = list(dict.fromkeys(row["commit"] for row in rows))
     if len(commits) > 1:
         method.append(f"Measured with several commits, each row has its own: {', '.join(commits)}.")
-    sections = (("Left out", note_list(notes)), *page.sections, ("How it was measured", paragraphs(method)))
-    write_text(path, document(page.title, lead_of(origin), page.tiles, sections))
-
-
-def lead_of(origin: Origin) -> str:
-    """Command, commit, date and machine, as HTML."""
+    sections = (
+        ("Left out", note_list(notes)),
+        *page.sections,
+        ("How it was measured", "".join(f"<p>{escape(text)}</p>" for text in method)),
+    )
     parts = (origin.commit, origin.date, f"{origin.cores} cores", origin.machine)
-    return f"<code>{escape(origin.command)}</code>" + "".join(f" · {escape(part)}" for part in parts)
+    lead = f"<code>{escape(origin.command)}</code>" + "".join(f" · {escape(part)}" for part in parts)
+    write_text(path, document(page.title, lead, page.tiles, sections))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
@@ -54,6 +58,21 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
     title = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     lines = f'<table><thead class="soft">{head}</thead>{body}</table>'
     return f'<figure>{title}<div class="scroll">{lines}</div></figure>' if body else ""
+
+
+def summary_table(groups: Iterable[tuple[str, Rows]], columns: Columns, caption: str = "") -> str:
+    """A table with a line for each named group of rows."""
+    lines = [
+        (name, *(cell(rows) if callable(cell) else cells(rows, cell)[0] for cell in columns.values()))
+        for name, rows in groups
+    ]
+    return table(("", *columns), lines, caption)
+
+
+def bars(named: Iterable[tuple[str, str]]) -> str:
+    """Named bars of shares side by side if there is room."""
+    figures = "".join(f"<figure><h3>{escape(name)}</h3>{bar}</figure>" for name, bar in named)
+    return f'<div class="plots">{figures}</div>'
 
 
 def _line(texts: Sequence[str]) -> str:
@@ -105,8 +124,17 @@ def figure_text(value: float | None, digits: int = 3) -> str:
 
 
 def cells(rows: Rows, *columns: str) -> list[str]:
-    """The medians of these columns."""
-    return [figure_text(middle(rows, column)) for column in columns]
+    """The medians of these columns, in three digits, or in the format that follows a colon; en dashes without rows."""
+    found = []
+    for column, _, form in (column.partition(":") for column in columns):
+        value = middle(rows, column)
+        found.append(f"{value:{form}}" if form and not isnan(value) else figure_text(value))
+    return found
+
+
+def number_of(rows: Rows) -> str:
+    """The number of rows, such as seeds or rounds."""
+    return str(len(rows))
 
 
 def range_text(values: Sequence[float], center: Callable[[Sequence[float]], float] = median) -> str:
@@ -124,8 +152,3 @@ def note_list(notes: Iterable[str]) -> str:
     """A list of notes; empty if there are none."""
     lines = "".join(f"<li>{escape(each)}</li>" for each in notes)
     return f"<ul>{lines}</ul>" if lines else ""
-
-
-def paragraphs(texts: Iterable[str]) -> str:
-    """Paragraphs of text."""
-    return "".join(f"<p>{escape(text)}</p>" for text in texts)

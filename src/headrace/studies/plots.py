@@ -1,6 +1,6 @@
 """The plots of a study, as SVG text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isnan
 from typing import Any, NamedTuple
 
@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, ScalarFormatter
 
 from headrace.report.svg import COLORS, plain_axes, to_svg
+from headrace.studies.curves import Band, Curve, bands
 from headrace.types import Array
 
-__all__ = ["Line", "Strip", "draw_heat", "draw_lines", "draw_strips"]
+__all__ = ["Line", "draw_curves", "draw_heat", "draw_lines"]
 
 _LEGEND_CHARACTERS = 48
 """Maximum characters of the labels in one row; four labels with more would not fit."""
@@ -24,15 +25,6 @@ class Line(NamedTuple):
     values: Sequence[float]
     color: str
     dashed: bool = False
-
-
-class Strip(NamedTuple):
-    """A curve with its spread on either side, with separate x positions."""
-
-    x: Array
-    mean: Array
-    spread: Array
-    color: str
 
 
 def draw_lines(
@@ -61,20 +53,36 @@ def draw_lines(
     return to_svg(figure, name, f"{y_label} against {x_label}")
 
 
-def draw_strips(
-    name: str, x_label: str, y_label: str, strips: Mapping[str, Strip], *, levels: Mapping[str, float]
-) -> str:
-    """Curves with their spreads, and dashed lines at labeled levels."""
-    figure, axes = plain_axes(x_label, y_label)
-    for label, strip in strips.items():
-        color = COLORS[strip.color]
-        axes.plot(strip.x, strip.mean, color=color, linewidth=1.5, label=label)
-        axes.fill_between(strip.x, strip.mean - strip.spread, strip.mean + strip.spread, color=color, alpha=0.2)
+def draw_curves(
+    name: str,
+    title: str,
+    groups: Mapping[str, Sequence[Curve]],
+    colors: Iterable[str],
+    levels: Mapping[str, float] | None = None,
+) -> Iterator[str]:
+    """Scores over environment steps and over training time, as bands over seeds, with dashed lines at labeled levels.
+
+    The groups, by label, get the colors in turn. A plot without any band is left out.
+    """
+    colored = dict(zip(groups, colors, strict=False))
+    for axis, words in (("steps", "environment steps"), ("seconds", "training time (s)")):
+        found = bands(groups, axis)
+        if found:
+            shown = {label: (found[label], color) for label, color in colored.items() if label in found}
+            yield _draw_bands(f"{name}-{axis}", f"{title}: {words}", shown, levels or {})
+
+
+def _draw_bands(name: str, x_label: str, colored: Mapping[str, tuple[Band, str]], levels: Mapping[str, float]) -> str:
+    figure, axes = plain_axes(x_label, "score")
+    for label, (band, color) in colored.items():
+        axes.plot(band.x, band.mean, color=COLORS[color], linewidth=1.5, label=label)
+        low, high = band.mean - band.spread, band.mean + band.spread
+        axes.fill_between(band.x, low, high, color=COLORS[color], alpha=0.2)
     for label, level in levels.items():
         axes.axhline(level, color=COLORS["ink"], linewidth=1, linestyle=(0, (4, 3)), label=f"{label} {level:g}")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     _legend(figure)
-    return to_svg(figure, name, f"{y_label} against {x_label}")
+    return to_svg(figure, name, f"score against {x_label}")
 
 
 def draw_heat(name: str, x_label: str, y_label: str, x: Sequence[float], y: Sequence[float], ratios: Array) -> str:

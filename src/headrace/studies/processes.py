@@ -1,4 +1,8 @@
-"""Processes of a study: they communicate in lines, and end with the study."""
+"""Processes of a study: they communicate in lines, and end with the study.
+
+A module that is a process reads its settings with received(), answers with answer(), and measures in a `Window` of
+time that is the same for all processes.
+"""
 
 import contextlib
 import ctypes
@@ -9,16 +13,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from headrace.errors import LaunchError
+from headrace.fields import read_fields, write_json
 from headrace.launch.processes import child_environment
 
-__all__ = ["Process", "serve"]
+__all__ = ["Process", "Window", "answer", "open_window", "received", "serve"]
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -26,6 +30,16 @@ _TERM_SECONDS = 3.0
 _READ_BYTES = 1 << 16
 _SERVE_SECONDS = 20.0
 _LISTENING = "listening on "
+_WARM_UP_SECONDS = 1.0
+
+Settings = TypeVar("Settings")
+
+
+class Window(NamedTuple):
+    """The time in which processes measure, in seconds of time.monotonic()."""
+
+    begin: float
+    end: float
 
 
 class Process:
@@ -60,6 +74,14 @@ class Process:
     ) -> None:
         self.stop()
 
+    @classmethod
+    def of_module(cls, module: str, folder: Path, settings: Any, prefix: Sequence[str] = (), name: str = "") -> Self:
+        """The module as a process with these settings, a dataclass; its log is in the folder."""
+        name = name or module.rpartition(".")[2]
+        process = cls(name, [*prefix, sys.executable, "-m", module], folder / f"{name}.log")
+        process.say(write_json(settings))
+        return process
+
     @property
     def process_id(self) -> int:
         """The process id."""
@@ -72,15 +94,15 @@ class Process:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
-    def tell(self, settings: Any) -> None:
-        """Sends a dataclass or a dictionary as a line of JSON."""
-        self.say(json.dumps(settings if isinstance(settings, dict) else asdict(settings)))
-
     def hear(self, word: str, timeout_seconds: float) -> None:
         """Waits for this line; raises LaunchError if another one comes."""
         said = self.listen(timeout_seconds)
         if said != word:
             raise LaunchError(f"{self.name} said {said!r}; it must say {word!r}")
+
+    def record(self, timeout_seconds: float) -> Any:
+        """The next line that it prints, read as JSON; raises as listen()."""
+        return json.loads(self.listen(timeout_seconds))
 
     def listen(self, timeout_seconds: float) -> str:
         """The next line that it prints; raises LaunchError, with its last lines, if none comes in time."""
@@ -115,6 +137,26 @@ class Process:
     def _last_words(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return f": {lines[-1]}" if lines else ""
+
+
+def open_window(processes: Iterable[Process], seconds: float) -> Window:
+    """Tells all processes to measure for this long, after a warm-up."""
+    begin = time.monotonic() + _WARM_UP_SECONDS
+    window = Window(begin, begin + seconds)
+    for process in processes:
+        process.say(json.dumps(window))
+    return window
+
+
+def received(kind: type[Settings]) -> Settings:
+    """In a process: the settings, or the window, that the study sends next."""
+    given = json.loads(sys.stdin.readline())
+    return read_fields(kind, given) if isinstance(given, dict) else kind(*given)
+
+
+def answer(record: object) -> None:
+    """In a process: sends a word, or a record as JSON, to the study."""
+    print(record if isinstance(record, str) else json.dumps(record), flush=True)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.studies.sheet import Rows
 
-__all__ = ["chosen", "distinct", "known", "mean", "median", "middle", "quantile"]
+__all__ = ["chosen", "distinct", "grouped", "known", "mean", "median", "middle", "quantile"]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -36,6 +36,14 @@ def distinct(rows: Rows, *columns: str) -> list[Any]:
     """The distinct values of these columns in row order: tuples, or plain values for one column."""
     keys = (row[columns[0]] if len(columns) == 1 else tuple(row[column] for column in columns) for row in rows)
     return list(dict.fromkeys(keys))
+
+
+def grouped(rows: Rows, *columns: str) -> list[tuple[Any, Rows]]:
+    """The distinct values of these columns, as distinct() returns them, each with its rows."""
+    return [
+        (key, chosen(rows, **dict(zip(columns, (key,) if len(columns) == 1 else key, strict=True))))
+        for key in distinct(rows, *columns)
+    ]
 
 
 def known(rows: Rows, column: str) -> list[Any]:

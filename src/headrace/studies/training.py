@@ -5,9 +5,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EVALUATION_COLUMNS", "FINAL_EPISODES", "curve_rows", "train_case"]
+__all__ = ["EVALUATION_COLUMNS", "FINAL_COLUMNS", "FINAL_EPISODES", "curve_rows", "summarized", "train_case"]
 
 FINAL_EPISODES = 100
+FINAL_COLUMNS = ("final_return", "final_std", "final_episodes")
+"""Columns of the evaluation at the end of a run."""
+_SUMMARY_NAMES = {
+    "final_return": "mean_return", "final_std": "std_return", "final_episodes": "evaluation_episodes",
+    "score": "mean_return", "score_std": "std_return", "score_episodes": "evaluation_episodes",
+    "updates": "learner_steps", "seconds": "wall_seconds",
+}  # fmt: skip
+"""Columns that have another name in a run's summary."""
 EVALUATION_COLUMNS = ("environment_steps", "seconds", "mean_return", "std_return", "episodes")
 _NEVER_SECONDS = 1e9
 
@@ -39,6 +47,12 @@ def train_case(case: Any, folder: Path, **settings: Any) -> tuple[Mapping[str, A
         raise KeyboardInterrupt
     shutil.rmtree(result.run.checkpoints_path, ignore_errors=True)  # as large as the replay
     return result.summary, list(result.run.read_metrics())
+
+
+def summarized(summary: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    """Those of a row's columns that the run's summary has, under the same name or that of _SUMMARY_NAMES."""
+    names = {column: _SUMMARY_NAMES.get(column, column) for column in columns}
+    return {column: summary[name] for column, name in names.items() if name in summary}
 
 
 def curve_rows(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -20,8 +20,10 @@ from headrace.errors import LaunchError
 from headrace.launch import Launcher, ProcessLauncher
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
+from headrace.networks.timing import random_weights
 from headrace.parameters.form import PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
+from headrace.report.formats import counted
 from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
 from headrace.roles.base import REPORTS, Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY
@@ -32,9 +34,9 @@ from headrace.servers import Endpoint, RunServer, open_server
 from headrace.studies.actorq.energy import Energy
 from headrace.studies.sheet import fingerprint
 from headrace.studies.statistics import median
-from headrace.types import Array, EnvironmentSpec
+from headrace.types import EnvironmentSpec
 
-__all__ = ["COLUMNS", "LOADER_PHASES", "ActingCase", "figures_of", "measure_acting", "random_weights"]
+__all__ = ["COLUMNS", "LOADER_PHASES", "ActingCase", "figures_of", "measure_acting"]
 
 LOADER_PHASES = ("fetch", "deserialize", "load")
 _START_SECONDS = 120.0
@@ -64,9 +66,8 @@ class ActingCase:
     round: int
 
     def __str__(self) -> str:
-        return f"{self.task}, {self.precision}, {self.actors} actor{'s' if self.actors > 1 else ''}" + (
-            f", pull period {self.pull_period}" if self.publications_per_second else ""
-        )
+        period = f", pull period {self.pull_period}" if self.publications_per_second else ""
+        return f"{self.task}, {self.precision}, {counted(self.actors, 'actor')}{period}"
 
     @property
     def name(self) -> str:
@@ -86,18 +87,6 @@ COLUMNS = (
     "joules_per_1000",
 )
 """Columns of a row of figures_of()."""
-
-
-def random_weights(architecture: Architecture, seed: int = 0) -> dict[str, Array]:
-    """Parameters like a learner's at its start: uniform within 1 / sqrt(inputs), by name."""
-    import torch
-
-    from headrace.networks.policy_network import PolicyNetwork
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = PolicyNetwork(architecture)
-    return {name: value.detach().numpy() for name, value in network.named_parameters()}
 
 
 def measure_acting(case: ActingCase, launcher: LauncherFactory = ProcessLauncher) -> dict[str, Any]:
@@ -146,9 +135,9 @@ def figures_of(
     if not steps or not acted:
         raise LaunchError(f"{case}: no actor made a step in {case.seconds:g} s")
     policies = sum(after[index]["refresh"]["count"] - before[index]["refresh"]["count"] for index in after)
-    settings = dataclasses.asdict(case) | {"hidden": "x".join(map(str, case.hidden))}
     return {
-        **settings,
+        **dataclasses.asdict(case),
+        "hidden": "x".join(map(str, case.hidden)),
         "steps_per_second": case.actors * steps / acted,
         "policies_installed": policies,
         **{f"{phase}_s_per_1000": 1e3 * value / steps for phase, value in seconds.items()},
@@ -239,7 +228,7 @@ def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
 @contextlib.contextmanager
 def _policies(case: ActingCase, architecture: Architecture, server: RunServer) -> Iterator[list[Role]]:
     """A context in which policies are published; its value is the roles of the case."""
-    weights = random_weights(architecture)
+    weights = random_weights(architecture, np.random.default_rng(0))
     if not case.publications_per_second:
         policy = PolicyEncoder(architecture, case.precision, _BITS).encode(weights)
         for name, data in POLICY.blobs(policy, Stamp.now()).items():

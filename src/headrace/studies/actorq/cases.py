@@ -18,7 +18,7 @@ from headrace.studies.actorq.tasks import TASKS, published_time
 from headrace.studies.sheet import fingerprint
 from headrace.topologies.config import Apex
 
-__all__ = ["PUBLICATIONS_PER_SECOND", "PUBLISHED_HIDDEN", "TRAINING", "Training", "TrainingCase", "training_case"]
+__all__ = ["PUBLICATIONS_PER_SECOND", "PUBLISHED_HIDDEN", "TRAINING", "TrainingCase", "training_case"]
 
 PUBLISHED_HIDDEN = (2048, 2048, 2048)
 PUBLICATIONS_PER_SECOND = 4.0
@@ -26,16 +26,30 @@ PUBLICATIONS_PER_SECOND = 4.0
 
 
 @dataclass(frozen=True)
-class Training:
-    """The training settings of a task."""
+class TrainingCase:
+    """All settings of one run."""
 
+    task: str
+    environment: str
     algorithm: OffPolicy
     topology: Apex
+    seed: int
     steps: int
     """Total environment steps of all actors."""
     evaluation_period_seconds: float
     """Training time between evaluations: short compared with the time to the target."""
     evaluation_episodes: int
+    target: float
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.task}, {self.topology.precision}, seed {self.seed}"
+
+    @property
+    def name(self) -> str:
+        """A name that is equal for equal settings."""
+        record: dict[str, Any] = {"kind": self.algorithm.name, **dataclasses.asdict(self)}
+        return fingerprint("training", record)
 
 
 _WIDE_DQN = DQN(
@@ -59,17 +73,24 @@ def _replaying(known: Preset) -> OffPolicy:
     return replay
 
 
-def _suite(task: str, steps: int) -> tuple[str, Training]:
-    return task, Training(_replaying(preset(f"dm_control/{task}")), _SUITE_ACTORS, steps, 4.0, 3)
+def _case(task: str, algorithm: OffPolicy, topology: Apex, steps: int, period: float, episodes: int) -> TrainingCase:
+    """The case of seed 0."""
+    environment, target = TASKS[task].environment, published_time(TASKS[task]).reward
+    return TrainingCase(task, environment, algorithm, topology, 0, steps, period, episodes, target, "cpu")
 
 
-def _gym(task: str, steps: int) -> tuple[str, Training]:
+def _suite(task: str, steps: int) -> TrainingCase:
+    return _case(task, _replaying(preset(f"dm_control/{task}")), _SUITE_ACTORS, steps, 4.0, 3)
+
+
+def _gym(task: str, steps: int) -> TrainingCase:
     known = preset(task)
-    return task, Training(_replaying(known), dataclasses.replace(known.apex, actors=1), steps, 2.0, 10)
+    return _case(task, _replaying(known), dataclasses.replace(known.apex, actors=1), steps, 2.0, 10)
 
 
-TRAINING: dict[str, Training] = dict(
-    (
+TRAINING = {
+    case.task: case
+    for case in (
         _suite("cartpole-balance", 60_000),
         _suite("walker-stand", 150_000),
         _suite("hopper-stand", 500_000),
@@ -78,51 +99,22 @@ TRAINING: dict[str, Training] = dict(
         _suite("finger-spin", 150_000),
         _suite("humanoid-stand", 10_000_000),
         _suite("humanoid-walk", 10_000_000),
-        ("CartPole-v1", Training(_WIDE_DQN, _WIDE_ACTORS, 200_000, 4.0, 10)),
+        _case("CartPole-v1", _WIDE_DQN, _WIDE_ACTORS, 200_000, 4.0, 10),
         _gym("MountainCar-v0", 200_000),
         _gym("Acrobot-v1", 100_000),
     )
-)
-
-
-@dataclass(frozen=True)
-class TrainingCase:
-    """All settings of one run."""
-
-    task: str
-    environment: str
-    algorithm: OffPolicy
-    topology: Apex
-    seed: int
-    steps: int
-    evaluation_period_seconds: float
-    evaluation_episodes: int
-    target: float
-    device: str
-
-    def __str__(self) -> str:
-        return f"{self.task}, {self.topology.precision}, seed {self.seed}"
-
-    @property
-    def name(self) -> str:
-        """A name that is equal for equal settings."""
-        record: dict[str, Any] = {"kind": self.algorithm.name, **dataclasses.asdict(self)}
-        return fingerprint("training", record)
+}
+"""The cases of seed 0 with actors in full precision, without a GPU."""
 
 
 def training_case(task: str, precision: Precision, seed: int, device: str) -> TrainingCase:
     """The table's case for a task; `device` is the learner's, "cpu" or "cuda"."""
-    entry = TRAINING[task]
-    hidden = PUBLISHED_HIDDEN if device == "cuda" else entry.algorithm.hidden
-    return TrainingCase(
-        task=task,
-        environment=TASKS[task].environment,
-        algorithm=dataclasses.replace(entry.algorithm, hidden=hidden),
-        topology=dataclasses.replace(entry.topology, precision=precision),
+    case = TRAINING[task]
+    hidden = PUBLISHED_HIDDEN if device == "cuda" else case.algorithm.hidden
+    return dataclasses.replace(
+        case,
+        algorithm=dataclasses.replace(case.algorithm, hidden=hidden),
+        topology=dataclasses.replace(case.topology, precision=precision),
         seed=seed,
-        steps=entry.steps,
-        evaluation_period_seconds=entry.evaluation_period_seconds,
-        evaluation_episodes=entry.evaluation_episodes,
-        target=published_time(TASKS[task]).reward,
         device=device,
     )

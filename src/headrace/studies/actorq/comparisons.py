@@ -6,13 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headrace.report.formats import counted
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.actorq.acting import LOADER_PHASES
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time
 from headrace.studies.comparisons import Comparison, at_least, at_most
 from headrace.studies.curves import Curve, curve_of, places, smooth
 from headrace.studies.sheet import Row, Rows
-from headrace.studies.statistics import chosen, distinct, known, mean, median, middle
+from headrace.studies.statistics import chosen, grouped, known, mean, median, middle
 
 __all__ = [
     "PRECISIONS",
@@ -77,8 +78,7 @@ def reached(training: Rows, task: str, precision: str) -> Reached:
 
 def curves_of(curves: Rows, task: str, precision: str) -> list[Curve]:
     """The curves of a task and precision, one for each seed."""
-    rows = chosen(curves, task=task, precision=precision)
-    return [curve_of(chosen(rows, seed=seed)) for seed in sorted(distinct(rows, "seed"))]
+    return [curve_of(run) for _, run in sorted(grouped(chosen(curves, task=task, precision=precision), "seed"))]
 
 
 def matched(curves: Rows, task: str) -> tuple[float, dict[str, float]]:
@@ -124,10 +124,9 @@ def all_parameters_share(row: Row) -> float:
 
 
 def _throughput(rows: Rows) -> Iterator[Comparison]:
-    for task, actors in distinct(rows, "task", "actors"):
-        these = chosen(rows, task=task, actors=actors)
+    for (task, actors), these in grouped(rows, "task", "actors"):
         rates = {each: middle(chosen(these, precision=each), "steps_per_second") for each in PRECISIONS}
-        where = f"{task}, {actors} actor{'s' if actors > 1 else ''}"
+        where = f"{task}, {counted(actors, 'actor')}"
         for precision, least in (("int8", _THROUGHPUT_RATIO), ("fp16", None)):
             ratio = rates[precision] / rates["fp32"]
             if not isnan(ratio):
@@ -136,8 +135,7 @@ def _throughput(rows: Rows) -> Iterator[Comparison]:
 
 def _parameters(rows: Rows) -> Iterator[Comparison]:
     published = breakdown()
-    for period, precision in distinct(rows, "pull_period", "precision"):
-        these = chosen(rows, pull_period=period, precision=precision)
+    for (period, precision), these in grouped(rows, "pull_period", "precision"):
         where = f"{precision}, pull period {period}"
         required = precision == "int8" and period == _OFTEN
         said = published.get((period, precision))

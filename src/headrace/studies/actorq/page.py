@@ -1,10 +1,12 @@
 """The page of the study: published and measured figures side by side."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
 from headrace.report.document import plot_row, share_bar
+from headrace.report.formats import counted
 from headrace.studies.actorq.comparisons import (
     PRECISIONS,
     all_parameters_share,
@@ -20,11 +22,22 @@ from headrace.studies.actorq.settings import limits, settings_table
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time, reference
 from headrace.studies.base import Page, Results
 from headrace.studies.comparisons import Comparison
-from headrace.studies.curves import WINDOW, bands
-from headrace.studies.page import cells, figure_text, misses, note, note_list, range_text, table, worst_tiles
-from headrace.studies.plots import Line, Strip, draw_heat, draw_lines, draw_strips
+from headrace.studies.curves import WINDOW
+from headrace.studies.page import (
+    bars,
+    cells,
+    figure_text,
+    misses,
+    note,
+    note_list,
+    range_text,
+    summary_table,
+    table,
+    worst_tiles,
+)
+from headrace.studies.plots import Line, draw_curves, draw_heat, draw_lines
 from headrace.studies.sheet import Rows
-from headrace.studies.statistics import chosen, distinct, known, mean, median, middle
+from headrace.studies.statistics import chosen, distinct, grouped, known, mean, median, middle
 from headrace.studies.training import FINAL_EPISODES
 
 __all__ = ["INTEGER_WIDTH", "present", "tiles"]
@@ -57,12 +70,11 @@ def present(results: Results) -> Page:
         ("Settings, published and here", settings_table(cases)),
     )
     method = (
-        f"Scale {results.scale}. Every run is one of headrace.train: learner, actors, quantizer and evaluator are "
-        "separate processes; the actors of an fp32 run load the learner's policy directly. Time to reward is the "
-        "training time of the first evaluation at or above the target whose successor also is. Evaluations use the "
-        "learner's policy in full precision and are off the clock: training is paused meanwhile, or the evaluator has "
-        f"a separate core. The final score is the mean of {FINAL_EPISODES} greedy episodes. Each figure is defined "
-        "in README.md of headrace/studies/actorq."
+        f"Scale {results.scale}. In runs of headrace.train, learner, actors, quantizer and evaluator are separate "
+        "processes; actors in fp32 load the learner's policy directly. Time to reward is the training time of the "
+        "first evaluation at or above the target whose successor also is. Evaluations use the policy in full "
+        f"precision; they pause training or have a separate core. The final score is the mean of {FINAL_EPISODES} "
+        "greedy episodes. README.md of headrace/studies/actorq defines each figure."
     )
     return Page("Quantized actors", tiles(results.comparisons), sections, [method])
 
@@ -131,33 +143,30 @@ def _scores_table(training: Rows, curves: Rows) -> str:
 
 
 def _rates_table(training: Rows) -> str:
-    """The bottleneck of each task: how each side spends its time."""
-    lines = []
-    for task in tasks_of(training):
-        for precision in PRECISIONS:
-            these = chosen(training, task=task, precision=precision)
-            if these:
-                columns = ("actor_inference", "actor_environment", "actor_push", "learner_train", "learner_wait")
-                shares = [f"{middle(these, column):.0%}" for column in columns]
-                lines.append((f"{task}, {precision}, {these[0]['hidden']}", *cells(these, "steps_per_second"), *shares))
-    header = ("", "steps/s", "actors: inference", "environment", "push (waits for learner)", "learner: train", "wait")
-    return table(header, lines, "Who waits for whom")
+    """How actors and learner spend their time."""
+    groups = [
+        (f"{task}, {precision}, {these[0]['hidden']}", these)
+        for task, precision in product(tasks_of(training), PRECISIONS)
+        if (these := chosen(training, task=task, precision=precision))
+    ]
+    columns = {
+        "steps/s": "steps_per_second", "actors: inference": "actor_inference:.0%",
+        "environment": "actor_environment:.0%", "push (waits for learner)": "actor_push:.0%",
+        "learner: train": "learner_train:.0%", "wait": "learner_wait:.0%",
+    }  # fmt: skip
+    return summary_table(groups, columns, "Who waits for whom")
 
 
 def _curves(training: Rows, curves: Rows) -> str:
-    """Two plots for each task: over environment steps, and over training time."""
-    plots = []
+    plots: list[str] = []
     for task in tasks_of(training):
         target, said = chosen(training, task=task)[0]["target"], published_time(TASKS[task]).reward
         levels = {"published": said} if said == target else {"published": said, "target": target}
-        for axis, label in (("steps", "environment steps"), ("seconds", "training time (s)")):
-            found = bands({precision: curves_of(curves, task, precision) for precision in _COLORS}, axis)
-            strips = {precision: Strip(*each, _COLORS[precision]) for precision, each in found.items()}
-            if strips:
-                plots.append(draw_strips(f"{task}-{axis}", f"{task}: {label}", "score", strips, levels=levels))
+        groups = {precision: curves_of(curves, task, precision) for precision in _COLORS}
+        plots += draw_curves(task, task, groups, _COLORS.values(), levels)
     intro = note(
-        f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common, as far apart as the "
-        "evaluations of the run that has them farthest apart; mean and standard deviation over seeds."
+        f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common; mean and standard "
+        "deviation over seeds."
     )
     return intro + plot_row(plots) if plots else ""
 
@@ -165,11 +174,11 @@ def _curves(training: Rows, curves: Rows) -> str:
 def _throughput_table(rows: Rows) -> str:
     """Environment steps per second at the published size."""
     lines = []
-    for task, actors in distinct(rows, "task", "actors"):
-        groups = [chosen(rows, task=task, actors=actors, precision=precision) for precision in PRECISIONS]
+    for (task, actors), these in grouped(rows, "task", "actors"):
+        groups = [chosen(these, precision=precision) for precision in PRECISIONS]
         full, half, quantized = (middle(group, "steps_per_second") for group in groups)
         lines.append((
-            f"{task}, {actors} actor{'s' if actors > 1 else ''}",
+            f"{task}, {counted(actors, 'actor')}",
             *(range_text(known(group, "steps_per_second")) for group in groups),
             figure_text(quantized / full),
             figure_text(half / full),
@@ -181,18 +190,16 @@ def _throughput_table(rows: Rows) -> str:
 
 def _breakdown(rows: Rows) -> str:
     """The acting thread's bars, then the tables."""
-    bars = []
-    for period, precision in distinct(rows, "pull_period", "precision"):
-        these = chosen(rows, pull_period=period, precision=precision)
+    shown = []
+    for (period, precision), these in grouped(rows, "pull_period", "precision"):
         seconds = {part: middle(these, f"{part}_s_per_1000") for part, _ in _PARTS}
         shares = [(part, color, seconds[part] / sum(seconds.values())) for part, color in _PARTS]
-        bars.append(f"<figure><h3>{precision}, pull period {period}</h3>{share_bar(shares)}</figure>")
+        shown.append((f"{precision}, pull period {period}", share_bar(shares)))
     about = note(
-        "Our actor deserializes and loads in a second thread; the time that it takes from the acting thread shows in "
-        "the steps. Load, here, is the exchange of one session for the other. The published actor does everything in "
-        "one thread: its share is compared with ours of the acting thread and of both threads."
+        "The published actor has one thread; its share is compared with ours of the acting thread and of both threads. "
+        "Our second thread deserializes and loads, which may slow the steps; load here is the exchange of sessions."
     )
-    return f'{about}<div class="plots">{"".join(bars)}</div>{_breakdown_tables(rows)}' if rows else ""
+    return about + bars(shown) + _breakdown_tables(rows) if rows else ""
 
 
 def _breakdown_tables(rows: Rows) -> str:
@@ -239,19 +246,20 @@ def _pull_periods(rows: Rows) -> str:
     periods = sorted(distinct(rows, "pull_period"))
     groups = [chosen(rows, pull_period=period) for period in periods]
     scores = [mean(known(group, "final_return")) for group in groups]
+    staleness = [middle(group, "staleness") for group in groups]
     lines = [
         (f"{period:g}", figure_text(score), *cells(group, "staleness", "environment_steps"), str(len(group)))
         for period, score, group in zip(periods, scores, groups, strict=True)
     ]
     header = ("pull period (steps)", "final score", "staleness (versions)", "environment steps", "seeds")
-    task = rows[0]["task"]
-    label = f"{task}, int8: pull period (environment steps)"
-    staleness = [middle(group, "staleness") for group in groups]
+    title = f"{rows[0]['task']}, int8"
     plots = (
-        draw_lines("pull-periods", label, "final score", periods, {"int8": Line(scores, "c1")}),
-        draw_lines("pull-staleness", label, "staleness (versions)", periods, {"int8": Line(staleness, "c1")}),
-    )
-    return plot_row(plots) + table(header, lines, f"{task}, int8")
+        draw_lines(name, f"{title}: pull period (environment steps)", label, periods, {"int8": Line(values, "c1")})
+        for name, label, values in (
+            ("pull-periods", "final score", scores), ("pull-staleness", "staleness (versions)", staleness)
+        )
+    )  # fmt: skip
+    return plot_row(plots) + table(header, lines, title)
 
 
 def _crossover(rows: Rows) -> str:
@@ -277,9 +285,9 @@ def _crossover(rows: Rows) -> str:
     ]
     header = ("", "fp32 (µs)", "fp16 (µs)", "int8 (µs)", "fp32 / int8", "fp32 / fp16")
     about = note(
-        "Time of fp32 over that of int8, and of fp16: above 1 fp32 loses. In an int8 policy, layers of fewer than "
-        f"{INTEGER_WIDTH} inputs or outputs stay in fp32, such as the head here, and so does the first where it reads "
-        "observations other than images, as here: 2 of the 3 layers are in int8."
+        "Time of fp32 over that of int8 or fp16: above 1 fp32 is slower. Two of the three layers of an int8 policy "
+        f"are in int8: layers with fewer than {INTEGER_WIDTH} inputs or outputs stay in fp32, and so does a first "
+        "layer that reads observations other than images."
     )
     return about + plot_row(heats) + note_list(begins) + table(header, lines, "Inference on one core")
 
@@ -288,10 +296,9 @@ def _energy(rows: Rows) -> str:
     there = [row for row in rows if row["joules_per_1000"] is not None]
     if not there:
         return "<p>Not available on this machine; see “Left out” for the reason.</p>"
-    lines = [
-        (f"{task}, {actors} actors, {precision}",
-         *cells(chosen(there, task=task, actors=actors, precision=precision), "joules_per_1000"))
-        for task, actors, precision in distinct(there, "task", "actors", "precision")
-    ]  # fmt: skip
+    groups = [
+        (f"{task}, {actors} actors, {precision}", these)
+        for (task, actors, precision), these in grouped(there, "task", "actors", "precision")
+    ]
     caption = "Of the processor's packages as a whole, including all other processes"
-    return table(("", "joules per 1,000 environment steps"), lines, caption)
+    return summary_table(groups, {"joules per 1,000 environment steps": "joules_per_1000"}, caption)

@@ -1,12 +1,13 @@
 """The settings of the runs next to the published ones, and the limits of the comparison."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.fields import write_fields
+from headrace.report.formats import counted
 from headrace.studies.actorq.cases import PUBLICATIONS_PER_SECOND, PUBLISHED_HIDDEN, TrainingCase
 from headrace.studies.actorq.comparisons import PRECISIONS, tasks_of
-from headrace.studies.actorq.tasks import settings
+from headrace.studies.actorq.tasks import TASKS, settings
 from headrace.studies.page import table
 from headrace.studies.sheet import Rows
 from headrace.studies.statistics import chosen, middle
@@ -23,43 +24,42 @@ def limits(cases: Sequence[TrainingCase], training: Rows) -> list[str]:
     found = []
     if any(case.device == "cpu" for case in cases):
         found.append(
-            "There is no GPU here. At the published size, 3 × 2048, a learner on a processor does few updates a second "
-            "and its actors wait in every precision: most tasks are trained with other sizes. "
-            "Actors' throughput and breakdown are measured at the published size, without a learner."
+            "There is no GPU here. At the published size, 3 × 2048, actors would wait for the learner in every "
+            "precision: most tasks are trained with other sizes. Actors without a learner are measured at the "
+            "published size."
         )
     found += _settings(cases)
     found += _bottlenecks(training)
     if any(case.task == "CartPole-v1" for case in cases):
         found.append(
-            "CartPole-v1: the published reward of “Cartpole (Gym)”, 198.22, looks like that of CartPole-v0, which ends "
-            "an episode at 200; ours is v1, which ends it at 500. The target is the published reward all the same."
+            "CartPole-v1: the published reward, 198.22, is the target, but looks like that of CartPole-v0, which "
+            "ends an episode at 200; v1 ends it at 500."
         )
     found.append(
         "Breakdown: policies are published by a synthetic learner, "
         f"{PUBLICATIONS_PER_SECOND:g} a second, through the same publisher and quantizer as a real one's."
     )
     found.append(
-        "Published seconds are those of another machine; what can be compared are ratios. The published runs were "
-        "evaluated on the training clock, and their torch actor applied one activation more than their learner."
+        "Published seconds are of another machine: compare ratios. The published runs were evaluated on the training "
+        "clock, and their actor applied one activation more than their learner."
     )
     return found
 
 
 def _settings(cases: Sequence[TrainingCase]) -> list[str]:
     """Sizes that differ from the published ones, each with its tasks."""
-    tasks: dict[str, dict[str, None]] = {}
-    for case in cases:
+
+    def described(case: TrainingCase) -> str:
         hidden, topology = case.algorithm.hidden, case.topology
-        parts = [
-            f"a policy of {'x'.join(map(str, hidden))}" + (" (published: 3 × 2048)" * (hidden != PUBLISHED_HIDDEN))
-        ]
-        actors = f"{topology.actors} actor{'s' if topology.actors != 1 else ''} of {topology.envs_per_actor} "
-        parts.append(actors + f"environment{'s' if topology.envs_per_actor > 1 else ''}")
-        if topology.actors != _PUBLISHED_ACTORS:
-            parts[-1] += f" (published: {_PUBLISHED_ACTORS} actors)"
-        parts.append(f"{case.algorithm.samples_per_step:g} samples per environment step")
-        tasks.setdefault(", ".join(parts), {})[case.task] = None
-    return [f"{', '.join(those)}: {settings}." for settings, those in tasks.items()]
+        size = " (published: 3 × 2048)" if hidden != PUBLISHED_HIDDEN else ""
+        actors = f" (published: {_PUBLISHED_ACTORS} actors)" if topology.actors != _PUBLISHED_ACTORS else ""
+        return (
+            f"a policy of {'x'.join(map(str, hidden))}{size}, {counted(topology.acting_processes, 'actor')} of "
+            f"{counted(topology.environments_each, 'environment')}{actors}, "
+            f"{case.algorithm.samples_per_step:g} samples per environment step"
+        )
+
+    return [f"{', '.join(tasks)}: {settings}." for settings, tasks in _tasks_by(described, cases).items()]
 
 
 def _bottlenecks(training: Rows) -> list[str]:
@@ -68,8 +68,7 @@ def _bottlenecks(training: Rows) -> list[str]:
     for task in tasks_of(training):
         parts = []
         for precision in PRECISIONS:
-            these = chosen(training, task=task, precision=precision)
-            if these:
+            if these := chosen(training, task=task, precision=precision):
                 actors, learner = middle(these, "actor_push"), middle(these, "learner_wait")
                 parts.append(
                     f"{precision}: {_bottleneck(actors, learner)} (actors waited for the learner for {actors:.0%} of "
@@ -99,13 +98,19 @@ def settings_table(cases: Sequence[TrainingCase]) -> str:
 
 def _of_all(name: str, cases: Sequence[TrainingCase], algorithm: str) -> str:
     """A setting of an algorithm's runs: one value, or each value with its tasks."""
-    tasks: dict[str, dict[str, None]] = {}
+    these = [case for case in cases if TASKS[case.task].algorithm == algorithm]
+    found = _tasks_by(lambda case: _setting(name, case), these)
+    if len(found) < 2:
+        return next(iter(found), "–")
+    return "; ".join(f"{value} ({', '.join(tasks)})" for value, tasks in found.items())
+
+
+def _tasks_by(text: Callable[[TrainingCase], str], cases: Sequence[TrainingCase]) -> dict[str, list[str]]:
+    """The tasks of the cases by a text about each case."""
+    found: dict[str, dict[str, None]] = {}
     for case in cases:
-        if case.algorithm.name == algorithm:
-            tasks.setdefault(_setting(name, case), {})[case.task] = None
-    if len(tasks) < 2:
-        return next(iter(tasks), "–")
-    return "; ".join(f"{value} ({', '.join(those)})" for value, those in tasks.items())
+        found.setdefault(text(case), {})[case.task] = None
+    return {each: list(tasks) for each, tasks in found.items()}
 
 
 def _setting(name: str, case: TrainingCase) -> str:
@@ -127,11 +132,11 @@ def _setting(name: str, case: TrainingCase) -> str:
         "samples per environment step": algorithm.samples_per_step,
     }
     own = write_fields(algorithm)
-    if algorithm.name == "d4pg":
+    if "critic_hidden" in own:
         widths = ",".join(map(str, own["critic_hidden"]))
         known["critic"] = f"LayerNorm {widths}; {own['atoms']} atoms; {own['value_min']:g}..{own['value_max']:g}"
         known["exploration"] = f"gaussian, sigma along {'..'.join(f'{sigma:g}' for sigma in own['sigmas'])}"
-    if algorithm.name == "dqn":
+    if "epsilon_base" in own:
         known["exploration"] = f"epsilon {own['epsilon_base']:g} ** (1 + {own['epsilon_exponent']:g} i / (N - 1))"
     value = known.get(name, "–")
     return f"{value:g}" if isinstance(value, float) else str(value)

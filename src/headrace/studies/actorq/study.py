@@ -21,7 +21,7 @@ from headrace.studies.actorq.crossover import CrossoverCase, measure_crossover
 from headrace.studies.actorq.energy import Energy
 from headrace.studies.actorq.tasks import TASKS
 from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, measure_training
-from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study, leave_out
+from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.comparisons import Comparison
 from headrace.studies.sheet import Rows, Sheet
 
@@ -103,12 +103,6 @@ class ActorQ(Study):
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
         """Rates, times, shares and scores; nothing was published on the crossover and the pull periods."""
         return compare(rows["throughput"], rows["breakdown"], rows["training"], rows["curves"])
-
-    def present(self, results: Results) -> Page:
-        """The page."""
-        from headrace.studies.actorq.page import present
-
-        return present(results)
 
 
 def _of_the_suite(case: Any) -> bool:

@@ -9,7 +9,7 @@ from headrace.roles.learner import LEARNER_PHASES
 from headrace.studies.actorq.cases import TrainingCase
 from headrace.studies.base import Measured
 from headrace.studies.curves import curve_of, held_at
-from headrace.studies.training import EVALUATION_COLUMNS, curve_rows, train_case
+from headrace.studies.training import EVALUATION_COLUMNS, FINAL_COLUMNS, curve_rows, summarized, train_case
 
 __all__ = ["CURVE_COLUMNS", "RUN_COLUMNS", "figures_of", "measure_training"]
 
@@ -17,7 +17,7 @@ _CASE = ("task", "precision", "pull_period", "seed")
 RUN_COLUMNS = (
     *_CASE,
     *("algorithm", "hidden", "actors", "samples_per_step", "device"),
-    *("target", "seconds_to_reward", "steps_to_reward", "final_return", "final_std", "final_episodes"),
+    *("target", "seconds_to_reward", "steps_to_reward", *FINAL_COLUMNS),
     *("environment_steps", "learner_steps", "wall_seconds", "steps_per_second", "staleness", "samples_per_insert"),
     *(f"actor_{phase}" for phase in ACTOR_PHASES),
     *(f"learner_{phase}" for phase in LEARNER_PHASES),
@@ -42,10 +42,9 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
     }
     curve = curve_rows(settings, records)
     reached = held_at(curve_of(curve), case.target)
-    same = ("environment_steps", "learner_steps", "wall_seconds")
     run = {
+        **summarized(summary, RUN_COLUMNS),
         **settings,
-        "algorithm": summary["algorithm"],
         "hidden": "x".join(map(str, case.algorithm.hidden)),
         "actors": case.topology.actors,
         "samples_per_step": case.algorithm.samples_per_step,
@@ -53,16 +52,9 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
         "target": case.target,
         "seconds_to_reward": None if reached is None else curve[reached]["seconds"],
         "steps_to_reward": None if reached is None else curve[reached]["environment_steps"],
-        "final_return": summary["mean_return"],
-        "final_std": summary["std_return"],
-        "final_episodes": summary["evaluation_episodes"],
-        **{name: summary[name] for name in same},
         "steps_per_second": summary["environment_steps"] / summary["wall_seconds"],
-        "staleness": summary["staleness"],
-        "samples_per_insert": summary["samples_per_insert"],
         **_shares("actor", ACTOR_PHASES, summary["actor_times"]),
         **_shares("learner", LEARNER_PHASES, summary["learner_times"]),
-        "stopped_by": summary["stopped_by"],
     }
     return Measured(run, curve)
 

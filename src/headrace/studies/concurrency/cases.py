@@ -17,6 +17,7 @@ __all__ = [
     "ablation_cases",
     "dyna_q_case",
     "fault_case",
+    "plans",
     "run_case",
     "throughput_case",
 ]
@@ -66,9 +67,9 @@ class Case:
 
     @property
     def workers(self) -> int:
-        """Processes that act, learn or plan; for Ape-X the actor and planners, without the learner."""
+        """Processes that act, learn or plan; where actors are separate, these and the planners, without the learner."""
         topology, algorithm = self.config.topology, self.config.algorithm
-        planners = algorithm.world_model.planners if topology.name == "apex" and algorithm.world_model else 0
+        planners = algorithm.world_model.planners if topology.takes_separate_actors and algorithm.world_model else 0
         return topology.acting_processes + planners
 
     @property
@@ -88,25 +89,31 @@ class Case:
         return replay.samples_per_step if replay is not None else None
 
 
+def plans(algorithm: str) -> bool:
+    """Whether an algorithm has a world model: its processes are planners, which share no parameters."""
+    return preset(ENVIRONMENT, algorithm).algorithm.world_model is not None
+
+
 def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
     """A run to the target with the environment's preset; `workers` only matters for topologies with workers."""
     known = preset(ENVIRONMENT, algorithm)
-    return Case("runs", algorithm, _to_target(known, _topology(known, topology, workers), seed))
+    return Case("runs", algorithm, _config(known.algorithm, _topology(known, topology, workers), seed))
 
 
 def dyna_q_case(processes: int, seed: int) -> Case:
     """A run to the target with one acting process; the others plan."""
     known = preset(ENVIRONMENT, "dyna-q")
-    planning = known._replace(algorithm=_changed(known.algorithm, planners=processes - 1))
     topology = Apex(actors=1, envs_per_actor=known.serial.envs_per_actor, chunk_steps=known.serial.chunk_steps)
-    return Case("runs", "dyna-q", _to_target(planning, topology, seed))
+    return Case("runs", "dyna-q", _config(_changed(known.algorithm, planners=processes - 1), topology, seed))
 
 
 def throughput_case(algorithm: str, topology: str, workers: int, number: int) -> Case:
     """A run of fixed time without evaluations; `number` is the round and the seed."""
     known = preset(ENVIRONMENT, algorithm)
-    config = dataclasses.replace(
-        _to_target(known, _topology(known, topology, workers), number),
+    config = _config(
+        known.algorithm,
+        _topology(known, topology, workers),
+        number,
         until_score=None,
         time_limit_seconds=_THROUGHPUT_SECONDS,
         evaluation_period_seconds=_NEVER_SECONDS,
@@ -122,8 +129,8 @@ def ablation_cases(seed: int) -> list[Case]:
     All alternate between acting and learning in one process, so that the steps to the target, which are compared,
     depend only on the seed.
     """
-    known, planning = preset(ENVIRONMENT, "dqn"), preset(ENVIRONMENT, "dyna-q")
-    dqn, dyna_q = known.algorithm.replay, planning.algorithm.replay
+    planning = preset(ENVIRONMENT, "dyna-q")
+    dqn, dyna_q = preset(ENVIRONMENT, "dqn").algorithm.replay, planning.algorithm.replay
     assert dqn is not None
     assert dyna_q is not None
     as_many = dyna_q.samples_per_step / dyna_q.batch_size * dqn.batch_size
@@ -133,28 +140,23 @@ def ablation_cases(seed: int) -> list[Case]:
         "dyna-q": dyna_q,
         "dyna-q, no planning": _changed(dyna_q, planning=False),
     }
-    cases = []
-    for name, algorithm in variants.items():
-        config = _to_target(planning._replace(algorithm=algorithm), planning.serial, seed)
-        config = dataclasses.replace(
-            config,
-            steps=_ABLATION_STEPS,
-            time_limit_seconds=_ABLATION_SECONDS,
-            evaluation_period_steps=_ABLATION_EVALUATION_STEPS,
-        )
-        cases.append(Case("ablation", name, config))
-    return cases
+    limits = {
+        "steps": _ABLATION_STEPS,
+        "time_limit_seconds": _ABLATION_SECONDS,
+        "evaluation_period_steps": _ABLATION_EVALUATION_STEPS,
+    }
+    return [
+        Case("ablation", name, _config(algorithm, planning.serial, seed, **limits))
+        for name, algorithm in variants.items()
+    ]
 
 
 def fault_case(topology: str, seed: int, *, disturbed: bool) -> Case:
     """DQN for a fixed number of steps; if `disturbed`, a quarter of the workers are killed during the run."""
     known = preset(ENVIRONMENT, "dqn")
-    config = dataclasses.replace(
-        _to_target(known, _topology(known, topology, _FAULT_WORKERS), seed),
-        until_score=None,
-        steps=_FAULT_STEPS,
-        evaluation_period_seconds=_NEVER_SECONDS,
-    )
+    shared = _topology(known, topology, _FAULT_WORKERS)
+    changes = {"until_score": None, "steps": _FAULT_STEPS, "evaluation_period_seconds": _NEVER_SECONDS}
+    config = _config(known.algorithm, shared, seed, **changes)
     return Case("faults", "dqn", config, _FAULT_WORKERS // 4 if disturbed else 0)
 
 
@@ -168,11 +170,13 @@ def _changed(algorithm: Algorithm, **changes: Any) -> Algorithm:
     return dataclasses.replace(algorithm, **changes)
 
 
-def _to_target(known: Preset, topology: Topology, seed: int) -> RunConfig:
-    settings: dict[str, Any] = {"algorithm": known.algorithm, "topology": topology, "seed": seed}
-    return RunConfig(
+def _config(algorithm: Algorithm, topology: Topology, seed: int, **changes: Any) -> RunConfig:
+    """A run to the target, with changes."""
+    config = RunConfig(
         ENVIRONMENT,
-        **settings,
+        algorithm,
+        topology,
+        seed=seed,
         until_score=_TARGET,
         time_limit_seconds=_TIME_LIMIT_SECONDS,
         evaluation_period_seconds=_EVALUATION_SECONDS,
@@ -180,3 +184,4 @@ def _to_target(known: Preset, topology: Topology, seed: int) -> RunConfig:
         checkpoint_period_seconds=_NEVER_SECONDS,
         device="cpu",
     )
+    return dataclasses.replace(config, **changes)

@@ -1,5 +1,6 @@
 """Compares the rows with published and required figures."""
 
+import statistics
 from collections.abc import Iterator
 from math import inf, isfinite, nan
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 from headrace.studies.comparisons import Comparison, at_least, at_most
 from headrace.studies.page import figure_text
 from headrace.studies.sheet import Row, Rows
-from headrace.studies.statistics import chosen, distinct, known, mean, middle
+from headrace.studies.statistics import chosen, distinct, grouped, known, mean, middle
 
 __all__ = [
     "PLANNING",
@@ -67,11 +68,7 @@ def spread_of(rows: Rows, field: str) -> Spread:
     values = [inf if row[field] is None else float(row[field]) for row in rows]
     if not values:
         return Spread(nan, nan, nan)
-    ordered = sorted(values)
-    center = ordered[len(ordered) // 2]
-    if len(ordered) % 2 == 0:
-        center = (ordered[len(ordered) // 2 - 1] + center) / 2
-    return Spread(center, ordered[0], ordered[-1])
+    return Spread(statistics.median(values), min(values), max(values))
 
 
 def reached(rows: Rows, field: str) -> float:
@@ -129,8 +126,7 @@ def _updates(rows: Rows) -> Iterator[Comparison]:
 
 def _solved(rows: Rows) -> Iterator[Comparison]:
     """Whether every run of an algorithm and topology reached the target, with any number of workers."""
-    for variant, topology in distinct(rows, "variant", "topology"):
-        these = chosen(rows, variant=variant, topology=topology)
+    for (variant, topology), these in grouped(rows, "variant", "topology"):
         missing = [f"{row['workers']} workers, seed {row['seed']}" for row in these if row["solved"] != "yes"]
         percent = 100 * (len(these) - len(missing)) / len(these)
         note = f"not by {'; '.join(missing)}" if missing else ""
@@ -157,8 +153,7 @@ def _planning(rows: Rows) -> Iterator[Comparison]:
     """
     own_rows = chosen(rows, variant="dyna-q")
     own = spread_of(own_rows, "steps_to_score")
-    for variant in distinct(rows, "variant"):
-        others = chosen(rows, variant=variant)
+    for variant, others in grouped(rows, "variant"):
         other = spread_of(others, "steps_to_score")
         if variant == "dyna-q" or not own_rows:
             continue
@@ -182,8 +177,7 @@ def _planning(rows: Rows) -> Iterator[Comparison]:
 
 def _disturbed(rows: Rows) -> Iterator[Comparison]:
     """Whether runs that lost workers recovered all of them, and their mean score against the undisturbed minimum."""
-    for topology in distinct(rows, "topology"):
-        these = chosen(rows, topology=topology)
+    for topology, these in grouped(rows, "topology"):
         calm, hit = known(chosen(these, killed=0), "score"), [row for row in these if row["killed"]]
         shares = known(hit, "updates_after_death_share")
         if shares:

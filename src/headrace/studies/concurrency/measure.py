@@ -1,20 +1,31 @@
-"""Trains one run in a separate process and computes its row."""
+"""Trains one run in a separate process and computes its row.
 
-import json
+As a program it is that process: it trains, can kill some of its workers, and answers with the killed workers' numbers.
+"""
+
+import contextlib
+import os
 import shutil
+import signal
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError, LaunchError, StorageError
 from headrace.gradients.measured import STALENESS
+from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory
+from headrace.settings import RunConfig
 from headrace.studies.concurrency.cases import KILL_AT, Case
-from headrace.studies.processes import Process
-from headrace.studies.results import make_folder, write_text
+from headrace.studies.processes import Process, answer, received
+from headrace.studies.results import make_folder
+from headrace.studies.training import summarized
 
-__all__ = ["COLUMNS", "LATER_COLUMNS", "measure", "remake", "row_of"]
+__all__ = ["COLUMNS", "LATER_COLUMNS", "kill_workers", "measure", "remake", "row_of", "worker_processes"]
 
 COLUMNS = (
     *("variant", "algorithm", "topology", "workers", "environments", "seed"),
@@ -27,13 +38,28 @@ COLUMNS = (
 )
 LATER_COLUMNS = COLUMNS[-3:]
 """Columns that were added later; older rows may lack them."""
+_SHARING = ("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS))
+_OUTCOMES = ("accepted", "dropped", "refused")
 _WARM_SECONDS = 3.0
+_POLL_SECONDS = 0.1
 _START_SECONDS = 300.0
 _AFTER = ("updates_after_death", "updates_after_death_share")
 _LONGEST_SECONDS = 4 * 3600.0
 """Time limit of a run including its evaluations, which are off its clock."""
+_EVALUATED = 8
+"""Time limit of a run of limited training, relative to it: evaluations take as long as training, or longer."""
 
 Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Settings:
+    config: RunConfig
+    folder: str
+    killed: int
+    """Number of workers to kill."""
+    step: int
+    """Environment step at which they are killed."""
 
 
 def measure(case: Case, folder: Path) -> dict[str, Any]:
@@ -43,17 +69,15 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     """
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
-    config, run_folder = folder / "case.json", folder / "run"
-    write_text(config, case.config.to_json())
     step = int(KILL_AT * (case.config.steps or 0))
-    arguments = [str(config), str(run_folder), str(case.killed), str(step)]
-    command = [sys.executable, "-m", "headrace.studies.concurrency.child", *arguments]
-    limit = _LONGEST_SECONDS if case.config.time_limit_seconds is None else _longest(case.config.time_limit_seconds)
-    with Process(str(case), command, folder / "run.log") as process:
-        killed = json.loads(process.listen(limit))
+    settings = _Settings(case.config, str(folder / "run"), case.killed, step)
+    training = case.config.time_limit_seconds
+    limit = _LONGEST_SECONDS if training is None else _START_SECONDS + _EVALUATED * training
+    with Process.of_module(__name__, folder, settings, name=str(case)) as process:
+        killed = process.record(limit)
     if len(killed) < case.killed:
         raise LaunchError(f"{case.killed} workers were to be killed, and {len(killed)} were")
-    run = RunDirectory.open(run_folder)
+    run = RunDirectory.open(folder / "run")
     summary = run.read_summary()
     if summary is None:
         raise StorageError(f"{run.summary_path} is missing: the run has not stopped properly")
@@ -80,23 +104,11 @@ def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int =
     progress = [record for record in records if record["kind"] == "progress"]
     deaths = [record["seconds"] for record in records if record["kind"] == "exit" and "worker" in record["role"]]
     return {
+        **summarized(summary, COLUMNS),
         "variant": case.variant,
-        "algorithm": summary["algorithm"],
-        "topology": summary["topology"],
         "workers": case.workers,
         "environments": case.environments,
-        "seed": summary["seed"],
         "solved": {None: None, True: "yes", False: "no"}[summary["solved"]],
-        "seconds_to_score": summary["seconds_to_score"],
-        "steps_to_score": summary["steps_to_score"],
-        "score": summary["mean_return"],
-        "score_std": summary["std_return"],
-        "score_episodes": summary["evaluation_episodes"],
-        "episodes": episodes,
-        "environment_steps": summary["environment_steps"],
-        "updates": summary["learner_steps"],
-        "seconds": seconds,
-        "total_seconds": summary["total_seconds"],
         "seconds_per_episode": seconds / episodes if episodes else None,
         "steps_per_second": _rate(progress, "environment_steps"),
         "updates_per_second": _rate(progress, "learner_steps"),
@@ -106,7 +118,6 @@ def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int =
         "killed": killed,
         "deaths": len(deaths),
         **(_after(case, summary, progress, deaths[0]) if deaths else dict.fromkeys(_AFTER)),
-        "stopped_by": summary["stopped_by"],
         "start_seconds": _start(progress),
         "alive_at_end": progress[-1]["actors_alive"] if progress else None,
     }
@@ -130,9 +141,8 @@ def _samples(case: Case, summary: Record) -> float | None:
 def _sharing(summary: Record) -> dict[str, Any]:
     """The workers' figures on their shared parameters; empty for a topology without workers."""
     workers = summary["workers"]
-    names = ("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS))
     if workers is None:
-        return dict.fromkeys((*names, "accepted", "dropped", "refused"))
+        return dict.fromkeys((*_SHARING, *_OUTCOMES))
     spent = sum(summary["actor_times"].values()) + sum(summary["learner_times"].values())
     counts = workers["staleness"]
     total = sum(counts.values())
@@ -141,7 +151,7 @@ def _sharing(summary: Record) -> dict[str, Any]:
         "lock_wait_share": workers["lock_wait_seconds"] / spent if spent else None,
         "staleness": summary["staleness"],
         **shares,
-        **{name: workers[name] for name in ("accepted", "dropped", "refused")},
+        **{name: workers[name] for name in _OUTCOMES},
     }
 
 
@@ -182,6 +192,53 @@ def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: flo
     return {"updates_after_death": count, "updates_after_death_share": share}
 
 
-def _longest(training_seconds: float) -> float:
-    """Time limit of a run with this much training: evaluations take as long as training, or longer."""
-    return _START_SECONDS + 8 * training_seconds
+def worker_processes(parent: int) -> dict[int, int]:
+    """Process ids of a run's workers by their numbers; `parent` is the run's process id."""
+    found = {}
+    for children in Path(f"/proc/{parent}/task").glob("*/children"):
+        for process in map(int, children.read_text().split()):
+            with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+                words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+                if b"headrace.launch.child" in words and b"worker" in words:
+                    found[int(words[words.index(b"worker") + 1])] = process
+    return found
+
+
+def kill_workers(run: RunDirectory, count: int, step: int, killed: list[int]) -> None:
+    """Waits until a run has made this many environment steps, then kills its last workers with SIGKILL.
+
+    Adds their numbers to `killed`. Runs in a thread of the run's process.
+    """
+    while not any(
+        record["kind"] == "progress" and record["environment_steps"] >= step for record in run.read_metrics()
+    ):
+        time.sleep(_POLL_SECONDS)
+    workers = worker_processes(os.getpid())
+    for number in sorted(workers)[-count:]:
+        os.kill(workers[number], signal.SIGKILL)
+        killed.append(number)
+
+
+def _train() -> None:
+    from headrace.training import train
+
+    settings = received(_Settings)
+    killed: list[int] = []
+    config = settings.config
+    heading = Heading(config.environment, config.algorithm.name, config.topology.name, settings.folder)
+    with (
+        RunDirectory.create(Path(settings.folder), config.to_json()) as run,
+        open_display(heading, quiet=True) as shown,
+    ):
+        if settings.killed:
+            arguments = (run, settings.killed, settings.step, killed)
+            threading.Thread(target=kill_workers, args=arguments, daemon=True).start()
+        train(config, run, shown)
+    answer(killed)
+
+
+if __name__ == "__main__":
+    try:
+        _train()
+    except HeadraceError as error:
+        sys.exit(str(error))

@@ -21,34 +21,44 @@ from headrace.studies.concurrency.comparisons import (
     to_target,
 )
 from headrace.studies.concurrency.published import COUNTERPARTS, NOTES, atari, lunar_lander
-from headrace.studies.page import cells, figure_text, note, note_list, table, worst_tiles
+from headrace.studies.page import (
+    Columns,
+    bars,
+    cells,
+    figure_text,
+    note,
+    note_list,
+    number_of,
+    summary_table,
+    table,
+    worst_tiles,
+)
 from headrace.studies.plots import Line, draw_lines
 from headrace.studies.sheet import Rows
-from headrace.studies.statistics import chosen, distinct, mean, middle
+from headrace.studies.statistics import chosen, distinct, grouped, mean, middle
 
 __all__ = ["ablation_text", "present", "published_table", "runs_table", "speedup", "verdict"]
 
 _COLORS = {"lock": "c2", "hogwild": "c1", "parameter-server": "c3", "ad-psgd": "c5", "apex": "c4"}
 _METHOD = (
-    "Every run uses headrace train with the environment's preset, in a separate process. Each worker is a process "
-    "with one thread; the learner of Dyna-Q, which runs with an actor and planners, has one thread less than there "
-    "are cores. Seconds are those of the training clock. Evaluations pause it, except in runs of several processes "
-    "that leave a core idle: these are evaluated while they train. The workers' clock starts before the first "
-    "worker does, the clock of a serial run after torch, environments and network are ready. The column start says "
-    "when all processes were at work and updates had begun, from records one second apart; in both kinds of run "
-    "this includes filling the replay before the first update. The speed-up is shown with and without the start.",
-    "The target is a mean of 200 over 100 greedy episodes, which are played when 10 episodes reach it. The policy "
-    "is evaluated every second of the workers' training and every 10,000 steps of serial runs, which take about a "
-    "second; in the ablation every 5,000 steps. A run that misses the target within its time limit is a row with "
-    "solved = no and counts as infinite. Environment steps and episodes are totals of all workers. Each figure is "
-    "defined in README.md of headrace/studies/concurrency.",
+    "Every run uses headrace train with the environment's preset, in a separate process. Workers have one thread each; "
+    "the learner of Dyna-Q has one thread less than there are cores. Seconds are those of the training clock. "
+    "Evaluations pause it, unless a run of several processes leaves a core idle. The workers' clock starts before the "
+    "first worker does, the clock of a serial run after torch, environments and network are ready. Start is the time "
+    "at which all processes were at work and updates had begun, including the filling of the replay, from records one "
+    "second apart. The speed-up is shown with and without it.",
+    "The target is a mean of 200 over 100 greedy episodes, which are played when 10 episodes reach it. The policy is "
+    "evaluated every second of the workers' training and every 10,000 steps of serial runs, about a second; in the "
+    "ablation every 5,000 steps. A run that misses the target in its time has solved = no and counts as infinite. "
+    "Steps and episodes are totals of all workers. README.md of headrace/studies/concurrency defines each figure.",
 )
+_WORDS = {"holds": "met", "MISSED": "not met", "undecided": "undecided"}
 _OFF, _AS_MANY = "dyna-q, no planning", "dqn, dyna-q's updates"
 _WHY_NO_GAIN = (
-    "Why the gain is not larger (docs/algorithms/dyna_q.md): the model predicts flight well, but not the events that "
-    "decide an episode. Leg contacts, impacts and the lander coming to rest are jumps that a single state hardly "
-    "predicts; the reward of ±100 depends on them, and a better policy spends more of its time there. Much of "
-    "Dyna-Q's gain over the preset's DQN comes from the replay ratio, which DQN can use too."
+    "Why the gain is not larger (docs/algorithms/dyna_q.md): the model predicts flight well, but not leg contacts, "
+    "impacts and the lander coming to rest. These are jumps that a single state hardly predicts, and the reward of "
+    "±100 depends on them. Much of Dyna-Q's gain over the preset's DQN comes from the replay ratio, which DQN can "
+    "use too."
 )
 _SHARE_COLORS = ("c1", "c4", "c3", "c2", "c7", "c5", "c6", "ink")
 
@@ -83,7 +93,13 @@ def _tiles(comparisons: Sequence[Comparison]) -> str:
 
 def _required(comparisons: Sequence[Comparison]) -> str:
     judged = verdict(comparisons)
-    return f"<p>{escape(judged)}</p>{_requirements_table(comparisons)}" if judged else ""
+    lines = [
+        (each.figure, each.where, figure_text(each.ours), each.required, _WORDS[each.verdict], each.note)
+        for each in comparisons
+        if each.verdict
+    ]
+    header = ("", "where", "ours", "required", "", "")
+    return f"<p>{escape(judged)}</p>{table(header, lines)}" if judged else ""
 
 
 def _published(runs: Rows) -> str:
@@ -127,17 +143,10 @@ def _plots(runs: Rows) -> str:
 
 
 def _throughput(rows: Rows) -> str:
-    plots = [
-        plot
-        for variant in distinct(rows, "variant")
-        for plot in _over_workers(
-            rows, variant, "updates/s", lambda group: middle(of(rows, group), "updates_per_second")
-        )
-    ]
-    about = note(
-        "Rates count from 3 s after the start. Where many workers have few cores, the start takes most of the 20 s; a "
-        "dash says that fewer than two records were left."
-    )
+    plots: list[str] = []
+    for variant in distinct(rows, "variant"):
+        plots += _over_workers(rows, variant, "updates/s", lambda group: middle(of(rows, group), "updates_per_second"))
+    about = note("Rates count from 3 s after the start; a dash means that fewer than two records were left.")
     return plot_row(plots) + _throughput_table(rows) + about if rows else ""
 
 
@@ -164,27 +173,10 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
         return ""
     met = [each for each in judged if each.verdict == "holds"]
     parts = [f"Of {len(judged)} requirements that were measured, {len(met)} are met"]
-    for word, verdict_ in (("not met", "MISSED"), ("undecided", "undecided")):
-        these = [f"{each.figure} ({each.where})" for each in judged if each.verdict == verdict_]
-        parts += [f"{word}: {'; '.join(these)}"] if these else []
+    for missed in ("MISSED", "undecided"):
+        these = [f"{each.figure} ({each.where})" for each in judged if each.verdict == missed]
+        parts += [f"{_WORDS[missed]}: {'; '.join(these)}"] if these else []
     return f"{'; '.join(parts)}."
-
-
-def _requirements_table(comparisons: Sequence[Comparison]) -> str:
-    """All requirements, and by how much each is met or missed."""
-    lines = [
-        (
-            each.figure,
-            each.where,
-            figure_text(each.ours),
-            each.required,
-            {"holds": "met", "MISSED": "not met"}.get(each.verdict, each.verdict),
-            each.note,
-        )
-        for each in comparisons
-        if each.verdict
-    ]
-    return table(("", "where", "ours", "required", "", ""), lines)
 
 
 def speedup(runs: Rows, group: Group, against: float) -> float:
@@ -195,35 +187,36 @@ def speedup(runs: Rows, group: Group, against: float) -> float:
 def runs_table(runs: Rows) -> str:
     """Runs to the target by algorithm, topology and number of workers; medians over seeds."""
     best, best_seconds = best_sequential(runs)
-    lines = [
-        (
-            _name(group),
-            _solved(rows),
-            str(spread_of(rows, "seconds_to_score")),
-            _range_of_speedups(rows, sequential(runs, group[0])),
-            figure_text(middle(rows, "start_seconds")),
-            _range_of_speedups(started(rows), sequential(started(of(runs, (group[0], "serial", 1))), group[0])),
-            figure_text(speedup(runs, group, best_seconds)),
-            str(spread_of(rows, "steps_to_score")),
-            *(figure_text(to_target(rows, field)) for field in ("episodes", "total_seconds", "updates")),
-            *(_spread_text(rows, field) for field in ("seconds_per_episode", "updates_per_second")),
-            *cells(rows, "samples_per_step", "samples_per_step_set"),
-            _scores(rows),
-        )
-        for group in groups_of(runs)
-        for rows in [of(runs, group)]
-    ]  # fmt: skip
-    header = (
-        "", "solved", "seconds to 200", "speed-up, own", "start (s)", "without the start",
-        f"speed-up, {best or 'best'}", "environment steps to 200", "episodes", "with evaluations (s)", "updates",
-        "s/episode", "updates/s", "samples per step", "set", "score that decided",
-    )  # fmt: skip
+
+    def own(rows: Rows, over: Callable[[Rows], Rows] = list) -> str:
+        variant = rows[0]["variant"]
+        return _range_of_speedups(over(rows), sequential(over(of(runs, (variant, "serial", 1))), variant))
+
+    def to(field: str) -> Callable[[Rows], str]:
+        return lambda rows: figure_text(to_target(rows, field))
+
+    columns: Columns = {
+        "solved": _solved,
+        "seconds to 200": _spread("seconds_to_score"),
+        "speed-up, own": own,
+        "start (s)": "start_seconds",
+        "without the start": lambda rows: own(rows, started),
+        f"speed-up, {best or 'best'}": lambda rows: figure_text(best_seconds / reached(rows, "seconds_to_score")),
+        "environment steps to 200": _spread("steps_to_score"),
+        "episodes": to("episodes"),
+        "with evaluations (s)": to("total_seconds"),
+        "updates": to("updates"),
+        "s/episode": _known_spread("seconds_per_episode"),
+        "updates/s": _known_spread("updates_per_second"),
+        "samples per step": "samples_per_step",
+        "set": "samples_per_step_set",
+        "score that decided": _scores,
+    }
     caption = (
-        "Medians over seeds (least to most). Own: against the sequential run of the same algorithm, and again without "
-        "the start of both; the next: against the best sequential run. Steps and episodes are of all workers. The "
-        "score is of the 100 episodes that ended the run, or of 100 at its time limit"
+        "Medians over seeds (least to most). Own: over the sequential run of the same algorithm; the other: over "
+        "the best sequential run. The score is of the 100 episodes that ended the run, or of 100 at its time limit"
     )
-    return table(header, lines, caption)
+    return summary_table(_named(runs), columns, caption)
 
 
 def published_table(runs: Rows) -> str:
@@ -274,58 +267,47 @@ def _atari_table(runs: Rows) -> str:
 
 def _throughput_table(rows: Rows) -> str:
     """Updates and environment steps per second, and the ratio to one worker."""
-    lines = []
-    for group in groups_of(rows):
-        these, alone = of(rows, group), of(rows, (*group[:2], 1))
-        rate, one = middle(these, "updates_per_second"), middle(alone, "updates_per_second")
-        share = middle(these, "lock_wait_share")
-        lines.append((
-            _name(group), _spread_text(these, "updates_per_second"), figure_text(rate / one),
-            *cells(these, "steps_per_second", "samples_per_step"), f"{share:.1%}" if isfinite(share) else "–",
-            str(len(these)),
-        ))  # fmt: skip
-    header = ("", "updates/s", "of one worker's", "steps/s", "samples per step", "waiting for the lock", "rounds")
-    return table(header, lines, "All workers together, once all of them run; medians over rounds (least to most)")
+
+    def of_one(these: Rows) -> str:
+        alone = of(rows, (these[0]["variant"], these[0]["topology"], 1))
+        return figure_text(middle(these, "updates_per_second") / middle(alone, "updates_per_second"))
+
+    columns: Columns = {
+        "updates/s": _known_spread("updates_per_second"), "of one worker's": of_one, "steps/s": "steps_per_second",
+        "samples per step": "samples_per_step", "waiting for the lock": "lock_wait_share:.1%", "rounds": number_of,
+    }  # fmt: skip
+    caption = "All workers together, once all of them run; medians over rounds (least to most)"
+    return summary_table(_named(rows), columns, caption)
 
 
 def _sharing_table(rows: Rows) -> str:
     """The gradients' staleness, and the share that was applied."""
     known = [row for row in rows if row["accepted"] is not None]
-    bars, lines = [], []
-    for group in groups_of(known):
-        these = of(known, group)
+    shown, lines = [], []
+    for name, these in _named(known):
         shares = {bucket: mean([row[f"staleness_{bucket}"] or 0.0 for row in these]) for bucket in STALENESS}
-        parts = [(name, color, shares[name]) for name, color in zip(STALENESS, _SHARE_COLORS, strict=True)]
-        bar = share_bar([part for part in parts if part[2]])
-        bars.append(f"<figure><h3>{_name(group)}</h3>{bar}</figure>")
+        parts = [(each, color, shares[each]) for each, color in zip(STALENESS, _SHARE_COLORS, strict=True)]
+        shown.append((name, share_bar([part for part in parts if part[2]])))
         lines.append((
-            _name(group), *cells(these, "staleness"), *(f"{shares[bucket]:.1%}" for bucket in STALENESS),
+            name, *cells(these, "staleness"), *(f"{shares[bucket]:.1%}" for bucket in STALENESS),
             f"{middle(these, 'lock_wait_share'):.1%}", *cells(these, "accepted", "dropped", "refused"),
         ))  # fmt: skip
     header = ("", "mean", *STALENESS, "waiting for the lock", "applied", "dropped", "refused")
     caption = "Updates by other workers between a gradient's parameters and its application: shares of all gradients"
-    return f'<div class="plots">{"".join(bars)}</div>{table(header, lines, caption)}' if lines else ""
+    return bars(shown) + table(header, lines, caption) if lines else ""
 
 
 def _ablation_table(rows: Rows) -> str:
     """Real environment steps to the target with and without planning."""
-    lines = []
     own = reached(chosen(rows, variant="dyna-q"), "steps_to_score")
-    for variant in distinct(rows, "variant"):
-        these = chosen(rows, variant=variant)
-        steps = spread_of(these, "steps_to_score")
-        ratio = reached(these, "steps_to_score") / own
-        lines.append((
-            variant, _solved(these), str(steps), figure_text(ratio), str(spread_of(these, "seconds_to_score")),
-            *cells(these, "updates", "environment_steps", "samples_per_step"), _scores(these),
-        ))  # fmt: skip
-    header = (
-        "", "solved", "real steps to 200", "over dyna-q's", "seconds to 200", "updates", "steps of the run",
-        "real samples per step", "score",
-    )  # fmt: skip
-    return table(
-        header, lines, "Acting, learning and planning in turn, in one process; medians over seeds (least to most)"
-    )
+    columns: Columns = {
+        "solved": _solved, "real steps to 200": _spread("steps_to_score"),
+        "over dyna-q's": lambda these: figure_text(reached(these, "steps_to_score") / own),
+        "seconds to 200": _spread("seconds_to_score"), "updates": "updates", "steps of the run": "environment_steps",
+        "real samples per step": "samples_per_step", "score": _scores,
+    }  # fmt: skip
+    caption = "Acting, learning and planning in turn, in one process; medians over seeds (least to most)"
+    return summary_table(grouped(rows, "variant"), columns, caption)
 
 
 def ablation_text(rows: Rows, comparisons: Sequence[Comparison]) -> list[str]:
@@ -355,23 +337,27 @@ def ablation_text(rows: Rows, comparisons: Sequence[Comparison]) -> list[str]:
 
 def _faults_table(rows: Rows) -> str:
     """Runs that lost a quarter of their workers, next to undisturbed ones."""
-    lines = []
-    for topology in distinct(rows, "topology"):
-        for killed in (False, True):
-            these = [row for row in chosen(rows, topology=topology) if bool(row["killed"]) == killed]
-            if these:
-                name = f"{topology} × {these[0]['workers']}" + (f", {these[0]['killed']} killed" if killed else "")
-                fields = ("seconds", "environment_steps", "updates", "deaths", "updates_after_death",
-                          "updates_after_death_share", "alive_at_end")  # fmt: skip
-                lines.append((name, _scores(these), *cells(these, *fields)))
-    header = ("", "final score", "seconds", "environment steps", "updates", "deaths", "updates after the first",
-              "of those due", "alive at the end")  # fmt: skip
-    return table(header, lines, "Mean of 100 greedy episodes at the end, for each seed; other figures are medians")
+    groups = [
+        (f"{topology} × {workers}" + (f", {killed} killed" if killed else ""), these)
+        for topology, mine in grouped(rows, "topology")
+        for (killed, workers), these in sorted(grouped(mine, "killed", "workers"))
+    ]
+    columns: Columns = {
+        "final score": _scores, "seconds": "seconds", "environment steps": "environment_steps", "updates": "updates",
+        "deaths": "deaths", "updates after the first": "updates_after_death",
+        "of those due": "updates_after_death_share", "alive at the end": "alive_at_end",
+    }  # fmt: skip
+    caption = "Mean of 100 greedy episodes at the end, for each seed; other figures are medians"
+    return summary_table(groups, columns, caption)
 
 
-def _name(group: Group) -> str:
-    variant, topology, workers = group
-    return f"{variant}, {topology}" + (f" × {workers}" if topology != "serial" else "")
+def _named(rows: Rows) -> list[tuple[str, Rows]]:
+    """The groups of rows with their names."""
+    return [
+        (f"{variant}, {topology}" + (f" × {workers}" if topology != "serial" else ""), of(rows, group))
+        for group in groups_of(rows)
+        for variant, topology, workers in [group]
+    ]
 
 
 def _one_worker(runs: Rows, group: Group) -> float:
@@ -396,6 +382,9 @@ def _scores(rows: Rows) -> str:
     return ", ".join("–" if row["score"] is None else figure_text(row["score"]) for row in rows)
 
 
-def _spread_text(rows: Rows, field: str) -> str:
-    known = [row for row in rows if row[field] is not None]
-    return str(spread_of(known, field))
+def _spread(field: str) -> Callable[[Rows], str]:
+    return lambda rows: str(spread_of(rows, field))
+
+
+def _known_spread(field: str) -> Callable[[Rows], str]:
+    return lambda rows: str(spread_of([row for row in rows if row[field] is not None], field))

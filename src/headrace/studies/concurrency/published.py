@@ -14,15 +14,13 @@ COUNTERPARTS = {
 """Our algorithm and topology for each published one."""
 
 NOTES = (
-    "The published totals are of one process: its code counts the episodes of one of N, so that all together played up "
-    "to N times as many. Ours are of all workers.",
-    "The published speed-up is highest at 4 processes, for A3C at 8, and falls from there: no limit was set to the "
-    "threads of each process, so that N processes started N times as many threads as there were cores. Our workers "
-    "have one thread each.",
-    "In the published code the replay ratio falls as processes are added; ours is the same for every number of "
-    "workers, and what it came to stands in the table.",
-    "The published times are read off bars, about 1 to 15 % off; hardware, network and settings differ from ours, and "
-    "so do its minutes.",
+    "The published code counts the episodes of one of N processes; all processes played up to N times as many. Ours "
+    "are of all workers.",
+    "The published speed-up falls beyond 4 processes, for A3C beyond 8: N processes started N times as many threads as "
+    "there were cores. Our workers have one thread each.",
+    "The published replay ratio falls as processes are added; ours is the same for every number of workers (see "
+    "table).",
+    "The published times are read off bars, 1 to 15 % off, and come from other hardware, networks and settings.",
 )
 """Notes for the comparison of the published figures with ours."""
 

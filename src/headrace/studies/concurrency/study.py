@@ -10,7 +10,7 @@ import tyro
 
 from headrace.environments import describe
 from headrace.machine import available_cores
-from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study
+from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study
 from headrace.studies.comparisons import Comparison
 from headrace.studies.concurrency.cases import (
     ENVIRONMENT,
@@ -18,6 +18,7 @@ from headrace.studies.concurrency.cases import (
     ablation_cases,
     dyna_q_case,
     fault_case,
+    plans,
     run_case,
     throughput_case,
 )
@@ -117,12 +118,6 @@ class Concurrency(Study):
         """Every required figure."""
         return compare(*(rows[part] for part in _PARTS))
 
-    def present(self, results: Results) -> Page:
-        """The page."""
-        from headrace.studies.concurrency.page import present
-
-        return present(results)
-
 
 def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range) -> Iterator[Case]:
     """Seeds are outermost: the first seed of every case comes first, and a slow hour affects all cases."""
@@ -130,7 +125,7 @@ def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequenc
         for algorithm in algorithms:
             yield run_case(algorithm, "serial", 1, seed)
         for count, algorithm in product(workers, algorithms):
-            if algorithm != "dyna-q":
+            if not plans(algorithm):
                 for topology in topologies:
                     yield run_case(algorithm, topology, count, seed)
             elif count > 1:  # one acts, and at least one plans
@@ -141,7 +136,7 @@ def _throughput(
     algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range
 ) -> Iterator[Case]:
     for number, algorithm in product(seeds, algorithms):
-        if algorithm == "dyna-q":  # whose workers do not share parameters
+        if plans(algorithm):
             continue
         yield throughput_case(algorithm, "serial", 1, number)
         for topology, count in product(topologies, workers):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.fields import write_fields
+from headrace.report.formats import counted
 from headrace.studies.sheet import fingerprint
 from headrace.topologies.config import ParameterServer, Serial
 
@@ -77,10 +78,8 @@ class ScalingCase:
     round: int
 
     def __str__(self) -> str:
-        return (
-            f"{self.transport}, {self.pushers} pusher{'s' if self.pushers > 1 else ''}, "
-            f"{self.shards} shard{'s' if self.shards > 1 else ''}{', with fetches' if self.fetches else ''}"
-        )
+        fetches = ", with fetches" if self.fetches else ""
+        return f"{self.transport}, {counted(self.pushers, 'pusher')}, {counted(self.shards, 'shard')}{fetches}"
 
     @property
     def name(self) -> str:
@@ -129,7 +128,7 @@ class TrainingCase:
         if self.served is None:
             return "serial"
         return (
-            f"parameter-server, {self.workers} worker{'s' if self.workers > 1 else ''}, "
+            f"parameter-server, {counted(self.workers, 'worker')}, "
             f"fetch period {self.served['fetch_period']}, {self.served['staleness']}"
         )
 

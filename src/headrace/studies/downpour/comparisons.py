@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from headrace.report.formats import counted
 from headrace.settings import preset
 from headrace.studies.comparisons import Comparison, at_least, at_most
 from headrace.studies.downpour.published import published_times
 from headrace.studies.sheet import Rows
-from headrace.studies.statistics import chosen, distinct, known, mean, middle
+from headrace.studies.statistics import chosen, grouped, known, mean, middle
 
-__all__ = ["SYSTEM", "TRANSPORTS", "compare", "medians", "of_system", "systems"]
+__all__ = ["SYSTEM", "TRANSPORTS", "compare", "medians"]
 
 SYSTEM = ("label", "environment", "topology", "workers", "fetch_period", "policy")
 """The columns that identify what was trained, without the seed."""
@@ -35,16 +36,6 @@ def medians(rows: Rows, **cells: Any) -> dict[str, float]:
     return {column: middle(these, column) for column in columns}
 
 
-def systems(rows: Rows) -> list[tuple[Any, ...]]:
-    """The trained systems in the rows' order."""
-    return distinct(rows, *SYSTEM)
-
-
-def of_system(rows: Rows, system: tuple[Any, ...]) -> Rows:
-    """A system's rows, one for each seed."""
-    return chosen(rows, **dict(zip(SYSTEM, system, strict=True)))
-
-
 def _timing(rows: Rows) -> Iterator[Comparison]:
     for pixels, published in published_times().items():
         for transport, title in TRANSPORTS.items():
@@ -62,12 +53,11 @@ def _timing(rows: Rows) -> Iterator[Comparison]:
 def _reward(rows: Rows) -> Iterator[Comparison]:
     """Snake's score, and each distributed system's score and rate compared with the serial one's."""
     yield from _snake(chosen(rows, label="ours", environment=_SNAKE, topology="serial"))
-    for system in systems(rows):
-        label, environment, topology, workers, *_ = system
+    for (label, environment, topology, workers, *_), ours in grouped(rows, *SYSTEM):
         serial = chosen(rows, label=label, environment=environment, topology="serial")
         if topology == "serial" or not serial:
             continue
-        ours, where = of_system(rows, system), f"{label} settings, {workers} workers"
+        where = f"{label} settings, {workers} workers"
         scores, baseline = known(ours, "final_return"), known(serial, "final_return")
         if scores and baseline:
             spread = f"; standard deviation of serial {np.std(baseline, ddof=1):.3g}" if len(baseline) > 1 else ""
@@ -84,7 +74,7 @@ def _snake(rows: Rows) -> Iterator[Comparison]:
     if not scores:
         return
     steps, all_steps = middle(rows, "environment_steps"), preset(_SNAKE).steps
-    where, note = f"serial, the preset's settings, {steps:,.0f} steps", f"{len(scores)} seed{'s' * (len(scores) > 1)}"
+    where, note = f"serial, the preset's settings, {steps:,.0f} steps", counted(len(scores), "seed")
     least = _SNAKE_SCORE if steps >= all_steps else None
     if least is None:
         note += f"; the preset has {all_steps:,} steps, and only then is >= {_SNAKE_SCORE:g} required"

@@ -1,34 +1,36 @@
 """Lower bounds on time: a pass over the optimizer's memory, and a bare socket."""
 
-import contextlib
 import socket
 import statistics
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 
 from headrace.studies.downpour.cases import Transport
 
-__all__ = ["MemoryPass", "bare_rate", "median_seconds"]
+__all__ = ["LEAST_CALLS", "MemoryPass", "bare_rate", "median_seconds", "repeat"]
 
+LEAST_CALLS = 5
 _REPLY_BYTES = _FRAME_BYTES = 64  # about the size of a frame without a gradient
-_LEAST = 5
 
 
-def median_seconds(call: Callable[[], object], seconds: float, least: int = _LEAST) -> float:
-    """Median seconds of a call, over as many calls as fit in the time and at least `least`, after a warm-up."""
-    call()
+def repeat(call: Callable[[], object], seconds: float, least: int = LEAST_CALLS) -> list[float]:
+    """The seconds of as many calls as fit in the time, and at least `least`."""
     times: list[float] = []
     until = time.perf_counter() + seconds
     while len(times) < least or time.perf_counter() < until:
         begin = time.perf_counter()
         call()
         times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+    return times
+
+
+def median_seconds(call: Callable[[], object], seconds: float, least: int = LEAST_CALLS) -> float:
+    """Median seconds of repeated calls, after one that warms up."""
+    call()
+    return statistics.median(repeat(call, seconds, least))
 
 
 class MemoryPass:
@@ -55,70 +57,43 @@ def bare_rate(transport: Transport, pushers: int, gradient_bytes: int, seconds: 
     For gradients in shared memory, only a small frame is sent. Both ends are threads of this process, which hold no
     lock while they send and receive.
     """
-    message_bytes = _FRAME_BYTES if transport == "shared" else gradient_bytes
+    message = bytes(_FRAME_BYTES if transport == "shared" else gradient_bytes)
     counts = [0] * pushers
     ended = threading.Event()
-    message = bytes(message_bytes)
 
     def push(index: int, peer: socket.socket) -> None:
-        while not ended.is_set():
-            peer.sendall(message)
-            _receive(peer, bytearray(_REPLY_BYTES))
-            counts[index] += 1
+        with peer:  # its end ends the answering thread
+            while not ended.is_set():
+                peer.sendall(message)
+                peer.recv(_REPLY_BYTES, socket.MSG_WAITALL)
+                counts[index] += 1
 
-    with _connections(transport, pushers) as pairs:
-        threads = [threading.Thread(target=_answer, args=(there, message_bytes)) for _, there in pairs]
-        threads += [threading.Thread(target=push, args=(index, here)) for index, (here, _) in enumerate(pairs)]
-        for thread in threads:
-            thread.start()
-        time.sleep(seconds / 4)
-        before, begin = sum(counts), time.perf_counter()
-        time.sleep(seconds)
-        rate = (sum(counts) - before) / (time.perf_counter() - begin)
-        ended.set()
-        for thread in threads[pushers:]:
-            thread.join()
-        for here, _ in pairs:
-            here.close()  # ends the answering threads
-        for thread in threads[:pushers]:
-            thread.join()
+    def reply(peer: socket.socket) -> None:
+        buffer = bytearray(len(message))
+        with peer:
+            while peer.recv_into(buffer, 0, socket.MSG_WAITALL) == len(buffer):
+                peer.sendall(bytes(_REPLY_BYTES))
+
+    pairs = [_connect(transport) for _ in range(pushers)]
+    threads = [threading.Thread(target=reply, args=(there,)) for _, there in pairs]
+    threads += [threading.Thread(target=push, args=(index, here)) for index, (here, _) in enumerate(pairs)]
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds / 4)
+    before, begin = sum(counts), time.perf_counter()
+    time.sleep(seconds)
+    rate = (sum(counts) - before) / (time.perf_counter() - begin)
+    ended.set()
+    for thread in threads:
+        thread.join()
     return rate
 
 
-def _answer(peer: socket.socket, message_bytes: int) -> None:
-    message = bytearray(message_bytes)
-    while _receive(peer, message):
-        peer.sendall(bytes(_REPLY_BYTES))
-
-
-def _receive(peer: socket.socket, to: bytearray) -> bool:
-    """Fills the bytes; returns False if the other end is closed."""
-    view = memoryview(to)
-    while view:
-        received = peer.recv_into(view)
-        if not received:
-            return False
-        view = view[received:]
-    return True
-
-
-@contextlib.contextmanager
-def _connections(transport: Transport, count: int) -> Iterator[list[tuple[socket.socket, socket.socket]]]:
-    with contextlib.ExitStack() as stack:
-        if transport == "tcp":
-            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-            listener.bind(str(Path(folder) / "bare.sock"))
-            listener.listen()
-        pairs = []
-        for _ in range(count):
-            here = stack.enter_context(socket.socket(listener.family))
-            here.connect(listener.getsockname())
-            there = stack.enter_context(listener.accept()[0])
-            if transport == "tcp":
-                for end in (here, there):
-                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            pairs.append((here, there))
-        yield pairs
+def _connect(transport: Transport) -> tuple[socket.socket, socket.socket]:
+    if transport != "tcp":
+        return socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ends = socket.create_connection(listener.getsockname()), listener.accept()[0]
+    for end in ends:
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return ends

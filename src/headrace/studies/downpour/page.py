@@ -1,6 +1,6 @@
 """The page of the study: published and measured figures side by side."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from math import nan
 from typing import Any
 
@@ -8,16 +8,28 @@ import numpy as np
 
 from headrace.gradients.measured import STALENESS
 from headrace.report.document import plot_row
+from headrace.report.formats import counted
 from headrace.studies.base import Page, Results
 from headrace.studies.comparisons import Comparison
-from headrace.studies.curves import WINDOW, Curve, bands, curve_of
+from headrace.studies.curves import WINDOW, curve_of
 from headrace.studies.downpour.cases import STALENESS_LIMIT, TrainingCase
-from headrace.studies.downpour.comparisons import TRANSPORTS, medians, of_system, systems
+from headrace.studies.downpour.comparisons import SYSTEM, TRANSPORTS, medians
 from headrace.studies.downpour.published import PIXELS, published_settings, published_times
-from headrace.studies.page import cells, figure_text, misses, note, note_list, table, worst_tiles
-from headrace.studies.plots import Line, Strip, draw_lines, draw_strips
+from headrace.studies.page import (
+    Columns,
+    cells,
+    figure_text,
+    misses,
+    note,
+    note_list,
+    number_of,
+    summary_table,
+    table,
+    worst_tiles,
+)
+from headrace.studies.plots import Line, draw_curves, draw_lines
 from headrace.studies.sheet import Rows
-from headrace.studies.statistics import chosen, distinct, known, mean
+from headrace.studies.statistics import chosen, distinct, grouped, known, mean
 from headrace.studies.training import FINAL_EPISODES
 
 __all__ = ["present", "tiles"]
@@ -42,10 +54,10 @@ def present(results: Results) -> Page:
         ("Settings, published and here", _settings_table(results.plan["reward"]) if reward else ""),
     )
     method = (
-        f"Scale {results.scale}. Servers are headrace serve; workers and pushers are separate processes with one "
-        "thread each. Training runs are headrace.train, with as many environment steps, and as many samples for each, "
-        f"in every topology; evaluations are off the clock, and the final score is the mean of {FINAL_EPISODES} greedy "
-        "episodes. Each figure is defined in README.md of headrace/studies/downpour."
+        f"Scale {results.scale}. Servers are headrace serve; workers and pushers are processes with one thread each. "
+        "Runs of headrace.train have equal environment steps and replay ratios in every topology; evaluations are "
+        f"off the clock, and the final score is the mean of {FINAL_EPISODES} greedy episodes. README.md of "
+        "headrace/studies/downpour defines each figure."
     )
     return Page("Downpour SGD", tiles(results.comparisons), sections, [method])
 
@@ -98,10 +110,9 @@ def _timing_tables(rows: Rows) -> str:
             server = ("busy_push_ms", "busy_apply_ms", "updates_per_second", "pass_ms", "apply_passes")
             alone.append((name, *cells(these, *server, "apply_alone_ms", "copy_ms")))
     about = note(
-        "Ours has nothing to pack: the network’s gradients are views of one vector. Apply is measured by the server "
-        "and includes its check for non-finite numbers; move is the rest of the push; both are means. "
-        "A pass is NumPy’s, two loops; benchmarks.shards holds apply against one loop in C. Theirs has no time of the "
-        "way itself. The share is of all but the gradient."
+        "Ours has nothing to pack: the gradients are views of one vector. The server measures apply, with its check "
+        "for non-finite numbers; move is the rest of the push, which was not published; both are means. A pass is "
+        "NumPy’s; benchmarks.shards compares apply with a pass in C. The share is push and fetch over the gradient."
     )
     header = ("", "parameters", "gradient (ms)", "pack", "move", "apply", "fetch (theirs: load)", "share")
     caption = "A worker’s turn, batch 32, one thread: a gradient, its way to the parameters, and theirs back"
@@ -112,8 +123,7 @@ def _timing_tables(rows: Rows) -> str:
 def _scaling(rows: Rows) -> str:
     """Updates per second over pushers, without fetches by number of shards, and with fetches; bounds are dashed."""
     plots: list[str] = []
-    for transport in distinct(rows, "transport"):
-        mine = chosen(rows, transport=transport)
+    for transport, mine in grouped(rows, "transport"):
         pushers = sorted(distinct(mine, "pushers"))
 
         def over(column: str, shards: int, color: str, *, fetches: int = 0, dashed: bool = False) -> Line:
@@ -121,7 +131,7 @@ def _scaling(rows: Rows) -> str:
             return Line([each.get(column, nan) for each in found], color, dashed)
 
         lines = {
-            f"{shards} shard{'s' * (shards > 1)}": over("updates_per_second", shards, _SHARD_COLORS[shards])
+            counted(shards, "shard"): over("updates_per_second", shards, _SHARD_COLORS[shards])
             for shards in sorted(distinct(mine, "shards"))
         }
         lines["1, fetching"] = over("updates_per_second", 1, "c2", fetches=1)
@@ -130,42 +140,40 @@ def _scaling(rows: Rows) -> str:
         label = f"{TRANSPORTS[transport]}: pushers"
         plots.append(draw_lines(f"scaling-{transport}", label, "updates/s", pushers, lines, logarithmic=True))
     about = note(
-        "Pushers compute nothing: these are the most that workers could get. The memory’s bound is passes of one core "
-        "over the memory of an update (in the plot for 1 shard; in the table one core for each, as far as there are "
-        "cores); the socket’s is gradients over as many bare connections (in shared memory: small frames), each "
-        "answered before the next, as the pushers’ are. Parameters that are never fetched again grow stale without "
-        "end."
+        "Pushers compute nothing: workers cannot be faster. The memory’s bound is the rate of passes over the "
+        "memory of an update, on one core for each shard (in the plot for 1 shard); the socket’s is the rate of "
+        "gradients over as many bare connections (in shared memory of small frames), each answered before the next. "
+        "Without fetches, parameters become ever staler."
     )
     return about + plot_row(plots) + _scaling_table(rows) if rows else ""
 
 
 def _scaling_table(rows: Rows) -> str:
     """Updates per second over pushers, next to their bounds."""
-    lines = []
-    for transport, shards, fetches, pushers in distinct(rows, "transport", "shards", "fetches", "pushers"):
-        these = chosen(rows, transport=transport, shards=shards, fetches=fetches, pushers=pushers)
-        name = (
-            f"{TRANSPORTS[transport]}, {shards} shard{'s' * (shards > 1)}{', with fetches' * bool(fetches)}, "
-            f"{pushers} pusher{'s' * (pushers > 1)}"
-        )
-        rates = cells(these, "updates_per_second", "memory_bound_per_second", "socket_bound_per_second")
-        share = f"{medians(these)['bound_share']:.0%}"
-        lines.append((name, *rates, share, *cells(these, "push_ms", "apply_ms", "staleness")))
-    header = ("", "updates/s", "memory’s bound", "socket’s bound", "share", "push (ms)", "apply (ms)", "staleness")
-    return table(header, lines, "All pushers together; published: 200 updates/s with any number of workers")
+    columns = {
+        "updates/s": "updates_per_second", "memory’s bound": "memory_bound_per_second",
+        "socket’s bound": "socket_bound_per_second", "share": "bound_share:.0%",
+        "push (ms)": "push_ms", "apply (ms)": "apply_ms", "staleness": "staleness",
+    }  # fmt: skip
+    groups = [
+        (f"{TRANSPORTS[transport]}, {counted(shards, 'shard')}{', with fetches' * bool(fetches)}, "
+         f"{counted(pushers, 'pusher')}", these)
+        for (transport, shards, fetches, pushers), these in grouped(rows, "transport", "shards", "fetches", "pushers")
+    ]  # fmt: skip
+    return summary_table(groups, columns, "All pushers together; published: 200 updates/s with any number of workers")
 
 
 def _curves(rows: Rows) -> str:
     """Two plots per group of settings: over environment steps and over training time."""
     plots: list[str] = []
-    for label in distinct(rows, "label"):
-        mine = chosen(rows, label=label)
-        groups = {}
-        for system in systems(mine):
-            these = of_system(mine, system)
-            name = "serial" if system[2] == "serial" else f"{system[3]} workers"
-            groups[name] = [curve_of(chosen(these, seed=seed)) for seed in distinct(these, "seed")]
-        plots += _band_plots(label, groups)
+    for label, mine in grouped(rows, "label"):
+        groups = {
+            "serial" if system[2] == "serial" else f"{system[3]} workers": [
+                curve_of(run) for _, run in grouped(these, "seed")
+            ]
+            for system, these in grouped(mine, *SYSTEM)
+        }
+        plots += draw_curves(label, f"{label} settings", groups, _COLORS)
     intro = note(
         f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common; mean and standard "
         "deviation over seeds. The score is the return: an apple is worth 1, and a death −1."
@@ -173,28 +181,19 @@ def _curves(rows: Rows) -> str:
     return intro + plot_row(plots) if plots else ""
 
 
-def _band_plots(label: str, groups: Mapping[str, Sequence[Curve]]) -> Iterable[str]:
-    for axis, words in (("steps", "environment steps"), ("seconds", "training time (s)")):
-        found = bands(groups, axis)
-        colors = zip(groups, _COLORS, strict=False)
-        strips = {name: Strip(*found[name], color) for name, color in colors if name in found}
-        if strips:
-            yield draw_strips(f"{label}-{axis}", f"{label} settings: {words}", "score", strips, levels={})
-
-
 def _reward_table(rows: Rows) -> str:
     """Final scores and rates, serial next to distributed."""
-    lines = []
-    for system in systems(rows):
-        label, environment, topology, workers, *_ = system
-        these = of_system(rows, system)
-        name = f"{environment}, {label} settings, {topology}" + (f", {workers} workers" if workers > 1 else "")
-        figures = ("environment_steps", "updates", "samples_per_insert", "wall_seconds")
-        rates = ("steps_per_second", "updates_per_second", "staleness")
-        lines.append((name, _spread(these), *cells(these, *figures, *rates), str(len(these))))
-    header = ("", "final score", "steps", "updates", "samples/step", "seconds", "steps/s", "updates/s", "staleness",
-              "seeds")  # fmt: skip
-    return table(header, lines, "Mean of 100 greedy episodes, and its spread over seeds; medians of the rest")
+    columns: Columns = {
+        "final score": _spread, "steps": "environment_steps", "updates": "updates",
+        "samples/step": "samples_per_insert", "seconds": "wall_seconds",
+        "steps/s": "steps_per_second", "updates/s": "updates_per_second",
+        "staleness": "staleness", "seeds": number_of,
+    }  # fmt: skip
+    groups = [
+        (f"{environment}, {label} settings, {topology}" + (f", {workers} workers" if workers > 1 else ""), these)
+        for (label, environment, topology, workers, *_), these in grouped(rows, *SYSTEM)
+    ]
+    return summary_table(groups, columns, "Mean of 100 greedy episodes, and its spread over seeds; medians of the rest")
 
 
 def _staleness(rows: Rows) -> str:
@@ -202,8 +201,7 @@ def _staleness(rows: Rows) -> str:
     plots: list[str] = []
     serial = mean(known(chosen(rows, topology="serial"), "final_return"))
     served = chosen(rows, topology="parameter-server")
-    for workers in distinct(served, "workers"):
-        mine = chosen(served, workers=workers)
+    for workers, mine in grouped(served, "workers"):
         periods = sorted(distinct(mine, "fetch_period"))
         lines = {
             policy: Line(
@@ -216,8 +214,8 @@ def _staleness(rows: Rows) -> str:
         name = f"{workers} workers: fetch period (updates)"
         plots.append(draw_lines(f"staleness-{workers}", name, "final score", periods, lines))
     about = note(
-        "A worker that fetches rarely computes gradients at parameters that others have since updated. “drop” drops "
-        f"gradients that are more than {STALENESS_LIMIT} updates late."
+        "A worker that fetches rarely computes gradients at old parameters. “drop” drops gradients that are more than "
+        f"{STALENESS_LIMIT} updates late."
     )
     return about + plot_row(plots) + _staleness_table(rows) if rows else ""
 
@@ -225,9 +223,7 @@ def _staleness(rows: Rows) -> str:
 def _staleness_table(rows: Rows) -> str:
     """Scores of the policies by workers and fetch period, and the gradients' staleness."""
     lines = []
-    for system in systems(rows):
-        _, _, topology, workers, period, policy = system
-        these = of_system(rows, system)
+    for (_, _, topology, workers, period, policy), these in grouped(rows, *SYSTEM):
         if topology == "serial":
             lines.append(("serial", _spread(these), *["–"] * (3 + len(STALENESS)), str(len(these))))
             continue
@@ -285,23 +281,23 @@ def _limits(timing: Rows, reward: Rows) -> list[str]:
     found = []
     if timing:
         found.append(
-            "Published milliseconds are of a dual-core i7 at 2.2 GHz, Caffe on the processor, and HTTP: what can be "
-            "compared are shares. Ours are of one thread, and of a server that shares the machine with it."
+            "Published milliseconds are of a dual-core i7 at 2.2 GHz, Caffe and HTTP, ours of one thread and a server "
+            "on the same machine: compare shares."
         )
     if reward and distinct(reward, "label") == ["ours"]:
         found.append(
-            "Their network, frames and settings are trained at full scale only; at small scale Snake is trained with "
-            "the preset’s, and for too few steps to say which of both is better."
+            "Small scale trains Snake with the preset’s settings only, and for too few steps to say which is better; "
+            "the published settings are trained at full scale."
         )
     elif reward:
         found.append(
-            "Their epsilon falls over 50,000 updates, which come after 20,000 steps of a random policy. Ours falls "
-            "over 50,000 environment steps, the first 20,000 included: at the first update it is 0.64."
+            "The published epsilon falls over 50,000 updates, after 20,000 steps of a random policy. Ours falls over "
+            "the first 50,000 environment steps: at the first update it is 0.64."
         )
     if reward:
         found.append(
-            "What we have of theirs has no score: serial is what the distributed runs are held against. The score "
-            "published on Snake is another’s."
+            "No score was published: distributed runs are compared with serial ones. The published score on Snake is "
+            "that of another system."
         )
     return found
 

@@ -1,31 +1,34 @@
-"""Measures a server's updates per second with several pushers, and their upper bounds."""
+"""Measures a server's updates per second with several pushers, and their upper bounds.
+
+As a program it is one pusher: it pushes gradients without computing them, and counts those within the window.
+"""
 
 import contextlib
-import dataclasses
-import json
-import sys
+import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headrace.errors import LaunchError
 from headrace.machine import available_cores
-from headrace.studies.downpour.cases import ScalingCase
+from headrace.studies.downpour.cases import ScalingCase, Transport
 from headrace.studies.downpour.limits import MemoryPass, bare_rate, median_seconds
-from headrace.studies.downpour.pusher import PusherSettings
-from headrace.studies.downpour.server import ShardCounts, parameter_count, start_server
-from headrace.studies.processes import Process
+from headrace.studies.downpour.server import ShardCounts, open_model, parameter_count, start_server
+from headrace.studies.processes import Process, Window, answer, open_window, received
 from headrace.studies.statistics import median
 
 __all__ = ["COLUMNS", "Limits", "figures_of", "measure_scaling"]
 
-_PUSHER = "headrace.studies.downpour.pusher"
 _START_SECONDS = 60.0
-_WARM_UP_SECONDS = 0.3
 _FLOAT_BYTES = 4
+_SCALE = np.float32(1e-3)  # of a gradient's elements
 
+_CASE = ("pixels", "transport", "pushers", "shards", "round", "seconds")
 COLUMNS = (
     *("pixels", "transport", "pushers", "shards", "fetches", "round", "parameters", "seconds"),
     *("updates_per_second", "push_ms", "fetch_ms", "apply_ms", "staleness"),
@@ -34,7 +37,7 @@ COLUMNS = (
 """Columns of a row of figures_of()."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Limits:
     """Upper bounds of this machine, measured in the same run."""
 
@@ -42,6 +45,17 @@ class Limits:
     """Seconds of one pass over the memory of an update, on one core."""
     socket_rate: float
     """Gradients per second over as many bare connections; small frames for gradients in shared memory."""
+
+
+@dataclass(frozen=True)
+class _Pusher:
+    address: str
+    transport: Transport
+    parameters: int
+    shards: int
+    fetches: bool
+    """Whether it fetches before each push, like a worker with fetch period 1."""
+    seed: int
 
 
 def measure_scaling(case: ScalingCase) -> dict[str, Any]:
@@ -55,21 +69,18 @@ def measure_scaling(case: ScalingCase) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-study-")))
         server = stack.enter_context(start_server(folder))
-        address = server.address(case.transport)
-        pushers = []
-        for index in range(case.pushers):
-            name = f"pusher {index}"
-            pusher = Process(name, [sys.executable, "-m", _PUSHER], folder / f"{name}.log")
-            pushers.append(stack.enter_context(pusher))
-            settings = PusherSettings(address, case.transport, parameters, case.shards, case.fetches, index)
-            pusher.tell(settings)
+        settings = (server.address(case.transport), case.transport, parameters, case.shards, case.fetches)
+        pushers = [
+            stack.enter_context(
+                Process.of_module(__name__, folder, _Pusher(*settings, seed=index), name=f"pusher {index}")
+            )
+            for index in range(case.pushers)
+        ]
         for pusher in pushers:
             pusher.hear("ready", _START_SECONDS)
         before = server.counts()
-        begin = time.monotonic() + _WARM_UP_SECONDS
-        for pusher in pushers:
-            pusher.tell({"begin": begin, "end": begin + case.seconds})
-        records = [json.loads(pusher.listen(case.seconds + _START_SECONDS)) for pusher in pushers]
+        open_window(pushers, case.seconds)
+        records = [pusher.record(case.seconds + _START_SECONDS) for pusher in pushers]
         after = server.counts()
     return figures_of(case, parameters, limits, records, (before, after))
 
@@ -95,11 +106,9 @@ def figures_of(
     before, after = counts
     slices = after.accepted - before.accepted
     return {
-        **{name: getattr(case, name) for name in ("pixels", "transport", "pushers", "shards")},
+        **{name: getattr(case, name) for name in _CASE},
         "fetches": int(case.fetches),
-        "round": case.round,
         "parameters": parameters,
-        "seconds": case.seconds,
         "updates_per_second": rate,
         "push_ms": 1e3 * median([record["push"] for record in records]),
         "fetch_ms": 1e3 * median([record["fetch"] for record in records]) if case.fetches else None,
@@ -109,3 +118,35 @@ def figures_of(
         "socket_bound_per_second": limits.socket_rate,
         "bound_share": rate / min(memory_bound, limits.socket_rate),
     }
+
+
+def _push() -> None:
+    settings = received(_Pusher)
+    gradient = np.random.default_rng(settings.seed).standard_normal(settings.parameters, np.float32) * _SCALE
+    values = np.zeros_like(gradient)
+    model = open_model(settings.address, settings.transport, values, settings.shards)
+    model.fetch_into(values)
+    answer("ready")
+    window = received(Window)
+    pushes: list[float] = []
+    fetches: list[float] = []
+    staleness = 0
+    while (begin := time.monotonic()) < window.end:
+        if settings.fetches:
+            model.fetch_into(values)
+        middle = time.monotonic()
+        _, late, verdict = model.push(gradient)
+        if verdict != "accepted":
+            raise LaunchError(f"a gradient was {verdict}; each must be accepted to be counted")
+        end = time.monotonic()
+        if begin >= window.begin and end <= window.end:
+            fetches.append(middle - begin)
+            pushes.append(end - middle)
+            staleness += late
+    push = statistics.median(pushes) if pushes else None
+    fetch = statistics.median(fetches) if fetches and settings.fetches else None
+    answer({"updates": len(pushes), "push": push, "fetch": fetch, "staleness": staleness})
+
+
+if __name__ == "__main__":
+    _push()

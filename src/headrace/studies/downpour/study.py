@@ -13,7 +13,7 @@ import tyro
 from headrace.algorithms.dqn.config import DQN
 from headrace.machine import available_cores
 from headrace.settings import preset
-from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study, leave_out
+from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.comparisons import Comparison
 from headrace.studies.downpour import scaling, timing
 from headrace.studies.downpour.cases import ONG, STALENESS_LIMIT, ScalingCase, TimingCase, TrainingCase, Transport
@@ -89,12 +89,6 @@ class Downpour(Study):
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
         """Times and scores; the other parts have no published or required figures."""
         return compare(rows["timing"], rows["reward"])
-
-    def present(self, results: Results) -> Page:
-        """The page."""
-        from headrace.studies.downpour.page import present
-
-        return present(results)
 
 
 def _timing(small: bool) -> Iterator[TimingCase]:

@@ -1,25 +1,43 @@
-"""Times of a gradient, of its push and of the fetch of parameters."""
+"""Times of a gradient, of its push and of the fetch of parameters.
 
-import json
+As a program it is the worker, with the network of Ong et al. After its settings it reads the names of measurements.
+"""
+
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean, median
 from typing import Any
 
-from headrace.studies.downpour.cases import TimingCase
-from headrace.studies.downpour.server import SETTINGS, ShardCounts, start_server
-from headrace.studies.downpour.worker import WorkerSettings
-from headrace.studies.processes import Process
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headrace._native import Optimizer, OptimizerOptions, ShardedModel
+from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.errors import LaunchError
+from headrace.gradients.base import Applied
+from headrace.studies.downpour.cases import TimingCase, Transport
+from headrace.studies.downpour.limits import LEAST_CALLS, MemoryPass, median_seconds, repeat
+from headrace.studies.downpour.server import SETTINGS, ShardCounts, open_model, optimizer_options, spec_of, start_server
+from headrace.studies.processes import Process, answer, received
+from headrace.types import Batch, EnvironmentSpec
 
 __all__ = ["COLUMNS", "figures_of", "measure_timing"]
 
-_WORKER = "headrace.studies.downpour.worker"
 _START_SECONDS = 120.0
 _ANSWER_SECONDS = 300.0
 _FLOAT_BYTES = 4
+_MEASUREMENTS = ("gradients", "pushes", "limits")
 
+_CASE = ("pixels", "transport", "round")
 COLUMNS = (
-    *("pixels", "transport", "round", "batch_size", "parameters", "message_mb", "gradients"),
+    *_CASE,
+    *("batch_size", "parameters", "message_mb", "gradients"),
     *("gradient_ms", "push_ms", "apply_ms", "move_ms", "fetch_ms", "share"),
     *("pushes", "busy_push_ms", "busy_apply_ms", "updates_per_second"),
     *("pass_ms", "copy_ms", "apply_alone_ms", "apply_passes", "apply_alone_passes"),
@@ -27,21 +45,25 @@ COLUMNS = (
 """Columns of a row of figures_of()."""
 
 
+@dataclass(frozen=True)
+class _Settings:
+    address: str
+    transport: Transport
+    pixels: int
+    seconds: float
+    """Duration of each measurement."""
+
+
 def measure_timing(case: TimingCase) -> dict[str, Any]:
     """One row; raises LaunchError if a process ends or does not answer in time."""
-    with tempfile.TemporaryDirectory(prefix="headrace-study-") as name:
-        folder = Path(name)
-        with (
-            start_server(folder) as server,
-            Process("the worker", [sys.executable, "-m", _WORKER], folder / "worker.log") as worker,
-        ):
-            settings = WorkerSettings(server.address(case.transport), case.transport, case.pixels, case.seconds)
-            worker.tell(settings)
+    with tempfile.TemporaryDirectory(prefix="headrace-study-") as name, start_server(Path(name)) as server:
+        settings = _Settings(server.address(case.transport), case.transport, case.pixels, case.seconds)
+        with Process.of_module(__name__, Path(name), settings, name="the worker") as worker:
             worker.hear("ready", _START_SECONDS)
             records, counts = {}, [server.counts()]
-            for part in ("gradients", "pushes", "limits"):
+            for part in _MEASUREMENTS:
                 worker.say(part)
-                records[part] = json.loads(worker.listen(_ANSWER_SECONDS))
+                records[part] = worker.record(_ANSWER_SECONDS)
                 counts.append(server.counts())
     return figures_of(case, records, counts)
 
@@ -52,7 +74,7 @@ def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: l
     The worker's times are medians. The server's are means, because it keeps only a sum; the transfer is the rest of
     the push's mean.
     """
-    turns, pushes, limits = (records[part] for part in ("gradients", "pushes", "limits"))
+    turns, pushes, limits = (records[part] for part in _MEASUREMENTS)
     apply_ms, busy_apply_ms = (
         1e3 * (after.apply_seconds - before.apply_seconds) / (after.accepted - before.accepted)
         for before, after in ((counts[0], counts[1]), (counts[1], counts[2]))
@@ -60,9 +82,7 @@ def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: l
     gradient_ms, push_ms, fetch_ms = (1e3 * turns[part] for part in ("gradient", "push", "fetch"))
     pass_ms, copy_ms, alone_ms = (1e3 * limits[part] for part in ("pass", "copy", "apply"))
     return {
-        "pixels": case.pixels,
-        "transport": case.transport,
-        "round": case.round,
+        **{name: getattr(case, name) for name in _CASE},
         "batch_size": SETTINGS.batch_size,
         "parameters": int(turns["parameters"]),
         "message_mb": turns["parameters"] * _FLOAT_BYTES / 1e6,
@@ -83,3 +103,132 @@ def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: l
         "apply_passes": busy_apply_ms / pass_ms,
         "apply_alone_passes": alone_ms / pass_ms,
     }
+
+
+@dataclass
+class _TimedVector:
+    """A model's parameters in a server; implements `ParameterVector` and records the seconds of each call."""
+
+    model: ShardedModel
+    initial: NDArray[np.float32]
+    version: int = 0
+    push_seconds: list[float] = field(default_factory=list)
+    fetch_seconds: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.values = self.initial.copy()
+        self.change = np.zeros_like(self.values)
+        self.parameters = torch.from_numpy(self.values)
+        self.gradient = torch.from_numpy(self.change)
+
+    def pull(self) -> int:
+        """Fetches the newest parameters on every call."""
+        begin = time.perf_counter()
+        self.version = self.model.fetch_into(self.values) or self.version
+        self.fetch_seconds.append(time.perf_counter() - begin)
+        return self.version
+
+    def apply(self) -> Applied:
+        """Pushes the gradient; raises LaunchError if it was not applied."""
+        begin = time.perf_counter()
+        version, staleness, verdict = self.model.push(self.change)
+        self.push_seconds.append(time.perf_counter() - begin)
+        if verdict != "accepted":
+            raise LaunchError(f"a gradient of random frames was {verdict}; each must be accepted to be timed")
+        return Applied(version, staleness)
+
+    def state(self) -> dict[str, Tensor]:
+        """Empty: nothing is saved."""
+        return {}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Does nothing: nothing was saved."""
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self.model.close()
+
+
+class _Worker:
+    """The network, its vector in the server, and one batch that is used repeatedly. One thread."""
+
+    def __init__(self, settings: _Settings) -> None:
+        self._seconds = settings.seconds
+        spec = spec_of(settings.pixels)
+
+        def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> _TimedVector:
+            self._vector = _TimedVector(open_model(settings.address, settings.transport, initial), initial)
+            return self._vector
+
+        self._updater = DQNUpdater(SETTINGS, spec, torch.device("cpu"), 0, open_vector)
+        self._batch = self._updater.transfer(_random_batch(spec, SETTINGS.batch_size))
+        self._update()  # the first one warms up
+
+    def gradients(self) -> dict[str, float]:
+        """Repeats fetch, gradient and push; median seconds of each, and the number of turns."""
+        pushes, fetches = self._vector.push_seconds, self._vector.fetch_seconds
+        pushes.clear()
+        fetches.clear()
+        turns = repeat(self._update, self._seconds)
+        rest = [turn - push - fetch for turn, push, fetch in zip(turns, pushes, fetches, strict=True)]
+        return {
+            "parameters": len(self._vector.values),
+            "count": len(turns),
+            "gradient": median(rest),
+            "push": median(pushes),
+            "push_mean": mean(pushes),
+            "fetch": median(fetches),
+        }
+
+    def pushes(self) -> dict[str, float]:
+        """Pushes the same gradient repeatedly, as fast as the server takes it."""
+        self._vector.push_seconds.clear()
+        median_seconds(self._vector.apply, self._seconds)
+        every = self._vector.push_seconds
+        return {"count": len(every), "push": median(every), "mean": mean(every)}
+
+    def limits(self) -> dict[str, float]:
+        """Median seconds of a pass over memory, a copy of a gradient, and the optimizer alone, which take turns."""
+        memory = MemoryPass(len(self._vector.values))
+        optimizer = Optimizer(optimizer_options(), len(memory.parameters))
+        calls: dict[str, Callable[[], None]] = {
+            "pass": memory.run,
+            "copy": memory.copy,
+            "apply": lambda: optimizer.apply(memory.parameters, memory.gradient),
+        }
+        seconds = self._seconds / (LEAST_CALLS * len(calls))
+        rounds = [{name: median_seconds(call, seconds) for name, call in calls.items()} for _ in range(LEAST_CALLS)]
+        return {name: median(each[name] for each in rounds) for name in calls}
+
+    def _update(self) -> None:
+        self._updater.update(self._batch)
+
+
+def _random_batch(spec: EnvironmentSpec, size: int) -> Batch:
+    """A random batch: B transitions [B, K, *O]."""
+    rng = np.random.default_rng(0)
+    observation, following = (rng.integers(0, 256, (size, *spec.input_shape), np.uint8) for _ in range(2))
+    one = np.ones(size, np.float32)
+    return Batch(
+        observation=observation,
+        next_observation=following,
+        action=rng.integers(0, spec.actions, size),
+        reward=rng.standard_normal(size, np.float32),
+        discount=one * np.float32(SETTINGS.discount),
+        weight=one,
+        probability=one / np.float32(size),
+        key=np.arange(size, dtype=np.uint64),
+        policy_version=np.zeros(size, np.uint64),
+    )
+
+
+def _work() -> None:
+    torch.set_num_threads(1)
+    worker = _Worker(received(_Settings))
+    answer("ready")
+    for line in sys.stdin:
+        answer(getattr(worker, line.strip())())
+
+
+if __name__ == "__main__":
+    _work()

@@ -7,18 +7,19 @@ from typing import Any
 from headrace.gradients.measured import STALENESS
 from headrace.studies.base import Measured
 from headrace.studies.downpour.cases import TrainingCase
-from headrace.studies.training import EVALUATION_COLUMNS, curve_rows, train_case
+from headrace.studies.training import EVALUATION_COLUMNS, FINAL_COLUMNS, curve_rows, summarized, train_case
 
 __all__ = ["CURVE_COLUMNS", "RUN_COLUMNS", "figures_of", "measure_training"]
 
 _CASE = ("label", "environment", "topology", "workers", "fetch_period", "policy", "seed")
 _COUNTS = ("accepted", "dropped", "refused")
+_GRADIENTS = ("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_COUNTS)
 RUN_COLUMNS = (
     *_CASE,
     *("envs_per_worker", "push_period", "staleness_limit", "batch_size", "samples_per_step", "samples_per_insert"),
     *("environment_steps", "updates", "wall_seconds", "steps_per_second", "updates_per_second"),
-    *("final_return", "final_std", "final_episodes"),
-    *("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_COUNTS),
+    *FINAL_COLUMNS,
+    *_GRADIENTS,
     "stopped_by",
 )
 CURVE_COLUMNS = (*_CASE, *EVALUATION_COLUMNS)
@@ -44,23 +45,16 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
         "seed": case.seed,
     }
     run = {
+        **summarized(summary, RUN_COLUMNS),
         **settings,
         "envs_per_worker": case.environments,
         "push_period": served.get("push_period"),
         "staleness_limit": served["staleness_limit"] if served and served["staleness"] == "drop" else None,
         "batch_size": case.algorithm.batch_size,
         "samples_per_step": case.algorithm.samples_per_step,
-        "samples_per_insert": summary["samples_per_insert"],
-        "environment_steps": summary["environment_steps"],
-        "updates": summary["learner_steps"],
-        "wall_seconds": summary["wall_seconds"],
         "steps_per_second": summary["environment_steps"] / summary["wall_seconds"],
         "updates_per_second": _updates_per_second(records),
-        "final_return": summary["mean_return"],
-        "final_std": summary["std_return"],
-        "final_episodes": summary["evaluation_episodes"],
         **_gradients(summary),
-        "stopped_by": summary["stopped_by"],
     }
     return Measured(run, curve_rows(settings, records))
 
@@ -78,7 +72,7 @@ def _gradients(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Counts of the workers' gradients by outcome; empty for a topology without workers."""
     workers = summary["workers"]
     if workers is None:
-        return dict.fromkeys(("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_COUNTS))
+        return dict.fromkeys(_GRADIENTS)
     return {
         "staleness": summary["staleness"],
         **{f"staleness_{bucket}": workers["staleness"][bucket] for bucket in STALENESS},

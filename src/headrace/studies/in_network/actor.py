@@ -1,17 +1,15 @@
 """The process of one actor: real Breakout, or a synthetic one that pushes chunks of that size at a set rate.
 
-It reads its settings from the first line, fills the table, prints "ready", reads {begin, end} in seconds of the
-monotonic clock, acts, and prints its measurements between the two. Then it sends chunks for one large pull.
+It fills the table, says "ready", acts, and answers with its measurements in the window. Then it sends chunks for one
+large pull.
 """
 
 import itertools
-import json
-import sys
 import time
+from collections.abc import Generator
 from typing import Any
 
 from headrace.algorithms.dqn.config import DQN
-from headrace.fields import read_json
 from headrace.parameters import Policy
 from headrace.roles.actor import ACTOR_PHASES, Actor
 from headrace.roles.actor import ActorSettings as GameSettings
@@ -29,15 +27,21 @@ from headrace.studies.in_network.experience import (
     count_steps,
     make_chunks,
 )
+from headrace.studies.processes import Window, answer, received
 
-__all__ = ["BREAKOUT", "PULL_PERIOD_STEPS", "Pushes", "main"]
+__all__ = ["Pushes"]
 
-BREAKOUT = "ALE/Breakout-v5"
-PULL_PERIOD_STEPS = 400
+_BREAKOUT = "ALE/Breakout-v5"
+_PULL_PERIOD_STEPS = 400
 """Steps between two polls for newer parameters (Horgan et al. 2018)."""
 _SOURCES = 8  # distinct chunks, pushed in turn
 _EPSILON = 0.05
 _POLL_SECONDS = 0.02
+
+Versioned = tuple[int, bytes]
+"""A policy's version and graph."""
+Acting = Generator[int, Versioned | None, None]
+"""Acts; gives the number of environment steps each time, and takes a newer policy if there is one."""
 
 
 class Pushes:
@@ -77,104 +81,82 @@ class Pushes:
             self._server.put(EXPERIENCE, chunk)
 
 
-class _Synthetic:
-    """Simulates acting: sleeps for the time of a chunk's steps."""
-
-    def __init__(self, settings: ActorSettings, pushes: Pushes, clock: PhaseClock, chunks: list[bytes]) -> None:
-        self._seconds = CHUNK_STEPS / settings.frames_per_second
-        self._pushes = pushes
-        self._clock = clock
-        self._chunks = itertools.cycle(chunks)
-
-    def act(self) -> int:
-        """Sends one chunk; returns its number of environment steps."""
-        self._clock.enter("environment")
-        time.sleep(self._seconds)
-        self._clock.enter("push")
-        self._pushes(next(self._chunks))
-        self._clock.enter("other")
-        return CHUNK_STEPS
-
-    def load(self, version: int, graph: bytes) -> None:
-        """Does nothing: there is no policy."""
-
-    def close(self) -> None:
-        """Nothing to close."""
+def _synthetic(frames_per_second: float, pushes: Pushes, clock: PhaseClock, chunks: list[bytes]) -> Acting:
+    """Sleeps for the time of a chunk's steps and sends the chunk; has no policy."""
+    for chunk in itertools.cycle(chunks):
+        clock.enter("environment")
+        time.sleep(CHUNK_STEPS / frames_per_second)
+        clock.enter("push")
+        pushes(chunk)
+        clock.enter("other")
+        yield CHUNK_STEPS
 
 
-class _Breakout:
-    """Plays one game with the pulled policy."""
-
-    def __init__(self, settings: ActorSettings, pushes: Pushes, clock: PhaseClock, version: int, graph: bytes) -> None:
-        self._policy = Policy(graph, version)
-        self._actor = Actor(
-            GameSettings(
-                environment=BREAKOUT,
-                seed=settings.index,
-                index=settings.index,
-                first_environment=settings.index,
-                exploration=(_EPSILON,),
-                algorithm=DQN(n_step=N_STEP, discount=DISCOUNT, clip_rewards=True),
-                chunk_steps=CHUNK_STEPS,
-                values=True,
-                spec=SPEC,
-                pull_period=PULL_PERIOD_STEPS,
-            ),
-            self._policy.output,
-            pushes,
-            clock,
-        )
-
-    def act(self) -> int:
-        """Takes one environment step; pushes finished chunks."""
-        self._actor.step()
-        return 1
-
-    def load(self, version: int, graph: bytes) -> None:
-        """Installs a newer policy."""
-        self._policy.load(graph, version)
-        self._actor.set_policy_version(version)
-
-    def close(self) -> None:
-        """Closes the game."""
-        self._actor.close()
+def _breakout(index: int, pushes: Pushes, clock: PhaseClock, first: Versioned) -> Acting:
+    """Plays one game, a step each time, and pushes finished chunks."""
+    version, graph = first
+    policy = Policy(graph, version)
+    settings = GameSettings(
+        environment=_BREAKOUT,
+        seed=index,
+        index=index,
+        first_environment=index,
+        exploration=(_EPSILON,),
+        algorithm=DQN(n_step=N_STEP, discount=DISCOUNT, clip_rewards=True),
+        chunk_steps=CHUNK_STEPS,
+        values=True,
+        spec=SPEC,
+        pull_period=_PULL_PERIOD_STEPS,
+    )
+    actor = Actor(settings, policy.output, pushes, clock)
+    try:
+        while True:
+            actor.step()
+            newer = yield 1
+            if newer is not None:
+                version, graph = newer
+                policy.load(graph, version)
+                actor.set_policy_version(version)
+    finally:
+        actor.close()
 
 
-def _first_policy(server: RoleServer) -> tuple[int, bytes]:
+def _first_policy(server: RoleServer) -> Versioned:
     while (first := server.fetch(POLICY.name)) is None:
         time.sleep(_POLL_SECONDS)
     return first
 
 
-def _measure(
-    acting: _Synthetic | _Breakout, server: RoleServer, pushes: Pushes, clock: PhaseClock, version: int
-) -> dict[str, Any]:
-    """Acts until the end of the window, which stdin says; returns the measurements in it."""
-    window = json.loads(sys.stdin.readline())
+def _measure(acting: Acting, server: RoleServer, pushes: Pushes, clock: PhaseClock, version: int) -> dict[str, Any]:
+    """Acts until the end of the window; returns the measurements in it."""
+    window = received(Window)
     begun = False
     pulls: list[float] = []
-    steps, since_pull = 0, PULL_PERIOD_STEPS // 2
+    steps, since_pull = 0, _PULL_PERIOD_STEPS // 2
     before, started = dict(clock.seconds), 0.0
-    while (now := time.monotonic()) < window["end"]:
-        if not begun and now >= window["begin"]:
+    newer: Versioned | None = None
+    next(acting)
+    while (now := time.monotonic()) < window.end:
+        if not begun and now >= window.begin:
             clock.enter("other")
             begun, started, before = True, time.perf_counter(), dict(clock.seconds)
             steps, pulls = 0, []
             pushes.reset()
-        done = acting.act()
+        done = acting.send(newer)
+        newer = None
         steps += done
         since_pull += done
-        if since_pull >= PULL_PERIOD_STEPS:
-            since_pull -= PULL_PERIOD_STEPS
+        if since_pull >= _PULL_PERIOD_STEPS:
+            since_pull -= _PULL_PERIOD_STEPS
             clock.enter("pull")
             asked = time.perf_counter()
             newer = server.fetch(POLICY.name, version)
             if newer is not None:
                 pulls.append(time.perf_counter() - asked)
-                clock.enter("load")
                 version = newer[0]
-                acting.load(*newer)
-            clock.enter("other")
+                clock.enter("load")  # which the next step begins with
+            else:
+                clock.enter("other")
     clock.enter("other")
     return {
         "seconds": time.perf_counter() - started,
@@ -187,26 +169,25 @@ def _measure(
     }
 
 
-def main() -> None:
-    """Runs the actor."""
-    settings = read_json(ActorSettings, sys.stdin.readline(), "settings of an actor")
+def _act() -> None:
+    settings = received(ActorSettings)
     server = connect_role(settings.endpoint)
     chunks = make_chunks(_SOURCES, seed=settings.index)
     pushes = Pushes(server, settings.sampled_by_server)
     pushes.send(chunks, settings.fill_chunks)
-    version, graph = _first_policy(server)
+    first = _first_policy(server)
     clock = PhaseClock(ACTOR_PHASES)
     if settings.kind == "breakout":
-        acting: _Synthetic | _Breakout = _Breakout(settings, pushes, clock, version, graph)
+        acting = _breakout(settings.index, pushes, clock, first)
     else:
-        acting = _Synthetic(settings, pushes, clock, chunks)
-    print("ready", flush=True)
-    record = _measure(acting, server, pushes, clock, version)
+        acting = _synthetic(settings.frames_per_second, pushes, clock, chunks)
+    answer("ready")
+    record = _measure(acting, server, pushes, clock, first[0])
     acting.close()
     pushes.send(chunks, settings.left_chunks)
-    print(json.dumps(record | {"all_transitions": pushes.all_transitions}), flush=True)
+    answer(record | {"all_transitions": pushes.all_transitions})
     server.close()
 
 
 if __name__ == "__main__":
-    main()
+    _act()

@@ -1,22 +1,21 @@
 """Measures a link: the round trip of a small message over TCP, and the rate of a long one.
 
-As a program it is one end of the link. Its arguments: take or send, ADDRESS, round trips, seconds of warm-up.
+As a program it is one end of the link.
 """
 
 import contextlib
-import json
 import socket
-import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.studies.in_network.hosts import Link
 from headrace.studies.in_network.measure import make_hosts
-from headrace.studies.processes import Process
+from headrace.studies.processes import Process, answer, received
 from headrace.studies.statistics import quantile
 
-__all__ = ["COLUMNS", "calibrate", "main"]
+__all__ = ["COLUMNS", "calibrate"]
 
 COLUMNS = (
     *("rate_set_gbit_s", "rate_reached_gbit_s"),
@@ -34,22 +33,36 @@ _CONNECT_SECONDS = 10.0
 _SAY_SECONDS = 30.0
 
 
+@dataclass(frozen=True)
+class _End:
+    """Settings of one end of the link."""
+
+    takes: bool
+    address: str
+    trips: int
+    warm_up_seconds: float
+
+
 def calibrate(link: Link) -> dict[str, float]:
     """The link as configured and as measured, from server to learner and back."""
     trips = _TRIPS if link.delay_seconds < 5e-3 else _TRIPS_FAR
     warm_up_seconds = 0.2 + _SLOW_START_TRIPS * 2 * link.delay_seconds
     with tempfile.TemporaryDirectory(prefix="headrace-study-") as folder, contextlib.ExitStack() as stack:
         hosts = stack.enter_context(make_hosts(link))
-        command = [sys.executable, "-m", "headrace.studies.in_network.calibration"]
-        words = [hosts.address("learner", "server"), str(trips), str(warm_up_seconds)]
         near, far = (
             stack.enter_context(
-                Process(f"calibration {end}", [*hosts.command(host), *command, end, *words], Path(folder) / end)
+                Process.of_module(
+                    __name__,
+                    Path(folder),
+                    _End(host == "learner", hosts.address("learner", "server"), trips, warm_up_seconds),
+                    hosts.command(host),
+                    f"calibration on {host}",
+                )
             )
-            for host, end in (("learner", "take"), ("server", "send"))
+            for host in ("learner", "server")
         )
-        round_trip = json.loads(far.listen(_SAY_SECONDS))
-        rate_bits = float(near.listen(_SAY_SECONDS))
+        round_trip = far.record(_SAY_SECONDS)
+        rate_bits = near.record(_SAY_SECONDS)
     return {
         "rate_set_gbit_s": link.rate_bits / 1e9,
         "rate_reached_gbit_s": rate_bits / 1e9,
@@ -59,26 +72,17 @@ def calibrate(link: Link) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Runs one end."""
-    end, address, trips, warm_up_seconds = sys.argv[1:]
-    if end == "take":
-        _take(address, int(trips), float(warm_up_seconds))
-    else:
-        _send(address, int(trips))
-
-
-def _take(address: str, trips: int, warm_up_seconds: float) -> None:
-    """Echoes small messages, then receives a long one; prints its rate in bits per second without slow start."""
-    with socket.create_server((address, _PORT)) as listener, listener.accept()[0] as peer:
+def _take(settings: _End) -> None:
+    """Echoes small messages, then receives a long one; answers with its rate in bits per second without slow start."""
+    with socket.create_server((settings.address, _PORT)) as listener, listener.accept()[0] as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(trips):
-            peer.sendall(_receive(peer, _MESSAGE_BYTES))
+        for _ in range(settings.trips):
+            peer.sendall(peer.recv(_MESSAGE_BYTES, socket.MSG_WAITALL))
         buffer = bytearray(len(_BLOCK))
-        _take_for(peer, buffer, warm_up_seconds)
+        _take_for(peer, buffer, settings.warm_up_seconds)
         started = time.perf_counter()
         moved = _take_for(peer, buffer, _RATE_SECONDS)
-        print(8 * moved / (time.perf_counter() - started), flush=True)
+        answer(8 * moved / (time.perf_counter() - started))
 
 
 def _take_for(peer: socket.socket, buffer: bytearray, seconds: float) -> int:
@@ -88,36 +92,26 @@ def _take_for(peer: socket.socket, buffer: bytearray, seconds: float) -> int:
     return moved
 
 
-def _send(address: str, trips: int) -> None:
-    """Prints the round trips' quantiles in seconds as JSON, then sends until the other end closes."""
-    with _connect(address) as peer, contextlib.suppress(ConnectionError):
+def _send(settings: _End) -> None:
+    """Answers with the round trips' quantiles in seconds, then sends until the other end closes."""
+    with _connect(settings.address) as peer, contextlib.suppress(ConnectionError):
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         taken: list[float] = []
-        for _ in range(trips):
+        for _ in range(settings.trips):
             started = time.perf_counter()
             peer.sendall(bytes(_MESSAGE_BYTES))
-            _receive(peer, _MESSAGE_BYTES)
+            peer.recv(_MESSAGE_BYTES, socket.MSG_WAITALL)
             taken.append(time.perf_counter() - started)
-        print(json.dumps({"p50": quantile(taken, 0.5), "p99": quantile(taken, 0.99)}), flush=True)
+        answer({"p50": quantile(taken, 0.5), "p99": quantile(taken, 0.99)})
         while True:
             peer.sendall(_BLOCK)
-
-
-def _receive(peer: socket.socket, count_bytes: int) -> bytes:
-    message = b""
-    while len(message) < count_bytes:
-        part = peer.recv(count_bytes - len(message))
-        if not part:
-            raise ConnectionError("the other end is gone")
-        message += part
-    return message
 
 
 def _connect(address: str) -> socket.socket:
     deadline = time.monotonic() + _CONNECT_SECONDS
     while True:
         try:
-            return socket.create_connection((address, _PORT), _CONNECT_SECONDS)
+            return socket.create_connection((address, _PORT))
         except OSError:
             if time.monotonic() > deadline:
                 raise
@@ -125,4 +119,5 @@ def _connect(address: str) -> socket.socket:
 
 
 if __name__ == "__main__":
-    main()
+    end = received(_End)
+    (_take if end.takes else _send)(end)

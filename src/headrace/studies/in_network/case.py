@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from headrace.report.formats import counted
 from headrace.servers import Endpoint
 from headrace.studies.in_network.hosts import Link
 from headrace.studies.sheet import fingerprint
@@ -54,7 +55,7 @@ class Case:
 
     def __str__(self) -> str:
         over = f"{self.transport}" if self.link is None else f"{self.transport}, {self.link}"
-        return f"{self.variant}, {over}, {self.actors} {self.kind} actor{'s' if self.actors > 1 else ''}"
+        return f"{self.variant}, {over}, {counted(self.actors, f'{self.kind} actor')}"
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,4 @@ class LearnerSettings:
     endpoint: Endpoint
     variant: Variant
     batch_size: int
-    min_size: int
-    publish_period: int
     pull_bytes: int

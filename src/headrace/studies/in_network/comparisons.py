@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from headrace.report.formats import counted
 from headrace.studies.in_network.case import Variant
 from headrace.studies.in_network.figures import decrease
 from headrace.studies.in_network.published import published_figures
@@ -96,7 +97,7 @@ def place_name(place: Place) -> str:
     """The place for readers: TCP loopback, 2 synthetic actors."""
     transport, actors, kind = place
     over = {"unix": "Unix socket", "loopback": "TCP loopback", "hosts": "three hosts"}[transport]
-    return f"{over}, {actors} {kind} actor{'s' if actors > 1 else ''}"
+    return f"{over}, {counted(actors, f'{kind} actor')}"
 
 
 def _near(rows: Iterable[Row]) -> Rows:
@@ -122,6 +123,5 @@ def _size(rows: Rows, place: Place) -> Comparison | None:
     size = value(rows, "server", place, "bytes_per_transition")
     if not size > 0:
         return None
-    verdict = "holds" if size <= _LARGEST_TRANSITION_BYTES else "MISSED"
-    required = f"<= {_LARGEST_TRANSITION_BYTES:g}"
-    return Comparison("bytes_per_transition", *place, "", "", None, size, None, "", required, verdict)
+    judged = f"<= {_LARGEST_TRANSITION_BYTES:g}", "holds" if size <= _LARGEST_TRANSITION_BYTES else "MISSED"
+    return Comparison("bytes_per_transition", *place, "", "", None, size, None, "", *judged)

@@ -9,9 +9,9 @@ from headrace.studies.in_network.case import LEARNER_PHASES
 from headrace.studies.in_network.measure import Record
 from headrace.studies.statistics import mean, quantile
 
-__all__ = ["ACTOR_COMMUNICATION", "COLUMNS", "decrease", "figures_of", "learner_communication"]
+__all__ = ["COLUMNS", "decrease", "figures_of"]
 
-ACTOR_COMMUNICATION = ("push", "pull")
+_ACTOR_COMMUNICATION = ("push", "pull")
 COLUMNS = (
     *("round", "variant", "transport", "actors", "kind", "batch_size", "link_gbit_s", "link_delay_us"),
     "updates_per_s",
@@ -35,10 +35,10 @@ def figures_of(record: Record) -> dict[str, Any]:
     pushes = [seconds for actor in record.actors for seconds in actor["push_seconds"]]
     pulls = [seconds for actor in record.actors for seconds in actor["pull_seconds"]]
     acted = sum(actor["seconds"] for actor in record.actors)
-    talked = sum(actor["phases"][phase] for actor in record.actors for phase in ACTOR_COMMUNICATION)
+    talked = sum(actor["phases"][phase] for actor in record.actors for phase in _ACTOR_COMMUNICATION)
     steps = sum(actor["steps"] for actor in record.actors)
     learned = record.learner["seconds"]
-    learner_talked = sum(sum(updates[phase]) for phase in learner_communication(case.variant))
+    learner_talked = sum(sum(updates[phase]) for phase in _learner_communication(case.variant))
     actor_phases = {p: sum(actor["phases"][p] for actor in record.actors) / acted for p in ACTOR_PHASES}
     return {
         **{name: getattr(case, name) for name in COLUMNS[:6]},
@@ -69,7 +69,7 @@ def figures_of(record: Record) -> dict[str, Any]:
     }
 
 
-def learner_communication(variant: str) -> tuple[str, ...]:
+def _learner_communication(variant: str) -> tuple[str, ...]:
     """The learner's phases that involve the server; with sampling in the learner, priorities stay there."""
     return ("wait", "priorities", "publish") if variant == "server" else ("pull", "publish")
 

@@ -1,11 +1,9 @@
 """The process of the learner: DQN updates of the Nature network on batches from the variant's source.
 
-It reads its settings from the first line, publishes a policy and prints "open", warms up and prints "ready", reads
-{begin, end} in seconds of the monotonic clock, learns and prints its measurements between the two. After one more line
-it prints the rate of one large pull.
+It publishes a policy, says "open", warms up, says "ready", learns, and answers with its measurements in the window and
+the rate of one large pull, for which it waits for one more line.
 """
 
-import json
 import sys
 import time
 from typing import Any
@@ -14,7 +12,6 @@ import torch
 
 from headrace.algorithms.dqn import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
-from headrace.fields import read_json
 from headrace.networks import PolicyGraph
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import POLICY
@@ -24,10 +21,13 @@ from headrace.servers.connect import open_server
 from headrace.studies.in_network.case import LEARNER_PHASES, REDIS_VARIANTS, LearnerSettings
 from headrace.studies.in_network.experience import DISCOUNT, N_STEP, SPEC
 from headrace.studies.in_network.sources import Source, open_source
+from headrace.studies.processes import Window, answer, received
 
-__all__ = ["main"]
+__all__: list[str] = []
 
 _WARM_UP_UPDATES = 3
+_MIN_SIZE = 3000  # transitions in the table at the first update
+_PUBLISH_PERIOD = 20  # updates
 
 
 class _Learner:
@@ -36,9 +36,8 @@ class _Learner:
     def __init__(self, settings: LearnerSettings, server: RunServer) -> None:
         config = DQN(
             network="nature", hidden=(512,), dueling=True, n_step=N_STEP, discount=DISCOUNT,
-            batch_size=settings.batch_size, publish_period=settings.publish_period,
+            batch_size=settings.batch_size, publish_period=_PUBLISH_PERIOD,
         )  # fmt: skip
-        self._settings = settings
         self._server = server
         self._calls = BackgroundCalls("publish") if settings.variant in REDIS_VARIANTS else None
         self._updater = DQNUpdater(config, SPEC, torch.device("cpu"), seed=0)
@@ -71,9 +70,9 @@ class _Learner:
         self.clock.enter("train")
         update = self._updater.update(tensors)
         self.clock.enter("priorities")
-        source.update_priorities(batch.key, update.priority)
+        source.table.update_priorities(batch.key, update.priority)
         self.updates += 1
-        if self.updates % self._settings.publish_period == 0:
+        if self.updates % _PUBLISH_PERIOD == 0:
             self.clock.enter("publish")
             self.publish()
         self.clock.enter("other")
@@ -81,13 +80,13 @@ class _Learner:
 
 
 def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
-    """Learns until the end of the window, which stdin says; returns the measurements in it."""
-    window = json.loads(sys.stdin.readline())
+    """Learns until the end of the window; returns the measurements in it."""
+    window = received(Window)
     learner.clock.enter("other")
     updates: list[dict[str, float]] = []
     started, begun = time.perf_counter(), False
-    while (now := time.monotonic()) < window["end"]:
-        if not begun and now >= window["begin"]:
+    while (now := time.monotonic()) < window.end:
+        if not begun and now >= window.begin:
             updates, started, begun = [], time.perf_counter(), True
         updates.append(learner.update(source))
     return {
@@ -97,27 +96,26 @@ def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Runs the learner."""
-    settings = read_json(LearnerSettings, sys.stdin.readline(), "settings of the learner")
+def _run() -> None:
+    settings = received(LearnerSettings)
     torch.set_num_threads(1)
     server = open_server(settings.endpoint)
-    source = open_source(settings.variant, server, settings.batch_size, settings.min_size)
+    source = open_source(settings.variant, server, settings.batch_size, _MIN_SIZE)
     try:
         learner = _Learner(settings, server)
-        print("open", flush=True)
+        answer("open")
         for _ in range(_WARM_UP_UPDATES):
             learner.update(source)
-        print("ready", flush=True)
+        answer("ready")
         record = _measure(learner, source)
         sys.stdin.readline()
         learner.close()
         record["pull"] = source.pull(settings.pull_bytes)._asdict()
-        print(json.dumps(record), flush=True)
+        answer(record)
     finally:
         source.close()
         server.close()
 
 
 if __name__ == "__main__":
-    main()
+    _run()

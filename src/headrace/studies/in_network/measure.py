@@ -1,12 +1,11 @@
 """Runs one case: server, learner and actors as processes, all measured in one window."""
 
 import contextlib
-import json
 import os
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,22 +13,19 @@ from typing import Any
 from headrace.studies.in_network.case import REDIS_VARIANTS, ActorSettings, Case, LearnerSettings
 from headrace.studies.in_network.hosts import Hosts, Link
 from headrace.studies.in_network.servers import Running, redis_client, start_redis, start_server
-from headrace.studies.processes import Process
+from headrace.studies.processes import Process, open_window
 
-__all__ = ["ACTOR_LINK", "FRAMES_PER_SECOND", "PUBLISH_PERIOD", "Record", "make_hosts", "measure"]
+__all__ = ["Record", "make_hosts", "measure"]
 
-FRAMES_PER_SECOND = 139.0
+_FRAMES_PER_SECOND = 139.0
 """Rate of a synthetic actor while nothing blocks it (Horgan et al. 2018: 360 actors, 50,000 frames per second)."""
-ACTOR_LINK = Link(10e9)
+_ACTOR_LINK = Link(10e9)
 """The link between actors and server if they are hosts."""
-PUBLISH_PERIOD = 20
 _LEARNER, _ACTOR = (f"headrace.studies.in_network.{role}" for role in ("learner", "actor"))
 _FILL_CHUNKS = 64
-_MIN_SIZE = 3000
 _LEFT_CHUNKS = 64
 _CHUNK_BYTES = 390_000  # slightly fewer than in a chunk
 _START_SECONDS = 120.0
-_WARM_UP_SECONDS = 1.0
 _LOCAL = "127.0.0.1"
 
 
@@ -51,7 +47,7 @@ class Record:
 
 def make_hosts(link: Link) -> Hosts:
     """Three hosts in a row; `link` is the one between server and learner."""
-    return Hosts({("actors", "server"): ACTOR_LINK, ("server", "learner"): link})
+    return Hosts({("actors", "server"): _ACTOR_LINK, ("server", "learner"): link})
 
 
 def measure(case: Case) -> Record:
@@ -60,65 +56,44 @@ def measure(case: Case) -> Record:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-study-")))
         hosts = stack.enter_context(make_hosts(case.link)) if case.link else None
         server = stack.enter_context(_server(case, hosts, folder))
-        pupil = stack.enter_context(_process("learner", _LEARNER, hosts, folder))
-        pupil.tell(_learner_settings(case, server))
-        pupil.hear("open", _START_SECONDS)
-        actors = []
-        for index in range(case.actors):
-            process = stack.enter_context(_process("actors", _ACTOR, hosts, folder, f" {index}"))
-            process.tell(_actor_settings(case, server, index))
-            actors.append(process)
-        for process in (*actors, pupil):
+
+        def start(host: str, module: str, settings: LearnerSettings | ActorSettings, number: str = "") -> Process:
+            prefix = hosts.command(host) if hosts else []
+            name = f"{module.rpartition('.')[2]}{number}"
+            return stack.enter_context(Process.of_module(module, folder, settings, prefix, name))
+
+        settings = (server.learner, case.variant, case.batch_size)
+        learner = start("learner", _LEARNER, LearnerSettings(*settings, pull_bytes=_LEFT_CHUNKS * _CHUNK_BYTES))
+        learner.hear("open", _START_SECONDS)
+        actors = [
+            start("actors", _ACTOR, _actor_settings(case, server, index), f" {index}") for index in range(case.actors)
+        ]
+        for process in (*actors, learner):
             process.hear("ready", _START_SECONDS)
-        return _window(case, pupil, actors, server.process, hosts)
+        return _window(case, learner, actors, server.process, hosts)
 
 
-def _window(case: Case, pupil: Process, actors: Sequence[Process], server: Process, hosts: Hosts | None) -> Record:
-    begin = time.monotonic() + _WARM_UP_SECONDS
-    for process in (*actors, pupil):
-        process.tell({"begin": begin, "end": begin + case.seconds})
+def _window(case: Case, learner: Process, actors: Sequence[Process], server: Process, hosts: Hosts | None) -> Record:
     counters = []
-    for moment in (begin, begin + case.seconds):
+    for moment in open_window((*actors, learner), case.seconds):
         time.sleep(max(0.0, moment - time.monotonic()))
         counters.append((_cpu_seconds(server.process_id), _sent(hosts) if hosts else {}, time.monotonic()))
-    acted = [json.loads(process.listen(_START_SECONDS)) for process in actors]
+    acted = [process.record(_START_SECONDS) for process in actors]
     total = hosts.sent_bytes("actors", "server") if hosts else 0
-    pupil.say("pull")
-    learned = json.loads(pupil.listen(_START_SECONDS))
+    learner.say("pull")
+    learned = learner.record(_START_SECONDS)
     (cpu, sent, started), (cpu_after, sent_after, ended) = counters
     rates = {link: (sent_after[link] - sent[link]) / (ended - started) for link in sent}
     client = redis_client() if case.variant in REDIS_VARIANTS else None
     return Record(case, learned, acted, (cpu_after - cpu) / (ended - started), rates, total, client)
 
 
-@contextlib.contextmanager
-def _server(case: Case, hosts: Hosts | None, folder: Path) -> Iterator[Running]:
+def _server(case: Case, hosts: Hosts | None, folder: Path) -> AbstractContextManager[Running]:
     start = start_redis if case.variant in REDIS_VARIANTS else start_server
     if hosts:
         ends = hosts.address("server", "learner"), hosts.address("server", "actors"), "0.0.0.0"
-        prefix = hosts.command("server")
-    else:
-        ends = (_LOCAL, _LOCAL, "" if case.transport == "unix" else _LOCAL)
-        prefix = []
-    with start(prefix, *ends, folder) as running:
-        yield running
-
-
-def _process(host: str, module: str, hosts: Hosts | None, folder: Path, number: str = "") -> Process:
-    prefix = hosts.command(host) if hosts else []
-    name = f"{module.rpartition('.')[2]}{number}"
-    return Process(name, [*prefix, sys.executable, "-m", module], folder / f"{name}.log")
-
-
-def _learner_settings(case: Case, server: Running) -> LearnerSettings:
-    return LearnerSettings(
-        endpoint=server.learner,
-        variant=case.variant,
-        batch_size=case.batch_size,
-        min_size=_MIN_SIZE,
-        publish_period=PUBLISH_PERIOD,
-        pull_bytes=_LEFT_CHUNKS * _CHUNK_BYTES,
-    )
+        return start(hosts.command("server"), *ends, folder)
+    return start([], _LOCAL, _LOCAL, "" if case.transport == "unix" else _LOCAL, folder)
 
 
 def _actor_settings(case: Case, server: Running, index: int) -> ActorSettings:
@@ -127,7 +102,7 @@ def _actor_settings(case: Case, server: Running, index: int) -> ActorSettings:
         index=index,
         kind=case.kind,
         sampled_by_server=case.variant == "server",
-        frames_per_second=FRAMES_PER_SECOND,
+        frames_per_second=_FRAMES_PER_SECOND,
         fill_chunks=-(-_FILL_CHUNKS // case.actors),
         left_chunks=-(-_LEFT_CHUNKS // case.actors),
     )

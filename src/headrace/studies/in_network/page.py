@@ -1,7 +1,6 @@
 """The page of the study: published and measured figures side by side."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Sequence
 from math import isnan, nan
 
 from headrace.report.document import plot_row, share_bar, tile_row
@@ -20,10 +19,10 @@ from headrace.studies.in_network.comparisons import (
 )
 from headrace.studies.in_network.figures import decrease
 from headrace.studies.in_network.published import published_figures
-from headrace.studies.page import figure_text, note, table
+from headrace.studies.page import bars, figure_text, note, table
 from headrace.studies.plots import Line, draw_lines
 from headrace.studies.sheet import Rows
-from headrace.studies.statistics import chosen, distinct, middle
+from headrace.studies.statistics import chosen, distinct, grouped, middle
 
 __all__ = ["present"]
 
@@ -37,13 +36,13 @@ _LEARNER_PARTS = (
     (("priorities", "publish"), "c2"),
     (("transfer", "other"), "c6"),
 )
-_TRANSPORTS = (
+_COMMON = (
     ("updates_per_s", "updates per second"),
-    ("sampling_mean_us", "sampling latency, mean (µs)"),
-    ("sampling_p50_us", "sampling latency, p50 (µs)"),
-    ("sampling_p99_us", "sampling latency, p99 (µs)"),
-    ("access_mean_us", "replay access latency, mean (µs)"),
-    ("access_p50_us", "replay access latency, p50 (µs)"),
+    *((f"sampling_{each}_us", f"sampling latency, {each} (µs)") for each in ("mean", "p50", "p99")),
+    *((f"access_{each}_us", f"replay access latency, {each} (µs)") for each in ("mean", "p50")),
+)
+_TRANSPORTS = (
+    *_COMMON,
     ("access_p99_us", "replay access latency, p99 (µs)"),
     ("pull_transitions_s", "replay pull throughput (transitions/s)"),
     ("pull_wire_mb_s", "the same, what is on the wire (MB/s)"),
@@ -55,26 +54,25 @@ _TRANSPORTS = (
     ("server_cores", "cores that the server kept busy"),
 )
 _EDGE = (
-    ("updates_per_s", "updates per second"),
-    ("sampling_mean_us", "sampling latency, mean (µs)"),
-    ("sampling_p50_us", "sampling latency, p50 (µs)"),
-    ("sampling_p99_us", "sampling latency, p99 (µs)"),
-    ("access_mean_us", "replay access latency, mean (µs)"),
-    ("access_p50_us", "replay access latency, p50 (µs)"),
+    *_COMMON,
     ("to_learner_mb_s", "MB/s over the link to the learner"),
     ("from_learner_mb_s", "MB/s over the link from the learner"),
 )
-
-
+_OVER_ACTORS = {
+    "sampling_mean_us": "sampling latency, mean (µs)",
+    "access_mean_us": "replay access latency, mean (µs)",
+    "communication_total": "share of communication",
+    "frequency": "transitions per second, each actor",
+}
 _STATISTICS = ("mean", "p50")
 _PUSHED_TRANSITIONS = 3 * 512  # the published 43 MB are as many observations of 4 × 84 × 84 bytes
 _UNMEASURED = "– (Headrace has no poll-mode loop)"
 _WHAT_DIFFERS = (
-    "The published figures move sampling from the learner into the server's node, all else equal; the server was a "
-    "Redis. Against redis, the published baseline, everything differs here: server and client, the place of sampling, "
-    "and run-ahead. Against learner, our own server, the place of sampling and run-ahead do. The last column has "
-    "run-ahead alone: Redis still samples in the learner, but in a thread that keeps batches ready. Over a Unix socket "
-    "there is no comparison with Redis, because our client reaches Redis only over TCP."
+    "The published figures move sampling from the learner into the server's node, a Redis, all else equal. Against "
+    "redis, the published baseline, server and client, the place of sampling, and run-ahead differ here; against "
+    "learner, our server, the last two do. The last column is run-ahead alone: Redis samples in the learner, in a "
+    "thread that keeps batches ready. Redis is not compared over a Unix socket: our client reaches Redis only over "
+    "TCP."
 )
 
 
@@ -116,11 +114,10 @@ def _tiles(comparisons: Sequence[Comparison]) -> str:
     here = list(dict.fromkeys((each.transport, each.actors, each.kind) for each in comparisons))
     shown = []
     for latency, name in zip(LATENCIES, ("sampling latency", "replay access latency"), strict=True):
-        found = [both for place in here if (both := pairs.find(latency, place, "redis"))]
+        found = {place: both for place in here if (both := pairs.find(latency, place, "redis"))}
         if not found:
             continue
-        worst = min(found, key=lambda both: min(_below(each) for each in both))
-        place = worst[0].transport, worst[0].actors, worst[0].kind
+        place, worst = min(found.items(), key=lambda each: min(map(_below, each[1])))
         ahead = pairs.ahead(latency, place)
         text = (
             f"{name}, mean and p50, against the Redis baseline over {place_name(place)}, where it gains least "
@@ -216,9 +213,8 @@ def _times(rows: Rows) -> str:
                 (", ".join(phases), color, sum(value(rows, variant, place, f"learner_{phase}") for phase in phases))
                 for phases, color in _LEARNER_PARTS
             ]
-            name = f"{title} · {place_name(place)}"
-            parts.append(f"<figure><h3>{escape(name)}</h3>{share_bar(actor)}{share_bar(learner)}</figure>")
-    return f'{note("Actors above, learner below.")}<div class="plots">{"".join(parts)}</div>'
+            parts.append((f"{title} · {place_name(place)}", share_bar(actor) + share_bar(learner)))
+    return note("Actors above, learner below.") + bars(parts)
 
 
 def _over_actors(rows: Rows) -> str:
@@ -231,32 +227,28 @@ def _over_actors(rows: Rows) -> str:
         if len(counts) < 2:
             continue
         counts.sort()
-        for figure, label, logarithmic in (
-            ("sampling_mean_us", "sampling latency, mean (µs)", True),
-            ("access_mean_us", "replay access latency, mean (µs)", True),
-            ("communication_total", "share of communication", False),
-        ):
-            lines: dict[str, Line] = {
-                variant: Line([value(rows, variant, (transport, n, kind), figure) for n in counts], color)
-                for variant, color in _COLORS.items()
-            }
-            plots.append(
-                draw_lines(f"{figure}-{transport}-{kind}", _axis(transport, kind), label, counts,
-                           _there(lines), logarithmic=logarithmic)
-            )  # fmt: skip
-        plots.append(_frequency(rows, transport, kind, counts))
+
+        def over(variant: Variant, figure: str, *, dashed: bool = False) -> Line:
+            values = [value(rows, variant, (transport, n, kind), figure) for n in counts]  # noqa: B023
+            return Line(values, _COLORS[variant], dashed)
+
+        lines: dict[str, dict[str, Line]] = {
+            figure: {variant: over(variant, figure) for variant in _COLORS}
+            for figure in ("sampling_mean_us", "access_mean_us", "communication_total")
+        }
+        lines["frequency"] = {
+            "Redis, ideal": over("redis", "ideal_frames_s", dashed=True),
+            "Redis, actual": over("redis", "actual_frames_s"),
+            "ours, ideal": over("server", "ideal_frames_s", dashed=True),
+            "ours, actual": over("server", "actual_frames_s"),
+        }
+        axis = f"{kind} actors, {place_name((transport, 2, kind)).partition(',')[0]}"
+        for figure, found in lines.items():
+            there = {name: line for name, line in found.items() if not all(map(isnan, line.values))}
+            label, logarithmic = _OVER_ACTORS[figure], figure.endswith("_us")
+            name = f"{figure}-{transport}-{kind}"
+            plots.append(draw_lines(name, axis, label, counts, there, logarithmic=logarithmic))
     return plot_row(plots) if plots else ""
-
-
-def _frequency(rows: Rows, transport: str, kind: str, counts: Sequence[int]) -> str:
-    lines = {}
-    named: tuple[tuple[Variant, str], ...] = (("redis", "Redis"), ("server", "ours"))
-    for variant, name in named:
-        for figure, word in (("ideal_frames_s", "ideal"), ("actual_frames_s", "actual")):
-            values = [value(rows, variant, (transport, n, kind), figure) for n in counts]
-            lines[f"{name}, {word}"] = Line(values, _COLORS[variant], dashed=word == "ideal")
-    name = f"frequency-{transport}-{kind}"
-    return draw_lines(name, _axis(transport, kind), "transitions per second, each actor", counts, _there(lines))
 
 
 def _transports(rows: Rows) -> str:
@@ -276,16 +268,14 @@ def _edge(rows: Rows) -> str:
     """Sampling on either side of a long link."""
     far = [row for row in rows if row["link_delay_us"]]
     tables = []
-    for rate, delay in distinct(far, "link_gbit_s", "link_delay_us"):
-        sides = [
-            chosen(far, link_gbit_s=rate, link_delay_us=delay, variant=variant) for variant in ("learner", "server")
-        ]
+    for (rate, delay), these in grouped(far, "link_gbit_s", "link_delay_us"):
+        sides = [chosen(these, variant=variant) for variant in ("learner", "server")]
         lines = [(label, *(figure_text(middle(side, figure)) for side in sides)) for figure, label in _EDGE]
         caption = f"{rate:g} Gbit/s, {delay:g} µs one way"
         tables.append(table(("", "sampling in the cloud", "sampling in the edge server"), lines, caption))
     intro = note(
-        "Actors and server at the edge, the learner in the cloud. Where the cloud samples, all experience crosses the "
-        "link, once; where the edge does, batches do."
+        "Actors and server at the edge, the learner in the cloud. If the cloud samples, all experience crosses the "
+        "link once; if the edge does, batches do."
     )
     return intro + "".join(tables) if tables else ""
 
@@ -312,11 +302,3 @@ def _method(cases: Sequence[Case], rows: Rows) -> str:
         f"one thread, batch {case.batch_size}. Synthetic actors push chunks of 50 transitions at 139 frames per "
         f"second. {redis}Each figure is defined in README.md of headrace/studies/in_network."
     )
-
-
-def _there(lines: Mapping[str, Line]) -> dict[str, Line]:
-    return {name: line for name, line in lines.items() if not all(map(isnan, line.values))}
-
-
-def _axis(transport: str, kind: str) -> str:
-    return f"{kind} actors, {place_name((transport, 2, kind)).partition(',')[0]}"

@@ -6,9 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from headrace._native import Table as NativeTable
 from headrace.errors import ClosedError, LaunchError
 from headrace.replay import BatchBuffer, BatchesAhead, ReplayTable
@@ -41,11 +38,12 @@ class PullRate(NamedTuple):
 class Source(Protocol):
     """Batches for one learner thread."""
 
+    @property
+    def table(self) -> NativeTable | ReplayTable:
+        """The table that takes the priorities: in this process, or in the server, whose answer is not awaited."""
+
     def next(self, clock: PhaseClock) -> Batch:
         """The next batch; records the phases that it takes: pull, store, sample, wait."""
-
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
-        """Returns priorities to the table."""
 
     def pull(self, count_bytes: int) -> PullRate:
         """One large pull of the chunks, this many bytes, that the actors sent for it; the last call."""
@@ -73,7 +71,7 @@ class _Pulled:
 
     def __init__(self, drain: Callable[[], list[bytes]], table: NativeTable, batch_size: int) -> None:
         self._drain = drain
-        self._table = table
+        self.table = table
         self._buffer = BatchBuffer(signature(), batch_size)
 
     def next(self, clock: PhaseClock) -> Batch:
@@ -84,20 +82,25 @@ class _Pulled:
             chunks = self._drain()
             clock.enter("store")
             for chunk in chunks:
-                self._table.insert(chunk)
+                self.table.insert(chunk)
             clock.enter("sample")
-            if self._table.sample_into(self._buffer.view, _IMPORTANCE_EXPONENT, 0.0):
+            if self.table.sample_into(self._buffer.view, _IMPORTANCE_EXPONENT, 0.0):
                 return self._buffer.arrays
             if time.monotonic() > deadline:
-                raise LaunchError(f"no batch in {_LIMIT_SECONDS:g} s; the table holds {self._table.size} transitions")
-
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
-        """Sets priorities in this process's table."""
-        self._table.update_priorities(key, priority)
+                raise LaunchError(f"no batch in {_LIMIT_SECONDS:g} s; the table holds {self.table.size} transitions")
 
     def pull(self, count_bytes: int) -> PullRate:
-        """Takes the chunks that the actors sent."""
-        return _pull(self._drain, count_bytes)
+        """Pulls until this many bytes have arrived."""
+        chunks: list[bytes] = []
+        started = time.perf_counter()
+        while (moved := sum(map(len, chunks))) < count_bytes:
+            if time.perf_counter() > started + _LIMIT_SECONDS:
+                raise LaunchError(
+                    f"{moved} bytes of experience came in {_LIMIT_SECONDS:g} s; {count_bytes} were left there"
+                )
+            chunks += self._drain()
+        seconds = time.perf_counter() - started
+        return PullRate(sum(map(count_steps, chunks)) / seconds, moved / seconds)
 
     def close(self) -> None:
         """Does nothing: there are no threads."""
@@ -137,12 +140,12 @@ class _PulledAhead(_Pulled):
             while not self._stop.is_set():
                 chunks = self._drain()
                 for chunk in chunks:
-                    self._table.insert(chunk)
+                    self.table.insert(chunk)
                 if not chunks:
                     self._stop.wait(_POLL_SECONDS)
         except BaseException as error:  # raised later in the learner's thread
             self._error = error
-            self._table.close()
+            self.table.close()
 
 
 class _Streamed:
@@ -150,7 +153,7 @@ class _Streamed:
 
     def __init__(self, server: RunServer, table: ReplayTable, batch_size: int) -> None:
         self._endpoint = server.endpoint
-        self._table = table
+        self.table = table
         self._batch_size = batch_size
         self._batches = table.batches_ahead(batch_size, _IMPORTANCE_EXPONENT, _CREDIT)
 
@@ -158,10 +161,6 @@ class _Streamed:
         """The next batch."""
         clock.enter("wait")
         return _there(self._batches.next(_LIMIT_SECONDS))
-
-    def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
-        """Sends priorities to the server without waiting for its answer."""
-        self._table.update_priorities(key, priority)
 
     def pull(self, count_bytes: int) -> PullRate:
         """Requests one batch at a time until this many bytes have come."""
@@ -183,23 +182,6 @@ class _Streamed:
     def close(self) -> None:
         """Closes the connection for batches."""
         self._batches.close()
-
-
-def _pull(drain: Callable[[], list[bytes]], count_bytes: int) -> PullRate:
-    """Pulls until this many bytes have arrived."""
-    chunks: list[bytes] = []
-    started = time.perf_counter()
-    deadline = time.monotonic() + _LIMIT_SECONDS
-    while True:
-        chunks += drain()
-        moved = sum(map(len, chunks))
-        if moved >= count_bytes:
-            seconds = time.perf_counter() - started
-            return PullRate(sum(map(count_steps, chunks)) / seconds, moved / seconds)
-        if time.monotonic() > deadline:
-            raise LaunchError(
-                f"{moved} bytes of experience came in {_LIMIT_SECONDS:g} s; {count_bytes} were left there"
-            )
 
 
 def _there(batch: Batch | None) -> Batch:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from headrace.errors import HeadraceError
-from headrace.studies.base import Measured, Options, Page, Part, Plan, Results, Say, Scale, Study, leave_out
+from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.in_network import calibration, figures
 from headrace.studies.in_network.calibration import calibrate
 from headrace.studies.in_network.case import REDIS_VARIANTS, VARIANTS, Case, Variant
@@ -78,12 +78,6 @@ class InNetwork(Study):
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
         """Latencies compared with every peer's, and the bytes of a transition."""
         return compare(rows["measurements"])
-
-    def present(self, results: Results) -> Page:
-        """The page."""
-        from headrace.studies.in_network.page import present
-
-        return present(results)
 
 
 def _small() -> list[Case]:
