@@ -33,7 +33,6 @@ from headrace._native import Client
 from headrace.report import RunDirectory
 from headrace.servers import read_token
 from headrace.settings import preset
-from headrace.topologies.apex import actor_count
 
 _ROOT = Path(__file__).parent.parent
 _VARIANTS = ("embedded", "apart", "killed")
@@ -172,7 +171,7 @@ def _kill(job: _Job, address: str) -> _Kill | None:
 def _run(variant: str, arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
     """One run as a record."""
     known = preset(arguments.environment)
-    actors = actor_count(known.apex, known.algorithm)
+    actors = known.apex.actor_count(known.algorithm)
     kill = None
     with _job(arguments, seed) as job:
         begin = time.monotonic()

@@ -3,6 +3,7 @@
 Each row compares a precision of the actor's policy with the faster of torch and the policy in fp32.
 """
 
+import functools
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -51,7 +52,7 @@ def _build(spec: EnvironmentSpec, hidden: tuple[int, ...]) -> dict[str, _Call]:
 def _measure(name: str, calls: dict[str, _Call], observation: Array) -> list[Row]:
     for precision, tolerance in _TOLERANCE.items():
         np.testing.assert_allclose(calls[precision](observation), calls["torch"](observation), atol=tolerance)
-    times = interleave({key: lambda call=call: call(observation) for key, call in calls.items()})
+    times = interleave({key: functools.partial(call, observation) for key, call in calls.items()})
     batch = len(observation)
     torch_name = f"torch {version('torch')} eager"
     rows = [faster(f"{name}, batch {batch}, fp32", times["fp32"], torch_name, times["torch"])]

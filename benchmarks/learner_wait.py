@@ -21,7 +21,9 @@ def _progress() -> list[dict[str, Any]]:
     import headrace
     from headrace.settings import preset
 
-    algorithm = dataclasses.replace(preset(_ENVIRONMENT).algorithm, samples_per_step=_SAMPLES_PER_STEP)
+    dqn = preset(_ENVIRONMENT).algorithm.replay
+    assert dqn is not None
+    algorithm = dataclasses.replace(dqn, samples_per_step=_SAMPLES_PER_STEP)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         headrace.train(

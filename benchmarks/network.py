@@ -112,12 +112,12 @@ def _streams(
     )
     for stream in streams.values():
         stream.close()
-    stream = "C stream, buffers as ours" if times["buffered"] < times["plain"] else "C stream, default buffers"
+    peer = "C stream, buffers as ours" if times["buffered"] < times["plain"] else "C stream, default buffers"
     fastest = min(times["buffered"], times["plain"])
     return [
-        _speed("tcp: batches in flight", times["tcp"], stream, fastest, 0.8),
+        _speed("tcp: batches in flight", times["tcp"], peer, fastest, 0.8),
         _speed("unix: batches in flight, shared memory", times["unix"], "C gather", times["gather"], 0.8),
-        _speed("tcp: one batch at a time", times["tcp, one"], stream, fastest),
+        _speed("tcp: one batch at a time", times["tcp, one"], peer, fastest),
         _speed("unix: one batch at a time", times["unix, one"], "C gather", times["gather"]),
     ]
 

@@ -25,7 +25,7 @@ import numpy as np
 from gymnasium import spaces
 
 from benchmarks.measure import Row, at_most, report, require, warn_if_busy
-from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.d4pg.config import D4PG
 from headrace.launch import ProcessLauncher
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
@@ -114,7 +114,7 @@ class _Bench:
         self._launcher = ProcessLauncher(self._server.endpoint, folder)
         settings = ActorSettings(
             "benchmarks.refresh:Ticking",
-            *(0, 0, 0, (0.0,), DQN(n_step=1, discount=0.99), 50),
+            *(0, 0, 0, (0.0,), D4PG(n_step=1, discount=0.99), 50),
             values=False,
             spec=_SPEC,
             pull_period=pull_period,

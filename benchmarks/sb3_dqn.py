@@ -138,7 +138,7 @@ class _Judge:
         return result
 
 
-class _Clock(BaseCallback):
+class _Clock(BaseCallback):  # type: ignore[misc]  # without the package it is Any
     """Evaluates when it is due, and stops at the score or the time limit; evaluations are off the clock."""
 
     def __init__(self, judge: _Judge, seed: int, score: float, time_limit_seconds: float) -> None:

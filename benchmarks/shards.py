@@ -1,5 +1,6 @@
 """Gradients applied in the server: an update against a pass over its memory, and updates per second over sockets."""
 
+import functools
 import sys
 from collections.abc import Callable
 from time import perf_counter
@@ -73,7 +74,7 @@ def _updates(count: int, client: Client, addresses: dict[str, str], bare: dict[s
         "apply": lambda: _apply_seconds(client, workers["shared memory"]),
     }
     for name, connection in bare.items():
-        turns[f"stream {name}"] = lambda connection=connection: _stream(connection, received, updates)
+        turns[f"stream {name}"] = functools.partial(_stream, connection, received, updates)
     for name, worker in workers.items():
         turns[f"push {name}"] = worker.push
         turns[f"both {name}"] = worker.push_and_fetch

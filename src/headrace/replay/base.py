@@ -49,7 +49,7 @@ class ReplayTable(Experience, ABC):
     """Layout of one step."""
 
     @abstractmethod
-    def insert(self, *chunks: bytes) -> int | None:
+    def insert(self, *chunks: bytes | bytearray) -> int | None:
         """Stores chunks in order, waiting while the rate limiter blocks inserts.
 
         Returns the key of the first transition of the last chunk.

@@ -86,7 +86,7 @@ class RemoteTable(ReplayTable):
         self._name = name
         self.signature = self._client.signature(name)
 
-    def insert(self, *chunks: bytes) -> int:
+    def insert(self, *chunks: bytes | bytearray) -> int:
         """Stores chunks in one round trip; see `ReplayTable`."""
         return self._client.insert(self._name, *chunks)
 

@@ -63,7 +63,7 @@ class Table(ReplayTable):
         """Number of stored transitions."""
         return self.native.size
 
-    def insert(self, *chunks: bytes, timeout_seconds: float | None = None) -> int | None:
+    def insert(self, *chunks: bytes | bytearray, timeout_seconds: float | None = None) -> int | None:
         """Stores chunks; see `ReplayTable`. Stops at a chunk that is blocked until its deadline and returns None."""
         key: int | None = None
         for chunk in chunks:
