@@ -82,14 +82,14 @@ def test_an_orderly_end_is_silent_and_ends_nothing() -> None:
 
 
 def test_an_end_that_was_explained_is_not_explained_again() -> None:
-    process, _, other = guarded("guard.silence(); os._exit(3)")
+    process, _, other = guarded("guard.mark_reported(); os._exit(3)")
     _, err = process.communicate("\n", timeout=60)
     assert (process.returncode, err) == (3, "")
     wait_until_gone(other)
 
 
 def test_a_watcher_that_dies_is_no_failure() -> None:
-    process, _, other = guarded("os.kill(watcher, signal.SIGKILL); guard.beat(); guard.silence()")
+    process, _, other = guarded("os.kill(watcher, signal.SIGKILL); guard.beat(); guard.mark_reported()")
     try:
         _, err = process.communicate("\n", timeout=60)
         assert (process.returncode, err) == (0, "")

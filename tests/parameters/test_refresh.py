@@ -73,11 +73,11 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 def look_in_vain(store: Store, refresh: Refresh, count: int) -> None:
     """Looks until it has asked so often; a look while the last is not over asks for nothing."""
-    wait_until(lambda: refresh.look() or store.asked["news"] >= count)
+    wait_until(lambda: refresh.poll() or store.asked["news"] >= count)
 
 
 def look_until_ready(refresh: Refresh, behind: int = 1) -> None:
-    wait_until(lambda: refresh.look(behind) or refresh.ready)
+    wait_until(lambda: refresh.poll(behind) or refresh.ready)
 
 
 def test_nothing_moves_where_nothing_is_new(store: Store, refresh: Refresh) -> None:
@@ -91,11 +91,11 @@ def test_nothing_moves_where_nothing_is_new(store: Store, refresh: Refresh) -> N
 
 def test_what_is_new_is_taken_between_two_steps(store: Store, refresh: Refresh) -> None:
     store.publish_policy(7)
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: refresh.ready)
     assert refresh.output(OBSERVATION) == [[1.0]]  # until it is taken
     assert refresh.version == 1
-    assert refresh.take() == refresh.version == 7
+    assert refresh.install() == refresh.version == 7
     assert refresh.output(OBSERVATION) == [[7.0]]
     assert not refresh.ready
     report = refresh.report()
@@ -108,16 +108,16 @@ def test_what_is_new_is_taken_between_two_steps(store: Store, refresh: Refresh) 
 
 def test_while_one_is_on_its_way_no_other_is_asked_for(store: Store, refresh: Refresh) -> None:
     store.publish_policy(2)
-    refresh.look()
+    refresh.poll()
     store.publish_policy(3)
     for _ in range(10):
-        refresh.look()
+        refresh.poll()
     wait_until(lambda: refresh.ready)
     for _ in range(10):
-        refresh.look()
+        refresh.poll()
     time.sleep(0.05)
     assert store.asked["news"] == 1
-    assert refresh.take() in (2, 3)
+    assert refresh.install() in (2, 3)
 
 
 def test_versions_that_are_taken_rise_and_outputs_are_those_of_the_version(store: Store, refresh: Refresh) -> None:
@@ -126,7 +126,7 @@ def test_versions_that_are_taken_rise_and_outputs_are_those_of_the_version(store
     taken = [1]
     while taken[-1] < 199:
         look_until_ready(refresh)
-        taken.append(refresh.take())
+        taken.append(refresh.install())
         assert refresh.output(OBSERVATION) == [[float(taken[-1])]]
     published.join()
     assert taken == sorted(set(taken))
@@ -135,33 +135,33 @@ def test_versions_that_are_taken_rise_and_outputs_are_those_of_the_version(store
 
 def test_a_policy_that_is_older_than_its_news_is_not_taken(store: Store, refresh: Refresh) -> None:
     store.publish_policy(2)
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: refresh.ready)
-    assert refresh.take() == 2
+    assert refresh.install() == 2
     store.publish("news", Stamp.now().to_json().encode(), 3)  # its policy was lost with a server
     look_in_vain(store, refresh, store.asked["news"] + 2)
     assert not refresh.ready
     store.publish_policy(4)
     look_until_ready(refresh)
-    assert refresh.take() == 4
+    assert refresh.install() == 4
 
 
 def test_a_policy_newer_than_its_news_is_taken_and_its_age_is_not_guessed(store: Store, refresh: Refresh) -> None:
     store.publish_policy(2)
     store.publish("policy", graph(3), 3)
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: refresh.ready)
-    assert refresh.take() == 3
+    assert refresh.install() == 3
     assert refresh.report()["latency_seconds"] is None
 
 
 def test_it_waits_until_it_is_so_many_versions_behind(store: Store, refresh: Refresh) -> None:
     store.publish_policy(5)
-    wait_until(lambda: refresh.look(behind=5) or store.asked["news"] >= 3)
+    wait_until(lambda: refresh.poll(behind=5) or store.asked["news"] >= 3)
     assert not store.moved
     store.publish_policy(6)
     look_until_ready(refresh, behind=5)
-    assert refresh.take() == 6
+    assert refresh.install() == 6
 
 
 class Away(Store):
@@ -180,7 +180,7 @@ class Away(Store):
 def test_it_ends_while_it_waits_for_a_server_whose_connection_is_closed_first() -> None:
     away = Away()
     refresh = Refresh(away, "policy", "news", lambda data: data, Policy(graph(1), 1))
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: away.asked["news"] == 1)
     away.closed.set()
     refresh.close()
@@ -192,10 +192,10 @@ def test_it_ends_while_it_waits_for_a_server_whose_connection_is_closed_first() 
 def test_what_the_thread_meets_surfaces_in_the_acting_thread(store: Store, refresh: Refresh, error: Exception) -> None:
     store.publish_policy(2)
     store.error = error
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: refresh.ready)
     with pytest.raises(type(error), match=str(error)):
-        refresh.take()
+        refresh.install()
 
 
 def test_steps_are_counted_of_all_environments_together() -> None:

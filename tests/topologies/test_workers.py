@@ -190,7 +190,7 @@ def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> N
         "seconds": dict.fromkeys(("wait", "transfer", "train", "priorities", "publish", "other"), 0.0),
     }
     said = {"steps": totals.pop("steps", 0), "loss": totals.pop("loss", None), "replay": totals.pop("replay", {})}
-    program.hear({"role": "worker", "index": index, "writer": writer, **said, "learning": {**learning, **totals}})
+    program.receive({"role": "worker", "index": index, "writer": writer, **said, "learning": {**learning, **totals}})
 
 
 def test_what_workers_report_is_added_up_even_of_those_that_died(server: EmbeddedServer) -> None:

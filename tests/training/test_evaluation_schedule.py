@@ -31,6 +31,6 @@ def test_the_last_steps_of_workers_that_are_held_belong_to_the_evaluation(
     )  # fmt: skip
     schedule.evaluate(2, hold=paused)
     clock.paused = paused
-    schedule.hear({"request": 1})
+    schedule.receive({"request": 1})
     evaluations.request.assert_called_once_with(b"", ASKED, 2)
     evaluations.answer.assert_called_once_with({"request": 1}, moment)

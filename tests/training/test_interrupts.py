@@ -38,5 +38,5 @@ def test_a_run_that_ends_gives_up_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     given_up = threading.Event()
     with Interrupts(given_up.set) as requests:
         ask()
-        requests.heeded()
+        requests.acknowledge()
         assert not given_up.wait(0.5)

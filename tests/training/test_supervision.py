@@ -50,7 +50,7 @@ def test_silence_is_a_hang_but_for_the_time_without_a_server(time: Time) -> None
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
     supervisor.start()
     time.now += 35.0
-    supervisor.forgive(30.0)
+    supervisor.skip(30.0)
     supervisor.check()
     assert launcher.killed == []
     time.now += 5.1
@@ -63,8 +63,8 @@ def test_what_was_heard_meanwhile_is_not_put_into_the_future(time: Time) -> None
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
     supervisor.start()
     time.now += 20.0
-    supervisor.hear({"role": "actor", "index": 0})
-    supervisor.forgive(20.0)
+    supervisor.receive({"role": "actor", "index": 0})
+    supervisor.skip(20.0)
     time.now += 10.1
     supervisor.check()
     assert launcher.killed == ["actor 0"]

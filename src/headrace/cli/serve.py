@@ -71,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             for notice in server.notices():
                 _warn(notice)
-            _introduce(server, options, memory)
+            _listen(server, options, memory)
             _serve(server, requested, quiet=options.quiet)
             if not options.quiet:
                 _say("stopping" + (": writing the remaining data to disk" if options.data else ""))
@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _introduce(server: Server, options: _Options, memory: int) -> None:
+def _listen(server: Server, options: _Options, memory: int) -> None:
     """Starts to listen; prints the address, the memory limit, and what the data directory contains."""
     for address in options.listen or (_DEFAULT_ADDRESS,):
         _say(f"listening on {server.listen(address)}")

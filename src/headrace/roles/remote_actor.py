@@ -125,9 +125,9 @@ def _act(
         reporter.count(actor.count, actor.environments.take_episodes())
         if schedule.due(actor.count):
             clock.enter("pull")
-            refresh.look(schedule.behind)
+            refresh.poll(schedule.behind)
             clock.enter("other")
         if refresh.ready:
             clock.enter("load")
-            actor.set_policy_version(refresh.take())
+            actor.set_policy_version(refresh.install())
             clock.enter("other")

@@ -108,7 +108,7 @@ class HangWatch:
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
             elif progress == self._hung and stalled > _GRACE_SECONDS:
                 print(f"headrace: error: {self._message}", file=sys.stderr, flush=True)
-                self._guard.silence()
+                self._guard.mark_reported()
                 os._exit(_FAULT_STATUS)
 
     def _raise(self, _number: int, _frame: FrameType | None) -> None:

@@ -21,7 +21,7 @@ from headrace.errors import (
     ReplayError,
     StorageError,
 )
-from headrace.launch import Exit, Guard, Launcher, ProcessLauncher, last_words
+from headrace.launch import Exit, Guard, Launcher, ProcessLauncher, error_line
 from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
@@ -186,12 +186,12 @@ class Trainer:
             with contextlib.suppress(OSError):  # the error itself matters more
                 log.parent.mkdir(exist_ok=True)
                 log.write_text("".join(traceback.format_exception(error)))
-            raise LaunchError(f"training failed: {last_words(error)}; where: {log}") from error
+            raise LaunchError(f"training failed: {error_line(error)}; where: {log}") from error
         except KeyboardInterrupt:
             self._server.close()  # stops all waiting for the server
             raise
         finally:
-            interrupts.heeded()
+            interrupts.acknowledge()
             with self._watches:
                 self._end()
 
@@ -239,7 +239,7 @@ class Trainer:
             raise
         except Exception as error:
             if isinstance(error, ClosedError):
-                self._excuse_silence(server_away=True)
+                self._skip_gap(server_lost=True)
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
                 with contextlib.suppress(ReplayError):  # workers' shared state may have been lost with the server
@@ -284,7 +284,7 @@ class Trainer:
         now = time.perf_counter()
         if now < self._next_tick:
             return
-        self._excuse_silence()
+        self._skip_gap()
         self._next_tick = now + self._reports.period_seconds
         self._supervisor.check()
         if now >= self._next_record:
@@ -297,18 +297,18 @@ class Trainer:
             pause = checkpoint_pause(self._clock.seconds, time.perf_counter() - begin)
             self._next_checkpoint = self._clock.seconds + min(pause, self._config.checkpoint_period_seconds)
 
-    def _excuse_silence(self, *, server_away: bool = False) -> None:
-        """Excuses the roles' silence during a long turn; time spent waiting for the server is not training time."""
+    def _skip_gap(self, *, server_lost: bool = False) -> None:
+        """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training."""
         now = time.perf_counter()
-        silence = now - self._next_tick
-        if silence <= _OUTAGE_SECONDS:
+        gap = now - self._next_tick
+        if gap <= _OUTAGE_SECONDS:
             return
         self._next_tick = now
-        self._supervisor.forgive(silence)
+        self._supervisor.skip(gap)
         before, self._outages = self._outages, self._server.outages()
-        if (server_away or self._outages != before) and not self._clock.paused:
-            self._clock.skip(silence)
-            self._program.skip(silence)
+        if (server_lost or self._outages != before) and not self._clock.paused:
+            self._clock.skip(gap)
+            self._program.skip(gap)
 
     def _record(self) -> None:
         if not self._publisher.ended:
@@ -325,7 +325,7 @@ class Trainer:
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""
         self._reports.collect()
-        self._excuse_silence()
+        self._skip_gap()
         if not self._publisher.renew(paused=self._clock.paused):
             return False
         self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
@@ -388,7 +388,7 @@ class Trainer:
                 self._tick()
             if self._evaluations.pending:
                 stopped_by = "interrupt"
-        interrupts.heeded()
+        interrupts.acknowledge()
         self._record()
         summary = summarize(
             self._config,
