@@ -50,7 +50,9 @@ def test_without_a_stop_the_presets_steps_hold(training, capsys):
     assert config.steps == preset("CartPole-v1").steps
     assert run.path.parent == Path("runs")
     assert run.path.name.startswith("CartPole-v1-dqn-2")
-    assert f"no stop is set: {config.steps:,} steps, as the preset has it" in capsys.readouterr().out
+    assert (
+        f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("stop", [["--steps", "10"], ["--time-limit", "1m"], ["--until-score", "5"]])
@@ -58,7 +60,7 @@ def test_any_stop_replaces_the_presets_steps(training, stop, capsys):
     assert main(["train", "CartPole-v1", *stop]) == 0
     config = training.calls[0][1][0]
     assert config.steps == (10 if stop[0] == "--steps" else None)
-    assert "no stop is set" not in capsys.readouterr().out
+    assert "no stopping rule is set" not in capsys.readouterr().out
 
 
 def test_a3c_has_a_topology_that_runs_it(training):

@@ -36,7 +36,7 @@ def test_it_says_where_it_listens_and_with_what(serve, tmp_path):
         client.close()
     code, out, err = server.stop()
     assert (code, err) == (0, "")
-    assert out == "memory    100 MB\ndata      kept in memory alone; --data DIR keeps it on disk\nstopping\n"
+    assert out == "memory    100 MB\ndata      kept only in memory; --data DIR keeps it on disk\nstopping\n"
     assert not socket_path.exists()
 
 
@@ -179,7 +179,7 @@ def test_a_token_that_others_may_read_is_warned_of(serve, token_file):
     code, _, err = server.stop()
     assert code == 0
     assert err == (
-        f"headrace: warning: {token_file} has mode 644, so others on this machine may read the token; "
+        f"headrace: warning: {token_file} has mode 644, so other users of this machine may read the token; "
         f"chmod 600 {token_file}\n"
     )
 

@@ -140,7 +140,7 @@ def test_a_run_server_that_is_gone_is_told_and_actors_keep_what_they_had(
 
 def test_what_else_goes_wrong_is_one_line(upstream: Upstream, relay: Relay) -> None:
     upstream.error = ValueError("no\nsuch thing")
-    complaint = r"^newer policies can't be passed on to the actors here: ValueError: no such thing$"
+    complaint = r"^newer policies can't be forwarded to the actors on this host: ValueError: no such thing$"
     with pytest.raises(LaunchError, match=complaint):
         until(relay.check)
 

@@ -153,7 +153,7 @@ def test_it_ends_with_the_run(apart: Apart) -> None:
 def test_who_dies_is_started_again(apart: Apart) -> None:
     assert apart.run([(1, "exit 1", False)], []) == "end"
     assert apart.launcher.started[2:] == [SeparateActorRole(1, generation=1)]
-    assert "separate-actor 1 died (exit 1): last words; it is started again" in apart.said
+    assert "separate-actor 1 died (exit 1): last words; restarting it" in apart.said
 
 
 def test_who_ends_with_the_run_has_not_died(apart: Apart) -> None:
@@ -173,7 +173,7 @@ def test_actors_live_no_longer_than_the_start_of_the_learner_that_they_began_wit
     names = ["separate-actor 0", "separate-actor 1"]
     assert [role.name for role in apart.launcher.started] == 2 * names
     assert apart.launcher.stopped == 2 * names
-    assert apart.said[1:] == ["the learner was restarted, and so are its actors", "the run has ended"]
+    assert apart.said[1:] == ["the learner was restarted; restarting its actors", "the run has ended"]
 
 
 def test_who_ends_where_no_learner_is_known_is_started_again_once_one_is(apart: Apart) -> None:
@@ -204,7 +204,7 @@ def test_who_ends_while_the_learner_is_started_anew_is_at_no_fault(apart: Apart)
 
 def test_more_actors_than_places_are_told_that_some_wait(apart: Apart) -> None:
     assert apart.run([], actors=3) == "end"
-    assert apart.said[1] == "the run has places for 2 actors; the others wait for one to be free"
+    assert apart.said[1] == "the run has slots for 2 actors; the others wait for a free one"
 
 
 def test_the_third_death_in_a_minute_is_the_end(apart: Apart) -> None:

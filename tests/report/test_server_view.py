@@ -187,7 +187,7 @@ def test_the_view_of_a_server_that_has_just_begun():
     for shown in (
         "unix:@name · up 0:00",
         "memory 0 B ",
-        "in memory alone",
+        "only in memory",
         "no tables",
         "no parameters",
         "no connections",

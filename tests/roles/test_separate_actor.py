@@ -122,7 +122,7 @@ def test_a_spare_actor_says_so_and_takes_the_slot_that_becomes_free(
     server.taken.remove("actor/1")
     spare.join(30)
     assert [role.name for role in acting] == ["actor 1"]
-    assert capsys.readouterr().out == "all 2 places for actors of the run are taken; waiting for one\n"
+    assert capsys.readouterr().out == "all 2 actor slots of the run are taken; waiting for a free one\n"
 
 
 def test_a_spare_actor_can_be_stopped() -> None:
@@ -145,7 +145,7 @@ def test_it_waits_for_a_learner_and_says_so_once(monkeypatch: pytest.MonkeyPatch
     server, said = Memory(), []
     server.publish(RUN, b"")  # of a run that has ended
     assert await_notice(server, lambda: server.fetches > 5, said.append) is None
-    assert said == ["there is no learner of this run yet; waiting for it"]
+    assert said == ["this run has no learner yet; waiting for it"]
     server.publish(RUN, notice(1).to_json().encode())
     assert await_notice(server, lambda: False, said.append) == notice(1)
 

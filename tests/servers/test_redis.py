@@ -350,7 +350,7 @@ def test_a_claim_that_was_lost_ends_its_owner(ends: Ends, redis_server: Any, mon
     role.claim("actor-0", 1)
     redis_server.client().set("headrace:run:claim:actor-0", "2")
     assert role._connection._closed.wait(10.0)
-    with pytest.raises(ReplayError, match=r"actor-0 of run run at .* was taken by another while it was away"):
+    with pytest.raises(ReplayError, match=r"actor-0 of run run at .* was taken by another owner during an outage"):
         role.fetch("policy")
     redis_server.client().delete("headrace:run:claim:actor-0")
 

@@ -126,7 +126,7 @@ def test_a_snapshot_that_is_cut_short_is_refused(tmp_path: Path, kept: slice) ->
     serial(SMALL, 400).table.save(str(path))
     path.write_bytes(path.read_bytes()[kept])
     empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), context(SMALL)).table
-    with pytest.raises(CheckpointError, match="cut short"):
+    with pytest.raises(CheckpointError, match="truncated"):
         empty.restore(str(path))
 
 

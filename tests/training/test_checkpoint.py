@@ -139,5 +139,5 @@ def test_a_state_whose_fields_are_no_state_is_another_versions(
 ) -> None:
     monkeypatch.setitem(STATE, *next(iter(state.items())))
     save(tmp_path)
-    with pytest.raises(CheckpointError, match=rf"state.json is not this version's: {message}"):
+    with pytest.raises(CheckpointError, match=rf"state.json is from another version: {message}"):
         newest_checkpoint(tmp_path)

@@ -117,7 +117,7 @@ def test_three_deaths_stop_the_run_with_the_actors_own_error(tmp_path: Path, toy
     ended = train(tmp_path, f"{TOY}{toy}", *SMALL, "--steps", "5000")
     assert ended.returncode == 1
     assert re.search(rf"headrace: error: actor 0 died 3 times within a minute.*{said}", ended.stderr)
-    assert (ended.stdout + ended.stderr).count("started again") == 2
+    assert (ended.stdout + ended.stderr).count("restarting it") == 2
     assert "Traceback" not in ended.stderr + ended.stdout
 
 

@@ -191,7 +191,7 @@ def test_a_constructor_that_holds_the_lock_is_ended(place: Path) -> None:
 def test_a_constructor_that_hangs_in_roles_ends_the_run(place: Path) -> None:
     code, out, err = end(train(place, "role_constructor", *APEX, "--steps", "1000", *HANG))
     assert code == 1
-    assert out.count("is started again") >= 2
+    assert out.count("restarting it") >= 2
     assert re.search(r"headrace: error: \w+ 0 died 3 times", err)
 
 

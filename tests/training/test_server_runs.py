@@ -184,8 +184,8 @@ def test_a_resumed_run_finds_its_experience(start: Any, native: Server) -> None:
     first = run.summary()
     run.resume(steps=3_000)
     second = run.summary()
-    [said] = [text for text in run.messages.texts if text.startswith("goes on with")]
-    assert said.startswith(f"goes on with the {first['replay_size']:,} transitions that run default has on unix:")
+    [said] = [text for text in run.messages.texts if text.startswith("continues with")]
+    assert said.startswith(f"continues with the {first['replay_size']:,} transitions that run default has on unix:")
     assert second["environment_steps"] >= 3_000
     assert second["learner_steps"] > first["learner_steps"]
     assert second["replay_size"] > first["replay_size"]
@@ -395,7 +395,7 @@ def test_time_in_which_nobody_listened_is_no_silence(
     assert late[0] > 0
     run.end_after(100)
     run.summary()
-    assert not any("no sign of life" in text for text in run.messages.texts)
+    assert not any("no heartbeat" in text for text in run.messages.texts)
 
 
 def test_a_finished_run_does_not_need_its_table_any_more(
@@ -468,7 +468,9 @@ def test_a_server_that_stays_away_ends_the_run_which_is_saved(
     run = start(server_process.address, steps=10**9, evaluation_period_seconds=1e6)
     run.wait(50)
     server_process.kill()
-    with pytest.raises(LaunchError, match=r"the run can't go on with the server at unix:.*headrace resume") as caught:
+    with pytest.raises(
+        LaunchError, match=r"the run can't continue with the server at unix:.*headrace resume"
+    ) as caught:
         run.summary()
     assert "\n" not in str(caught.value)
     checkpoint = newest_checkpoint(run.directory.checkpoints_path)

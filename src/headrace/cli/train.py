@@ -29,12 +29,12 @@ _PROG = "headrace train"
 
 @dataclass(frozen=True)
 class TrainOptions(RunConfig):
-    """Every setting of a run as a flag, and where the run goes; options_type() tells algorithm and topology."""
+    """Every setting of a run as a flag, and its directory; options_type() adds those of an algorithm and a topology."""
 
     environment: Environment
     """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
     steps: int | None = None
-    """Environment steps of all actors or workers after which the run stops; if no stop is set, the preset's."""
+    """Environment steps of all actors or workers after which the run stops; without a stopping rule, the preset's."""
     time_limit_seconds: TimeLimit = None
     """Training time after which the run stops, evaluations excluded: 90, 90s, 10m or 2h."""
     place: Annotated[ServerPlace, tyro.conf.arg(name="")] = field(default_factory=ServerPlace)
@@ -50,7 +50,7 @@ class TrainOptions(RunConfig):
 
 @functools.cache
 def options_type(algorithm: str, topology: TopologyName) -> type[TrainOptions]:
-    """TrainOptions with the settings of this algorithm and this topology, each a flag."""
+    """TrainOptions with the settings of this algorithm and this topology as flags."""
     chosen: list[tuple[str, Any, Any]] = []
     for name, kind in (("algorithm", find_algorithm(algorithm)), ("topology", TOPOLOGIES[topology])):
         chosen.append((name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
-    """Starts a run and returns its exit code; `hint` is the first thing that its display says."""
+    """Starts a run and returns its exit code; `hint` is the first message on its display."""
     config = _config(options)
     with _create(options.run_dir, config) as directory:
         heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
@@ -89,7 +89,7 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
                 if hint:
                     display.message(hint)
                 if config.steps != options.steps:
-                    display.message(f"no stop is set: {config.steps:,} steps, as the preset has it")
+                    display.message(f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps")
                 result = training.train(config, directory, display, local_actors=local_actors)
         except LaunchError:
             raise

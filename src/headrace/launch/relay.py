@@ -58,7 +58,7 @@ class Relay:
             self._error = error
         except Exception as error:
             reason = str(error) if isinstance(error, HeadraceError) else error_line(error)
-            self._error = LaunchError(f"newer policies can't be passed on to the actors here: {reason}")
+            self._error = LaunchError(f"newer policies can't be forwarded to the actors on this host: {reason}")
 
     def _pass_on(self) -> bool:
         """Publishes newer versions here, the policy before its news; returns whether there were any."""

@@ -48,12 +48,12 @@ def run_actors(
                 _make(logs)
                 say(f"{_counted(actors)} in {notice.environment}; logs: {logs}")
                 if 0 < len(notice.actors) < actors:
-                    say(f"the run has places for {_counted(len(notice.actors))}; the others wait for one to be free")
+                    say(f"the run has slots for {_counted(len(notice.actors))}; the others wait for a free one")
                 while True:
                     with _relay(endpoint, actors) as relay:
                         if _supervise(server, launcher(endpoint, logs), actors, notice.start, relay, say):
                             break
-                    say("the learner was restarted, and so are its actors")
+                    say("the learner was restarted; restarting its actors")
                     notice = await_notice(server, lambda: False, say)
                     assert notice is not None
                 say("the run has ended")
@@ -147,7 +147,7 @@ def _replacement(ended: Exit, deaths: Deaths, say: Callable[[str], object]) -> R
     if ended.fault:
         raise ConfigError(ended.message)
     again = deaths.add()
-    say(f"{ended.role.name} died ({ended.reason}): {ended.message}" + ("; it is started again" if again else ""))
+    say(f"{ended.role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else ""))
     if not again:
         raise too_many_deaths(ended)
     return _again(ended.role)

@@ -176,7 +176,7 @@ class _Heartbeat:
         self._asked += elapsed if self._signals else 0.0
         held = "the environment has not returned and holds Python's lock"
         if self._stalled > allowed + _GRACE_SECONDS:
-            return f"{held} for more than {allowed:.0f} s; the run can't go on, nor save what it learned since"
+            return f"{held} for more than {allowed:.0f} s; the run can't continue or save its progress"
         if self._asked > _PATIENCE_SECONDS or (self._signals > 1 and self._stalled > _SECOND_SIGNAL_SECONDS):
             return f"interrupted, but {held}; nothing could be saved"
         return ""
@@ -226,7 +226,7 @@ def _likely_cause(kills_before: int | None) -> str:
 
 
 def _say(reason: str, run: str) -> None:
-    hint = f"; headrace resume {run} goes on from the last checkpoint" if run and _has_checkpoint(run) else ""
+    hint = f"; headrace resume {run} continues from the last checkpoint" if run and _has_checkpoint(run) else ""
     with contextlib.suppress(OSError):
         os.write(2, f"headrace: error: {reason}{hint}\n".encode())
 

@@ -45,7 +45,7 @@ class ActorRole(Role):
         """Acts; raises ReplayError if another process acts in its slot of a shared server's run."""
         server = context.connect()
         if context.endpoint.run and claim_slot(server, [self.index], context.stop) is None:
-            raise ReplayError(f"{self.name} of run {context.endpoint.run} is acting already, from another process")
+            raise ReplayError(f"{self.name} of run {context.endpoint.run} is already acting in another process")
         self.act(server, context)
 
     def act(self, server: RoleServer, context: RoleContext, hang_seconds: float | None = None) -> None:

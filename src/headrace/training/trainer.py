@@ -60,7 +60,7 @@ class Trainer:
     """One start of a run, from scratch or from a checkpoint. One thread.
 
     `launcher` creates the launcher of the roles from the server's endpoint and the directory for logs. Without
-    `local_actors` no actors are started: the server offers their places to separately started actors.
+    `local_actors` no actors are started: the server offers their slots to separately started actors.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Trainer:
                 reason = "it did not answer when the run was asked to stop"
             resumable = has_checkpoint(self._run.checkpoints_path)
             raise LaunchError(
-                f"the run can't go on with the server at {shown(server)}: {reason}"
+                f"the run can't continue with the server at {shown(server)}: {reason}"
                 + ("; headrace resume continues from the checkpoint" if resumable else "")
             ) from error
         except StorageError as error:
@@ -356,7 +356,7 @@ class Trainer:
         elif role.kind == "evaluator":
             self._evaluations.repeat()
         self._display.message(
-            f"{role.name} died ({ended.reason}): {ended.message}" + ("; it is started again" if again else "")
+            f"{role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else "")
         )
         self._run.append(
             {
@@ -451,7 +451,7 @@ class Trainer:
         place, size = self._config.place, int(self._stats["size"])
         if self._server.keeps_experience and (size or self._program.figures() is None):
             self._display.message(
-                f"goes on with the {size:,} transitions that run {place.run} has on {shown(str(place.server))}"
+                f"continues with the {size:,} transitions that run {place.run} has on {shown(str(place.server))}"
             )
         elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)
