@@ -22,7 +22,7 @@ def begin(*words):
     )
 
 
-def test_learner_trains_with_actors_that_were_started_apart(serve, token_file, tmp_path, headrace_command):
+def test_learner_trains_with_separately_started_actors(serve, token_file, tmp_path, headrace_command):
     server = serve("--quiet", "--token-file", str(token_file))
     place = ["--server", server.address, "--token-file", token_file, "--run", "pole"]
     actor = begin("actor", *place, "--log-dir", tmp_path / "logs")
@@ -65,7 +65,7 @@ def test_train_on_a_server(training):
     assert RunConfig.from_json(learner[1][0].to_json()) == learner[1][0]
 
 
-def test_how_to_start_actors_is_said_without_a_password(training, capsys):
+def test_the_printed_actor_command_omits_the_password(training, capsys):
     assert main(["learner", "CartPole-v1", "--server", "redis://me:pass@h", "--run", "a", "--actors", "3"]) == 0
     out, err = capsys.readouterr()
     assert "headrace actor --server redis://me@h --run a --actors 3" in " ".join(out.split())
@@ -76,7 +76,7 @@ def test_how_to_start_actors_is_said_without_a_password(training, capsys):
 
 
 @pytest.mark.parametrize(("algorithm", "actors"), [("dqn", 7), ("dyna-q", 1)])
-def test_as_many_actors_as_there_are_places(training, capsys, monkeypatch, algorithm, actors):
+def test_the_default_number_of_actor_slots(training, capsys, monkeypatch, algorithm, actors):
     monkeypatch.setattr("headrace.topologies.config.available_cores", lambda: 8)
     assert main(["learner", "CartPole-v1", "--algorithm", algorithm, "--server", "tcp://h:1"]) == 0
     assert f"--actors {actors}" in " ".join(capsys.readouterr().out.split())

@@ -26,7 +26,7 @@ def test_processes_killed_for_memory_are_counted(tmp_path: Path, text: str) -> N
     assert watcher._counter(str(tmp_path / "memory")) == 2
 
 
-def test_memory_is_named_where_the_count_rose(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_named_if_the_count_increased(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "memory_kills", lambda: 2)
     assert watcher._likely_cause(1) == " because memory ran out"
     assert "perhaps" in watcher._likely_cause(2)
@@ -50,7 +50,7 @@ def test_a_killed_role_may_have_run_out_of_memory(
     assert ended[0].reason == f"killed by SIGKILL{said} ran out"
 
 
-def test_a_signal_counts_that_comes_between_the_last_heartbeat_and_the_next_look(
+def test_a_signal_between_the_last_heartbeat_and_the_next_check_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]

@@ -14,9 +14,9 @@ ASKED, ANSWERED = Moment(100, 20, 3.0), Moment(130, 21, 3.0)
 @pytest.mark.parametrize(
     ("paused", "figures", "moment"),
     [(True, {}, ANSWERED), (True, None, None), (False, {}, None)],
-    ids=["workers held", "actors held", "workers that go on"],
+    ids=["workers held", "actors held", "workers that continue"],
 )
-def test_the_last_steps_of_workers_that_are_held_belong_to_the_evaluation(
+def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
     paused: bool, figures: dict[str, Any] | None, moment: Moment | None
 ) -> None:
     """They report them while the evaluator plays."""

@@ -81,15 +81,15 @@ def test_an_error_is_recorded_once(desk: Desk) -> None:
     assert desk.supervisor.receive.call_count == 4
 
 
-def test_a_quantizer_of_an_earlier_start_is_not_heard(desk: Desk) -> None:
-    """Its version is ahead of the checkpoint that the run went back to: later ones would not be recorded."""
+def test_a_report_of_an_earlier_quantizer_is_ignored(desk: Desk) -> None:
+    """Its version is ahead of the checkpoint that the run resumed from: later versions would not be recorded."""
     desk.take(measured(900, 0), measured(901, GENERATION - 1), measured(7, GENERATION))
     assert [record["version"] for record in desk.records()] == [7]
     assert desk.supervisor.receive.call_count == 1
 
 
-def test_a_worker_of_an_earlier_start_is_not_counted_again(desk: Desk) -> None:
-    """Its totals are of all that it did; the checkpoint that the run went back to has most of that."""
+def test_a_report_of_an_earlier_worker_is_ignored(desk: Desk) -> None:
+    """Its totals cover all its work, most of which the checkpoint already includes."""
     worker = counted(40, 0.5, role="worker")
     desk.take({**worker, "generation": GENERATION - 1, "writer": "old"})
     desk.program.receive.assert_not_called()
@@ -117,7 +117,7 @@ def test_a_report_older_than_the_last_is_ignored(desk: Desk) -> None:
     assert desk.supervisor.receive.call_count == 3
 
 
-def test_a_planner_of_an_earlier_start_is_not_recorded(desk: Desk) -> None:
+def test_a_report_of_an_earlier_planner_is_ignored(desk: Desk) -> None:
     planner = {"role": "planner", "index": 0, "generation": GENERATION, "model_version": 3}
     desk.take({**planner, "generation": 0, "model_version": 900}, planner)
     assert [record["model_version"] for record in desk.records()] == [3]
@@ -133,7 +133,7 @@ def test_actors_of_this_run_are_counted_and_scores_go_to_the_schedule(desk: Desk
 
 
 @pytest.mark.parametrize(("took", "period"), [(0.001, 0.1), (0.01, 0.2), (10.0, 5.0)])
-def test_a_server_that_is_far_away_is_asked_seldom(
+def test_a_slow_server_is_polled_less_often(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, took: float, period: float
 ) -> None:
     monkeypatch.setattr(room, "time", Mock(**{"perf_counter.side_effect": [100.0, 100.0 + took]}))

@@ -1,4 +1,4 @@
-"""Silent roles, and a server that delivers no reports."""
+"""Missing heartbeats, and a server that delivers no reports."""
 
 from collections.abc import Iterable
 
@@ -45,7 +45,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return Time(monkeypatch)
 
 
-def test_silence_is_a_hang_but_for_the_time_without_a_server(time: Time) -> None:
+def test_missing_heartbeats_are_a_hang_except_during_an_outage(time: Time) -> None:
     launcher = Pretence()
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
     supervisor.start()
@@ -58,7 +58,7 @@ def test_silence_is_a_hang_but_for_the_time_without_a_server(time: Time) -> None
     assert launcher.killed == ["actor 0"]
 
 
-def test_what_was_heard_meanwhile_is_not_put_into_the_future(time: Time) -> None:
+def test_skipping_never_moves_a_heartbeat_into_the_future(time: Time) -> None:
     launcher = Pretence()
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
     supervisor.start()

@@ -61,7 +61,7 @@ class RoleContext(contextlib.AbstractContextManager["RoleContext"]):
         return self._ends.enter_context(contextlib.closing(connect_role(endpoint or self.endpoint)))
 
     def table(self, handle: TableHandle) -> ReplayTable:
-        """A table of the run's server over a connection of its own; raises as connect_tables()."""
+        """A table of the run's server over a separate connection; raises as connect_tables()."""
         connection = self._ends.enter_context(contextlib.closing(connect_tables(self.endpoint)))
         return connection.table(self.endpoint.name(handle.name))
 
