@@ -10,7 +10,7 @@ import pytest
 
 from headrace._native import ChunkWriter, Signature
 from headrace.errors import ChunkRefused, ClosedError, ConfigError, ReplayError
-from headrace.servers import redis as room
+from headrace.servers import redis as module
 from headrace.servers.base import Endpoint
 from headrace.servers.redis import RedisRoleServer, RedisServer
 
@@ -162,7 +162,7 @@ def test_a_message_that_was_sent_twice_counts_once(ends: Ends, redis_server: Any
 
 
 def test_the_oldest_of_too_many_messages_are_dropped(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_MAILBOX_MESSAGES", 3)
+    monkeypatch.setattr(module, "_MAILBOX_MESSAGES", 3)
     server, role = ends.server(), ends.role()
     for i in range(5):
         role.put("reports", str(i).encode())
@@ -177,8 +177,8 @@ def test_the_oldest_of_too_many_messages_are_dropped(ends: Ends, monkeypatch: py
 
 def test_a_blocked_learner_blocks_the_actors(ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue holds 4 chunks, and 1 more of the actor that waits; 2 at once are with the learner, and stay in it."""
-    monkeypatch.setattr(room, "_QUEUE_CHUNKS", 4)
-    monkeypatch.setattr(room, "_PULL_CHUNKS", 2)
+    monkeypatch.setattr(module, "_QUEUE_CHUNKS", 4)
+    monkeypatch.setattr(module, "_PULL_CHUNKS", 2)
     table = ends.server().add_table("replay", SIGNATURE, fresh=True, capacity=1000)
     role, sent = ends.role(), []
 
@@ -205,7 +205,7 @@ def test_a_blocked_learner_blocks_the_actors(ends: Ends, redis_server: Any, monk
 
 
 def test_large_chunks_are_limited_by_bytes(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_QUEUE_BYTES", 3000)
+    monkeypatch.setattr(module, "_QUEUE_BYTES", 3000)
     role, sent = ends.role(), []
 
     def act() -> None:
@@ -225,7 +225,7 @@ def test_large_chunks_are_limited_by_bytes(ends: Ends, monkeypatch: pytest.Monke
 
 
 def test_a_closed_table_ends_its_actors(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_QUEUE_CHUNKS", 1)
+    monkeypatch.setattr(module, "_QUEUE_CHUNKS", 1)
     server = ends.server()
     table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
     waiting, late = ends.role(), ends.role()
@@ -309,7 +309,7 @@ def test_runs_on_one_redis_are_separate(ends: Ends) -> None:
 
 
 def test_a_run_has_one_learner(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_CLAIM_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(module, "_CLAIM_WAIT_SECONDS", 0.3)
     server = ends.server()
     with pytest.raises(
         ConfigError, match=r"run is run; it must be one without a learner on .*, and another learner has this"
@@ -322,8 +322,8 @@ def test_a_run_has_one_learner(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_claim_lasts_as_long_as_its_owner_is_open(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_CLAIM_MILLISECONDS", 400)
-    monkeypatch.setattr(room, "_RENEWAL_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_CLAIM_MILLISECONDS", 400)
+    monkeypatch.setattr(module, "_RENEWAL_SECONDS", 0.1)
     first, second = ends.role(), ends.role()
     first.claim("actor-0", 1)
     first.claim("actor-0", 1)
@@ -343,7 +343,7 @@ def test_a_claim_of_a_dead_owner_expires(ends: Ends, redis_server: Any) -> None:
 
 
 def test_a_claim_that_was_lost_ends_its_owner(ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_RENEWAL_SECONDS", 0.02)
+    monkeypatch.setattr(module, "_RENEWAL_SECONDS", 0.02)
     role = ends.role()
     role.claim("actor-0", 1)
     redis_server.client().set("headrace:run:claim:actor-0", "2")

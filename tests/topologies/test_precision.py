@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.networks import Architecture
-from headrace.topologies import precision as room
+from headrace.topologies import precision as module
 from headrace.topologies.config import Apex, Serial
 from headrace.topologies.precision import choose_precision
 from headrace.types import EnvironmentSpec
@@ -14,7 +14,7 @@ ARCHITECTURE = Architecture.of(EnvironmentSpec((4,), "float32", actions=2), "mlp
 @pytest.fixture
 def _times(monkeypatch: pytest.MonkeyPatch) -> None:
     times = {"fp32": 2e-3, "fp16": 3e-3, "int8": 1e-3}
-    monkeypatch.setattr(room, "measure_precisions", lambda architecture, batch: times)
+    monkeypatch.setattr(module, "measure_precisions", lambda architecture, batch: times)
 
 
 @pytest.mark.usefixtures("_times")
@@ -49,5 +49,5 @@ def test_a_faster_precision_gives_no_warning() -> None:
 
 @pytest.mark.parametrize("topology", [Serial(), Apex()])
 def test_nothing_is_measured_in_full_precision(topology: Serial | Apex, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "measure_precisions", None)
+    monkeypatch.setattr(module, "measure_precisions", None)
     assert choose_precision(topology, ARCHITECTURE) == (topology, "")

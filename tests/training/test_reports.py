@@ -10,7 +10,7 @@ import pytest
 
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.totals import Totals
-from headrace.training import reports as room
+from headrace.training import reports as module
 from headrace.training.reports import Reports
 
 GENERATION = 1 << 16
@@ -136,6 +136,6 @@ def test_actors_of_this_run_are_counted_and_scores_go_to_the_schedule(desk: Desk
 def test_a_slow_server_is_polled_less_often(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, took: float, period: float
 ) -> None:
-    monkeypatch.setattr(room, "time", Mock(**{"perf_counter.side_effect": [100.0, 100.0 + took]}))
+    monkeypatch.setattr(module, "time", Mock(**{"perf_counter.side_effect": [100.0, 100.0 + took]}))
     desk.take()
     assert desk.reports.period_seconds == pytest.approx(period)
