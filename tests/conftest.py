@@ -73,7 +73,7 @@ class RedisProcess:
             self._process = None
 
     def freeze(self) -> None:
-        """Its connections stay open and nothing answers."""
+        """Stops answering; its connections stay open."""
         assert self._process
         self._process.send_signal(signal.SIGSTOP)
 
@@ -98,7 +98,7 @@ class RedisProcess:
 
 @pytest.fixture
 def redis_process(tmp_path: Path) -> Iterator[RedisProcess]:
-    """Not started yet; gone afterwards."""
+    """Not started yet; killed after the test."""
     pytest.importorskip("redis")
     program = shutil.which("redis-server") or shutil.which("valkey-server")
     if program is None:

@@ -34,7 +34,7 @@ class Outer:
     options: dict[str, Any] | None = None
 
 
-def test_what_fits_is_read() -> None:
+def test_valid_values_are_read() -> None:
     record = {"name": "x", "count": 2, "rate": 3, "loud": True, "kind": "b", "path": "/p", "widths": [4, 5]}
     read = read_fields(Outer, record | {"limit": 6, "inner": {"size": 7}, "options": {"a": 1}})
     assert read == Outer("x", 2, 3, True, "b", Path("/p"), (4, 5), 6, Inner(7), {"a": 1})
@@ -69,7 +69,7 @@ def test_what_fits_is_read() -> None:
         ({"name": "x" * 1000, "count": []}, "count is []"),
     ],
 )
-def test_what_does_not_fit_is_named(record: dict[str, Any], message: str) -> None:
+def test_invalid_values_are_named(record: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_fields(Outer, {"name": "x"} | record)
     assert message in str(caught.value)
@@ -82,13 +82,13 @@ def test_a_missing_field_is_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "\ud800", b"\xff", '{"name": ' + "9" * 5_000 + "}"])
-def test_what_is_no_json_is_said_to_be_none(text: str | bytes) -> None:
+def test_invalid_json_is_reported(text: str | bytes) -> None:
     with pytest.raises(ConfigError, match=r"^the file is not JSON"):
         read_object(text, "the file")
 
 
 @pytest.mark.parametrize("text", ["3", "[]", "null", '"x"'])
-def test_json_that_is_no_object(text: str) -> None:
+def test_json_that_is_not_an_object(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^the file is .*; it must be an object"):
         read_json(Outer, text, "the file")
 
@@ -128,6 +128,6 @@ def test_every_setting_of_a_run_refuses_a_value_of_another_type() -> None:
         *((ParameterServer, name, 10**18) for name in ("shards", "fetch_period", "push_period", "staleness_limit")),
     ],
 )
-def test_no_setting_asks_for_more_than_a_machine_has(kind: Any, name: str, value: Any) -> None:
+def test_no_setting_exceeds_what_a_machine_has(kind: Any, name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=rf"^{name} is .*; it must be .*(at most|from 0 to)"):
         kind(**{name: value, **({"replay_capacity": 2**40} if name == "learning_starts" else {})})

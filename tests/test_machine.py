@@ -52,7 +52,7 @@ def test_without_control_groups_it_is_the_machines():
         (V1_LINES + "0::/u\n", {"unified/u/memory.max": 200_000_000}, 200_000_000),
     ],
 )
-def test_memory_is_cut_to_the_least_limit(root, cgroup, files, limit):
+def test_memory_is_the_smallest_limit(root, cgroup, files, limit):
     write(root, {"proc/self/cgroup": cgroup, **{f"sys/fs/cgroup/{name}": value for name, value in files.items()}})
     assert machine.total_memory_bytes() == limit
 
@@ -68,6 +68,6 @@ def test_memory_is_cut_to_the_least_limit(root, cgroup, files, limit):
         (V1_LINES, {"cpu/a/b/cpu.cfs_quota_us": -1, "cpu/a/b/cpu.cfs_period_us": 100_000}, 16),
     ],
 )
-def test_cores_are_cut_to_the_least_quota(root, cgroup, files, cores):
+def test_cores_are_the_smallest_quota(root, cgroup, files, cores):
     write(root, {"proc/self/cgroup": cgroup, **{f"sys/fs/cgroup/{name}": value for name, value in files.items()}})
     assert machine.available_cores() == cores

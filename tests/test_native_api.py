@@ -54,7 +54,7 @@ def server() -> Iterator[Server]:
 
 
 class TestSignature:
-    def test_reads_back_what_it_was_given(self) -> None:
+    def test_round_trips_its_arguments(self) -> None:
         signature = Signature((84, 84), "uint8", (3,), "float32", stack=4)
         assert signature.observation_shape == (84, 84)
         assert signature.observation_dtype == "uint8"
@@ -66,7 +66,7 @@ class TestSignature:
         assert len({signature, Signature.decode(signature.encode())}) == 1
 
     @pytest.mark.parametrize("arguments", [((2,), "string"), ((2,), "float32", (), "int64", 0)])
-    def test_refuses_what_no_table_can_hold(self, arguments: tuple[Any, ...]) -> None:
+    def test_refuses_invalid_signatures(self, arguments: tuple[Any, ...]) -> None:
         with pytest.raises(errors.ConfigError):
             Signature(*arguments)
 
@@ -141,7 +141,7 @@ class TestChunkWriter:
         with pytest.raises(errors.ConfigError, match="action: "):
             writer.append(action, 0.0, np.zeros(2, np.float32), False, False)
 
-    def test_read_only_observations_will_do(self, writer: ChunkWriter) -> None:
+    def test_accepts_read_only_observations(self, writer: ChunkWriter) -> None:
         frame = np.zeros(2, np.float32)
         frame.flags.writeable = False
         writer.append(0, 0.0, frame, True, False)
@@ -163,14 +163,14 @@ class TestBatchView:
             with pytest.raises(errors.ConfigError, match=rf"^{name}: .*shape \(3,"):
                 BatchView(SIGNATURE, **{**good, name: good[name][:3]})
 
-    def test_stacks_have_an_axis_of_their_own(self) -> None:
+    def test_stacks_have_their_own_axis(self) -> None:
         signature = Signature((2,), "float32", stack=3)
         assert arrays(4, signature)["observation"].shape == (4, 3, 2)
         BatchView(signature, **arrays(4, signature))
         with pytest.raises(errors.ConfigError, match="observation"):
             BatchView(signature, **arrays(4))
 
-    def test_keeps_its_arrays_where_they_are(self) -> None:
+    def test_keeps_its_arrays_in_place(self) -> None:
         table = Table(SIGNATURE)
         table.insert(chunk())
         memory = arrays()
@@ -359,7 +359,7 @@ class TestServer:
         gc.collect()
         assert table.capacity == 1_000_000
 
-    def test_opens_a_table_anew_or_as_it_is(self, server: Server) -> None:
+    def test_opens_a_table_fresh_or_unchanged(self, server: Server) -> None:
         table = server.open_table("run/replay", SIGNATURE, fresh=True, capacity=50)
         table.insert(chunk())
         assert server.open_table("run/replay", SIGNATURE, fresh=False, capacity=50) is table
@@ -406,7 +406,7 @@ class TestServer:
         assert again.table("replay").size == STEPS
         again.close()
 
-    def test_a_short_token_is_refused_unseen(self) -> None:
+    def test_a_short_token_is_refused_without_showing_it(self) -> None:
         with pytest.raises(errors.ConfigError) as raised:
             Server(token=b"hunter2")
         assert "hunter2" not in str(raised.value)
@@ -428,7 +428,7 @@ class TestServer:
 
 
 class TestClient:
-    def test_does_what_the_server_does(self, server: Server) -> None:
+    def test_does_the_same_as_the_server(self, server: Server) -> None:
         table = server.add_table("replay", SIGNATURE)
         client = Client(server.listen("unix:@"))
         assert client.signature("replay") == SIGNATURE
@@ -575,7 +575,7 @@ class TestBatchStream:
             assert version.tolist() == [0] * 16
             assert [each.dtype.name for each in batch[2:]] == ["float32"] * 5 + ["uint64"] * 2
 
-    def test_arrays_are_read_only_and_the_same_few(self, server: Server, address: str) -> None:
+    def test_arrays_are_read_only_and_reused(self, server: Server, address: str) -> None:
         server.add_table("replay", SIGNATURE).insert(chunk())
         stream = BatchStream(address, "replay", 4, 0.4, credit=3)
         seen = {}
@@ -616,7 +616,7 @@ class TestBatchStream:
             with pytest.raises(errors.ConfigError, match="credit"):
                 BatchStream(address, "replay", 4, 0.4, credit=credit)
 
-    def test_close_lets_go_who_waits(self, server: Server, address: str) -> None:
+    def test_close_releases_waiting_callers(self, server: Server, address: str) -> None:
         server.add_table("replay", SIGNATURE)
         stream = BatchStream(address, "replay", 4, 0.4)
         closer = threading.Timer(0.05, stream.close)

@@ -52,7 +52,7 @@ class TestAgainstTorch:
         assert np.all(np.abs(ours - theirs.numpy()) <= limit)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_a_gradient_of_zero_moves_nothing_that_never_had_another(self, kind: str) -> None:
+    def test_zero_gradients_from_the_start_change_nothing(self, kind: str) -> None:
         parameters, optimizer = np.arange(9, dtype=np.float32), Optimizer(options(kind), 9)
         for _ in range(3):
             optimizer.apply(parameters, np.zeros(9, np.float32))
@@ -81,7 +81,7 @@ class TestByHand:
 
 class TestState:
     @pytest.mark.parametrize(("kind", "moments"), list(zip(KINDS, (0, 1, 1, 2, 1, 2), strict=True)))
-    def test_goes_on_where_another_stopped(self, kind: str, moments: int) -> None:
+    def test_continues_from_another_optimizers_state(self, kind: str, moments: int) -> None:
         first, whole = Optimizer(options(kind), 33), Optimizer(options(kind), 33)
         assert first.moments.shape == (moments, 33)
         assert options(kind).moments == moments
@@ -107,7 +107,7 @@ class TestState:
         assert moments[0] == pytest.approx(0.2)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_pieces_are_the_whole_to_the_bit(self, kind: str) -> None:
+    def test_updating_in_pieces_is_bit_identical(self, kind: str) -> None:
         cuts = [0, 1, 18, 37, 101, 128, 1037]
         whole, pieces = np.zeros(1037, np.float32), np.zeros(1037, np.float32)
         optimizer = Optimizer(options(kind), 1037)
@@ -118,7 +118,7 @@ class TestState:
                 part.apply(pieces[begin:end], gradient[begin:end])
         assert whole.tobytes() == pieces.tobytes()
 
-    def test_statistics_too_small_to_be_normal_become_zero(self) -> None:
+    def test_denormal_optimizer_state_becomes_zero(self) -> None:
         optimizer = Optimizer(options("rmsprop"), 4)
         optimizer.moments[:] = 1.2e-38  # the smallest normal number is 1.18e-38
         optimizer.apply(np.zeros(4, np.float32), np.zeros(4, np.float32))
@@ -127,7 +127,7 @@ class TestState:
 
 
 class TestOptions:
-    def test_read_back_what_they_were_given(self) -> None:
+    def test_options_round_trip(self) -> None:
         given = options("centered-rmsprop")
         assert (given.kind, given.learning_rate, given.decay, given.epsilon) == ("centered-rmsprop", 0.01, 0.9, 1e-6)
         assert (given.beta1, given.beta2) == (0.8, 0.99)
@@ -147,7 +147,7 @@ class TestOptions:
             ("beta2", 1.5),
         ],
     )
-    def test_refuse_what_can_not_work(self, field: str, value: float) -> None:
+    def test_refuse_impossible_options(self, field: str, value: float) -> None:
         with pytest.raises(errors.ConfigError, match=f"{field} is .*must be"):
             OptimizerOptions("adam", **{field: value})
 
@@ -158,7 +158,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         "text", ["", "kind=adam", "kind=adam;learning_rate=x", options("adam").encode() + ";more=1"]
     )
-    def test_refuse_text_that_is_not_theirs(self, text: str) -> None:
+    def test_refuse_invalid_text(self, text: str) -> None:
         with pytest.raises(errors.CorruptFile, match="optimizer options"):
             OptimizerOptions.decode(text)
 

@@ -70,7 +70,7 @@ def test_state_is_parameters_and_moments(address: str):
     assert values.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_what_can_never_work_is_said_in_one_line(address: str):
+def test_impossible_arguments_are_refused_in_one_line(address: str):
     with pytest.raises(ConfigError, match="shards: 4 given, 1 to 3 required"):
         ShardedModel([address], "model", 3, shards=4)
     model = ShardedModel([address], "model", 3)
@@ -98,7 +98,7 @@ def test_shards_of_one_run_count_against_the_memory_budget():
     server.close()
 
 
-def test_a_server_that_goes_ends_its_models(server: Server, address: str):
+def test_a_closed_server_ends_its_models(server: Server, address: str):
     model = ShardedModel([address], "model", 3)
     model.open(DESCENT, np.zeros(3, np.float32), fresh=True)
     server.close()

@@ -1,4 +1,4 @@
-"""Models in shared memory: one worker is the plain optimizer to the bit; many, killed ones too, go on."""
+"""Models in shared memory: one worker is bit-identical to the plain optimizer; killed workers block no other."""
 
 import fcntl
 import os
@@ -65,7 +65,7 @@ class TestOneWorker:
     @pytest.mark.parametrize("kind", ["sgd", "momentum", "rmsprop", "centered-rmsprop", "adagrad", "adam"])
     @pytest.mark.parametrize("own", [False, True])
     @pytest.mark.parametrize("mode", MODES)
-    def test_is_the_plain_optimizer_to_the_bit(self, mode: str, own: bool, kind: str) -> None:
+    def test_is_bit_identical_to_the_plain_optimizer(self, mode: str, own: bool, kind: str) -> None:
         random = np.random.default_rng(0)
         optimizer = OptimizerOptions(kind, learning_rate=0.01)
         plain, twin = random.standard_normal(1037).astype(np.float32), Optimizer(optimizer, 1037)
@@ -109,7 +109,7 @@ class TestApply:
         after = model.state()
         assert all(before[name].tobytes() == after[name].tobytes() for name in before)
 
-    def test_shared_statistics_and_own_ones(self) -> None:
+    def test_shared_and_own_optimizer_state(self) -> None:
         """AdaGrad, gradient 3 then 4. Shared: - 3/3 - 4/5; of two workers: - 3/3 - 4/4."""
         adagrad = OptimizerOptions("adagrad", learning_rate=1.0, epsilon=1e-12)
         for own, result in ((False, -1.8), (True, -2.0)):
@@ -130,7 +130,7 @@ class TestContention:
 
     @pytest.mark.parametrize("mode", MODES)
     @pytest.mark.parametrize("processes", [False, True])
-    def test_counts_are_exact_and_only_hogwild_loses(self, mode: str, processes: bool) -> None:
+    def test_counts_are_exact_and_only_hogwild_loses_updates(self, mode: str, processes: bool) -> None:
         model, updates = create(mode, count=10_000), 500
         if processes:
             code = f"""
@@ -201,7 +201,7 @@ class TestKilled:
     """A process dies by SIGKILL in the midst of updates; where it held the lock, the next one gets it."""
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_the_others_go_on(self, mode: str) -> None:
+    def test_the_other_workers_continue(self, mode: str) -> None:
         """The model is large, so that nearly all of the victim's time is spent in an update."""
         model = create(mode, count=4_000_000)
         model.join(1)
@@ -265,7 +265,7 @@ class TestAdPsgd:
         for worker in range(4):  # and all agree by now
             assert np.allclose(model.parameters(worker), mean, atol=1e-5)
 
-    def test_who_joins_later_begins_at_the_mean(self) -> None:
+    def test_a_late_worker_starts_at_the_mean(self) -> None:
         model = create("ad-psgd", workers=4)
         assert values(model).tolist() == [0] * 8
         model.join(0)
@@ -279,14 +279,14 @@ class TestAdPsgd:
         assert model.parameters(0).tolist() == [-2] * 8
 
     @pytest.mark.parametrize("mode", ["lock", "hogwild"])
-    def test_alone_averages(self, mode: str) -> None:
+    def test_only_ad_psgd_averages(self, mode: str) -> None:
         with pytest.raises(errors.ConfigError, match="ad-psgd"):
             create(mode).average(0, 1)
 
 
 class TestJoin:
     @pytest.mark.parametrize(("mode", "own", "kept"), [("lock", False, 1), ("lock", True, 0), ("ad-psgd", True, 0)])
-    def test_own_optimizer_state_begin_anew(self, mode: str, own: bool, kept: int) -> None:
+    def test_joining_again_resets_own_optimizer_state(self, mode: str, own: bool, kept: int) -> None:
         model = create(mode, optimizer=ADAM, own=own)
         model.join(0)
         model.apply(0, np.ones(8, np.float32), 0)
@@ -298,7 +298,7 @@ class TestJoin:
 
     @pytest.mark.parametrize("mode", MODES)
     @pytest.mark.parametrize("own", [False, True])
-    def test_what_was_loaded_goes_on_to_the_bit(self, mode: str, own: bool) -> None:
+    def test_loaded_state_continues_bit_for_bit(self, mode: str, own: bool) -> None:
         random = np.random.default_rng(0)
         gradients = random.standard_normal((10, 2, 33)).astype(np.float32)
         whole = create(mode, count=33, optimizer=ADAM, own=own)
@@ -325,7 +325,7 @@ class TestJoin:
 
 
 class TestRefused:
-    def test_a_path_of_nothing_and_of_something_else(self, tmp_path: Path) -> None:
+    def test_a_path_that_is_missing_or_not_a_model(self, tmp_path: Path) -> None:
         file = tmp_path / "file"
         file.write_bytes(b"x" * 10_000)
         with pytest.raises(errors.ConfigError, match="not shared by its maker"):
@@ -333,7 +333,7 @@ class TestRefused:
         with pytest.raises(errors.ClosedError, match="the process that made it is gone"):
             SharedModel.open(str(tmp_path / "none"))
 
-    def test_shared_memory_that_is_no_model(self) -> None:
+    def test_shared_memory_without_a_model(self) -> None:
         descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
         os.ftruncate(descriptor, 100_000)
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
@@ -341,7 +341,7 @@ class TestRefused:
             SharedModel.open(f"/proc/{os.getpid()}/fd/{descriptor}")
         os.close(descriptor)
 
-    def test_a_maker_that_is_gone(self) -> None:
+    def test_a_creator_that_has_ended(self) -> None:
         process = subprocess.run(
             [
                 sys.executable,
@@ -386,7 +386,7 @@ class TestMemory:
         del model
         assert np.all(live == -1)
 
-    def test_who_opened_it_keeps_it_when_its_maker_lets_go(self) -> None:
+    def test_an_opened_model_outlives_its_creator(self) -> None:
         model = create("lock")
         opened = SharedModel.open(model.path)
         model.apply(0, np.ones(8, np.float32), 0)

@@ -178,7 +178,7 @@ def test_a_chunk_sent_again_is_stored_once(server: Server) -> None:
     assert server.table("replay").size == 4
 
 
-def test_an_insert_waits_no_longer_than_it_asked_to(server: Server) -> None:
+def test_an_insert_waits_no_longer_than_requested(server: Server) -> None:
     server.add_table("held", SIGNATURE, capacity=100, samples_per_insert=1.0, limiter_tolerance=4.0)
     session = Session(server)
     statuses = []
@@ -189,7 +189,7 @@ def test_an_insert_waits_no_longer_than_it_asked_to(server: Server) -> None:
     assert statuses[-1] == NOTHING
 
 
-def test_messages_are_neither_lost_nor_doubled(server: Server) -> None:
+def test_messages_are_neither_lost_nor_duplicated(server: Server) -> None:
     session = Session(server)
 
     def put(writer: int, sequence: int, message: bytes) -> None:
@@ -213,7 +213,7 @@ def test_messages_are_neither_lost_nor_doubled(server: Server) -> None:
     assert drain(epoch, last) == (epoch, last + 1, struct.pack("<I5s", 5, b"three"))
 
 
-def test_what_a_learner_needs_of_a_standing_server(server: Server) -> None:
+def test_requests_of_a_learner_on_a_standalone_server(server: Server) -> None:
     server.table("replay").insert(chunk())
     options = server_options(server)
     first, second = Session(server), Session(server)
@@ -284,14 +284,14 @@ class TestToken:
         (reply,) = replies(session.receive(frame(SIGNATURE_TYPE, "replay")))
         assert reply.status == OK
 
-    def test_none_is_asked_for_where_there_is_none(self, server: Server) -> None:
+    def test_no_token_is_requested_if_none_is_set(self, server: Server) -> None:
         session = Session(server)
         assert hello(session, self.nonce)[:2] == (server.instance, 0)
         (reply,) = replies(session.receive(frame(SIGNATURE_TYPE, "replay")))
         assert reply.status == OK
 
     @pytest.mark.parametrize("kind", [SIGNATURE_TYPE, INSERT, PUBLISH, STATS, DROP, AUTHENTICATE, 99])
-    def test_nothing_else_comes_before_it(self, server: Server, kind: int) -> None:
+    def test_authentication_comes_first(self, server: Server, kind: int) -> None:
         session = Session(server, token=TOKEN)
         (reply,) = replies(session.receive(frame(kind, "" if kind in UNNAMED else "replay", bytes(32))))
         assert reply.status not in {OK, NOTHING}
@@ -306,7 +306,7 @@ class TestToken:
         assert session.closing
         assert session.receive(frame(SIGNATURE_TYPE, "replay")) == b""
 
-    def test_a_proof_serves_one_session(self, server: Server) -> None:
+    def test_a_proof_is_valid_for_one_session(self, server: Server) -> None:
         first, second = Session(server, token=TOKEN), Session(server, token=TOKEN)
         theirs = hello(first, self.nonce)[2]
         assert hello(second, self.nonce)[2] != theirs
@@ -314,7 +314,7 @@ class TestToken:
         (reply,) = replies(second.receive(replayed))
         assert reply.status == REFUSED
 
-    def test_the_unproven_send_little(self, server: Server) -> None:
+    def test_unauthenticated_peers_can_send_little(self, server: Server) -> None:
         session = Session(server, token=TOKEN)
         (reply,) = replies(session.receive(HEADER.pack(MAGIC, VERSION, INSERT, 0, 1, 1025)))
         assert reply.status == REFUSED
@@ -328,7 +328,7 @@ class TestToken:
 
 
 @given(data=st.binary(max_size=400), cut=st.integers(0, 400))
-def test_random_bytes_get_whole_replies(data: bytes, cut: int) -> None:
+def test_random_bytes_get_complete_replies(data: bytes, cut: int) -> None:
     server = Server()
     session = Session(server, max_frame_bytes=1 << 16)
     list(replies(session.receive(data[:cut]) + session.receive(data[cut:])))

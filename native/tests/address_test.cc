@@ -27,14 +27,14 @@ TEST_CASE("addresses of TCP") {
   CHECK(six.port == 0);
 }
 
-TEST_CASE("an address goes to text and back") {
+TEST_CASE("an address round-trips through text") {
   for (const std::string text :
        {"unix:/run/a", "unix:@a", "unix:@", "tcp://127.0.0.1:65535", "tcp://[::1]:7447", "tcp://localhost:0"}) {
     CHECK(Address::parse(text).text() == text);
   }
 }
 
-TEST_CASE("addresses that are none are refused, quoted, with what is required") {
+TEST_CASE("invalid addresses are refused in a message that quotes them and states what is required") {
   const auto refused = [](const std::string& text, const std::string& part) {
     std::string what;
     CHECK(kind_of([&] { Address::parse(text); }, &what) == ErrorKind::kInvalid);

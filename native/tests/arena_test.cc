@@ -77,7 +77,7 @@ struct Ring {
   std::uint64_t next_key = 0;
 };
 
-TEST_CASE("arena: chunks never overlap, and all of them are whole") {
+TEST_CASE("arena: chunks never overlap and are complete") {
   Ring ring(4000);
   std::mt19937 random(2);
   for (int i = 0; i < 3000; ++i) {
@@ -99,7 +99,7 @@ TEST_CASE("arena: chunks never overlap, and all of them are whole") {
   CHECK_FALSE(ring.arena.persistent());
 }
 
-TEST_CASE("arena: a file gives back what it held, at every point of the ring") {
+TEST_CASE("arena: a reopened file has its chunks, at every position of the ring") {
   const ScratchFolder folder;
   std::mt19937 random(3);
   std::deque<Ring::Stored> stored;
@@ -165,7 +165,7 @@ class MemoryFile {
 constexpr std::size_t kHeaderBytes = 8192;
 constexpr std::size_t kFlipped = 10'000;  // bytes of a ring
 
-TEST_CASE("arena: a flipped bit costs the chunk that it hits, wherever that lies, and no other") {
+TEST_CASE("arena: a flipped bit loses only the chunk that contains it, at any position") {
   for (const int pushes : {9, 30, 47}) {  // not full yet, and wrapped at two places
     const MemoryFile file;
     Content content;
@@ -217,7 +217,7 @@ TEST_CASE("arena: a flipped bit costs the chunk that it hits, wherever that lies
   }
 }
 
-TEST_CASE("arena: chunks that were evicted long ago do not come back, though they are intact") {
+TEST_CASE("arena: evicted chunks are not recovered, even if they are intact") {
   const MemoryFile file;
   Content content;
   {
@@ -247,7 +247,7 @@ TEST_CASE("arena: chunks that were evicted long ago do not come back, though the
   CHECK(ring.arena.lost() == 0);
 }
 
-TEST_CASE("arena: killed while it renumbers what it recovered, nothing more is lost") {
+TEST_CASE("arena: a kill during renumbering of recovered chunks loses nothing more") {
   const MemoryFile file;
   Content left;
   std::deque<Ring::Stored> stored;
@@ -293,7 +293,7 @@ TEST_CASE("arena: killed while it renumbers what it recovered, nothing more is l
 }
 
 // Power is lost: each page on the disk is that of the last flush or a newer one.
-TEST_CASE("arena: of pages older and newer, everything flushed and not overwritten comes back") {
+TEST_CASE("arena: with a mix of old and new pages, all flushed chunks that were not overwritten are recovered") {
   std::mt19937 random(6);
   std::uint64_t kept = 0, losses = 0;
   for (int life = 0; life < 60; ++life) {
@@ -390,7 +390,7 @@ TEST_CASE("arena: killed while a chunk is copied over older ones, no chunk count
   }
 }
 
-TEST_CASE("arena: a file is refused where it does not fit, and left alone") {
+TEST_CASE("arena: an incompatible file is refused and not changed") {
   const ScratchFolder folder;
   const std::string path = folder.file("arena");
   { Ring(4000, path).push(3); }
@@ -419,7 +419,7 @@ TEST_CASE("arena: a file is refused where it does not fit, and left alone") {
   check_error(ErrorKind::kCorrupt, path, [&] { open(small_signature(), 4000); });
 }
 
-TEST_CASE("arena: files of versions 1 and 2, whose headers and chunks were others, are refused and left alone") {
+TEST_CASE("arena: files of versions 1 and 2, which have other formats, are refused and not changed") {
   const ScratchFolder folder;
   const std::string path = folder.file("arena");
   std::string old(4096 + 4032, '\0');
@@ -430,7 +430,7 @@ TEST_CASE("arena: files of versions 1 and 2, whose headers and chunks were other
   CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == old);
 }
 
-TEST_CASE("arena: no space is found out at creation, and no file stays behind") {
+TEST_CASE("arena: a full disk is detected at creation, and no file is left") {
   const ScratchFolder folder;
   struct rlimit before {};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);

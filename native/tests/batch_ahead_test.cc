@@ -68,7 +68,7 @@ TEST_CASE("batch ahead: a buffer that is not released is not touched") {
   CHECK(pool.all[*held]->key == keys);
 }
 
-TEST_CASE("batch ahead: waits with an empty table, stops while it waits, and passes on errors") {
+TEST_CASE("batch ahead: waits for an empty table, can be stopped while waiting, and rethrows errors") {
   Pool pool(2);
   {
     Table table(seeded());

@@ -66,7 +66,7 @@ TEST_CASE("no more batches are drawn ahead than the credit") {
   }
 }
 
-TEST_CASE("the same few places are used again and again, the one in hand untouched") {
+TEST_CASE("the same buffers are reused, except the one in use") {
   Served served;
   fill(*served.table);
   auto stream = stream_of(served.address, 2);
@@ -96,7 +96,7 @@ TEST_CASE("a batch waits for its inserts, or the call for its deadline") {
   CHECK(stream.next(never()));
 }
 
-TEST_CASE("what was received is taken before the error that ended the stream") {
+TEST_CASE("received batches are returned before the error that ended the stream") {
   Served served;
   fill(*served.table);
   auto stream = stream_of(served.address, 3);
@@ -109,7 +109,7 @@ TEST_CASE("what was received is taken before the error that ended the stream") {
   CHECK(kind_of([&] { stream.next(in(10'000)); }) == ErrorKind::kClosed);
 }
 
-TEST_CASE("a stream that ended keeps nothing at the server") {
+TEST_CASE("a stream that ended holds no memory on the server") {
   Served served;
   fill(*served.table);
   auto stream = stream_of(served.address, 3);
@@ -141,7 +141,7 @@ TEST_CASE("close() ends a wait") {
   stream.close();
 }
 
-TEST_CASE("an interrupt breaks off next(), and the stream goes on") {
+TEST_CASE("an interrupt ends next(), and the stream continues") {
   Served served;
   struct Stopped : std::exception {};
   std::atomic<bool> stop = false;
@@ -156,7 +156,7 @@ TEST_CASE("an interrupt breaks off next(), and the stream goes on") {
   CHECK(stream.next(in(10'000)));
 }
 
-TEST_CASE("a stream goes on with a server that went and came back") {
+TEST_CASE("a stream continues after its server was restarted") {
   const fixtures::ScratchFolder folder;
   for (const std::string& where : {"unix:" + folder.file("socket"), std::string("tcp://127.0.0.1:0")}) {
     CAPTURE(where);

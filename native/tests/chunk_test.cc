@@ -66,7 +66,7 @@ TEST_CASE("chunk: each field that does not fit is named") {
   CHECK_NOTHROW(check_chunk(small_signature(), unknown.bytes(small_signature())));
 }
 
-TEST_CASE("chunk: headers that lie") {
+TEST_CASE("chunk: inconsistent headers are refused") {
   const auto refused = [](const char* field, auto&& change) {
     auto bytes = PlainChunk::of(3, 1).bytes(small_signature());
     ChunkHeader header;
@@ -103,7 +103,7 @@ TEST_CASE("chunk: the checksum covers everything but itself and the priorities")
 }
 
 // Random damage is either refused or leaves a chunk whose every row can be read; the sanitizers watch.
-TEST_CASE("chunk: mutated and truncated bytes never get past the check unread") {
+TEST_CASE("chunk: mutated and truncated bytes are refused or safe to read") {
   std::mt19937 random(5);
   const Signature signature = small_signature();
   int passed = 0;

@@ -112,7 +112,7 @@ TEST_CASE("chunk writer: priorities from values, worked by hand") {
   CHECK(truncated[2].priority == Numbers{37});             // |16 + 50/2 - 4|
 }
 
-TEST_CASE("chunk writer: flush closes what is complete, and no more") {
+TEST_CASE("chunk writer: flush closes only complete transitions") {
   for (const bool values : {false, true}) {
     CAPTURE(values);
     ChunkWriter writer({.signature = scalar_signature(1), .n_step = 3, .discount = 1, .chunk_steps = 50});
@@ -257,7 +257,7 @@ TEST_CASE("chunk writer: random episodes against the definition") {
   }
 }
 
-TEST_CASE("chunk writer: an unfinished episode closes as by truncation") {
+TEST_CASE("chunk writer: an unfinished episode is closed as if truncated") {
   ChunkWriter writer({.signature = scalar_signature(1), .n_step = 2, .discount = 0.5, .chunk_steps = 50});
   float frame = 0;
   std::int32_t action = 0;

@@ -48,7 +48,7 @@ TEST_CASE("claims: one owner at a time, as long as it holds") {
   CHECK(claims.claim("run/learner", 2));
 }
 
-TEST_CASE("claims: an owner that claims again has the new hold alone") {
+TEST_CASE("claims: if an owner claims again, only its new hold counts") {
   Claims claims;
   auto lost = claims.claim("learner", 7);
   auto again = claims.claim("learner", 7);
@@ -76,7 +76,7 @@ TEST_CASE("claims: as many names as the limit, and no more") {
   CHECK(claims.held(2) == std::vector<std::string>{"0", "1"});
 }
 
-TEST_CASE("claims: a name that is kept is its owner's, or a later start's of its run, until the time is up") {
+TEST_CASE("claims: a reserved name can be claimed only by its owner or a later start of its run") {
   Watch watch;
   Claims claims(watch.clock());
   auto lost = claims.claim("learner", 1, 70, kMinute);
@@ -129,7 +129,7 @@ TEST_CASE("claims: a directory keeps names for the next start") {
   }
 }
 
-TEST_CASE("claims: a damaged file reserves nothing, and is said") {
+TEST_CASE("claims: a damaged file reserves nothing and gives a warning") {
   const ScratchFolder folder;
   const std::string file = folder.file("claims");
   {
@@ -164,7 +164,7 @@ TEST_CASE("claims: one that can't be written is not granted") {
   CHECK(claims.claim("learner", 2));  // not kept: nothing to write
 }
 
-TEST_CASE("claims: a server that is closed in order reserves them, too") {
+TEST_CASE("claims: a server that closes normally reserves them, too") {
   const ScratchFolder folder;
   {
     Server server({.data = folder.file("data")});

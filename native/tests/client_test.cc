@@ -16,7 +16,7 @@
 using namespace headrace;
 using namespace headrace::testing;
 
-TEST_CASE("every request does over a socket what it does directly") {
+TEST_CASE("every request does the same over a socket as directly") {
   for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
     CAPTURE(where);
     Served served(small_table(), {}, where);
@@ -70,7 +70,7 @@ TEST_CASE("many chunks are inserted by one call, in as many requests as they tak
   CHECK(client.insert("replay", std::span(chunks).first(0)) == 0);
 }
 
-TEST_CASE("messages are drained once, in order, from each mailbox apart") {
+TEST_CASE("messages are drained once, in order, from each mailbox separately") {
   Served served;
   Client client(to(served.address));
   client.put("episodes", as_bytes("one"));
@@ -88,7 +88,7 @@ TEST_CASE("messages are drained once, in order, from each mailbox apart") {
   CHECK(client.drain("timings").size() == 1);
 }
 
-TEST_CASE("a drain gives all there is, however many answers that takes, and the server has none of it left") {
+TEST_CASE("a drain returns all messages, in as many replies as necessary, and removes them from the server") {
   Served served;
   Client client(to(served.address));
   const auto mailbox = served.server.mailbox("episodes");
@@ -104,7 +104,7 @@ TEST_CASE("a drain gives all there is, however many answers that takes, and the 
   CHECK(other.drain("episodes").size() == 1);
 }
 
-TEST_CASE("tables are opened, paused, closed and dropped from afar") {
+TEST_CASE("a client opens, pauses, closes and drops tables") {
   Served served;
   Client client(to(served.address));
   client.insert("replay", chunk_of(10));
@@ -152,7 +152,7 @@ TEST_CASE("a claim lasts as long as its client") {
   Client(to(served.address)).claim("run/learner", 2);
 }
 
-TEST_CASE("a kept claim that is given back is free, and one whose connection is lost is not") {
+TEST_CASE("a reserved claim that is released is free, and one whose connection is lost is not") {
   Served served;
   const auto address = to(served.address);
   {
@@ -168,7 +168,7 @@ TEST_CASE("a kept claim that is given back is free, and one whose connection is 
   CHECK(eventually([&] { return !kind_of([&] { other.claim("run/learner", 2); }); }));
 }
 
-TEST_CASE("errors of the server keep their kind, and the connection goes on") {
+TEST_CASE("errors of the server keep their kind, and the connection stays usable") {
   Served served;
   Client client(to(served.address));
   auto chunk = chunk_of(4);
@@ -187,7 +187,7 @@ TEST_CASE("errors of the server keep their kind, and the connection goes on") {
   CHECK(client.reconnections() == 0);
 }
 
-TEST_CASE("a large blob arrives whole, both ways") {
+TEST_CASE("a large blob arrives complete in both directions") {
   for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
     Served served(small_table(), {}, where);
     Client client(to(served.address));
@@ -262,7 +262,7 @@ TEST_CASE("a client waits for its server to appear") {
   CHECK(Client(to(address)).stats().starts_with("{"));
 }
 
-TEST_CASE("a server that accepts and never answers is given up at the deadline") {
+TEST_CASE("connecting to a server that accepts but never replies fails at the deadline") {
   for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
     const auto listeners = listen_on(Address::parse(where));
     const auto address = listeners[0]->address().text();

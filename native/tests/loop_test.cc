@@ -67,7 +67,7 @@ TEST_CASE("several clients at once: every chunk arrives once") {
   CHECK(eventually([&] { return served.loop.connections() == 0; }));
 }
 
-TEST_CASE("a held insert goes on when someone samples") {
+TEST_CASE("a blocked insert continues after a sample") {
   Served served(limited_table());
   std::atomic<int> stored = 0;
   std::jthread actor([&] {
@@ -90,7 +90,7 @@ TEST_CASE("a held insert goes on when someone samples") {
   CHECK(served.table->stats().inserts == 96);
 }
 
-TEST_CASE("a connection that was handed to the samplers' thread does everything else there too") {
+TEST_CASE("a connection handed to the sampling thread can send every other request too") {
   Served served(limited_table());
   Client client(to(served.address));
   Batch batch(8);
@@ -107,7 +107,7 @@ TEST_CASE("a connection that was handed to the samplers' thread does everything 
   for (int i = 0; i < 4; ++i) CHECK(sample(client, batch, std::nullopt));  // held there, and woken
 }
 
-TEST_CASE("a peer that hangs up while held is forgotten") {
+TEST_CASE("a peer that disconnects while its request is blocked is removed") {
   for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
     Served served(limited_table(), {}, where);
     {
@@ -179,7 +179,7 @@ TEST_CASE("two threads may close a loop at once, and it is closed for both") {
   std::jthread other(close);
 }
 
-TEST_CASE("a table that is dropped while the loop knows it is gone at once") {
+TEST_CASE("a table dropped while the loop uses it is released at once") {
   Served served(limited_table());
   Client client(to(served.address));
   Batch batch(8);
@@ -215,7 +215,7 @@ TEST_CASE("no connection waits for a table that is being made") {
   answered = true;
 }
 
-TEST_CASE("what waits in the sockets when the loop was held up is no one's delay") {
+TEST_CASE("time in which the loop itself was delayed does not count against its peers") {
   Served served(small_table(), {.limits = {.frame_wait = std::chrono::seconds(6)}});
   Batch batch(4);
   CHECK_FALSE(served.table->try_sample(batch.view, 0.4));  // so that the insert wakes
@@ -238,7 +238,7 @@ TEST_CASE("what waits in the sockets when the loop was held up is no one's delay
   CHECK(decode_header(std::span<const std::byte>(reply).first<kFrameHeaderBytes>(), Limits()).status == kOk);
 }
 
-TEST_CASE("requests that came at once are all answered, though nothing more comes") {
+TEST_CASE("requests that arrive together are all answered, even if no more bytes arrive") {
   Served served;
   const auto socket = connect_unix(Address::parse(served.address));
   Bytes requests;
@@ -255,7 +255,7 @@ TEST_CASE("requests that came at once are all answered, though nothing more come
   CHECK(replies_in(received).size() == 1000);
 }
 
-TEST_CASE("of many held inserts every one has its turn, and its deadline") {
+TEST_CASE("many blocked inserts continue in order, each until its deadline") {
   Served served(limited_table());
   constexpr int kActors = 8;
   std::atomic<int> stored = 0;
@@ -284,7 +284,7 @@ TEST_CASE("of many held inserts every one has its turn, and its deadline") {
   }));
 }
 
-TEST_CASE("bytes that are no frame get an error and the end, and the server goes on") {
+TEST_CASE("bytes that are not a frame get an error and a close, and the server continues") {
   Served served;
   const auto socket = connect_unix(Address::parse(served.address));
   send_all(socket, as_bytes(std::string(100, '?')));
@@ -294,7 +294,7 @@ TEST_CASE("bytes that are no frame get an error and the end, and the server goes
   Client(to(served.address)).stats();
 }
 
-TEST_CASE("a peer that stops in the middle of a frame is closed, and harms no other") {
+TEST_CASE("a peer that stops in the middle of a frame is closed and does not affect others") {
   Served served(small_table(), {.limits = {.frame_wait = std::chrono::seconds(1)}});
   Client client(to(served.address));
   const auto slow = connect_unix(Address::parse(served.address));
@@ -321,7 +321,7 @@ TEST_CASE("a peer that asks for nothing is closed after idle_wait") {
   CHECK(received_to_the_end(idle).empty());
 }
 
-TEST_CASE("beyond max_connections a peer is told why, and room that is given back is used") {
+TEST_CASE("above max_connections a peer gets an error, and freed connections can be used again") {
   Served served(small_table(), {.max_connections = 2});
   const auto first = connect_unix(Address::parse(served.address));
   auto second = connect_unix(Address::parse(served.address));
@@ -335,7 +335,7 @@ TEST_CASE("beyond max_connections a peer is told why, and room that is given bac
   CHECK(is_open(first));
 }
 
-TEST_CASE("of the connections that have not shown the token the oldest goes") {
+TEST_CASE("among connections that have not shown the token, the oldest is closed") {
   LoopOptions options{.token = token_of("a secret of 16 bytes or more"), .max_unproven = 3};
   Served served(small_table(), std::move(options), "tcp://127.0.0.1:0");
   auto proven = to(served.address);
@@ -361,7 +361,7 @@ TEST_CASE("a peer that does not show the token within proof_wait is closed") {
   CHECK(replies[0].header.status == status_of(ErrorKind::kSystem));
 }
 
-TEST_CASE("a process without descriptors accepts those who wait once it has some") {
+TEST_CASE("a process without descriptors accepts waiting connections once it has some") {
   Served served(small_table(), {}, "tcp://127.0.0.1:0");
   const FileDescriptor waiting(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in place = {};

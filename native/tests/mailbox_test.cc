@@ -33,7 +33,7 @@ TEST_CASE("mailbox: first in, first out, and drained once") {
   CHECK(budget.used() == 0);
 }
 
-TEST_CASE("mailbox: when full the oldest go, and are counted") {
+TEST_CASE("mailbox: when it is full, the oldest messages are dropped and counted") {
   MemoryBudget budget;
   Mailbox mailbox(budget);
   for (std::size_t i = 0; i < Mailbox::kMaxMessages + 3; ++i) mailbox.put(message(static_cast<int>(i)));
@@ -54,7 +54,7 @@ TEST_CASE("mailbox: a message above 16 MiB is refused") {
   CHECK(mailbox.drain().empty());
 }
 
-TEST_CASE("mailbox: what was taken stays until the next take says that it arrived") {
+TEST_CASE("mailbox: taken messages are kept until the next take acknowledges them") {
   MemoryBudget budget;
   Mailbox mailbox(budget);
   CHECK(mailbox.take(0, 0).last == 0);
@@ -80,7 +80,7 @@ TEST_CASE("mailbox: what was taken stays until the next take says that it arrive
   CHECK(Mailbox(budget).take(0, 0).epoch != first.epoch);
 }
 
-TEST_CASE("mailbox: a take gives what fits, but at least one message, and none is passed over") {
+TEST_CASE("mailbox: a take returns the messages that fit, at least one, without gaps") {
   MemoryBudget budget;
   Mailbox mailbox(budget);
   for (int i = 1; i <= 3; ++i) mailbox.put(message(i, 100));
@@ -151,7 +151,7 @@ TEST_CASE("mailbox: writers are remembered up to the limit, and the budget pays 
   CHECK(budget.used() == 0);
 }
 
-TEST_CASE("mailbox: without budget the oldest go, and at last the message itself") {
+TEST_CASE("mailbox: without budget the oldest messages are dropped, finally the new one") {
   MemoryBudget budget(2000);
   Mailbox mailbox(budget);
   mailbox.put(message(1, 500));

@@ -30,7 +30,7 @@ TEST_CASE("memory budget: shares are taken up to the limit and given back when t
   CHECK(budget.used() == 0);
 }
 
-TEST_CASE("memory budget: the refusal says what for, how much, and how much there is") {
+TEST_CASE("memory budget: a refusal states the purpose, the request and the limit") {
   MemoryBudget budget(100);
   const auto held = budget.take(30, "table \"replay\"");
   check_error(ErrorKind::kRefused, "table \"expert\" needs 71 bytes, but 30 of the memory budget of 100 are in use",
@@ -39,7 +39,7 @@ TEST_CASE("memory budget: the refusal says what for, how much, and how much ther
   CHECK(budget.used() == 30);
 }
 
-TEST_CASE("memory budget: many threads never take more than there is") {
+TEST_CASE("memory budget: many threads never exceed the limit") {
   MemoryBudget budget(10);
   std::vector<std::thread> threads;
   std::atomic<int> taken = 0;

@@ -32,7 +32,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::ranges::equal(a, b, {}, std::bit_cast<std::uint32_t, float>, std::bit_cast<std::uint32_t, float>);
 }
 
-TEST_CASE("optimizer: pieces of any length are the whole, to the bit") {
+TEST_CASE("optimizer: updating in pieces of any length is bit-identical") {
   constexpr std::size_t kSize = 1037;
   constexpr std::array<std::size_t, 7> kCuts = {0, 1, 18, 37, 101, 128, kSize};
   for (const Kind kind : kKinds) {
@@ -80,7 +80,7 @@ TEST_CASE("optimizer: two steps by hand") {
   is(Kind::kAdam, 1 - 0.5 * 2 / (2.0 + 1) - 0.5 * (10 / 3.0) / (std::sqrt(76 / 7.0) + 1));
 }
 
-TEST_CASE("optimizer: a constant gradient is no variance, though rounding may leave less than none") {
+TEST_CASE("optimizer: a constant gradient has zero variance, even if rounding makes it negative") {
   const OptimizerOptions options{Kind::kCenteredRmsprop, 0.01};
   std::vector<float> parameters(1000), moments(2000), gradient(1000);
   for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = 0.001f * static_cast<float>(i) + 0.37f;
@@ -90,7 +90,7 @@ TEST_CASE("optimizer: a constant gradient is no variance, though rounding may le
   CHECK(all_finite(parameters));
 }
 
-TEST_CASE("optimizer: one value that is not finite is found wherever it lies") {
+TEST_CASE("optimizer: one value that is not finite is found at any position") {
   for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                             -std::numeric_limits<float>::infinity()}) {
     for (const std::size_t size : {1, 15, 16, 17, 70}) {

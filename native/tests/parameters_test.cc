@@ -28,7 +28,7 @@ TEST_CASE("parameters: publish, and fetch if newer") {
   CHECK(parameters.list().size() == 1);
 }
 
-TEST_CASE("parameters: versions rise") {
+TEST_CASE("parameters: versions must increase") {
   MemoryBudget budget;
   Parameters parameters(budget);
   parameters.publish("policy", 5, blob(1));
@@ -89,7 +89,7 @@ TEST_CASE("parameters: many may publish one version with the same bytes, and one
   CHECK(budget.used() == bytes.size());
 }
 
-TEST_CASE("parameters: dropped by how their names begin") {
+TEST_CASE("parameters: dropped by prefix") {
   MemoryBudget budget;
   Parameters parameters(budget);
   for (const char* name : {"a/policy", "a/target", "ab", "b/policy"}) parameters.publish(name, 3, blob(1));
@@ -109,7 +109,7 @@ TEST_CASE("parameters: as many names as the limit, and no more") {
   CHECK(parameters.fetch("one more") == nullptr);
 }
 
-TEST_CASE("parameters: readers see whole blobs while a writer publishes") {
+TEST_CASE("parameters: readers see complete blobs while a writer publishes") {
   MemoryBudget budget;
   Parameters parameters(budget);
   std::thread writer([&] {

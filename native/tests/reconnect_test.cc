@@ -36,7 +36,7 @@ struct Kept {
 
 }  // namespace
 
-TEST_CASE("a server that goes and comes back has every acknowledged chunk once") {
+TEST_CASE("a restarted server has every acknowledged chunk once") {
   const ScratchFolder folder;
   for (const std::string& where : {"unix:" + folder.file("socket"), std::string("tcp://127.0.0.1:0")}) {
     CAPTURE(where);
@@ -98,7 +98,7 @@ TEST_CASE("a chunk and a message whose answers are lost are stored once") {
   CHECK(client.reconnections() == 3);
 }
 
-TEST_CASE("where connections come and answers do not, it is tried again with growing pauses") {
+TEST_CASE("if connections succeed but replies do not arrive, requests are retried with backoff") {
   Served served;
   Proxy proxy(served.address);
   Client client(to(proxy.address(), 400));
@@ -108,7 +108,7 @@ TEST_CASE("where connections come and answers do not, it is tried again with gro
   CHECK(proxy.lost() <= 10);  // after 0, 5, 10, 20, 40, 80, 160, 320 ms at the least
 }
 
-TEST_CASE("an answer that never comes is asked for again on another connection") {
+TEST_CASE("a reply that never arrives is requested again on another connection") {
   Served served;
   Proxy proxy(served.address);
   auto options = to(proxy.address(), 60'000);
@@ -121,7 +121,7 @@ TEST_CASE("an answer that never comes is asked for again on another connection")
   CHECK(client.reconnections() == 1);
 }
 
-TEST_CASE("without a reconnect_timeout a lost answer is the end") {
+TEST_CASE("without a reconnect_timeout a lost reply is an error") {
   Served served;
   Proxy proxy(served.address);
   Client client(to(proxy.address()));
@@ -144,7 +144,7 @@ TEST_CASE("a server that falls silent is noticed") {
   CHECK_MESSAGE(what.find("no answer within 1000 ms") != std::string::npos, what);
 }
 
-TEST_CASE("a server that stays away is given up after reconnect_timeout") {
+TEST_CASE("a client gives up after reconnect_timeout if the server stays unavailable") {
   auto served = std::make_unique<Served>();
   Client client(to(served->address, 150));
   client.stats();
@@ -154,7 +154,7 @@ TEST_CASE("a server that stays away is given up after reconnect_timeout") {
   CHECK_MESSAGE(what.find("no server answers") != std::string::npos, what);
 }
 
-TEST_CASE("close() ends a call that waits for its server to come back") {
+TEST_CASE("close() ends a call that waits for its server to restart") {
   auto served = std::make_unique<Served>();
   Client client(to(served->address, 3'600'000));
   client.stats();
@@ -199,7 +199,7 @@ TEST_CASE("a name is kept for a client that connects again to a server that was 
   CHECK(kept->server.claims().held() == std::vector<std::string>{"run/learner"});
 }
 
-TEST_CASE("a claim that another took meanwhile is refused, and had again once it is free") {
+TEST_CASE("a claim taken by another owner meanwhile is refused, and granted again once it is free") {
   const ScratchFolder folder;
   const auto address = "unix:" + folder.file("socket");
   auto served = std::make_unique<Served>(small_table(), LoopOptions{}, address);

@@ -58,7 +58,7 @@ void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-TEST_CASE("server: started again on its data it has every table back, as it was") {
+TEST_CASE("server: restarted on its data, it restores every table unchanged") {
   const ScratchFolder folder;
   const std::string data = folder.file("made/if/missing");
   const std::string strange(256, '/');
@@ -122,7 +122,7 @@ TEST_CASE("server: a second one on the same data is refused") {
   check_error(ErrorKind::kSystem, "can't be opened", [&] { Server{ServerOptions{.data = folder.file("file")}}; });
 }
 
-TEST_CASE("server: what is dropped takes its files along, even while it is held") {
+TEST_CASE("server: dropping a table removes its files, even while it is in use") {
   const ScratchFolder folder;
   Server server({.data = folder.file("data")});
   const auto held = server.add_table("replay", small_options());
@@ -140,7 +140,7 @@ TEST_CASE("server: what is dropped takes its files along, even while it is held"
   CHECK(fresh->size() == 0);
 }
 
-TEST_CASE("server: a table that can't be made leaves no file, and the numbers go on") {
+TEST_CASE("server: a table that can't be created leaves no file and does not prevent later ones") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
   {
@@ -203,7 +203,7 @@ TEST_CASE("server: an arena without settings is set aside, byte for byte, and ne
   CHECK(files_in(data).contains("table-9.settings"));  // above every number that is set aside
 }
 
-TEST_CASE("server: a drop that was cut short is completed, and nothing else is taken for one") {
+TEST_CASE("server: an interrupted drop is completed, and nothing else is mistaken for one") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
   {
@@ -325,7 +325,7 @@ TEST_CASE("server: settings that are damaged, or without their arena, are named 
   CHECK(contents(arena + ".orphan") == experience);
 }
 
-TEST_CASE("server: it says which table lost how much, and counts it") {
+TEST_CASE("server: it reports and counts what each table lost") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
   {

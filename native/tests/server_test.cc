@@ -35,7 +35,7 @@ TEST_CASE("server: tables under names") {
   check_error(ErrorKind::kClosed, "server is closed", [&] { server.set_state("replay", TableState::kOpen); });
 }
 
-TEST_CASE("server: a learner that goes on has the table as it is, open again") {
+TEST_CASE("server: a learner that resumes gets the table unchanged and reopened") {
   Server server;
   const auto made = server.open_table("replay", small_options(), false);
   made->try_insert(chunk_of(5));
@@ -62,7 +62,7 @@ TEST_CASE("server: a learner that goes on has the table as it is, open again") {
   check_error(ErrorKind::kNotFound, "other", [&] { server.set_state("other", TableState::kOpen); });
 }
 
-TEST_CASE("server: a learner that begins has an empty table, and a waiter on the old one gets an error") {
+TEST_CASE("server: a learner that starts fresh gets an empty table, and waiters on the old one get an error") {
   Server server;
   const auto old = server.open_table("replay", small_options(), true);
   old->try_insert(chunk_of(5));
@@ -80,7 +80,7 @@ TEST_CASE("server: a learner that begins has an empty table, and a waiter on the
   CHECK(server.table("replay") == fresh);
 }
 
-TEST_CASE("server: what is dropped is gone, by how its name begins") {
+TEST_CASE("server: everything with the prefix is dropped") {
   Server server;
   const auto dropped = server.add_table("a/replay", small_options());
   server.add_table("b/replay", small_options());
@@ -98,7 +98,7 @@ TEST_CASE("server: what is dropped is gone, by how its name begins") {
   CHECK(server.drop("") == 0);
 }
 
-TEST_CASE("server: tables are paid from the budget, and a refusal says so") {
+TEST_CASE("server: tables count against the budget, and a refusal says so") {
   const std::uint64_t bytes = Table::memory_bytes(small_options());
   Server server({.memory_bytes = bytes + 1000});
   const auto first = server.add_table("first", small_options());
@@ -119,7 +119,7 @@ TEST_CASE("server: tables are paid from the budget, and a refusal says so") {
   CHECK(server.budget().used() == 0);
 }
 
-TEST_CASE("server: a table stays where the one to replace it can't be made") {
+TEST_CASE("server: a table is kept if its replacement can't be created") {
   const std::uint64_t bytes = Table::memory_bytes(small_options());
   Server server({.memory_bytes = bytes + 1000});
   const auto table = server.add_table("replay", small_options());

@@ -33,7 +33,7 @@ TEST_CASE("more priorities than a batch may have are refused, and none is applie
   CHECK(table->stats().updates == 0);
 }
 
-TEST_CASE("a fetched blob is sent from where it lies") {
+TEST_CASE("a fetched blob is sent without a copy") {
   Server server;
   OpenSession session(server);
   Bytes payload = numbers(std::uint64_t{5});
@@ -63,7 +63,7 @@ TEST_CASE("a fetched blob is sent from where it lies") {
   CHECK(replies[0].header.status == status_of(ErrorKind::kRefused));
 }
 
-TEST_CASE("mailboxes keep messages apart and in order, and until they are seen") {
+TEST_CASE("mailboxes keep messages separate, in order, and until they are acknowledged") {
   Server server;
   OpenSession session(server);
   ask(session, frame(MessageType::kPut, "episodes", put_payload("first", 9, 1)));
@@ -86,7 +86,7 @@ TEST_CASE("mailboxes keep messages apart and in order, and until they are seen")
   CHECK(drain(epoch, 2) == numbers(epoch, std::uint64_t{2}));
 }
 
-TEST_CASE("a mailbox is made by a put, not by a drain") {
+TEST_CASE("a mailbox is created by a put, not by a drain") {
   Server server;
   OpenSession session(server);
   const auto reply = ask(session, frame(MessageType::kDrain, "episodes", numbers(std::uint64_t{3}, std::uint64_t{4})));
@@ -111,7 +111,7 @@ TEST_CASE("a drain answers with 4 MiB at most, which the budget pays for until t
   CHECK(server.budget().used() == stored);
 }
 
-TEST_CASE("where memory is short messages still go out, a few at a time, and a large one is refused") {
+TEST_CASE("if memory is short, messages are still sent, a few at a time, and a large one is refused") {
   Server server({.memory_bytes = 1 << 20});
   const std::string small(20'000, 's'), large(100'000, 'l');
   const auto mailbox = server.mailbox("episodes");
@@ -188,7 +188,7 @@ TEST_CASE("a claim is one owner's, and ends with its connection") {
   CHECK(claim(session, 2, "learner", -1).header.status == status_of(ErrorKind::kInvalid));
 }
 
-TEST_CASE("a claim that is to be kept outlives its connection, unless it is given back") {
+TEST_CASE("a claim with a reservation outlives its connection, unless it is released") {
   Server server;
   const auto claim = [](Session& session, std::uint64_t owner, std::uint64_t run, std::int64_t keep) {
     return ask(session, frame(MessageType::kClaim, "learner", numbers(owner, run, keep))).at(0);

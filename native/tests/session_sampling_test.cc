@@ -64,7 +64,7 @@ TEST_CASE("a sample's reply holds what the table itself gives to the same seed")
   }
 }
 
-TEST_CASE("a held insert keeps its place: later requests wait, and go on after it") {
+TEST_CASE("a blocked insert keeps its place: later requests wait and continue after it") {
   Server server;
   const auto table = server.add_table("replay", limited_table());
   OpenSession session(server);
@@ -152,7 +152,7 @@ TEST_CASE("an insert waits to its deadline, and is then not stored") {
   CHECK(table->size() == size);
 }
 
-TEST_CASE("a chunk that is sent again is stored once, by whichever connection") {
+TEST_CASE("a chunk that is sent again is stored once, over any connection") {
   Server server;
   const auto table = server.add_table("replay", small_table());
   OpenSession first(server);
@@ -199,7 +199,7 @@ TEST_CASE("chunks of one request are stored in order; sent again after a deadlin
   CHECK(table->size() == 64);
 }
 
-TEST_CASE("where one chunk of a request is refused, those before it are stored") {
+TEST_CASE("if one chunk of a request is refused, those before it are stored") {
   Server server;
   const auto table = server.add_table("replay", small_table());
   OpenSession session(server);
@@ -226,7 +226,7 @@ TEST_CASE("a held request is answered with an error when its table closes") {
   CHECK(replies[0].header.status == status_of(ErrorKind::kClosed));
 }
 
-TEST_CASE("a batch is gathered when the one before has gone out") {
+TEST_CASE("a batch is gathered after the previous one was sent") {
   Server server;
   const auto table = server.add_table("replay", small_table());
   table->try_insert(chunk_of(20));
@@ -250,7 +250,7 @@ TEST_CASE("a batch is gathered when the one before has gone out") {
   CHECK(session.wants_input());
 }
 
-TEST_CASE("batches lie in the same block for ever") {
+TEST_CASE("batches always use the same memory block") {
   Server server;
   server.add_table("replay", small_table())->try_insert(chunk_of(20));
   OpenSession session(server);

@@ -115,7 +115,7 @@ TEST_CASE("in a separate frame a gradient is aligned for floats") {
   }
 }
 
-TEST_CASE("shards: what does not fit is refused") {
+TEST_CASE("shards: invalid requests are refused") {
   Server server;
   OpenSession session(server);
   ask(session, open_request("model/0", {1, 2}));
@@ -192,7 +192,7 @@ TEST_CASE("shards have separate threads, and each shard its lane") {
   CHECK(session.place() == Session::Place::kShards);
 }
 
-TEST_CASE("statistics have the shards") {
+TEST_CASE("statistics include the shards") {
   Server server;
   OpenSession session(server);
   ask(session, open_request("model/0", {1, 2}));

@@ -20,7 +20,7 @@ Bytes batch_in(const BatchView& view) {
 
 }  // namespace
 
-TEST_CASE("shared memory: batches lie where they were asked for, as the table gives them") {
+TEST_CASE("shared memory: batches are at the requested index, as the table samples them") {
   Server server;
   const auto table = server.add_table("replay", small_table());
   Table twin(small_table());
@@ -53,7 +53,7 @@ TEST_CASE("shared memory: batches lie where they were asked for, as the table gi
   }
 }
 
-TEST_CASE("shared memory: what does not fit it is refused, and draws nothing") {
+TEST_CASE("shared memory: an invalid request is refused and samples nothing") {
   Server server;
   const auto table = server.add_table("replay", small_table());
   server.add_table("other", small_table());
@@ -92,7 +92,7 @@ TEST_CASE("shared memory: what does not fit it is refused, and draws nothing") {
   CHECK(table->stats().samples == 0);
 }
 
-TEST_CASE("shared memory: each reply goes out before the next batch is gathered, and a held one keeps its index") {
+TEST_CASE("shared memory: each reply is sent before the next batch is gathered, and a blocked one keeps its index") {
   Server server;
   const auto table = server.add_table("replay", small_table());
   std::shared_ptr<SharedRegion> region;

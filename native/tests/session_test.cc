@@ -27,7 +27,7 @@ TEST_CASE("a header is 24 bytes, as documented") {
   for (std::size_t i = 0; i < 24; ++i) CHECK(std::to_integer<int>(bytes[i]) == expected[i]);
 }
 
-TEST_CASE("requests are answered alike however the stream is cut") {
+TEST_CASE("requests are answered the same however the stream is split") {
   const auto requests = [] {
     Bytes bytes = frame(MessageType::kSignature, "replay", {}, 1);
     bytes += frame(MessageType::kInsert, "replay", insert_payload(chunk_of(3)), 2);
@@ -87,7 +87,7 @@ TEST_CASE("a malformed header is answered with an error, and closes") {
   }
 }
 
-TEST_CASE("an announced length buys no memory: space grows as bytes arrive") {
+TEST_CASE("an announced length allocates no memory: space grows as bytes arrive") {
   Server server;
   OpenSession session(server);
   feed(session, header_bytes(kFrameMagic, kProtocolVersion, 0, 200'000'000));
@@ -180,7 +180,7 @@ TEST_CASE("mistakes inside a frame are answered, and the connection stays usable
   CHECK(server.table("replay")->size() == 3);
 }
 
-TEST_CASE("a peer that asks and does not read fills no memory") {
+TEST_CASE("a peer that sends requests but does not read cannot fill memory") {
   Server server;
   server.parameters().publish("policy", 1, Bytes(3'000'000));
   OpenSession session(server, Limits{.max_queued_bytes = 4'000'000});

@@ -48,7 +48,7 @@ void check_refused(Session& session, const Bytes& request, ErrorKind kind, const
 
 }  // namespace
 
-TEST_CASE("each side shows that it knows the token") {
+TEST_CASE("each side proves that it knows the token") {
   Server server;
   OpenSession session(server, with_token());
   CHECK_FALSE(session.proven());
@@ -69,7 +69,7 @@ TEST_CASE("each side shows that it knows the token") {
   CHECK_FALSE(session.closing());
 }
 
-TEST_CASE("a hello, its proof and requests may come at once") {
+TEST_CASE("a hello, its proof and requests may arrive together") {
   Server server;
   OpenSession session(server, with_token());
   auto requests = hello();
@@ -81,7 +81,7 @@ TEST_CASE("a hello, its proof and requests may come at once") {
   CHECK(server.mailbox("episodes")->drain().size() == 1);
 }
 
-TEST_CASE("without the token nothing is answered but an error") {
+TEST_CASE("without the token every request is answered with an error") {
   Server server;
   server.add_table("replay", small_table());
   const auto put = frame(MessageType::kPut, "episodes", put_payload("no"));
@@ -128,7 +128,7 @@ TEST_CASE("a frame that is too large before the proof is refused by its header a
   check_refused(session, Bytes(insert.begin(), insert.begin() + kFrameHeaderBytes), ErrorKind::kRefused, "token");
 }
 
-TEST_CASE("where no token is required, hello may come or not") {
+TEST_CASE("if no token is required, hello is optional") {
   Server server;
   OpenSession session(server);
   CHECK(session.proven());
@@ -142,7 +142,7 @@ TEST_CASE("where no token is required, hello may come or not") {
   CHECK_FALSE(session.closing());
 }
 
-TEST_CASE("a frame that the budget has no room for is refused, and closes") {
+TEST_CASE("a frame that exceeds the budget is refused, and closes") {
   Server server({.memory_bytes = 300'000});
   const auto publish = frame(MessageType::kPublish, "policy", Bytes(1'000'000));
   {
@@ -160,7 +160,7 @@ TEST_CASE("a frame that the budget has no room for is refused, and closes") {
   CHECK(server.budget().used() == 0);  // the first bytes of a connection are its own
 }
 
-TEST_CASE("a batch or shared memory beyond the budget is refused, and the connection goes on") {
+TEST_CASE("a batch or shared memory beyond the budget is refused, and the connection stays usable") {
   auto options = small_table();
   Server server({.memory_bytes = Table::memory_bytes(options) + 8192});
   server.add_table("replay", options)->try_insert(chunk_of(20));
@@ -180,7 +180,7 @@ TEST_CASE("a batch or shared memory beyond the budget is refused, and the connec
   CHECK_FALSE(session.closing());
 }
 
-TEST_CASE("who does not show the token in time is sent away") {
+TEST_CASE("a peer that does not show the token in time is closed") {
   Server server;
   OpenSession session(server, with_token());
   session.expire(later(9'999));
@@ -201,7 +201,7 @@ TEST_CASE("who does not show the token in time is sent away") {
   CHECK_FALSE(proven.closing());
 }
 
-TEST_CASE("who stops within a frame is sent away, but not while the session takes none of it") {
+TEST_CASE("a peer that stops within a frame is closed, but not while the session reads nothing") {
   Server server;
   server.parameters().publish("policy", 1, Bytes(1000));
   OpenSession session(server, Limits{.max_queued_bytes = 500, .output_wait = std::chrono::hours(1)});
@@ -224,7 +224,7 @@ TEST_CASE("who stops within a frame is sent away, but not while the session take
   CHECK(replies[0].text().starts_with("frame: too little of it arrived within 60 s"));
 }
 
-TEST_CASE("who sends a frame byte by byte is sent away, but not who sends it at 64 KiB/s") {
+TEST_CASE("a peer that sends a frame byte by byte is closed, but not one that sends 64 KiB/s") {
   Server server;
   const auto publish = frame(MessageType::kPublish, "policy", Bytes(12'000'000));
   OpenSession trickling(server);
@@ -263,7 +263,7 @@ TEST_CASE("time in which no session was served does not count") {
   CHECK(session.closing());
 }
 
-TEST_CASE("who connects and asks for nothing is closed after proof_wait") {
+TEST_CASE("a peer that connects and sends no request is closed after proof_wait") {
   Server server;
   OpenSession silent(server);
   silent.expire(later(9'999));
@@ -276,7 +276,7 @@ TEST_CASE("who connects and asks for nothing is closed after proof_wait") {
   CHECK_FALSE(asking.closing());
 }
 
-TEST_CASE("who takes nothing of what waits for it is cut off") {
+TEST_CASE("a peer that does not read its replies is closed") {
   Server server;
   server.parameters().publish("policy", 1, Bytes(1000));
   OpenSession session(server);
@@ -297,7 +297,7 @@ TEST_CASE("who takes nothing of what waits for it is cut off") {
   CHECK(refused.broken());
 }
 
-TEST_CASE("who asks for nothing is forgotten, but not who waits for a reply") {
+TEST_CASE("an idle peer is closed, but not one that waits for a reply") {
   Server server;
   server.add_table("replay", small_table());
   OpenSession session(server, Limits{.output_wait = std::chrono::hours(2)});

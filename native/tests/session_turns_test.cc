@@ -27,7 +27,7 @@ Bytes open_payload() {
 
 }  // namespace
 
-TEST_CASE("of many small requests some are handled in a turn, and none is forgotten") {
+TEST_CASE("many small requests are handled over several turns, and none is lost") {
   Server server;
   OpenSession session(server, yielding());
   Bytes requests;
@@ -47,7 +47,7 @@ TEST_CASE("of many small requests some are handled in a turn, and none is forgot
   CHECK(ask(session, std::span(begun).subspan(30)).at(0).header.request == 151);
 }
 
-TEST_CASE("the first batch waits for the thread that gathers, and everything after it stays there") {
+TEST_CASE("the first batch waits for the gathering thread, and all later requests stay there") {
   Server server;
   const auto table = server.add_table("replay", small_table());
   table->try_insert(chunk_of(8));
@@ -67,7 +67,7 @@ TEST_CASE("the first batch waits for the thread that gathers, and everything aft
   CHECK(ask(session, frame(MessageType::kSample, "replay", sample_payload(4, 0.4, 0))).size() == 1);
 }
 
-TEST_CASE("to make or drop a table takes the session away, and back") {
+TEST_CASE("creating or dropping a table moves the session to another thread and back") {
   Server server;
   OpenSession session(server, yielding());
   auto requests = frame(MessageType::kOpenTable, "replay", open_payload(), 1);
@@ -90,7 +90,7 @@ TEST_CASE("to make or drop a table takes the session away, and back") {
   CHECK(server.table_names().empty());
 }
 
-TEST_CASE("who has not shown the token takes no place on another thread") {
+TEST_CASE("a peer that has not shown the token is not moved to another thread") {
   Server server;
   const Token token(as_bytes("sixteen or more bytes"));
   auto options = yielding();
@@ -102,7 +102,7 @@ TEST_CASE("who has not shown the token takes no place on another thread") {
   CHECK(session.place() == Place::kQuick);
 }
 
-TEST_CASE("a held request does not keep a table that was dropped") {
+TEST_CASE("a blocked request does not keep a dropped table") {
   Server server;
   std::weak_ptr<Table> table = server.add_table("replay", small_table());
   OpenSession session(server);

@@ -54,7 +54,7 @@ TEST_CASE("SHA-256 where the padding takes another block, or nearly") {
   }
 }
 
-TEST_CASE("SHA-256 of parts is that of the whole") {
+TEST_CASE("SHA-256 of parts equals that of the concatenation") {
   const std::string text(200, 'x');
   const auto whole = hash_of(text);
   for (std::size_t cut = 0; cut <= text.size(); ++cut) {

@@ -61,7 +61,7 @@ TEST_CASE("shard: gradients are applied, counted and timed") {
   check_error(ErrorKind::kRefused, "gradient of 8 bytes: 12 required", [&] { fixture.push({1, 1}); });
 }
 
-TEST_CASE("shard: nothing is fetched where nothing is newer") {
+TEST_CASE("shard: nothing is fetched if nothing is newer") {
   Fixture fixture(descent(1), {1});
   std::vector<float> found = {7};
   const auto room = std::as_writable_bytes(std::span(found));
@@ -73,7 +73,7 @@ TEST_CASE("shard: nothing is fetched where nothing is newer") {
   CHECK(found[0] == 0);
 }
 
-TEST_CASE("shard: staleness is what others did since the fetch") {
+TEST_CASE("shard: staleness is the number of updates by others since the fetch") {
   Fixture fixture(descent(1), {0});
   for (std::uint64_t i = 0; i < 5; ++i) fixture.push({1}, {.base_version = i});
   CHECK(fixture.push({1}, {.base_version = 1, .own_updates = 1}).staleness == 3);
@@ -101,7 +101,7 @@ TEST_CASE("shard: a gradient beyond the limit is dropped") {
   CHECK(fixture.shard.stats().dropped == 1);
 }
 
-TEST_CASE("shard: a late gradient counts for less") {
+TEST_CASE("shard: a stale gradient has less weight") {
   Fixture fixture(descent(2, StalenessPolicy::kScale), {0, 0});
   fixture.push({0, 0});
   fixture.push({4, 8}, {.base_version = 0});  // one late: whole
@@ -112,7 +112,7 @@ TEST_CASE("shard: a late gradient counts for less") {
   CHECK(fixture.values() == std::vector<float>{-3, -6});
 }
 
-TEST_CASE("shard: a late gradient counts for less with an optimizer that divides by its size, too") {
+TEST_CASE("shard: a stale gradient has less weight with a normalizing optimizer, too") {
   const OptimizerOptions adam = {.kind = OptimizerOptions::Kind::kAdam, .learning_rate = 0.1};
   auto slower = adam;
   slower.learning_rate = 0.1 / 4;
@@ -132,7 +132,7 @@ TEST_CASE("shard: a late gradient counts for less with an optimizer that divides
   }
 }
 
-TEST_CASE("shard: delay compensation adds what the gradient would have changed by") {
+TEST_CASE("shard: delay compensation adds the estimated change of the gradient") {
   auto options = descent(2, StalenessPolicy::kCompensate);
   options.compensation = 0.25;
   Fixture fixture(options, {1, 1});
@@ -152,7 +152,7 @@ TEST_CASE("shard: delay compensation adds what the gradient would have changed b
   CHECK(fixture.shard.version() == 2);
 }
 
-TEST_CASE("shard: what workers fetched is kept within the budget; who was silent longest loses it") {
+TEST_CASE("shard: fetched parameters are kept within the budget; those of the least recent worker are dropped") {
   MemoryBudget budget(3 * 4096 + 4 * Shard::kBytesEachWorker);
   auto options = descent(1024, StalenessPolicy::kCompensate);
   const std::vector<float> values(1024);
@@ -175,7 +175,7 @@ TEST_CASE("shard: what workers fetched is kept within the budget; who was silent
   CHECK(budget.used() <= budget.limit());
 }
 
-TEST_CASE("shard: a gradient that is not finite is refused, wherever it lies") {
+TEST_CASE("shard: a gradient that is not finite is refused, at any position") {
   for (const std::size_t skip : {0, 1, 2, 3}) {
     for (const float bad : {kNan, std::numeric_limits<float>::infinity()}) {
       Fixture fixture(descent(9000), std::vector<float>(9000, 1));
@@ -197,7 +197,7 @@ TEST_CASE("shard: a gradient that is not finite is refused, wherever it lies") {
   }
 }
 
-TEST_CASE("shard: where a gradient lies changes no bit of the result") {
+TEST_CASE("shard: the result is bit-identical for any alignment of the gradient") {
   ShardOptions options = descent(10'007);
   options.optimizer = {.kind = OptimizerOptions::Kind::kAdam, .learning_rate = 0.01};
   std::vector<float> gradient(10'007);
@@ -215,7 +215,7 @@ TEST_CASE("shard: where a gradient lies changes no bit of the result") {
   CHECK(results[2] == results[0]);
 }
 
-TEST_CASE("shard: a gradient that is sent again comes to what it came to") {
+TEST_CASE("shard: a gradient that is sent again returns its first result") {
   Fixture fixture(descent(1), {0});
   const PushedGradient first{.worker = 9, .sequence = 1};
   CHECK(fixture.push({2}, first).version == 1);
@@ -230,7 +230,7 @@ TEST_CASE("shard: a gradient that is sent again comes to what it came to") {
   CHECK(fixture.shard.stats().refused == 1);
 }
 
-TEST_CASE("shard: only so many workers are remembered") {
+TEST_CASE("shard: the number of remembered workers is limited") {
   Fixture fixture(descent(1), {0});
   for (std::uint64_t worker = 1; worker <= Shard::kMaxWorkers + 1; ++worker) {
     fixture.push({1}, {.worker = worker, .sequence = 5});
@@ -242,7 +242,7 @@ TEST_CASE("shard: only so many workers are remembered") {
   CHECK(fixture.shard.version() == version + 1);
 }
 
-TEST_CASE("shard: its state is all that it takes to go on") {
+TEST_CASE("shard: its state is sufficient to continue") {
   ShardOptions options = descent(3);
   options.optimizer = {.kind = OptimizerOptions::Kind::kAdam, .learning_rate = 0.1};
   Fixture one(options, {1, 2, 3});
@@ -260,7 +260,7 @@ TEST_CASE("shard: its state is all that it takes to go on") {
   check_error(ErrorKind::kRefused, "36 required", [&] { one.shard.load(1, std::as_bytes(std::span(state).first(3))); });
 }
 
-TEST_CASE("shard: no update is lost, and none is seen half done, where several threads push") {
+TEST_CASE("shard: with several threads that push, no update is lost or seen incomplete") {
   constexpr std::size_t kSize = 5000;
   constexpr int kThreads = 4, kPushes = 50;
   Fixture fixture(descent(kSize), std::vector<float>(kSize, 0));
@@ -283,7 +283,7 @@ TEST_CASE("shard: no update is lost, and none is seen half done, where several t
   CHECK(fixture.values() == std::vector<float>(kSize, -kThreads * kPushes));
 }
 
-TEST_CASE("shard options: text there and back, and what can never work") {
+TEST_CASE("shard options: text round trip, and invalid values") {
   auto options = descent(12, StalenessPolicy::kCompensate);
   options.max_staleness = 7;
   options.compensation = 0.04;

@@ -71,7 +71,7 @@ TEST_CASE("a model in shards: over both sockets, in one shard or several, on one
   for (const auto& result : results) CHECK(result == results[0]);
 }
 
-TEST_CASE("a model in shards: its state goes to another server, and it goes on from there") {
+TEST_CASE("a model in shards: its state moves to another server and continues there") {
   Served one, other;
   auto model = model_at({one.address}, 7, 2);
   auto copy = model_at({other.address}, 7, 3);  // cut otherwise
@@ -136,7 +136,7 @@ TEST_CASE("a model in shards: a gradient whose answer is lost is applied once") 
   for (const auto& [name, shard] : served.server.shards().list()) CHECK(shard->version() == 3);
 }
 
-TEST_CASE("a model in shards: a lost connection has new shared memory") {
+TEST_CASE("a model in shards: a replaced connection has new shared memory") {
   Served served;
   auto loop = std::make_unique<Loop>(served.server);
   const auto address = loop->listen("unix:@");
@@ -153,7 +153,7 @@ TEST_CASE("a model in shards: a lost connection has new shared memory") {
   CHECK(model.reconnections() == 1);
 }
 
-TEST_CASE("a model in shards: what goes wrong with one leaves the others in step") {
+TEST_CASE("a model in shards: if one shard fails, the others still apply every gradient") {
   Served served;
   auto model = model_at({served.address}, 10, 3);
   model.open(descent(), counted(10), true);
@@ -170,7 +170,7 @@ TEST_CASE("a model in shards: what goes wrong with one leaves the others in step
   CHECK(model.push(parameters).version == 1);
 }
 
-TEST_CASE("a model in shards: an error names the server that it is of") {
+TEST_CASE("a model in shards: an error names its server") {
   const fixtures::ScratchFolder folder;
   const std::string where = "unix:" + folder.file("socket");
   Served one;
@@ -185,7 +185,7 @@ TEST_CASE("a model in shards: an error names the server that it is of") {
   CHECK_MESSAGE(what.starts_with("address '" + where + "': "), what);
 }
 
-TEST_CASE("a model in shards: an interrupt is no answer that a later call takes for its own") {
+TEST_CASE("a model in shards: a later call never receives the reply to an interrupted one") {
   Served served;
   struct Stopped : std::exception {};
   std::atomic<bool> stop = false;
@@ -236,7 +236,7 @@ TEST_CASE("a model in shards: several workers, several shards, no update lost") 
   }
 }
 
-TEST_CASE("a model in shards: what can never work is said at once") {
+TEST_CASE("a model in shards: invalid arguments are refused at once") {
   Served served;
   const auto invalid = [&](std::size_t count, std::size_t shards, const char* names) {
     std::string what;

@@ -10,7 +10,7 @@
 using namespace headrace;
 using namespace headrace::testing;
 
-TEST_CASE("shared file: what is written under one path is read under it, for as long as the maker keeps it") {
+TEST_CASE("shared file: data written under a path is read under it, as long as the creator keeps it") {
   std::string path;
   std::unique_ptr<SharedFile> opened;
   {
@@ -25,7 +25,7 @@ TEST_CASE("shared file: what is written under one path is read under it, for as 
   CHECK(kind_of([&] { SharedFile{path}; }) == ErrorKind::kClosed);
 }
 
-TEST_CASE("shared file: a path of something else is refused") {
+TEST_CASE("shared file: a path that is not a shared file is refused") {
   std::string what;
   CHECK(kind_of([] { SharedFile{"/dev/null"}; }, &what) == ErrorKind::kInvalid);
   CHECK(what.find("\"/dev/null\" is not shared by its maker") != std::string::npos);

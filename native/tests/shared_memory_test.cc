@@ -26,7 +26,7 @@ FileDescriptor memfd(off_t bytes, int seals) {
 
 }  // namespace
 
-TEST_CASE("what one side writes into shared memory the other reads") {
+TEST_CASE("one side reads what the other writes into shared memory") {
   const auto region = make_shared_region(10'000);
   REQUIRE(region->bytes().size() == 10'000);
   MappedRegion mapped(copy_of(region->descriptor()), 10'000);
@@ -78,7 +78,7 @@ TEST_CASE("a descriptor accompanies a message") {
   }
 }
 
-TEST_CASE("of more descriptors than one none stays open") {
+TEST_CASE("if more than one descriptor arrives, all are closed") {
   std::array<int, 2> ends;
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
   const FileDescriptor left(ends[0]);

@@ -48,7 +48,7 @@ void at_once(std::uint32_t workers, const std::function<void(std::uint32_t)>& wo
   for (auto& thread : threads) thread.join();
 }
 
-TEST_CASE("shared model: all apply, read and average at once") {
+TEST_CASE("shared model: workers apply, read and average concurrently") {
   for (const Sharing sharing : {Sharing::kLock, Sharing::kHogwild, Sharing::kAdPsgd}) {
     for (const bool own_optimizer_state : {false, true}) {
       CAPTURE(static_cast<int>(sharing));
@@ -84,7 +84,7 @@ TEST_CASE("shared model: under the lock no update is lost") {
   for (const float value : shared.model.parameters(0)) CHECK(value == -3 * kUpdates);
 }
 
-TEST_CASE("shared model: a lock whose holder's thread has ended, or whose process, is the next one's") {
+TEST_CASE("shared model: a lock whose holder's thread or process has ended can be taken") {
   const auto memory = shared_memory(sizeof(RobustMutex));
   auto& mutex = *new (memory.data()) RobustMutex;
   mutex.initialize();
@@ -121,7 +121,7 @@ TEST_CASE("shared model: the mean of two, and of all") {
   check_error(ErrorKind::kInvalid, "neighbor is 1", [&] { shared.model.average(1, 1); });
 }
 
-TEST_CASE("shared model: memory that holds none is refused") {
+TEST_CASE("shared model: memory without a model is refused") {
   std::vector<std::byte> memory(1 << 16);
   check_error(ErrorKind::kInvalid, "there is none in this memory", [&] { SharedModel{memory}; });
   check_error(ErrorKind::kInvalid, "there is none in this memory", [&] { SharedModel{std::span(memory).first(8)}; });

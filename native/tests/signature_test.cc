@@ -22,7 +22,7 @@ TEST_CASE("signature: text and back") {
   CHECK(Signature::decode(vectors.encode()) == vectors);
 }
 
-TEST_CASE("signature: what can't be is refused, naming the field") {
+TEST_CASE("signature: invalid values are refused, naming the field") {
   const auto rejects = [](const char* text, const char* field) {
     CAPTURE(text);
     check_error(ErrorKind::kInvalid, field, [&] { Signature::decode(text); });

@@ -92,7 +92,7 @@ TEST_CASE("sum tree: random operations against prefix sums") {
   }
 }
 
-TEST_CASE("sum tree: sums depend on the weights alone, not on the order in which they came") {
+TEST_CASE("sum tree: sums depend only on the weights, not on the order of updates") {
   constexpr std::size_t kCapacity = 3000;
   std::mt19937 random(7);
   std::uniform_real_distribution<double> uniform(0, 1);

@@ -32,7 +32,7 @@ TEST_CASE("table options: as text and back") {
   CHECK(read.encode() == options.encode());
 }
 
-TEST_CASE("table options: numbers come back to the last bit") {
+TEST_CASE("table options: numbers round-trip exactly") {
   std::mt19937_64 random(1);
   for (int i = 0; i < 2000; ++i) {
     TableOptions options{.signature = small_signature()};
@@ -46,7 +46,7 @@ TEST_CASE("table options: numbers come back to the last bit") {
   }
 }
 
-TEST_CASE("table options: text that is not that of options is refused, naming the field") {
+TEST_CASE("table options: invalid text is refused, naming the field") {
   const std::string text = TableOptions{.signature = small_signature()}.encode();
   const auto refused = [&](const std::string& part, const std::string& instead, const std::string& named) {
     std::string changed = text;
@@ -69,7 +69,7 @@ TEST_CASE("table options: text that is not that of options is refused, naming th
 }
 
 // Damaged text is refused or gives options; whether a table can be made of them is then the table's business.
-TEST_CASE("table options: mutated text never does more than be refused") {
+TEST_CASE("table options: mutated text is refused or valid") {
   const std::string text = TableOptions{.signature = small_signature()}.encode();
   std::mt19937 random(3);
   int read = 0;

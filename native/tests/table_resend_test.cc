@@ -71,7 +71,7 @@ TEST_CASE("table: two senders of one chunk wait for the limiter, and it is store
   CHECK(table.size() == 25);
 }
 
-TEST_CASE("table: a file remembers who sent its chunks") {
+TEST_CASE("table: a file keeps the writers of its chunks") {
   const ScratchFolder folder;
   const TableOptions options{.signature = small_signature(), .capacity = 20, .path = folder.file("replay")};
   {
@@ -88,7 +88,7 @@ TEST_CASE("table: a file remembers who sent its chunks") {
   CHECK(table.stats().inserts == 5);
 }
 
-TEST_CASE("table: after damage no key is used twice, and what is left is stored once") {
+TEST_CASE("table: after damage no key is reused, and remaining chunks are stored once") {
   const ScratchFolder folder;
   for (const std::uint64_t damaged : {1, 2, 4}) {  // the first chunk, a middle one, the last
     CAPTURE(damaged);
@@ -129,7 +129,7 @@ TEST_CASE("table: after damage no key is used twice, and what is left is stored 
   }
 }
 
-TEST_CASE("table: a restore that failed leaves nothing in its file, and keys begin at 0") {
+TEST_CASE("table: a failed restore leaves its file empty, and keys start at 0") {
   const ScratchFolder folder;
   TableOptions options{.signature = small_signature(), .capacity = 20};
   {
@@ -150,7 +150,7 @@ TEST_CASE("table: a restore that failed leaves nothing in its file, and keys beg
   CHECK(table.try_insert(chunk_by(7, 4)) == 5);
 }
 
-TEST_CASE("table: a snapshot remembers who sent its chunks, and a refused one remembers none") {
+TEST_CASE("table: a snapshot keeps the writers of its chunks, and a refused one adds none") {
   const ScratchFolder folder;
   const TableOptions options{.signature = small_signature(), .capacity = 20};
   Table saved(options);
@@ -168,7 +168,7 @@ TEST_CASE("table: a snapshot remembers who sent its chunks, and a refused one re
   CHECK(table.size() == 5);
 }
 
-TEST_CASE("table: of the writers those that wrote last are remembered") {
+TEST_CASE("table: the most recent writers are remembered") {
   Table table({.signature = small_signature(), .capacity = 10});  // a small one: 1,024
   for (std::uint64_t writer = 1; writer <= 1025; ++writer) REQUIRE(table.try_insert(chunk_by(writer, 1, 1)));
   CHECK(table.try_insert(chunk_by(2, 1, 1)) == 1);

@@ -50,7 +50,7 @@ void write(const std::string& path, const std::vector<char>& bytes) {
   std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-TEST_CASE("table: a restored table answers every later call as the one that was saved") {
+TEST_CASE("table: a restored table behaves exactly as the saved one") {
   const ScratchFolder folder;
   for (const Sampler sampler : {Sampler::kPrioritized, Sampler::kUniform}) {
     for (const int before : {0, 10, 100, 400, 1000}) {
@@ -85,7 +85,7 @@ TEST_CASE("table: a restored table answers every later call as the one that was 
   }
 }
 
-TEST_CASE("table: a snapshot that is cut short, flipped or lengthened is refused, naming the file") {
+TEST_CASE("table: a truncated, corrupted or extended snapshot is refused, naming the file") {
   const ScratchFolder folder;
   const std::string path = folder.file("snapshot"), damaged = folder.file("damaged");
   Table saved(options_of(Sampler::kPrioritized));
@@ -134,7 +134,7 @@ TEST_CASE("table: a snapshot of version 1, whose chunks had one policy version e
   check_error(ErrorKind::kCorrupt, "it is not a snapshot of version 2", [&] { table.restore(path); });
 }
 
-TEST_CASE("table: snapshots go where they fit") {
+TEST_CASE("table: a snapshot restores only into a compatible table") {
   const ScratchFolder folder;
   const std::string path = folder.file("snapshot");
   Table saved(options_of(Sampler::kPrioritized));
@@ -174,7 +174,7 @@ TEST_CASE("table: no space for a snapshot is an error that names the file") {
   CHECK(table.try_insert(PlainChunk::of(50, 2).bytes(small_signature())));  // nothing stayed pinned
 }
 
-TEST_CASE("table: a snapshot taken while others insert, sample and update is whole") {
+TEST_CASE("table: a snapshot during concurrent inserts, samples and updates is consistent") {
   const ScratchFolder folder;
   TableOptions options{.signature = small_signature(), .capacity = 2000, .seed = 3};
   Table table(options);

@@ -62,7 +62,7 @@ TEST_CASE("race: inserts overwrite the ring under samplers and updates") {
   }
 }
 
-TEST_CASE("race: a limiter between an actor and a learner, and wakers that come and go") {
+TEST_CASE("race: a limiter between an actor and a learner, while wakers are added and removed") {
   Table table({.signature = small_signature(),
                .capacity = 500,
                .limiter = {.samples_per_insert = 4, .tolerance = 200, .min_size = 50},

@@ -69,7 +69,7 @@ TEST_CASE("table: sampling frequencies follow p^alpha") {
   }
 }
 
-TEST_CASE("table: uniform sampling is uniform, and weighs nothing") {
+TEST_CASE("table: uniform sampling is uniform, with weights of 1") {
   Table table(small_options(64, Sampler::kUniform));
   PlainChunk chunk = PlainChunk::of(48, 1);
   for (std::size_t i = 0; i < 48; ++i) chunk.priority[i] = static_cast<float>(i);
@@ -101,7 +101,7 @@ TEST_CASE("table: probability and importance weight, worked by hand") {
   CHECK(buffers.weight[9] == doctest::Approx(0.5));         // (1/4)^1/2
 }
 
-TEST_CASE("table: stacks, where they are clamped and where not") {
+TEST_CASE("table: stacks are clamped only at the start of an episode") {
   const Signature signature = small_signature(3);
   Table table({.signature = signature, .capacity = 8, .sampler = Sampler::kUniform});
   PlainChunk chunk = PlainChunk::of(4, 1, 7);
@@ -157,7 +157,7 @@ TEST_CASE("table: unknown priorities take the largest that was ever written") {
   CHECK(table.stats().total_weight == doctest::Approx(1 + std::pow(1e-6, 0.6) + 8).epsilon(1e-6));
 }
 
-TEST_CASE("table: priorities that are no priorities change nothing") {
+TEST_CASE("table: invalid priorities change nothing") {
   Table table(small_options(100));
   table.try_insert(chunk_of(2));
   const std::vector<std::uint64_t> keys = {0, 1};
@@ -168,7 +168,7 @@ TEST_CASE("table: priorities that are no priorities change nothing") {
   CHECK(table.stats().total_weight == 2);
 }
 
-TEST_CASE("table: what does not fit is refused") {
+TEST_CASE("table: invalid chunks and options are refused") {
   Table table(small_options(10));
   check_error(ErrorKind::kChunkRefused, "capacity is 10", [&] { table.try_insert(chunk_of(11)); });
   TableOptions narrow = small_options(1000);
@@ -200,7 +200,7 @@ TEST_CASE("table: the default budget holds the capacity, in long chunks and in s
   }
 }
 
-TEST_CASE("table: the limiter holds both sides, and wakers and waiters hear when it lets go") {
+TEST_CASE("table: the limiter blocks both sides, and wakes wakers and waiters when it allows them") {
   TableOptions options = small_options(1000);
   options.limiter = {.samples_per_insert = 1, .tolerance = 10, .min_size = 5};
   Table table(options);
@@ -250,7 +250,7 @@ TEST_CASE("table: wakers are called as soon as the smallest refused batch is all
   CHECK(table.try_sample(small.view, 0));
 }
 
-TEST_CASE("table: pausing holds inserts and nothing else") {
+TEST_CASE("table: pausing blocks only inserts") {
   Table table(small_options(100));
   table.try_insert(chunk_of(5));
   int woken = 0;
@@ -280,7 +280,7 @@ TEST_CASE("table: closing wakes all waiters") {
   CHECK(table.size() == 0);
 }
 
-TEST_CASE("table: a file keeps chunks, keys and priorities over a restart") {
+TEST_CASE("table: a file keeps chunks, keys and priorities across a restart") {
   const ScratchFolder folder;
   TableOptions options = small_options(20);
   options.capacity_bytes = 4096;

@@ -42,7 +42,7 @@ ClientOptions with_token(const std::string& address, std::string_view secret) {
 
 }  // namespace
 
-TEST_CASE("over IPv6 as over IPv4") {
+TEST_CASE("IPv6 works like IPv4") {
   if (!has_ipv6()) return;
   Served served(small_table(), {}, "tcp://[::1]:0");
   CHECK(served.address.starts_with("tcp://[::1]:"));
@@ -89,7 +89,7 @@ TEST_CASE("both ends of a connection send at once and notice a peer that vanishe
   }
 }
 
-TEST_CASE("without a listener, a connection does not meet itself") {
+TEST_CASE("without a listener, a socket does not connect to itself") {
   std::string address;
   { address = listen_on(Address::parse("tcp://127.0.0.1:0"))[0]->address().text(); }
   CHECK_FALSE(connect_to(Address::parse(address), milliseconds(1000)));
@@ -128,20 +128,20 @@ TEST_CASE("the token: right, wrong, missing") {
   CHECK(served.table->size() == 10);
 }
 
-TEST_CASE("a server that asks for no token over TCP is not the one that was meant") {
+TEST_CASE("a client with a token refuses a TCP server that requires none") {
   Served served(small_table(), {}, "tcp://127.0.0.1:0");
   std::string what;
   CHECK(kind_of([&] { Client(with_token(served.address, kSecret)); }, &what) == ErrorKind::kRefused);
   CHECK_MESSAGE(what.find("asks for none") != std::string::npos, what);
 }
 
-TEST_CASE("over a Unix socket no token is asked for, and one is no hindrance") {
+TEST_CASE("over a Unix socket no token is required, and one is allowed") {
   Served served(small_table(), {.token = token_of(kSecret)});
   Client(to(served.address)).stats();
   Client(with_token(served.address, kSecret)).stats();
 }
 
-TEST_CASE("a server that repeats the client's proof has not shown that it knows the token") {
+TEST_CASE("a server that echoes the client's proof is refused") {
   const auto listeners = listen_on(Address::parse("tcp://127.0.0.1:0"));
   std::jthread impostor([&] {
     Accepted client;
@@ -175,7 +175,7 @@ TEST_CASE("a server that repeats the client's proof has not shown that it knows 
   CHECK_MESSAGE(what.find("does not know the token") != std::string::npos, what);
 }
 
-TEST_CASE("a server that has not shown who it is gets no memory for a long reply") {
+TEST_CASE("a server that has not authenticated cannot make the client allocate a long reply") {
   const auto listeners = listen_on(Address::parse("tcp://127.0.0.1:0"));
   std::jthread impostor([&] {
     Accepted client;

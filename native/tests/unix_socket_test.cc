@@ -28,7 +28,7 @@ TEST_CASE("an abstract name vanishes with its server") {
   CHECK(kind_of([&] { Client({.address = address, .connect_timeout = milliseconds(0)}); }) == ErrorKind::kSystem);
 }
 
-TEST_CASE("a socket file is its owner's alone, and goes with its server") {
+TEST_CASE("a socket file is accessible only to its owner and removed with its server") {
   const ScratchFolder folder;
   const auto path = folder.file("socket");
   Server server;
@@ -44,7 +44,7 @@ TEST_CASE("a socket file is its owner's alone, and goes with its server") {
   CHECK_FALSE(exists(path));
 }
 
-TEST_CASE("a dead socket file is replaced, any other file is left") {
+TEST_CASE("a stale socket file is replaced, any other file is not") {
   const ScratchFolder folder;
   const auto path = folder.file("socket");
   {
@@ -74,7 +74,7 @@ TEST_CASE("the peer of a Unix socket is known by its process") {
   CHECK(errno == EAGAIN);
 }
 
-TEST_CASE("a socket that another user listens on is left to them") {
+TEST_CASE("a socket that another user listens on is not replaced") {
   const ScratchFolder folder;
   const auto path = folder.file("socket");
   const UnixListener listener(Address::parse("unix:" + path));

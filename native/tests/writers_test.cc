@@ -19,7 +19,7 @@ TEST_CASE("writers: a sequence that is not above the last is repeated") {
   CHECK(writers.find(7) == nullptr);
 }
 
-TEST_CASE("writers: the longest silent are forgotten") {
+TEST_CASE("writers: the least recent are forgotten") {
   Writers writers(3);
   for (std::uint64_t writer = 1; writer <= 3; ++writer) writers.remember({writer, 1, writer});
   writers.remember({1, 2, 10});
@@ -32,7 +32,7 @@ TEST_CASE("writers: the longest silent are forgotten") {
   CHECK(writers.find(4)->key == 11);
 }
 
-TEST_CASE("writers: writer 0 is no writer") {
+TEST_CASE("writers: writer 0 means none") {
   const Writers writers(3);
   CHECK(writers.repeated(0, 0) == nullptr);
 }

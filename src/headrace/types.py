@@ -1,4 +1,4 @@
-"""Shapes and names that every room shares.
+"""Shapes and names that all packages share.
 
 Dimension letters, used in every docstring: B batch, T steps, K stack, A actions, Z atoms, E environments; *O is the
 shape of one observation frame.

@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """More are slower where others work, too."""
+    """More threads are slower on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -62,7 +62,7 @@ def make_updater(spec: EnvironmentSpec, seed: int = 0, **settings: Any) -> A3CUp
 
 @SPECS
 @TRUNKS
-def test_three_updates_equal_those_of_torch_s_distributions_and_optimizer(spec: EnvironmentSpec, trunk: Any) -> None:
+def test_three_updates_match_torch_distributions_and_optimizer(spec: EnvironmentSpec, trunk: Any) -> None:
     updater = make_updater(spec, trunk=trunk, entropy_bonus=0.05, value_weight=0.25, max_gradient_norm=0.3)
     torch.manual_seed(0)
     twin = ActorCritic(updater.architecture, trunk, spec.actions if spec.continuous else 0)
@@ -123,7 +123,7 @@ def test_policy_overfits_one_batch(spec: EnvironmentSpec, trunk: Any) -> None:
         assert (output.argmax(1) == batch.action).mean() > 0.9
 
 
-def test_probability_moves_towards_what_was_better_than_expected() -> None:
+def test_actions_with_positive_advantage_become_more_probable() -> None:
     updater = make_updater(DISCRETE, value_weight=0.0, entropy_bonus=0.0)
     batch = make_batch(DISCRETE, size=2)._replace(action=np.array([1, 2]), reward=np.array([9.0, -9.0], np.float32))
     before = updater.act(batch.observation)
@@ -168,7 +168,7 @@ def test_the_published_policy_is_trunk_and_head(spec: EnvironmentSpec, trunk: An
 
 
 @SPECS
-def test_state_goes_on_bit_for_bit(spec: EnvironmentSpec) -> None:
+def test_restored_state_continues_bit_for_bit(spec: EnvironmentSpec) -> None:
     first = make_updater(spec, seed=0)
     for seed in range(5):
         first.update(first.transfer(make_batch(spec, seed=seed)))
@@ -189,12 +189,12 @@ def test_state_of_another_network_is_refused() -> None:
 
 
 @SPECS
-def test_it_is_built_from_its_settings(spec: EnvironmentSpec) -> None:
+def test_make_updater_builds_it_from_the_settings(spec: EnvironmentSpec) -> None:
     assert isinstance(A3C().make_updater(spec, CPU, 0), A3CUpdater)
 
 
 @pytest.mark.parametrize("topology", [Lock(workers=2), Hogwild(workers=2), AdPsgd(workers=2)])
-def test_what_others_do_within_a_rollout_is_not_seen_before_its_end(topology: Topology) -> None:
+def test_updates_by_other_workers_are_not_visible_within_a_rollout(topology: Topology) -> None:
     config = A3C(hidden=(8,), learning_rate=0.1)
     parameters = open_parameters(topology, config, Endpoint(""))
     assert parameters is not None

@@ -22,14 +22,14 @@ def test_the_greedy_continuous_action_is_the_output(algorithm: D4PG | A3C) -> No
     assert (algorithm.greedy(OUTPUT, CONTINUOUS) == OUTPUT).all()
 
 
-def test_each_has_its_exploration() -> None:
+def test_each_algorithm_has_its_exploration() -> None:
     discrete, continuous = (algorithm.make_exploration((0.1, 0.2), 0) for algorithm in (DQN(), D4PG()))
     assert isinstance(discrete, EpsilonGreedy)
     assert isinstance(continuous, GaussianNoise)
     assert discrete.scale.tolist() == continuous.scale.tolist() == [0.1, 0.2]
 
 
-def test_what_each_learns_from() -> None:
+def test_each_algorithm_learns_from_replay_or_rollouts() -> None:
     dqn, dyna_q, a3c = DQN(), DynaQ(), A3C()
     assert (dqn.replay, dqn.rollouts, dqn.world_model) == (dqn, None, None)
     assert (dyna_q.replay, dyna_q.rollouts, dyna_q.world_model) == (dyna_q, None, dyna_q)

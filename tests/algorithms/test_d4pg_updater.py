@@ -236,7 +236,7 @@ def test_priorities_are_positive_where_the_critic_is_right() -> None:
     assert (priority == np.float32(1e-6)).all()
 
 
-def test_same_seed_same_updates_and_another_seed_others() -> None:
+def test_updates_depend_only_on_the_seed() -> None:
     first, second, other = (make_updater(seed=seed) for seed in (4, 4, 5))
     for updater in (first, second, other):
         for seed in range(3):
@@ -246,7 +246,7 @@ def test_same_seed_same_updates_and_another_seed_others() -> None:
     assert not torch.equal(ours["policy.parameters"], other.state()["policy.parameters"])
 
 
-def test_state_goes_on_bit_for_bit() -> None:
+def test_restored_state_continues_bit_for_bit() -> None:
     first = make_updater(seed=0, target_update_period=4)
     for seed in range(5):
         first.update(first.transfer(make_batch(seed=seed)))
@@ -265,7 +265,7 @@ def test_state_of_another_critic_is_refused() -> None:
         make_updater().load(make_updater(critic_hidden=(8,)).state())
 
 
-def test_weights_are_the_policy_s_and_a_copy() -> None:
+def test_weights_are_a_copy_of_the_policy() -> None:
     updater = make_updater()
     weights = updater.weights()
     assert {name: value.shape for name, value in weights.items()} == {
@@ -294,7 +294,7 @@ def test_weights_are_the_policy_s_and_a_copy() -> None:
         ),
     ],
 )
-def test_environments_that_do_not_suit(spec: EnvironmentSpec, message: str) -> None:
+def test_unsupported_environments_are_refused(spec: EnvironmentSpec, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         D4PG().make_updater(spec, CPU, 0)
     assert str(caught.value) == message

@@ -45,16 +45,16 @@ def test_topologies(kind: Any, settings: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_epsilons_of_actors_apart_are_a_ladder() -> None:
+def test_epsilons_of_separate_actors_form_a_ladder() -> None:
     assert DQN(epsilon_base=0.5, epsilon_exponent=2.0).exploration(3) == pytest.approx([0.5, 0.25, 0.125])
 
 
-def test_epsilon_of_one_process_decays_alike_for_all() -> None:
+def test_serial_epsilon_decays_equally_for_all_environments() -> None:
     config = DQN(epsilon_decay_steps=100, epsilon_final=0.1)
     assert config.serial_exploration(2, 50) == pytest.approx([0.55, 0.55])
     assert config.serial_exploration(2, 1000) == pytest.approx([0.1, 0.1])
 
 
-def test_actors_send_priorities_where_sampling_is_by_them() -> None:
+def test_actors_send_priorities_if_sampling_is_prioritized() -> None:
     assert DQN().actor_priorities
     assert not DQN(prioritized=False).actor_priorities

@@ -122,7 +122,7 @@ def test_three_updates_equal_those_of_torch_s_optimizer(optimizer: OptimizerName
         np.testing.assert_allclose(value, online.state_dict()[name].numpy(), atol=2e-6, err_msg=name)
 
 
-def test_target_makes_up_for_updates_of_others() -> None:
+def test_target_catches_up_with_updates_by_other_workers() -> None:
     opened: list[LocalVector] = []
 
     def open_(initial: NDArray[np.float32], options: OptimizerOptions) -> LocalVector:
@@ -145,7 +145,7 @@ def test_vectors_of_another_size_are_refused() -> None:
         DQNUpdater(DQN(hidden=(32,)), SPEC, CPU, 0, lambda *_: LocalVector(np.zeros(7, np.float32), options))
 
 
-def test_state_goes_on_bit_for_bit() -> None:
+def test_restored_state_continues_bit_for_bit() -> None:
     first = make_updater(seed=0, target_update_period=4)
     for seed in range(5):
         first.update(first.transfer(make_batch(seed=seed)))
@@ -173,7 +173,7 @@ def test_continuous_actions_are_refused() -> None:
     )
 
 
-def test_weights_are_the_online_network_s_and_a_copy() -> None:
+def test_weights_are_a_copy_of_the_online_network() -> None:
     updater = make_updater()
     weights = updater.weights()
     assert weights.keys() == {"dense_0.weight", "dense_0.bias", "q.weight", "q.bias"}

@@ -28,14 +28,14 @@ from headrace.types import EnvironmentSpec
         ({"simulated_capacity": 256}, "simulated_capacity is 256; at least 257"),
     ],
 )
-def test_what_can_never_work_is_refused_by_name(settings: dict[str, Any], said: str) -> None:
+def test_impossible_settings_are_refused_by_name(settings: dict[str, Any], said: str) -> None:
     words = said.split("; ")
     with pytest.raises(ConfigError, match=".*".join(map(re.escape, words))):
         DynaQ(**settings)
 
 
 @pytest.mark.parametrize(("fraction", "rows"), [(0.5, 128), (0.1, 26), (0.001, 1), (1.0, 256)])
-def test_a_batch_has_its_real_rows_and_at_least_one(fraction: float, rows: int) -> None:
+def test_a_batch_has_at_least_one_real_row(fraction: float, rows: int) -> None:
     config = DynaQ(real_fraction=fraction, batch_size=256)
     assert config.real_rows == rows
     assert config.world_model == (config if rows < 256 else None)
@@ -57,6 +57,6 @@ def test_only_vectors_of_floats_have_a_world_model(spec: EnvironmentSpec) -> Non
     require_vectors(EnvironmentSpec((8,), "float32", 4))
 
 
-def test_continuous_actions_are_refused_in_its_own_name() -> None:
+def test_continuous_actions_are_refused_naming_dyna_q() -> None:
     with pytest.raises(ConfigError, match="algorithm is dyna-q, and the environment's actions are continuous"):
         DQNUpdater(DynaQ(), EnvironmentSpec((4,), "float32", 2, continuous=True), torch.device("cpu"), 0)

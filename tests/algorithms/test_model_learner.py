@@ -34,12 +34,12 @@ def linear_world(random: np.random.Generator, count: int) -> Batch:
     )
 
 
-def test_what_is_predicted_of_a_state_is_its_change() -> None:
+def test_the_prediction_target_is_the_change_of_the_state() -> None:
     found = change(torch.tensor([[1.0, -2.0], [0.5, 3.0]]), torch.tensor([[1.25, -4.0], [0.5, 2.0]]))
     assert found.tolist() == [[0.25, -2.0], [0.0, -1.0]]
 
 
-def test_one_transition_of_ten_is_held_out_and_stays_so() -> None:
+def test_one_transition_in_ten_is_held_out_permanently() -> None:
     keys = np.arange(100_000, dtype=np.uint64)
     out = held_out(keys)
     assert abs(out.mean() - 0.1) < 4 * np.sqrt(0.09 / len(keys))
@@ -48,7 +48,7 @@ def test_one_transition_of_ten_is_held_out_and_stays_so() -> None:
     assert abs(both - 0.01) < 0.002
 
 
-def test_a_linear_world_is_learned_and_its_error_on_held_out_transitions_says_so() -> None:
+def test_a_linear_world_is_learned_with_a_small_held_out_error() -> None:
     learner = ModelLearner(SMALL, SPEC, seed=0)
     random = np.random.default_rng(0)
     assert learner.error == inf
@@ -67,7 +67,7 @@ def test_a_linear_world_is_learned_and_its_error_on_held_out_transitions_says_so
     assert ((found.done.mean(0).numpy() > 0) == (fresh.discount == 0))[sure].mean() > 0.98
 
 
-def test_the_error_is_as_large_as_that_of_the_mean_where_nothing_can_be_predicted() -> None:
+def test_unpredictable_targets_give_the_error_of_the_mean() -> None:
     learner = ModelLearner(SMALL, SPEC, seed=0)
     random = np.random.default_rng(0)
     for _ in range(200):
@@ -91,7 +91,7 @@ def test_held_out_transitions_are_never_learned_from() -> None:
         assert torch.equal(mine, theirs)
 
 
-def test_weights_undo_how_transitions_were_drawn() -> None:
+def test_weights_correct_for_sampling() -> None:
     """A row of weight 2 counts as two rows."""
     random = np.random.default_rng(0)
     keys = np.arange(1000, dtype=np.uint64)
@@ -103,7 +103,7 @@ def test_weights_undo_how_transitions_were_drawn() -> None:
     assert abs(learner.learn(double) - twin.learn(heavy)) < 1e-5
 
 
-def test_making_a_model_leaves_torchs_random_numbers_alone() -> None:
+def test_creating_a_model_does_not_change_torchs_random_state() -> None:
     torch.manual_seed(7)
     before = torch.get_rng_state()
     first = ModelLearner(SMALL, SPEC, seed=1)
@@ -112,7 +112,7 @@ def test_making_a_model_leaves_torchs_random_numbers_alone() -> None:
     assert not torch.equal(first.model.weights[0], ModelLearner(SMALL, SPEC, seed=2).model.weights[0])
 
 
-def test_a_batch_that_is_held_out_as_a_whole_changes_nothing() -> None:
+def test_a_fully_held_out_batch_changes_nothing() -> None:
     learner = ModelLearner(SMALL, SPEC, seed=0)
     batch = linear_world(np.random.default_rng(0), 96)
     learner.learn(batch)
@@ -126,7 +126,7 @@ def test_a_batch_that_is_held_out_as_a_whole_changes_nothing() -> None:
     assert all(value.isfinite().all() for value in learner.model.state_dict().values())
 
 
-def test_a_loss_that_is_not_finite_stops_it() -> None:
+def test_a_loss_that_is_not_finite_raises() -> None:
     learner = ModelLearner(SMALL, SPEC, seed=0)
     batch = linear_world(np.random.default_rng(0), 96)
     with pytest.raises(DivergenceError, match="the world model's loss of update 1 is nan"):

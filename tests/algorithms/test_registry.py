@@ -51,7 +51,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_each_of_ours_has_its_name_and_reads_back(name: str) -> None:
+def test_each_built_in_algorithm_round_trips_through_its_record(name: str) -> None:
     kind = find_algorithm(name)
     assert kind.name == name
     assert kind.summary
@@ -59,7 +59,7 @@ def test_each_of_ours_has_its_name_and_reads_back(name: str) -> None:
     assert Algorithm.from_record(kind().to_record()) == kind()
 
 
-def test_an_algorithm_of_another_package_is_one_of_all(install: Callable[[str, str], None]) -> None:
+def test_an_algorithm_of_another_package_is_listed(install: Callable[[str, str], None]) -> None:
     install("added", GOOD)
     assert algorithm_names() == (*BUILT_IN, "added")
     added = known_algorithms()["added"](extra=5)  # type: ignore[call-arg]
@@ -68,7 +68,7 @@ def test_an_algorithm_of_another_package_is_one_of_all(install: Callable[[str, s
     assert "added" in known_algorithms()
 
 
-def test_ours_cannot_be_replaced(install: Callable[[str, str], None]) -> None:
+def test_built_in_algorithms_cannot_be_replaced(install: Callable[[str, str], None]) -> None:
     install("dqn", GOOD.replace('"added"', '"dqn"'))
     assert find_algorithm("dqn") is DQN
     assert algorithm_names() == tuple(BUILT_IN)
@@ -94,7 +94,7 @@ def test_ours_cannot_be_replaced(install: Callable[[str, str], None]) -> None:
         ("from headrace import DQN as Kind", 'a subclass of Algorithm whose name is "added"'),
     ],
 )
-def test_a_package_that_is_broken_is_named_and_harms_no_other(
+def test_a_broken_package_is_named_and_does_not_affect_others(
     install: Callable[[str, str], None], source: str, problem: str
 ) -> None:
     install("added", source)
@@ -106,7 +106,7 @@ def test_a_package_that_is_broken_is_named_and_harms_no_other(
 
 
 @pytest.mark.parametrize("name", ["sarsa", "", "DQN"])
-def test_a_name_that_does_not_exist(name: str) -> None:
+def test_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"^algorithm is .*; it must be one of dqn, dyna-q"):
         find_algorithm(name)
 

@@ -260,7 +260,7 @@ def test_each_part_has_its_own_vector_and_learning_rate() -> None:
     np.testing.assert_allclose([options.learning_rate for _, options in opened], [3e-4, 0.2, 0.3], rtol=1e-6)
 
 
-def test_targets_make_up_for_updates_of_others() -> None:
+def test_targets_catch_up_with_updates_by_other_workers() -> None:
     opened: list[LocalVector] = []
 
     def open_(initial: NDArray[np.float32], options: OptimizerOptions) -> LocalVector:
@@ -280,7 +280,7 @@ def test_targets_make_up_for_updates_of_others() -> None:
     torch.testing.assert_close(updater.state()["target_critics.weights.0"], 0.25 * before + 0.75 * online)
 
 
-def test_same_seed_same_updates_and_another_seed_others() -> None:
+def test_updates_depend_only_on_the_seed() -> None:
     first, second, other = (make_updater(seed=seed) for seed in (4, 4, 5))
     for updater in (first, second, other):
         torch.rand(1)  # what others draw from torch's global generator does not matter
@@ -291,7 +291,7 @@ def test_same_seed_same_updates_and_another_seed_others() -> None:
     assert not torch.equal(ours["policy.parameters"], other.state()["policy.parameters"])
 
 
-def test_state_goes_on_bit_for_bit() -> None:
+def test_restored_state_continues_bit_for_bit() -> None:
     first = make_updater(seed=0, target_update_period=4)
     for seed in range(5):
         first.update(first.transfer(make_batch(seed=seed)))
@@ -324,7 +324,7 @@ def test_incomplete_state_is_refused(missing: str) -> None:
         updater.load(state)
 
 
-def test_weights_are_the_policy_s_and_a_copy() -> None:
+def test_weights_are_a_copy_of_the_policy() -> None:
     updater = make_updater()
     weights = updater.weights()
     assert {name: value.shape for name, value in weights.items()} == {
@@ -358,7 +358,7 @@ def test_the_actors_graph_gives_means_and_log_deviations() -> None:
         ),
     ],
 )
-def test_environments_that_do_not_suit(spec: EnvironmentSpec, message: str) -> None:
+def test_unsupported_environments_are_refused(spec: EnvironmentSpec, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         SACUpdater(SAC(), spec, CPU, 0)
     assert str(caught.value).startswith(message)

@@ -48,7 +48,7 @@ def roll(model: WorldModel, start: list[float], steps: int, limit: float = 1.0, 
     return simulate(model, np.array(start, np.float32)[:, None], rightwards, exploration, steps, limit)
 
 
-def test_a_rollout_goes_where_the_model_says() -> None:
+def test_a_rollout_follows_the_model() -> None:
     found = roll(Known(), [0, 10], 3)
     assert found.observation[:, :, 0].tolist() == [[0, 10], [1, 11], [2, 12], [3, 13]]
     assert found.action.tolist() == [[1, 1]] * 3
@@ -58,16 +58,14 @@ def test_a_rollout_goes_where_the_model_says() -> None:
     assert found.dropped == 0
 
 
-def test_a_rollout_ends_where_the_model_says_that_the_episode_does() -> None:
+def test_a_rollout_ends_at_a_predicted_termination() -> None:
     found = roll(Known(end=2.5), [0, 2, -5], 4)
     assert found.length.tolist() == [3, 1, 4]
     assert found.terminated.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize(("about", "deviation"), [("change", 1.5), ("reward", 1.5), ("done", 0.9866)])
-def test_a_step_that_the_members_disagree_about_is_dropped_and_the_rollout_ends_before_it(
-    about: str, deviation: float
-) -> None:
+def test_disagreement_drops_the_step_and_ends_the_rollout(about: str, deviation: float) -> None:
     model = Known(unknown=2, about=about)  # members differ by 3 there; by sigmoid(5) - sigmoid(-5) in units of 0.5
     found = roll(model, [0, 2, 5], 4, limit=deviation - 0.001)
     assert found.length.tolist() == [2, 0, 4]
@@ -80,7 +78,7 @@ def test_actions_explore() -> None:
     assert abs(found.action.mean() - 0.75) < 4 * np.sqrt(0.75 * 0.25 / 4000)
 
 
-def test_each_step_is_some_members() -> None:
+def test_each_step_is_the_prediction_of_one_member() -> None:
     model = Known(unknown=0)
     found = roll(model, [0.0] * 4000, 1, limit=2.0)
     other = (found.observation[1, :, 0] == 4).mean()
@@ -88,7 +86,7 @@ def test_each_step_is_some_members() -> None:
     assert abs(other - 0.5) < 4 * np.sqrt(0.25 / 4000)
 
 
-def test_chunks_hold_n_step_transitions_under_the_models_version() -> None:
+def test_chunks_hold_n_step_transitions_with_the_models_version() -> None:
     config = DynaQ(n_step=2, discount=0.5, rollout_steps=3)
     rollouts = roll(Known(end=9.5), [1, 8], 3)  # the second ends at 10, after 2 steps
     chunks = write_chunks(rollouts, SIGNATURE, config, version=17, actor=4)
@@ -112,5 +110,5 @@ def test_chunks_hold_n_step_transitions_under_the_models_version() -> None:
     assert set(rows) == {(1, 3, 2, 0.25), (2, 4, 3.5, 0.25), (3, 4, 3, 0.5), (8, 10, 12.5, 0), (9, 10, 9, 0)}
 
 
-def test_a_rollout_without_a_step_is_no_chunk() -> None:
+def test_a_rollout_without_steps_gives_no_chunk() -> None:
     assert write_chunks(roll(Known(unknown=2), [2], 4), SIGNATURE, DynaQ(), 1, 0) == []

@@ -59,7 +59,7 @@ P = (0.1, 0.2, 0.3, 0.4)
         (1.0, 1.0, (0.0, 0.1, 0.2, 0.7)),
         # -3, -2, -1, 0: three at or beyond the lower end
         (-2.0, 1.0, (0.6, 0.4, 0.0, 0.0)),
-        # -0.75, 0.25, 1.25, 2.25: a quarter of each goes one up, the last beyond the end
+        # -0.75, 0.25, 1.25, 2.25: a quarter of each goes to the next atom, the last beyond the end
         (0.25, 1.0, (0.075, 0.025 + 0.15, 0.05 + 0.225, 0.075 + 0.4)),
         # -0.5, 0, 0.5, 1: halves of the first and third
         (0.0, 0.5, (0.05, 0.05 + 0.2 + 0.15, 0.15 + 0.4, 0.0)),

@@ -13,7 +13,7 @@ import headrace
 
 
 class FakeTraining:
-    """Stands where `headrace.training` does; remembers its calls and answers as it is told."""
+    """Replaces `headrace.training`; records its calls and returns what the test sets."""
 
     def __init__(self):
         self.calls = []
@@ -87,11 +87,11 @@ class ServeCommand:
         self.address = self.addresses[0]
 
     def line(self):
-        """The next line that it says."""
+        """The next line of its output."""
         return self.process.stdout.readline().decode()
 
     def stop(self, number=signal.SIGTERM):
-        """Its exit code and what it had still to say, on either stream."""
+        """Its exit code and its remaining output on both streams."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=120)
         return self.process.returncode, out.decode(), err.decode()

@@ -44,21 +44,23 @@ def test_train(training, tmp_path, capsys):
         assert shown in out, shown
 
 
-def test_without_a_stop_the_presets_steps_hold(training, capsys):
+def test_without_a_stopping_rule_the_presets_steps_apply(training, capsys):
     assert main(["train", "CartPole-v1"]) == 0
     config, run, _ = training.calls[0][1]
     assert config.steps == preset("CartPole-v1").steps
     assert run.path.parent == Path("runs")
     assert run.path.name.startswith("CartPole-v1-dqn-2")
-    assert f"no stop is set: {config.steps:,} steps, as the preset has it" in capsys.readouterr().out
+    assert (
+        f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("stop", [["--steps", "10"], ["--time-limit", "1m"], ["--until-score", "5"]])
-def test_any_stop_replaces_the_presets_steps(training, stop, capsys):
+def test_any_stopping_rule_replaces_the_presets_steps(training, stop, capsys):
     assert main(["train", "CartPole-v1", *stop]) == 0
     config = training.calls[0][1][0]
     assert config.steps == (10 if stop[0] == "--steps" else None)
-    assert "no stop is set" not in capsys.readouterr().out
+    assert "no stopping rule is set" not in capsys.readouterr().out
 
 
 def test_a3c_has_a_topology_that_runs_it(training):
@@ -72,7 +74,7 @@ def test_quiet_training(training, capsys):
     assert type(training.calls[0][1][2]) is QuietDisplay
 
 
-def test_an_interrupt_exits_with_130_and_says_how_to_go_on(training, capsys):
+def test_an_interrupt_exits_with_130_and_prints_how_to_resume(training, capsys):
     training.summary |= {"stopped_by": "interrupt", "mean_return": None, "seconds_to_score": None}
     assert main(["train", "CartPole-v1", "--run-dir", "run"]) == 130
     out = capsys.readouterr().out
@@ -104,7 +106,7 @@ def test_resume(training, run, capsys):
     assert f"CartPole-v1 dqn serial in {run}" in capsys.readouterr().out
 
 
-def test_resume_keeps_the_stops_that_are_not_given(training, run):
+def test_resume_keeps_stopping_rules_that_are_not_given(training, run):
     assert main(["resume", str(run)]) == 0
     assert training.calls[0][2] == {"steps": None, "time_limit_seconds": None, "until_score": None}
 
@@ -145,13 +147,13 @@ def test_evaluate_as_json_with_a_video(training, run, tmp_path, capsys):
     assert video.stat().st_size > 0
 
 
-def test_a_video_that_cannot_be_is_refused_before_the_episodes(training, run, capsys):
+def test_an_impossible_video_path_is_refused_before_the_episodes(training, run, capsys):
     assert main(["evaluate", str(run), "--video", "video.avi"]) == 2
     assert "must end in .mp4 or .gif" in capsys.readouterr().err
     assert training.calls == []
 
 
-def test_report_without_a_video_still_comes(training, run, progress_record, capsys):
+def test_a_report_is_written_even_if_the_video_fails(training, run, progress_record, capsys):
     with RunDirectory.open(run, writing=True) as directory:
         directory.append(progress_record)
     training.error = EnvironmentFault("the environment draws nothing")
@@ -213,7 +215,7 @@ def test_one_preset_in_full(capsys):
     assert preset("CartPole-v1").note in out
 
 
-def test_what_is_known_of_another_algorithm_in_full(capsys):
+def test_one_preset_of_another_algorithm_in_full(capsys):
     assert main(["presets", "CartPole-v1", "--algorithm", "a3c"]) == 0
     rows = {line.strip("│").split("│")[0].strip(): line for line in capsys.readouterr().out.splitlines() if "│" in line}
     assert "64 64" in rows["--hidden"]

@@ -22,7 +22,7 @@ def begin(*words):
     )
 
 
-def test_learner_trains_with_actors_that_were_started_apart(serve, token_file, tmp_path, headrace_command):
+def test_learner_trains_with_separately_started_actors(serve, token_file, tmp_path, headrace_command):
     server = serve("--quiet", "--token-file", str(token_file))
     flags = ["--server", server.address, "--token-file", token_file, "--run", "pole"]
     actor = begin("actor", *flags, "--log-dir", tmp_path / "logs")
@@ -32,7 +32,7 @@ def test_learner_trains_with_actors_that_were_started_apart(serve, token_file, t
     )  # fmt: skip
     assert (learner.returncode, learner.stderr) == (0, "")
     assert (
-        "actors learn everything from the server; start them wherever it can be reached:\n"
+        "actors get all settings from the server; start them on any machine that can reach it:\n"
         f"  headrace actor --server {server.address} --run pole --token-file {token_file} --actors 1\n"
     ) in learner.stdout
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
@@ -48,7 +48,7 @@ def test_learner_trains_with_actors_that_were_started_apart(serve, token_file, t
 def test_an_actor_that_waits_for_a_learner_can_be_interrupted(serve, tmp_path):
     server = serve("--quiet")
     actor = begin("actor", "--server", server.address, "--log-dir", tmp_path / "logs")
-    assert actor.stdout.readline() == b"there is no learner of this run yet; waiting for it\n"
+    assert actor.stdout.readline() == b"this run has no learner yet; waiting for it\n"
     actor.send_signal(signal.SIGTERM)
     assert actor.communicate(timeout=120) == (b"", b"")
     assert actor.returncode == 130
@@ -65,18 +65,18 @@ def test_train_on_a_server(training):
     assert RunConfig.from_json(learner[1][0].to_json()) == learner[1][0]
 
 
-def test_how_to_start_actors_is_said_without_a_password(training, capsys):
+def test_the_printed_actor_command_omits_the_password(training, capsys):
     assert main(["learner", "CartPole-v1", "--server", "redis://me:pass@h", "--run", "a", "--actors", "3"]) == 0
     out, err = capsys.readouterr()
     assert "headrace actor --server redis://me@h --run a --actors 3" in " ".join(out.split())
-    assert "the password is not shown; give it to them in the address too" in out
+    assert "the password is not shown; actors need it too" in out
     assert "pass@" not in out + err
     assert main(["learner", "CartPole-v1", "--server", "redis://me@h", "--run", "a", "--actors", "3"]) == 0
     assert "the password is not shown" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("algorithm", "actors"), [("dqn", 7), ("dyna-q", 1)])
-def test_as_many_actors_as_there_are_places(training, capsys, monkeypatch, algorithm, actors):
+def test_the_default_number_of_actor_slots(training, capsys, monkeypatch, algorithm, actors):
     monkeypatch.setattr("headrace.topologies.config.available_cores", lambda: 8)
     assert main(["learner", "CartPole-v1", "--algorithm", algorithm, "--server", "tcp://h:1"]) == 0
     assert f"--actors {actors}" in " ".join(capsys.readouterr().out.split())
@@ -85,7 +85,10 @@ def test_as_many_actors_as_there_are_places(training, capsys, monkeypatch, algor
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["learner", "CartPole-v1"], "server is missing; learner needs the address of a server that actors reach too"),
+        (
+            ["learner", "CartPole-v1"],
+            "server is missing; headrace learner needs the address of a server that actors can",
+        ),
         (["learner"], "learner needs an environment: headrace learner ENV, such as LunarLander-v3"),
         (["learner", "X", "--server", "h:1"], "server is h:1; it must be tcp://, unix: or redis://"),
         (
@@ -98,7 +101,7 @@ def test_as_many_actors_as_there_are_places(training, capsys, monkeypatch, algor
         ),
         (
             ["learner", "X", "--server", "tcp://h:1", "--topology", "parameter-server"],
-            "topology is parameter-server, all of whose processes headrace train starts itself",
+            "topology is parameter-server; with headrace learner, whose actors are started separately, it must be apex",
         ),
         (["train", "X", "--run", "a"], "run is a; it must be left out where no server is given"),
         (["train", "X", "--server", "tcp://h:1", "--run", "a/b"], "run is a/b; it must be 1 to 64 letters"),

@@ -110,13 +110,13 @@ def test_a_defect_is_not_hidden(monkeypatch):
         ["actor"],
     ],
 )
-def test_what_only_talks_does_not_import_torch(words):
+def test_commands_that_only_print_do_not_import_torch(words):
     code = "import sys; from headrace.cli.main import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True).stdout
     assert out.splitlines()[-1] == "False"
 
 
-def test_an_output_that_is_full_is_one_line():
+def test_a_full_output_device_is_one_line():
     code = "import sys; from headrace.cli.main import main; sys.exit(main(['--help']))"
     with open("/dev/full", "w") as full:
         run = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -124,7 +124,7 @@ def test_an_output_that_is_full_is_one_line():
     assert run.stderr == "headrace: error: can't write the output: No space left on device\n"
 
 
-def test_a_reader_that_leaves_early_sees_no_traceback():
+def test_a_closed_output_pipe_gives_no_traceback():
     run = subprocess.Popen(
         [sys.executable, "-c", "import sys; from headrace.cli.main import main; sys.exit(main(['presets']))"],
         stdout=subprocess.PIPE,

@@ -24,7 +24,7 @@ def chunk(steps=10):
     return made
 
 
-def test_it_says_where_it_listens_and_with_what(serve, tmp_path):
+def test_it_prints_its_addresses_and_memory(serve, tmp_path):
     socket_path = tmp_path / "socket"
     server = serve("--memory", "100MB", listen=["tcp://127.0.0.1:0", f"unix:{socket_path}"])
     port = int(server.address.removeprefix("tcp://127.0.0.1:"))
@@ -36,12 +36,12 @@ def test_it_says_where_it_listens_and_with_what(serve, tmp_path):
         client.close()
     code, out, err = server.stop()
     assert (code, err) == (0, "")
-    assert out == "memory    100 MB\ndata      kept in memory alone; --data DIR keeps it on disk\nstopping\n"
+    assert out == "memory    100 MB\ndata      kept only in memory; --data DIR keeps it on disk\nstopping\n"
     assert not socket_path.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_0_whoever_is_connected(serve, number):
+def test_a_signal_ends_it_with_0_despite_open_connections(serve, number):
     server = serve("--quiet")
     client = Client(server.address)
     client.open_table("run/replay", SIGNATURE, fresh=True, capacity=100)
@@ -61,7 +61,7 @@ def test_it_may_have_as_many_connections_as_the_system_allows(serve):
     assert server.stop() == (0, "", "")
 
 
-def test_the_memory_is_that_of_the_machine_if_not_told(serve):
+def test_the_default_memory_is_a_share_of_the_machines(serve):
     server = serve()
     assert "80% of this machine's" in server.line()
     assert server.stop()[0] == 0
@@ -70,7 +70,7 @@ def test_the_memory_is_that_of_the_machine_if_not_told(serve):
 @pytest.mark.parametrize(
     ("damage", "said"), [(lambda file: file.write_text("x"), "damaged"), (lambda file: file.unlink(), "missing")]
 )
-def test_lost_claims_are_said(serve, tmp_path, damage, said):
+def test_lost_claims_give_a_warning(serve, tmp_path, damage, said):
     data = tmp_path / "data"
     server = serve("--quiet", "--data", str(data))
     client = Client(server.address)
@@ -96,7 +96,7 @@ def fill_and_kill(serve, data):
     assert server.stop(signal.SIGKILL)[0] == -signal.SIGKILL
 
 
-def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
+def test_acknowledged_transitions_survive_kill_9(serve, tmp_path):
     data = tmp_path / "data"
     fill_and_kill(serve, data)
     again = serve("--data", str(data))
@@ -108,7 +108,7 @@ def test_what_was_acknowledged_is_there_after_kill_9(serve, tmp_path):
     assert "stopping: writing the remaining data to disk\n" in out
 
 
-def test_it_says_what_is_damaged_and_lost(serve, tmp_path):
+def test_it_reports_what_is_damaged_and_lost(serve, tmp_path):
     data = tmp_path / "data"
     fill_and_kill(serve, data)
     arena = data / "table-1.arena"
@@ -127,7 +127,7 @@ def test_it_says_what_is_damaged_and_lost(serve, tmp_path):
 
 
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
-def test_it_sets_an_arena_without_settings_aside_and_says_so(serve, tmp_path, options):
+def test_it_renames_an_arena_without_settings_and_warns(serve, tmp_path, options):
     data = tmp_path / "data"
     data.mkdir()
     arena = data / "table-7.arena"
@@ -160,7 +160,7 @@ def test_a_table_whose_settings_are_damaged_keeps_its_experience(serve, headrace
     assert (data / "table-1.arena.orphan").read_bytes() == experience
 
 
-def test_a_token_is_asked_of_whoever_comes_over_tcp(serve, token_file, tmp_path):
+def test_a_token_is_required_over_tcp(serve, token_file, tmp_path):
     server = serve("--quiet", "--token-file", str(token_file), listen=["tcp://127.0.0.1:0", f"unix:{tmp_path / 's'}"])
     token = read_token(token_file)
     for address, proof in ((server.address, token), (server.addresses[1], None)):
@@ -173,13 +173,13 @@ def test_a_token_is_asked_of_whoever_comes_over_tcp(serve, token_file, tmp_path)
     assert server.stop() == (0, "", "")
 
 
-def test_a_token_that_others_may_read_is_warned_of(serve, token_file):
+def test_a_token_file_readable_by_others_gives_a_warning(serve, token_file):
     token_file.chmod(0o644)
     server = serve("--quiet", "--token-file", str(token_file))
     code, _, err = server.stop()
     assert code == 0
     assert err == (
-        f"headrace: warning: {token_file} has mode 644, so others on this machine may read the token; "
+        f"headrace: warning: {token_file} has mode 644, so other users of this machine may read the token; "
         f"chmod 600 {token_file}\n"
     )
 

@@ -35,7 +35,7 @@ def look(server, token_file):
     client.close()
 
 
-def test_json_is_what_the_server_says(server, token_file, capsys):
+def test_json_is_the_servers_statistics(server, token_file, capsys):
     assert main(["stats", server.address, "--token-file", str(token_file), "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert {name: table["capacity"] for name, table in record["tables"].items()} == {
@@ -76,7 +76,7 @@ def test_a_run_in_training_is_not_dropped(server, token_file, look, capsys):
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "", "x" * 65, "ü"])
-def test_what_is_no_name_of_a_run_is_not_dropped(name, capsys):
+def test_an_invalid_run_name_is_not_dropped(name, capsys):
     assert main(["drop", "tcp://127.0.0.1:9", name]) == 2
     err = capsys.readouterr().err
     assert f"run is {name or 'empty'}; it must be 1 to 64 letters" in err
@@ -126,7 +126,7 @@ def reply(request, body, status=0):
 
 @pytest.mark.parametrize("answer", [bytes(range(255, 0, -1)), b"HTTP/1.1 400 Bad Request\r\n\r\n<html>", b""])
 @pytest.mark.parametrize("words", [["stats"], ["drop"], ["actor"], ["train"], ["learner"]], ids=lambda words: words[0])
-def test_a_listener_that_is_no_server(monkeypatch, tmp_path, impostor, words, answer, capsys):
+def test_a_listener_that_is_not_a_server(monkeypatch, tmp_path, impostor, words, answer, capsys):
     monkeypatch.chdir(tmp_path)
     for module in ("headrace.cli.visit", "headrace.servers.standalone"):
         monkeypatch.setattr(f"{module}._CONNECT_SECONDS", 0.2)
@@ -153,7 +153,7 @@ def test_a_listener_that_is_no_server(monkeypatch, tmp_path, impostor, words, an
         (b"x", 77),
     ],
 )
-def test_a_listener_that_speaks_the_protocol_and_answers_rubbish(impostor, command, body, status, capsys):
+def test_a_listener_that_speaks_the_protocol_but_sends_invalid_replies(impostor, command, body, status, capsys):
     hello, stats = 10, 9
 
     def answer(request):
@@ -173,12 +173,12 @@ def test_a_listener_that_speaks_the_protocol_and_answers_rubbish(impostor, comma
 @pytest.mark.parametrize(
     ("address", "complaint"),
     [
-        ("redis://127.0.0.1:6379", "it must be a Headrace server's, tcp:// or unix: (redis-cli looks at a Redis)"),
+        ("redis://127.0.0.1:6379", "it must be a Headrace server's, tcp:// or unix: (use redis-cli for Redis)"),
         ("127.0.0.1:7447", "127.0.0.1:7447"),
         ("unix:/no/such/socket", "/no/such/socket"),
     ],
 )
-def test_no_server_there(monkeypatch, command, address, complaint, capsys):
+def test_no_server_at_the_address(monkeypatch, command, address, complaint, capsys):
     monkeypatch.setattr("headrace.cli.visit._CONNECT_SECONDS", 0.2)
     assert main([*command, address, *(["run"] if command == ["drop"] else [])]) == 2
     err = capsys.readouterr().err
@@ -198,6 +198,6 @@ def test_without_the_token(server, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("period", ["0", "2h"])
-def test_a_period_that_cannot_be(period, capsys):
+def test_an_impossible_period_is_refused(period, capsys):
     assert main(["stats", "unix:@none", "--period", period]) == 2
     assert "it must be above 0, at most an hour" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def other(value, kind):
     [(part, field.name) for part in (DQN, D4PG, Apex, Serial) for field in dataclasses.fields(part)],
     ids=lambda value: getattr(value, "__name__", value),
 )
-def test_every_setting_has_a_flag_that_changes_it_alone(part, field):
+def test_every_setting_has_a_flag_that_changes_only_it(part, field):
     topology = "serial" if part is Serial else "apex"
     words = ["X", "--topology", topology, "--algorithm", "d4pg" if part is D4PG else "dqn"]
     start = read_options(words)
@@ -107,7 +107,7 @@ def test_the_flags_of_a_run():
         "--no_double --topology apex --hidden 7 8 CartPole-v1",
     ],
 )
-def test_the_environment_may_stand_anywhere(text):
+def test_the_environment_may_be_at_any_position(text):
     options = read_options(words(text))
     expected = dataclasses.replace(preset("CartPole-v1").algorithm, hidden=(7, 8), double=False)
     assert (options.environment, options.algorithm) == ("CartPole-v1", expected)
@@ -198,7 +198,7 @@ def test_an_algorithm_other_than_the_presets_has_its_own_defaults(environment):
     assert same == preset("Pendulum-v1").algorithm != D4PG()
 
 
-def test_numbers_of_an_option_end_where_the_environment_begins():
+def test_a_list_of_numbers_ends_at_the_environment():
     options = read_options(
         words("--sigmas 0 .1 0.25 Pendulum-v1 --value-min -1.5k --pull-period 0.5 --pull-unit seconds")
     )
@@ -208,7 +208,7 @@ def test_numbers_of_an_option_end_where_the_environment_begins():
 
 @pytest.mark.parametrize("algorithm", known_algorithms())
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_help_shows_the_settings_of_the_chosen_pair_alone(algorithm, topology, capsys):
+def test_help_shows_only_settings_of_the_chosen_algorithm_and_topology(algorithm, topology, capsys):
     with pytest.raises(SystemExit):
         read_options(["X", "--algorithm", algorithm, "--topology", topology, "--help"])
     out = capsys.readouterr().out

@@ -26,7 +26,7 @@ def test_counts(text, value):
 
 
 @pytest.mark.parametrize("text", ["", "k", "abc", "1.5", "0x10", "1e-3", "10 m s", "ten", "1e999", "nan", "inf", "_1"])
-def test_no_counts(text):
+def test_invalid_counts(text):
     with pytest.raises(ValueError, match="is not a count; write a whole number such as 200000, 200k or 1e6"):
         parse_count(text)
 
@@ -41,7 +41,7 @@ def test_numbers(text, value):
 
 
 @pytest.mark.parametrize("text", ["", "k", "abc", "1e999", "nan", "inf", "-inf", "1.2.3", "9" * 400])
-def test_no_numbers(text):
+def test_invalid_numbers(text):
     with pytest.raises(ValueError, match=r"is not a number; write one such as 0\.5, 1e-4 or 200"):
         parse_number(text)
 
@@ -55,7 +55,7 @@ def test_durations(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "m", "-5", "10 min", "1h30m", "nan", "inf"])
-def test_no_durations(text):
+def test_invalid_durations(text):
     with pytest.raises(ValueError, match="is not a duration; write seconds or a unit: 90, 90s, 10m or 2h"):
         parse_duration(text)
 
@@ -80,6 +80,6 @@ def test_sizes(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "8GG", "1e9", "5i", "5iB", "nan", "8 G B"])
-def test_no_sizes(text):
+def test_invalid_sizes(text):
     with pytest.raises(ValueError, match=r"is not a size; write bytes or a unit: 512M, 8G or 1\.5GiB"):
         parse_size(text)

@@ -6,7 +6,7 @@ import numpy as np
 from headrace.environments import EnvironmentBatch, FrameStack, make
 
 
-def test_one_frame_is_84_by_84_grey():
+def test_one_frame_is_84_by_84_gray():
     environment = make("ALE/Breakout-v5")
     observation, _ = environment.reset(seed=1)
     assert (observation.shape, observation.dtype) == ((84, 84), np.uint8)
@@ -14,7 +14,7 @@ def test_one_frame_is_84_by_84_grey():
     environment.close()
 
 
-def test_options_of_the_game_are_dqns():
+def test_the_game_options_are_those_of_dqn():
     environment = make("ALE/Pong-v5")
     ale = environment.unwrapped.ale
     assert ale.getFloat("repeat_action_probability") == 0.0
@@ -53,7 +53,7 @@ def test_episodes_start_with_one_to_thirty_noops():
     environment.close()
 
 
-def test_a_lost_life_is_not_the_end():
+def test_a_lost_life_does_not_end_the_episode():
     environment = make("ALE/Breakout-v5")
     environment.reset(seed=0)
     lives = environment.unwrapped.ale.lives()
@@ -66,7 +66,7 @@ def test_a_lost_life_is_not_the_end():
     environment.close()
 
 
-def test_it_draws_itself():
+def test_it_renders():
     environment = make("ALE/Breakout-v5", render_mode="rgb_array")
     environment.reset(seed=0)
     assert environment.render().shape == (210, 160, 3)

@@ -22,14 +22,14 @@ def fault(environment_id, **options):
     return message
 
 
-def test_exports_are_what_all_says():
+def test_exports_match_all():
     for name in environments.__all__:
         assert hasattr(environments, name)
     assert environments.__all__ == sorted(environments.__all__)
 
 
 @pytest.mark.parametrize("environment_id", ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "LunarLander-v3"])
-def test_makes_what_gymnasium_has_registered(environment_id):
+def test_makes_environments_registered_with_gymnasium(environment_id):
     environment = make(environment_id)
     assert environment.spec.id == environment_id
     assert environment.spec.max_episode_steps == gymnasium.registry[environment_id].max_episode_steps
@@ -81,7 +81,7 @@ def test_render_mode_reaches_ids_and_factories():
     assert environment.render().dtype == np.uint8
 
 
-def test_factory_that_can_not_be_drawn():
+def test_factory_without_a_render_mode_is_refused():
     assert "takes no render_mode" in fault("headrace.environments.toy:Frames", render_mode="rgb_array")
 
 
@@ -96,14 +96,14 @@ def test_factory_that_can_not_be_drawn():
         ("Breakout-v5", "ALE/Breakout-v5"),
     ],
 )
-def test_unknown_id_names_close_ones(wrong, near):
+def test_unknown_id_suggests_similar_ids(wrong, near):
     message = fault(wrong)
     assert "is unknown: did you mean" in message
     assert near in message
 
 
 @pytest.mark.parametrize("wrong", ["Xyzzyplugh-v0", "a b", ""])
-def test_unknown_id_with_none_close_says_how_to_name_ones_own(wrong):
+def test_unknown_id_without_similar_ids_explains_user_factories(wrong):
     assert "package.module:factory" in fault(wrong)
 
 
@@ -126,7 +126,7 @@ def test_factory_that_raises_is_quoted(own_module):
     assert message.endswith("its factory raised ValueError: level 4 is missing")
 
 
-def test_module_that_is_not_there():
+def test_missing_module():
     assert "can't be imported: ModuleNotFoundError: No module named 'no_such_module'" in fault("no_such_module:factory")
 
 

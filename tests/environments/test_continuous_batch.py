@@ -16,7 +16,7 @@ def random_actions(step, count, dimensions):
     return np.random.default_rng([6, step]).uniform(-1, 1, (count, dimensions)).astype(np.float32)
 
 
-def test_pendulum_is_its_environments_one_by_one():
+def test_pendulum_batch_equals_single_environments():
     """Pendulum's torque is -2 to 2: twice the policy's action."""
     batch = EnvironmentBatch("Pendulum-v1", 2, seed=4, first_index=1)
     assert (batch.spec.continuous, batch.spec.actions) == (True, 1)
@@ -53,7 +53,7 @@ def test_continuous_lunar_lander_in_a_factory(own_module):
     batch.close()
 
 
-def test_environments_get_arrays_of_their_spaces_shape_and_type_to_keep(own_module):
+def test_actions_have_the_spaces_shape_and_dtype_and_are_not_reused(own_module):
     name = own_module("""
         import numpy as np
         from gymnasium import spaces
@@ -98,7 +98,7 @@ def test_an_action_that_is_not_finite(value):
 
 
 @pytest.mark.parametrize("environment_id", [TARGET, "Pendulum-v1", "dm_control/cheetah-run"])
-def test_restored_batch_goes_on_bit_for_bit(environment_id):
+def test_restored_batch_continues_bit_for_bit(environment_id):
     first = EnvironmentBatch(environment_id, 2, seed=9, first_index=2)
     dimensions = first.spec.actions
     first.start()

@@ -34,7 +34,7 @@ def test_describes(task, observation, actions):
     assert describe(f"dm_control/{task}") == spec
 
 
-def test_is_the_suites_own_episode():
+def test_episodes_equal_those_of_the_suite():
     """Scalars between vectors (the walker's height) keep their place."""
     ours = make("dm_control/walker-walk")
     theirs = SUITE.load("walker", "walk", task_kwargs={"random": 3})
@@ -52,8 +52,8 @@ def test_is_the_suites_own_episode():
 
 
 @pytest.mark.parametrize("task", ["cartpole-swingup", "quadruped-escape", "finger-turn_hard", "point_mass-hard"])
-def test_a_seed_is_an_episode_whatever_went_before(task):
-    """Tasks that change the model (terrain, targets, gains) at the start of an episode among them."""
+def test_a_seed_determines_the_episode(task):
+    """Includes tasks that change the model (terrain, targets, gains) at the start of an episode."""
     fresh, used = make(f"dm_control/{task}"), make(f"dm_control/{task}")
     other = play(used, 30, seed=8)
     play(used, 7)
@@ -62,7 +62,7 @@ def test_a_seed_is_an_episode_whatever_went_before(task):
     assert not np.array_equal(other, expected)
 
 
-def test_without_a_seed_the_generator_goes_on():
+def test_without_a_seed_the_generator_continues():
     first, second, unseeded = (make("dm_control/cartpole-swingup") for _ in range(3))
     for environment in (first, second):
         environment.reset(seed=1)
@@ -87,7 +87,7 @@ def test_discount_zero_terminates(monkeypatch, discount, end):
     assert environment.step(np.zeros(1))[2:4] == end
 
 
-def test_a_batch_takes_canonical_actions_to_the_suites_bounds():
+def test_a_batch_maps_canonical_actions_to_the_suites_bounds():
     """The quadruped's: each leg has a yaw of -1 to 1, a lift of -1 to 1.1 and an extension of -0.8 to 0.8."""
     batch = EnvironmentBatch("dm_control/quadruped-walk", 2, seed=0)
     batch.start()
@@ -114,7 +114,7 @@ def test_actions_without_bounds_are_refused():
         ("cheetah-run", "dm_control/cheetah-run"),
     ],
 )
-def test_unknown_task_names_close_ones(wrong, near):
+def test_unknown_task_suggests_similar_tasks(wrong, near):
     with pytest.raises(EnvironmentFault) as caught:
         make(wrong)
     assert str(caught.value).startswith(f'environment "{wrong}" is unknown: did you mean ')
@@ -130,7 +130,7 @@ def test_missing_package_names_the_extra(monkeypatch):
 
 
 def run(program, **environment):
-    """Runs a program in a separate process, MUJOCO_GL as said or not set -> its output, in one."""
+    """Runs a program in a separate process, with MUJOCO_GL as given or not set -> its stdout and stderr together."""
     inherited = {key: value for key, value in os.environ.items() if key not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=inherited | environment
@@ -138,7 +138,7 @@ def run(program, **environment):
     return done.stdout + done.stderr
 
 
-def test_acting_looks_for_no_opengl_starts_no_thread_and_says_nothing():
+def test_acting_loads_no_opengl_starts_no_thread_and_prints_nothing():
     program = """
 import os, sys
 import numpy as np
@@ -167,13 +167,13 @@ except EnvironmentFault as fault:
 """
 
 
-def test_draws_itself_or_says_why_not():
+def test_it_renders_or_explains_why_not():
     said = run(DRAW)
     fault = 'environment "dm_control/walker-walk" can\'t be drawn (MUJOCO_GL is not set): '
     assert said == "(480, 640, 3) uint8 True 40\n" or said.startswith(fault)
 
 
-def test_a_task_that_asks_for_opengl_can_do_without():
+def test_a_task_that_requests_opengl_works_without_it():
     """quadruped-escape uploads its terrain to the renderer."""
     program = """
 from headrace.environments import make
@@ -203,6 +203,6 @@ def test_a_wrong_mujoco_gl_is_quoted():
     assert "dm-control can't be loaded (MUJOCO_GL is vulkan): RuntimeError: Environment variable MUJOCO_GL must" in said
 
 
-def test_there_is_no_window():
+def test_rendering_opens_no_window():
     with pytest.raises(EnvironmentFault, match='render_mode is "human"; it must be "rgb_array"'):
         make("dm_control/walker-walk", render_mode="human")

@@ -29,7 +29,7 @@ def same(ours, theirs):
         assert our.dtype == their.dtype
 
 
-def test_is_its_environments_one_by_one():
+def test_batch_equals_single_environments():
     count, seed, first = 3, 11, 5
     batch = EnvironmentBatch("CartPole-v1", count, seed=seed, first_index=first)
     twins = [make("CartPole-v1") for _ in range(count)]
@@ -96,7 +96,7 @@ def test_a_time_limit_truncates():
     assert batch.take_episodes() == [(0, -200.0, 200, False)]
 
 
-def test_terminated_wins_over_truncated(own_module):
+def test_terminated_takes_precedence_over_truncated(own_module):
     name = own_module("""
         from headrace.environments.toy import Corridor
         class Both(Corridor):
@@ -252,7 +252,7 @@ def test_harmless_dtypes_are_converted(own_module, returned):
     assert step.observation[0].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
 
 
-def test_an_exception_of_the_environment_passes_with_its_place():
+def test_an_exception_is_passed_on_with_a_note_of_its_origin():
     batch = EnvironmentBatch(f"{TOY}:Crashing", 1, seed=0, first_index=3)
     batch.start()
     for _ in range(6):
@@ -262,12 +262,12 @@ def test_an_exception_of_the_environment_passes_with_its_place():
     assert caught.value.__notes__ == [f'raised by environment "{TOY}:Crashing", index 3, episode 0, step 7']
 
 
-def test_count_of_nothing():
+def test_an_empty_batch_is_refused():
     with pytest.raises(ConfigError, match="count of environments is 0; at least 1 is required"):
         EnvironmentBatch("CartPole-v1", 0, seed=0)
 
 
-def test_closes_all_also_when_one_can_not_be_made(own_module):
+def test_all_are_closed_if_one_cannot_be_created(own_module):
     name = own_module("""
         from headrace.environments.toy import Corridor
         made = []
@@ -292,7 +292,7 @@ def test_closes_all_also_when_one_can_not_be_made(own_module):
 
 
 @pytest.mark.parametrize("environment_id", ["CartPole-v1", "LunarLander-v3"])
-def test_restored_batch_goes_on_bit_for_bit(environment_id):
+def test_restored_batch_continues_bit_for_bit(environment_id):
     count = 3
     first = EnvironmentBatch(environment_id, count, seed=9, first_index=2)
     history = [[frame] for frame in first.start()]
@@ -334,7 +334,7 @@ def test_state_is_not_changed_by_later_steps():
     assert state["actions"] == [[0]]
 
 
-def test_restore_of_an_environment_that_is_not_deterministic_begins_its_next_episode(own_module):
+def test_restoring_a_nondeterministic_environment_starts_its_next_episode(own_module):
     name = own_module("""
         from headrace.environments.toy import Corridor
         limits = [40, 2, 40]
@@ -379,7 +379,7 @@ def test_an_episode_is_truncated_at_the_longest_that_is_allowed():
 
 
 @pytest.mark.parametrize(("toy", "error"), [("NanObservation", EnvironmentFault), ("Crashing", RuntimeError)])
-def test_a_step_that_failed_is_no_part_of_the_state(toy, error):
+def test_a_failed_step_is_not_part_of_the_state(toy, error):
     batch = EnvironmentBatch(f"headrace.environments.toy:{toy}", 1, seed=0)
     batch.start()
     for _ in range(6):
@@ -419,7 +419,7 @@ def return_huge(self, action):
         (return_huge, EnvironmentFault, "step 1: reward is 1000"),
     ],
 )
-def test_a_step_that_is_none(monkeypatch, step, error, message):
+def test_an_invalid_step_result_is_refused(monkeypatch, step, error, message):
     batch = own(monkeypatch, step=step)
     batch.start()
     with pytest.raises(error, match=re.escape(message)):
@@ -432,7 +432,7 @@ def test_a_reset_that_returns_the_observation_alone(monkeypatch):
         batch.start()
 
 
-def test_an_environment_that_cannot_be_closed_harms_nobody(monkeypatch):
+def test_an_error_in_close_is_ignored(monkeypatch):
     closed = []
 
     def close(self):

@@ -45,7 +45,7 @@ def test_arrays_may_be_kept():
 
 
 @pytest.mark.parametrize("length", range(1, 7))
-def test_restored_stack_goes_on_as_the_first_did(length):
+def test_restored_stack_equals_the_original(length):
     first, restored = FrameStack(2, SCALARS), FrameStack(2, SCALARS)
     rows = np.arange(1, length + 1)
     seen = first.start(frames(1, 101))
@@ -56,7 +56,7 @@ def test_restored_stack_goes_on_as_the_first_did(length):
     np.testing.assert_array_equal(restored.push(*more), first.push(*more))
 
 
-def test_depth_one_hands_back_what_it_was_given():
+def test_depth_one_returns_its_argument():
     stack = FrameStack(2, EnvironmentSpec((1,), "int64", 2))
     first, second, final = frames(1, 2), frames(3, 4), frames(5)[0]
     assert stack.start(first) is first

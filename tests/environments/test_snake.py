@@ -1,4 +1,4 @@
-"""Snake follows its rules, and shows them in each of its observations."""
+"""Snake's rules, and each kind of its observations."""
 
 import random
 
@@ -16,7 +16,7 @@ MOVES = {NORTH: (-1, 0), SOUTH: (1, 0), EAST: (0, 1), WEST: (0, -1)}
 
 
 class NaiveSnake:
-    """The same game with a list of cells, tail first; told where each apple is."""
+    """The same game with a list of cells, tail first; the caller gives the apples' positions."""
 
     def __init__(self, size, apple):
         self.size, self.apple, self.hunger = size, apple, 0
@@ -55,7 +55,7 @@ def apple_in(environment):
 
 
 class Places:
-    """In place of a random generator: apples come where they are told to."""
+    """Replaces the random generator: apples appear in the given cells."""
 
     def __init__(self, environment, cells):
         self.environment, self.cells = environment, list(cells)
@@ -89,13 +89,13 @@ def test_passes_gymnasiums_own_check(name):
         check_env(gymnasium.make(f"headrace/{name}-v0", render_mode=mode).unwrapped)
 
 
-def test_its_ids_have_the_observations_that_they_say():
+def test_each_id_has_its_kind_of_observation():
     assert make("headrace/Snake-v0").observation_space.shape == (3, 19, 19)
     assert make("headrace/SnakeGrid-v0").observation_space.shape == (4, 10, 10)
     assert make("headrace/SnakeFrames-v0").observation_space.shape == (16, 16)
 
 
-def test_the_wall_is_death():
+def test_hitting_the_wall_ends_the_episode():
     environment = start((0, 0))
     assert [environment.step(EAST)[1:4] for _ in range(3)] == [(0, False, False)] * 2 + [(-1, True, False)]
 
@@ -113,7 +113,7 @@ def test_reversing_is_ignored():
     assert environment.render().splitlines()[3] == "#..o@.#"
 
 
-def test_its_own_body_is_death_but_the_cell_that_the_tail_leaves_is_not():
+def test_hitting_its_body_ends_the_episode_but_the_tails_cell_is_free():
     four = start((2, 3), (1, 3), (0, 0))
     assert [four.step(action)[1] for action in (EAST, NORTH)] == [1, 1]
     assert [four.step(action)[1:3] for action in (WEST, SOUTH, EAST, NORTH)] == [(0, False)] * 4
@@ -150,7 +150,7 @@ def test_equals_a_naive_snake(size):
 
 
 def choose(naive, chance):
-    """Mostly a move that is not death, of those mostly one towards the apple."""
+    """Usually a safe move, and usually one towards the apple."""
     head = naive.body[-1]
 
     def badness(action):
@@ -162,7 +162,7 @@ def choose(naive, chance):
 
 
 def test_a_full_board_is_won():
-    """Round and round: a snake on the circle never meets itself."""
+    """A snake that follows the circle never hits itself."""
     environment = Snake(render_mode="ansi", size=4)
     environment.reset(seed=0)
     actions = circle(4)
@@ -184,7 +184,7 @@ def test_a_full_board_is_won():
     assert "*" not in environment.render()
 
 
-def test_a_circle_is_truncated_by_hunger():
+def test_a_walk_without_apples_is_truncated():
     environment = start((0, 0))
     ends = [environment.step(action)[2:4] for action in [NORTH, WEST, SOUTH, EAST] * 7]
     assert ends[:25] == [(False, False)] * 24 + [(False, True)]
@@ -244,7 +244,7 @@ def test_the_view_is_the_grid_around_the_head_with_walls():
     assert (view[2][outside] == 0).all()
 
 
-def test_frames_are_ongs():
+def test_frames_match_ong_et_al():
     environment = start((0, 0), observation="frames", pixels=16)
     frame = environment.step(EAST)[0]
     assert (frame.shape, frame.dtype) == ((16, 16), np.uint8)
@@ -261,7 +261,7 @@ def test_frames_of_each_size(pixels):
     assert sorted(np.unique(frame)) == [0, 200, 255]
 
 
-def test_draws_itself():
+def test_it_renders():
     environment = Snake(render_mode="rgb_array", size=5)
     environment.reset(seed=0)
     image = environment.render()
@@ -280,6 +280,6 @@ def test_draws_itself():
         ({"observation": "sound"}, "observation is .?sound.?; .*view, grid or frames"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options, message):
+def test_impossible_options_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         Snake(**options)

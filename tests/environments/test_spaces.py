@@ -44,7 +44,7 @@ def test_describes(environment_id, spec):
 
 
 @pytest.mark.parametrize("stack", [0, 2.0, "4", None])
-def test_a_stack_that_is_no_number_of_frames_is_refused(own_module, stack):
+def test_an_invalid_stack_is_refused(own_module, stack):
     name = own_module(f"""
         from headrace.environments.toy import Corridor
         class Stacked(Corridor):
@@ -115,7 +115,7 @@ def test_continuous_actions_have_the_spaces_shape_and_dtype(dtype, shape):
         np.testing.assert_allclose(action, [space.low[0], space.high[1]], rtol=1e-6)
 
 
-def test_recorded_continuous_actions_are_as_they_were():
+def test_recorded_continuous_actions_are_restored():
     bounds = ContinuousActions(np.zeros((2, 1)), np.ones((2, 1)))
     actions = np.random.default_rng(0).uniform(-1, 1, (5, 2)).astype(np.float32)
     record = bounds.from_record(json.loads(json.dumps(actions.tolist())))
@@ -161,7 +161,7 @@ def test_unsupported_spaces(own_module, arguments, problem):
         ({"stack": 4}, r"\[4\] x 4 frames"),
     ],
 )
-def test_an_environment_that_is_not_the_learners_is_refused(other: dict[str, Any], told: str) -> None:
+def test_an_environment_unlike_the_learners_is_refused(other: dict[str, Any], told: str) -> None:
     spec = EnvironmentSpec((4,), "float32", 2)
     require_spec("X-v1", spec, dataclasses.replace(spec))
     with pytest.raises(EnvironmentFault, match=rf'^environment "X-v1" has .*float32 \[4\] and 2 .* here, and .*{told}'):

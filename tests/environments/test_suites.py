@@ -65,7 +65,7 @@ def fault(environment_id):
     return message
 
 
-def test_every_name_of_a_suite_of_ours_has_its_prefix():
+def test_all_names_of_built_in_suites_have_their_prefix():
     assert [suite.prefix for suite in SUITES] == ["ALE/", "dm_control/"]
     for suite in SUITES:
         suite.load("tests")
@@ -126,13 +126,13 @@ def test_a_run_trains_in_it(install, tmp_path):
     assert summary["evaluation_episodes"] == 100
 
 
-def test_unknown_task_names_close_ones(install):
+def test_unknown_task_suggests_similar_tasks(install):
     install("toys")
     assert fault("toys/shrt").endswith('"toys/shrt" is unknown: did you mean toys/short?')
     assert "did you mean toys/short?" in fault("toyz/short")
 
 
-def test_unknown_prefix_says_how_to_name_ones_own():
+def test_unknown_prefix_explains_user_factories():
     assert fault("xyzzy/plugh").endswith(
         '"xyzzy/plugh" is unknown: environments of your own are named package.module:factory'
     )
@@ -150,7 +150,7 @@ def test_task_that_raises_is_quoted(install):
     assert fault("toys/short").endswith("can't be made: KeyError: 'short'")
 
 
-def test_suite_that_can_not_be_loaded_is_quoted_and_keeps_no_other_from_being_made(install):
+def test_a_broken_suite_is_reported_and_does_not_affect_others(install):
     install("broken", source="raise OSError('no\\ndisk')")
     message = fault("broken/short")
     assert 'entry point "broken = broken_suite:SUITE" of headrace.environments' in message
@@ -160,6 +160,6 @@ def test_suite_that_can_not_be_loaded_is_quoted_and_keeps_no_other_from_being_ma
 
 
 @pytest.mark.parametrize("source", ["SUITE = 3", TOYS.replace("{prefix}/", "other/")])
-def test_entry_point_that_is_no_suite_of_its_prefix(install, source):
+def test_an_entry_point_that_is_not_a_suite_of_its_prefix_is_refused(install, source):
     install("wrong", source=source)
     assert 'a Suite with the prefix "wrong/" is required' in fault("wrong/short")

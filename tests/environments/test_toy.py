@@ -1,4 +1,4 @@
-"""The toy environments do what they say."""
+"""The toy environments behave as documented."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def test_corridor_that_arrives_at_its_limit_terminates():
     assert environment.step(1)[2:4] == (True, False)
 
 
-def test_corridor_draws_itself():
+def test_corridor_renders():
     environment = toy.Corridor(render_mode="rgb_array", cells=3)
     environment.reset(seed=0)
     environment.step(1)
@@ -46,7 +46,7 @@ def test_corridor_draws_itself():
     assert image.sum() == 16 * 16 * 3 * 255
 
 
-def test_frames_tell_episode_and_step():
+def test_frames_show_episode_and_step():
     environment = toy.Frames(length=2)
     assert environment.reset()[0][:2, 0].tolist() == [0, 0]
     assert environment.step(0)[0][:2, 0].tolist() == [0, 1]
@@ -75,7 +75,7 @@ def play_target(choose, seed):
     return total, distance
 
 
-def test_target_is_worth_what_it_says():
+def test_target_has_the_documented_return():
     best, still = [], []
     for seed in range(2000):
         value, distance = play_target(lambda point, target: np.array([target - point], np.float32), seed)
@@ -87,7 +87,7 @@ def test_target_is_worth_what_it_says():
     assert abs(np.mean(still) - 20 / 3) < 0.3  # 2.4 / sqrt(1000)
 
 
-def test_targets_line_has_ends():
+def test_the_point_stays_on_the_line():
     environment = toy.Target(limit=9)
     environment.reset(seed=0)
     assert [environment.step(np.array([0.4], np.float32))[0][0] for _ in range(9)][-3:] == [1, 1, 1]
@@ -109,7 +109,7 @@ for step in range(1, 8):
     assert done.stdout.split() == list("1234567")
 
 
-def test_hanging_waits_without_end_at_step_seven(monkeypatch):
+def test_hanging_never_returns_from_step_seven(monkeypatch):
     waits = []
 
     class Event:

@@ -27,7 +27,7 @@ def train(vector: ParameterVector, steps: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("before", [0, 3])
-def test_a_checkpoint_goes_from_one_to_the_other_and_back(kind: str, before: int) -> None:
+def test_checkpoints_are_interchangeable_with_the_native_optimizers(kind: str, before: int) -> None:
     device, local = pair(kind)
     train(device, before)
     train(local, before)

@@ -21,7 +21,7 @@ def test_a_step_of_the_optimizer() -> None:
     assert vector.pull() == vector.version == 2
 
 
-def test_what_does_not_fit_changes_nothing() -> None:
+def test_an_incompatible_state_changes_nothing() -> None:
     vector = LocalVector(np.zeros(3, np.float32), MOMENTUM)
     other = LocalVector(np.ones(3, np.float32), MOMENTUM)
     other.gradient.fill_(1.0)

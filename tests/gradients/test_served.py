@@ -50,7 +50,7 @@ def push(vector: ServedVector, gradient: float) -> tuple[int, int, bool]:
 
 @pytest.mark.parametrize("kind", ["sgd", "momentum", "rmsprop", "centered-rmsprop", "adagrad", "adam"])
 @pytest.mark.parametrize("shards", [1, 3])
-def test_one_worker_computes_what_a_vector_of_its_own_would_to_the_bit(open_vector: Open, kind: str, shards: int):
+def test_one_worker_is_bit_identical_to_a_local_vector(open_vector: Open, kind: str, shards: int):
     optimizer = OptimizerOptions(kind, learning_rate=0.01)
     generator = np.random.default_rng(0)
     initial = generator.standard_normal(1001).astype(np.float32)
@@ -69,7 +69,7 @@ def test_one_worker_computes_what_a_vector_of_its_own_would_to_the_bit(open_vect
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def test_a_worker_that_joins_has_the_parameters_of_all_and_is_stale_by_what_others_did(open_vector: Open):
+def test_a_joining_worker_gets_shared_parameters_and_counts_staleness(open_vector: Open):
     one = open_vector([1, 2], fresh=True)
     assert push(one, 2) == (1, 0, True)
     other = open_vector([7, 7])
@@ -83,7 +83,7 @@ def test_a_worker_that_joins_has_the_parameters_of_all_and_is_stale_by_what_othe
     assert open_vector([7, 7], fresh=True).parameters.tolist() == [7, 7]
 
 
-def test_nobody_joins_what_a_server_lost_when_it_was_started_again(tmp_path):
+def test_joining_shards_that_a_restarted_server_lost_is_refused(tmp_path):
     address = f"unix:{tmp_path}/server"
     handle = ServedHandle(ServedOptions())
     server = Server()
@@ -104,7 +104,7 @@ def test_nobody_joins_what_a_server_lost_when_it_was_started_again(tmp_path):
     server.close()
 
 
-def test_between_two_fetches_a_worker_goes_on_with_what_it_has(open_vector: Open):
+def test_a_worker_keeps_its_parameters_between_two_fetches(open_vector: Open):
     vector = open_vector([0.0], ServedOptions(fetch_period=3), fresh=True)
     seen = []
     for _ in range(7):
@@ -134,7 +134,7 @@ def test_a_sum_is_as_stale_as_its_first_gradient(open_vector: Open):
     assert one.pull() == 2
 
 
-def test_a_gradient_that_is_not_finite_is_refused_and_spoils_nothing(open_vector: Open):
+def test_a_gradient_that_is_not_finite_is_refused_and_changes_nothing(open_vector: Open):
     vector = open_vector([1.0, 1.0], ServedOptions(shards=2), fresh=True)
     assert push(vector, float("nan")) == (0, -1, False)
     assert push(vector, 1) == (1, 0, True)
@@ -163,7 +163,7 @@ def test_a_gradient_beyond_the_limit_is_dropped(open_vector: Open):
     assert push(other, 2) == (4, 0, True)
 
 
-def test_delay_compensation_corrects_by_what_has_changed_since_the_fetch(open_vector: Open):
+def test_delay_compensation_corrects_for_the_change_since_the_fetch(open_vector: Open):
     options = ServedOptions(staleness="compensate", compensation=0.25)
     one, other = open_vector([1.0], options, fresh=True), open_vector([1.0], options)
     push(one, 2)  # 1 - 0.5 * 2 = 0
@@ -172,7 +172,7 @@ def test_delay_compensation_corrects_by_what_has_changed_since_the_fetch(open_ve
     assert one.parameters.item() == -0.5
 
 
-def test_after_a_drop_a_worker_fetches_whatever_its_period(open_vector: Open):
+def test_after_a_drop_a_worker_fetches_regardless_of_its_period(open_vector: Open):
     options = ServedOptions(fetch_period=10, staleness="drop")
     one, other = open_vector([0.0], options, fresh=True), open_vector([0.0], options)
     push(one, 2)
@@ -181,7 +181,7 @@ def test_after_a_drop_a_worker_fetches_whatever_its_period(open_vector: Open):
     assert push(other, 2) == (2, 0, True)
 
 
-def test_who_lost_what_it_fetched_to_others_fetches_again_and_goes_on():
+def test_a_worker_whose_kept_copy_was_evicted_fetches_again():
     two_workers, vectors = 2 * 160, 4  # the shard's, one that a worker fetched, and a reply on each connection
     server = Server(memory_bytes=vectors * 40_000 + two_workers)
     endpoint = Endpoint(server.listen("tcp://127.0.0.1:0"))
@@ -196,7 +196,7 @@ def test_who_lost_what_it_fetched_to_others_fetches_again_and_goes_on():
     server.close()
 
 
-def test_a_checkpoint_of_this_process_goes_on_in_the_server(open_vector: Open):
+def test_a_local_checkpoint_continues_on_the_server(open_vector: Open):
     optimizer = OptimizerOptions("adam", learning_rate=0.1)
     local = LocalVector(np.arange(5, dtype=np.float32), optimizer)
     local.gradient.fill_(1.0)
@@ -211,7 +211,7 @@ def test_a_checkpoint_of_this_process_goes_on_in_the_server(open_vector: Open):
     assert torch.equal(served.parameters, local.parameters)
 
 
-def test_a_checkpoint_that_does_not_fit_says_so(open_vector: Open):
+def test_an_incompatible_checkpoint_is_refused(open_vector: Open):
     vector = open_vector([0.0, 0.0], fresh=True)
     state = vector.state()
     for wrong in ({}, {**state, "parameters": torch.zeros(3)}, {**state, "moments": torch.zeros(1, 2)}):
@@ -220,7 +220,7 @@ def test_a_checkpoint_that_does_not_fit_says_so(open_vector: Open):
     assert vector.pull() == 0
 
 
-def test_other_settings_than_the_shards_began_with_are_refused(open_vector: Open):
+def test_settings_that_differ_from_the_shards_are_refused(open_vector: Open):
     open_vector([0.0], fresh=True)
     with pytest.raises(ServerError, match="policy=scale"):
         open_vector([0.0], ServedOptions(staleness="scale"))
@@ -228,7 +228,7 @@ def test_other_settings_than_the_shards_began_with_are_refused(open_vector: Open
         open_vector([0.0], ServedOptions(shards=2))
 
 
-def test_shards_lie_on_further_servers_too(endpoint: Endpoint):
+def test_shards_are_placed_on_additional_servers_too(endpoint: Endpoint):
     further = Server(token=TOKEN)
     options = ServedOptions(shards=3, servers=(further.listen("unix:@"),))
     vector = ServedVector(np.zeros(5, np.float32), DESCENT, endpoint, "model", options, fresh=True)
@@ -240,7 +240,7 @@ def test_shards_lie_on_further_servers_too(endpoint: Endpoint):
     further.close()
 
 
-def test_a_redis_has_no_shards():
+def test_redis_does_not_support_shards():
     endpoint = Endpoint("redis://user:secret@host:1")
     with pytest.raises(ConfigError, match=r"redis://user@host:1;.*headrace serve"):
         ServedVector(np.zeros(1, np.float32), DESCENT, endpoint, "model", ServedOptions(), fresh=True)

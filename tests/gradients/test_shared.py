@@ -30,7 +30,7 @@ def push(vector: ParameterVector, gradient: float) -> Applied:
 
 
 @pytest.mark.parametrize("mode", ["lock", "hogwild"])
-def test_a_copied_vector_shows_what_others_did_after_the_next_pull(mode: str) -> None:
+def test_a_copied_vector_shows_other_updates_after_the_next_pull(mode: str) -> None:
     shared = model(mode)
     one, other = CopiedVector(shared, 0), CopiedVector(shared, 1)
     assert push(one, 2.0) == Applied(1, 0)
@@ -41,7 +41,7 @@ def test_a_copied_vector_shows_what_others_did_after_the_next_pull(mode: str) ->
     assert push(other, 0.0) == Applied(3, 0)
 
 
-def test_a_hogwild_vector_shows_it_at_once() -> None:
+def test_a_hogwild_vector_shows_other_updates_at_once() -> None:
     shared = model("hogwild")
     one, other = HogwildVector(shared, 0), HogwildVector(shared, 1)
     push(one, 2.0)
@@ -50,7 +50,7 @@ def test_a_hogwild_vector_shows_it_at_once() -> None:
     assert OverseenVector(shared).parameters.tolist() == [0.0, 1.0]
 
 
-def test_averaged_vectors_meet_after_every_second_update() -> None:
+def test_averaged_vectors_take_their_mean_every_second_update() -> None:
     shared = model("ad-psgd")
     one, other = AveragedVector(shared, 0, 2, seed=0), AveragedVector(shared, 1, 2, seed=0)
     watching = OverseenVector(shared)
@@ -62,7 +62,7 @@ def test_averaged_vectors_meet_after_every_second_update() -> None:
     assert one.parameters.tolist() == other.parameters.tolist() == [-1.0, 0.0]
 
 
-def test_an_averaged_vector_that_is_not_live_shows_it_after_the_next_pull() -> None:
+def test_a_copied_averaged_vector_shows_averages_after_the_next_pull() -> None:
     shared = model("ad-psgd")
     one, other = AveragedVector(shared, 0, 1, seed=0), AveragedVector(shared, 1, 1, seed=0, live=False)
     push(one, 4.0)  # to [-1, 0]; with [1, 2] the mean is [0, 1]
@@ -76,7 +76,7 @@ def test_an_averaged_vector_that_is_not_live_shows_it_after_the_next_pull() -> N
 
 
 @pytest.mark.parametrize("mode", ["lock", "hogwild", "ad-psgd"])
-def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted_apart(mode: str) -> None:
+def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted_as_refused(mode: str) -> None:
     shared = model(mode, workers=1)
     handle = SharedHandle(shared.path, mode)  # type: ignore[arg-type]  # of the three modes
     vector = handle.open(np.zeros(0, np.float32), DESCENT, Endpoint(""), 0, 0)
@@ -91,7 +91,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted_apart(mode
 
 
 @pytest.mark.parametrize("mode", ["lock", "hogwild", "ad-psgd"])
-def test_a_state_goes_to_another_model_and_not_to_one_of_another_size(mode: str) -> None:
+def test_state_loads_into_a_model_of_the_same_size_only(mode: str) -> None:
     shared = model(mode)
     watching = OverseenVector(shared)
     handle = SharedHandle(shared.path, mode)  # type: ignore[arg-type]  # of the three modes
@@ -106,7 +106,7 @@ def test_a_state_goes_to_another_model_and_not_to_one_of_another_size(mode: str)
 
 
 class Told(ParameterVector):
-    """Answers what it was told to."""
+    """Returns preset results."""
 
     version = 0
 
@@ -117,7 +117,7 @@ class Told(ParameterVector):
         return self._answers.pop(0)
 
 
-def test_gradients_are_counted_by_how_far_behind_they_were() -> None:
+def test_gradients_are_counted_by_staleness() -> None:
     behind = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 1000)
     waited = [5.0]
     vector = MeasuredVector(Told(*(Applied(9, each, each < 1000) for each in behind)), lambda: waited[0])
@@ -131,7 +131,7 @@ def test_gradients_are_counted_by_how_far_behind_they_were() -> None:
     assert said["lock_wait_seconds"] == 2.5
 
 
-def test_a_gradient_that_only_waits_in_a_sum_is_not_counted() -> None:
+def test_a_gradient_in_a_pending_sum_is_not_counted() -> None:
     vector = MeasuredVector(Told(Applied(0, None), Applied(0, None), Applied(1, 2)))
     for _ in range(3):
         vector.apply()
@@ -146,11 +146,11 @@ def test_a_gradient_that_only_waits_in_a_sum_is_not_counted() -> None:
         ServedHandle(ServedOptions(2, ("tcp://a:1",), staleness="drop", staleness_limit=4)),
     ],
 )
-def test_a_handle_travels_as_text(handle: SharedHandle | ServedHandle) -> None:
+def test_a_handle_round_trips_through_json(handle: SharedHandle | ServedHandle) -> None:
     assert VectorHandle.from_record(json.loads(json.dumps(handle.to_record()))) == handle
 
 
-def test_the_overseer_applies_nothing() -> None:
+def test_the_overseen_vector_applies_no_gradients() -> None:
     watching = OverseenVector(model("lock"))
     with pytest.raises(RuntimeError, match="applies no gradients"):
         watching.apply()

@@ -23,7 +23,7 @@ with Guard("the guarded process") as guard:
 
 
 def guarded(end: str) -> tuple[subprocess.Popen[str], int, int]:
-    """A guarded process that ends so once it reads a line, its watcher, and what it started."""
+    """A guarded process that runs this code once it reads a line, its watcher, and a process that it started."""
     process = subprocess.Popen(
         [sys.executable, "-c", GUARDED.replace("END", end)],
         stdin=subprocess.PIPE,
@@ -50,7 +50,7 @@ def wait_until_gone(pid: int) -> None:
         time.sleep(0.02)
 
 
-def test_it_leaves_nothing_in_its_process() -> None:
+def test_the_guard_restores_its_process() -> None:
     before = dict(os.environ)
     with Guard("the test"):
         [mark] = set(os.environ) - set(before)
@@ -81,15 +81,15 @@ def test_an_orderly_end_is_silent_and_ends_nothing() -> None:
         os.kill(other, signal.SIGKILL)
 
 
-def test_an_end_that_was_explained_is_not_explained_again() -> None:
-    process, _, other = guarded("guard.silence(); os._exit(3)")
+def test_an_end_that_was_reported_is_not_reported_again() -> None:
+    process, _, other = guarded("guard.mark_reported(); os._exit(3)")
     _, err = process.communicate("\n", timeout=60)
     assert (process.returncode, err) == (3, "")
     wait_until_gone(other)
 
 
-def test_a_watcher_that_dies_is_no_failure() -> None:
-    process, _, other = guarded("os.kill(watcher, signal.SIGKILL); guard.beat(); guard.silence()")
+def test_a_dead_watcher_does_not_fail_the_run() -> None:
+    process, _, other = guarded("os.kill(watcher, signal.SIGKILL); guard.beat(); guard.mark_reported()")
     try:
         _, err = process.communicate("\n", timeout=60)
         assert (process.returncode, err) == (0, "")

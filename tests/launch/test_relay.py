@@ -1,4 +1,4 @@
-"""Each policy comes to a host once, for all of its actors."""
+"""Each policy is fetched once per host, for all of its actors."""
 
 import contextlib
 import threading
@@ -16,7 +16,7 @@ from headrace.servers import Endpoint, RoleServer, connect_role
 
 
 class Upstream:
-    """The run's server as the relay's connection shows it; notes the versions of what moves."""
+    """The run's server as the relay's connection shows it; records the versions of what is transferred."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, tuple[int, bytes]] = {}
@@ -113,20 +113,20 @@ def test_a_policy_newer_than_its_news_is_not_fetched_again(upstream: Upstream, a
     assert [version for name, version in upstream.moved if name == POLICY.name] == [1, 3]
 
 
-def test_news_wait_for_their_policy(upstream: Upstream, actors: list[RoleServer]) -> None:
+def test_news_are_not_published_before_their_policy(upstream: Upstream, actors: list[RoleServer]) -> None:
     """The server was restarted between the two and had an older policy first."""
     upstream.publish_policy(1)
     awaited(actors[0], 1)
     upstream.publish(POLICY.name, b"policy 4", 4)
     upstream.publish(POLICY.news, b"news 5", 5)
-    until(lambda: upstream.moved.count((POLICY.news, 5)) >= 3)  # it goes on asking
+    until(lambda: upstream.moved.count((POLICY.news, 5)) >= 3)  # it keeps polling
     assert actors[0].fetch(POLICY.news) == (1, b"news 1")
     upstream.publish(POLICY.name, b"policy 5", 5)
     assert awaited(actors[0], 5) == [(5, b"policy 5"), (5, b"news 5")]
     assert [version for name, version in upstream.moved if name == POLICY.name] == [1, 5]
 
 
-def test_a_run_server_that_is_gone_is_told_and_actors_keep_what_they_had(
+def test_a_lost_run_server_is_reported_and_actors_keep_their_policies(
     upstream: Upstream, relay: Relay, actors: list[RoleServer]
 ) -> None:
     upstream.publish_policy(1)
@@ -138,14 +138,14 @@ def test_a_run_server_that_is_gone_is_told_and_actors_keep_what_they_had(
     assert actors[0].fetch(POLICY.name) == (1, b"policy 1")
 
 
-def test_what_else_goes_wrong_is_one_line(upstream: Upstream, relay: Relay) -> None:
+def test_any_other_error_is_one_line(upstream: Upstream, relay: Relay) -> None:
     upstream.error = ValueError("no\nsuch thing")
-    complaint = r"^newer policies can't be passed on to the actors here: ValueError: no such thing$"
+    complaint = r"^newer policies can't be forwarded to the actors on this host: ValueError: no such thing$"
     with pytest.raises(LaunchError, match=complaint):
         until(relay.check)
 
 
-def test_actors_are_let_go_when_it_closes(upstream: Upstream, relay: Relay, actors: list[RoleServer]) -> None:
+def test_close_releases_the_actors(upstream: Upstream, relay: Relay, actors: list[RoleServer]) -> None:
     relay.close()
     assert upstream.closed.is_set()
     assert not threads()
@@ -154,7 +154,7 @@ def test_actors_are_let_go_when_it_closes(upstream: Upstream, relay: Relay, acto
             actor.fetch(POLICY.name)
 
 
-def test_it_outlives_a_restart_of_the_server_and_closes_while_there_is_none(tmp_path: Path) -> None:
+def test_it_survives_a_server_restart_and_closes_during_an_outage(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/socket"
     relay = None
     for version in (5, 6):

@@ -86,7 +86,7 @@ class Apart:
 
 
 def in_turn(*calls: Callable[[], object]) -> Callable[[], object]:
-    """What makes the first of these calls, the next time the second, and so on."""
+    """Returns a function that makes the next of these calls each time it is called."""
     left = iter(calls)
 
     def call() -> object:
@@ -106,7 +106,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[Apart]:
 
 @pytest.fixture
 def relays(monkeypatch: pytest.MonkeyPatch) -> list[Relay]:
-    """Those that were made, in turn."""
+    """The relays that were created, in order."""
     made: list[Relay] = []
 
     def make(server: RoleServer, policy: PolicyHandle) -> Relay:
@@ -121,7 +121,7 @@ def relay_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "relay"]
 
 
-def test_a_server_that_does_not_answer_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     heard = threading.Event()
 
@@ -150,13 +150,13 @@ def test_it_ends_with_the_run(apart: Apart) -> None:
     assert apart.said == ["2 actors in CartPole-v1; logs: logs", "the run has ended"]
 
 
-def test_who_dies_is_started_again(apart: Apart) -> None:
+def test_an_actor_that_dies_is_restarted(apart: Apart) -> None:
     assert apart.run([(1, "exit 1", False)], []) == "end"
     assert apart.launcher.started[2:] == [SeparateActorRole(1, generation=1)]
-    assert "separate-actor 1 died (exit 1): last words; it is started again" in apart.said
+    assert "separate-actor 1 died (exit 1): last words; restarting it" in apart.said
 
 
-def test_who_ends_with_the_run_has_not_died(apart: Apart) -> None:
+def test_an_actor_that_ends_with_the_run_does_not_count_as_dead(apart: Apart) -> None:
     class Ending(list[list[tuple[int, str, bool]]]):
         def pop(self, index: object = 0) -> list[tuple[int, str, bool]]:  # type: ignore[override]
             apart.end()
@@ -167,16 +167,16 @@ def test_who_ends_with_the_run_has_not_died(apart: Apart) -> None:
     assert not any("died" in text for text in apart.said)
 
 
-def test_actors_live_no_longer_than_the_start_of_the_learner_that_they_began_with(apart: Apart) -> None:
+def test_actors_end_when_their_learner_restarts(apart: Apart) -> None:
     last = in_turn(apart.lose_notice, lambda: apart.begin("second"), lambda: None, apart.end)
     assert apart.run([], last=last) == "end"
     names = ["separate-actor 0", "separate-actor 1"]
     assert [role.name for role in apart.launcher.started] == 2 * names
     assert apart.launcher.stopped == 2 * names
-    assert apart.said[1:] == ["the learner was restarted, and so are its actors", "the run has ended"]
+    assert apart.said[1:] == ["the learner was restarted; restarting its actors", "the run has ended"]
 
 
-def test_who_ends_where_no_learner_is_known_is_started_again_once_one_is(apart: Apart) -> None:
+def test_an_actor_that_ends_without_a_notice_is_restarted_once_there_is_one(apart: Apart) -> None:
     """Not even a fault counts: the table may have been another run's."""
 
     class Losing(list[list[tuple[int, str, bool]]]):
@@ -191,7 +191,7 @@ def test_who_ends_where_no_learner_is_known_is_started_again_once_one_is(apart: 
     assert not any("died" in text for text in apart.said)
 
 
-def test_who_ends_while_the_learner_is_started_anew_is_at_no_fault(apart: Apart) -> None:
+def test_an_actor_that_ends_during_a_learner_restart_does_not_count_as_dead(apart: Apart) -> None:
     class Beginning(list[list[tuple[int, str, bool]]]):
         def pop(self, index: object = 0) -> list[tuple[int, str, bool]]:  # type: ignore[override]
             apart.begin("second")
@@ -202,12 +202,12 @@ def test_who_ends_while_the_learner_is_started_anew_is_at_no_fault(apart: Apart)
     assert len(apart.launcher.started) == 4
 
 
-def test_more_actors_than_places_are_told_that_some_wait(apart: Apart) -> None:
+def test_surplus_actors_are_reported_as_waiting(apart: Apart) -> None:
     assert apart.run([], actors=3) == "end"
-    assert apart.said[1] == "the run has places for 2 actors; the others wait for one to be free"
+    assert apart.said[1] == "the run has slots for 2 actors; the others wait for a free one"
 
 
-def test_the_third_death_in_a_minute_is_the_end(apart: Apart) -> None:
+def test_the_third_death_in_a_minute_ends_the_run(apart: Apart) -> None:
     death = [(0, "exit 1", False)]
     with pytest.raises(LaunchError, match=r"separate-actor 0 died 3 times within a minute.*exit 1: last words"):
         apart.run(death, [(1, "exit 1", False)], death, death)
@@ -258,8 +258,8 @@ def test_a_single_actor_gets_its_policies_from_the_server(apart: Apart, relays: 
     assert relays == []
 
 
-def test_a_learner_that_is_started_anew_gets_another_relay(apart: Apart, relays: list[Relay]) -> None:
-    """Its policies may be older than those before."""
+def test_a_restarted_learner_gets_a_new_relay(apart: Apart, relays: list[Relay]) -> None:
+    """Its policies may be older than the earlier ones."""
 
     def policies(version: int) -> None:
         for name in (POLICY.name, POLICY.news):
@@ -289,7 +289,7 @@ def test_a_learner_that_is_started_anew_gets_another_relay(apart: Apart, relays:
     assert not relay_threads()
 
 
-def test_what_the_relay_meets_ends_the_actors_in_one_line(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_relay_ends_the_actors_with_one_line(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(relay: Relay) -> None:
         raise LaunchError("newer policies can't be passed on")
 
@@ -300,7 +300,7 @@ def test_what_the_relay_meets_ends_the_actors_in_one_line(apart: Apart, monkeypa
     assert not relay_threads()
 
 
-def test_a_policy_comes_to_processes_once(tmp_path: Path) -> None:
+def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
     """Three real actors act with the first policy, and then with a newer one."""
     spec = EnvironmentSpec((8,), "float32", actions=2)
     shapes = {"dense_0.weight": (20_000, 8), "dense_0.bias": (20_000,), "q.weight": (2, 20_000), "q.bias": (2,)}
@@ -345,7 +345,7 @@ def test_a_policy_comes_to_processes_once(tmp_path: Path) -> None:
     assert 2 * len(policy) < sent < 3 * len(policy)
 
 
-def test_actors_whose_environment_is_not_the_learners_are_refused_at_once(tmp_path: Path) -> None:
+def test_actors_with_a_different_environment_are_refused_at_once(tmp_path: Path) -> None:
     """A real actor, whose machine has an environment with other actions."""
     spec = EnvironmentSpec((8,), "float32", actions=3)
     shapes = {"q.weight": (3, 8), "q.bias": (3,)}

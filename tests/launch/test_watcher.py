@@ -26,10 +26,10 @@ def test_processes_killed_for_memory_are_counted(tmp_path: Path, text: str) -> N
     assert watcher._counter(str(tmp_path / "memory")) == 2
 
 
-def test_memory_is_named_where_the_count_rose(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_named_if_the_count_increased(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watcher, "memory_kills", lambda: 2)
-    assert watcher._suspicion(1) == " because memory ran out"
-    assert "perhaps" in watcher._suspicion(2)
+    assert watcher._likely_cause(1) == " because memory ran out"
+    assert "perhaps" in watcher._likely_cause(2)
 
 
 @pytest.mark.parametrize(("kills", "said"), [((1, 1), ", perhaps because memory"), ((1, 2), " because memory")])
@@ -50,20 +50,20 @@ def test_a_killed_role_may_have_run_out_of_memory(
     assert ended[0].reason == f"killed by SIGKILL{said} ran out"
 
 
-def test_a_signal_counts_that_comes_between_the_last_heartbeat_and_the_next_look(
+def test_a_signal_between_the_last_heartbeat_and_the_next_check_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(watcher.time, "monotonic", lambda: now[0])
     with mmap.mmap(-1, mmap.PAGESIZE) as page:
-        heart = watcher._Heart(os.getpid(), page)
+        heart = watcher._Heartbeat(os.getpid(), page)
 
         def wait(seconds: float) -> str:
             for _ in range(int(seconds / watcher._PERIOD_SECONDS)):
                 now[0] += watcher._PERIOD_SECONDS
-                verdict = heart.verdict()
-                if verdict:
-                    return verdict
+                kill_reason = heart.kill_reason()
+                if kill_reason:
+                    return kill_reason
             return ""
 
         watcher.PAGE.pack_into(page, 0, 1, 3600.0)

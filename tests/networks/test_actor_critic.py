@@ -43,7 +43,7 @@ def test_shapes_and_the_policy_s_own_output(spec: EnvironmentSpec, trunk: Any, h
 
 
 @pytest.mark.parametrize("trunk", ["shared", "separate"])
-def test_the_value_reaches_the_policy_s_trunk_only_where_they_share_it(trunk: str) -> None:
+def test_the_value_affects_the_policys_trunk_only_if_shared(trunk: str) -> None:
     network = make(DISCRETE, trunk)
     network(torch.ones(2, 3))[1].sum().backward()
     gradient = network.policy.get_submodule("dense_0").weight.grad

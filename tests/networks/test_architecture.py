@@ -22,7 +22,7 @@ def test_parameters_are_counted(spec: EnvironmentSpec, hidden: tuple[int, ...], 
     assert described.parameter_count == sum(each.numel() for each in PolicyNetwork(described).parameters())
 
 
-def test_a_network_that_no_graph_holds_is_refused_before_it_is_made() -> None:
+def test_a_network_too_large_for_a_graph_is_refused_before_creation() -> None:
     with pytest.raises(ConfigError, match=r"^hidden is \(65536, 65536\); it must be .* at most 500,000,000 parameters"):
         Architecture.of(VECTOR, "mlp", (65_536, 65_536))
     record = Architecture.of(VECTOR, "mlp", (3,)).to_record()
@@ -30,7 +30,7 @@ def test_a_network_that_no_graph_holds_is_refused_before_it_is_made() -> None:
         Architecture.from_record(record | {"hidden": [65_536, 65_536]})
 
 
-def test_a_network_that_fits_no_memory_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_too_large_for_memory_is_refused_before_creation(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = Architecture.of(VECTOR, "mlp", (3,))
     monkeypatch.setattr(architecture, "total_memory_bytes", lambda: 1_000_000)
     with pytest.raises(ConfigError, match=r"^hidden is \(10000,\); .* fit this machine's memory, 0.0 GB"):

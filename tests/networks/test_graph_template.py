@@ -37,7 +37,7 @@ def test_every_initializer_is_where_it_belongs(width) -> None:
     assert model.opset_import[0].version == 17
 
 
-def test_an_array_that_lies_otherwise_is_copied_in_order() -> None:
+def test_an_array_with_another_layout_is_copied_in_order() -> None:
     weight = np.arange(12, dtype=np.float32).reshape(3, 4).T
     data = build(4).fill({"weight": weight, "codes": np.zeros(5, np.int8)})
     tensors = {tensor.name: tensor for tensor in onnx.load_from_string(data).graph.initializer}

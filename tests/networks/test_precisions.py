@@ -205,13 +205,13 @@ def test_half_precision_keeps_biases_in_full() -> None:
 
 
 @pytest.mark.parametrize("weight", [65600.0, -65600.0, np.inf])
-def test_a_weight_that_half_precision_can_not_hold_is_refused(weight: float) -> None:
+def test_a_weight_too_large_for_half_precision_is_refused(weight: float) -> None:
     graph = PolicyGraph(Architecture.of(EnvironmentSpec((1,), "float32", 1), "mlp", ()), "fp16")
     with pytest.raises(DivergenceError, match=r"a weight of q.weight is (65600|inf); it must be at most 65504"):
         graph.serialize(small(weight, 0.0))
 
 
-def test_a_row_without_activity_is_the_bias() -> None:
+def test_a_row_of_zeros_gives_the_bias() -> None:
     """All activations of the second layer's input are 0: its scale is, too."""
     architecture = Architecture.of(EnvironmentSpec((2,), "float32", 1), "mlp", (64, 64))
     parameters = {

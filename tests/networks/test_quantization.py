@@ -44,6 +44,6 @@ def test_a_channel_that_is_not_finite_does_not_become_finite(bad) -> None:
     assert np.isfinite(scale[1])
 
 
-def test_transposed_codes_lie_as_integer_products_want_them() -> None:
+def test_transposed_codes_have_the_layout_of_integer_products() -> None:
     codes, _ = quantize_channels(np.ones((5, 3), np.float32))
     assert codes.T.flags.c_contiguous

@@ -23,7 +23,7 @@ def rows(count: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.T
     )
 
 
-def test_scales_are_those_of_all_rows_in_however_many_parts() -> None:
+def test_scales_do_not_depend_on_how_rows_are_split() -> None:
     model = make_model()
     parts = [rows(40, seed) for seed in range(3)]
     for part in parts:
@@ -37,7 +37,7 @@ def test_scales_are_those_of_all_rows_in_however_many_parts() -> None:
         np.testing.assert_allclose(scale.deviation.numpy(), deviation, rtol=1e-5)
 
 
-def test_a_feature_that_never_changes_is_not_divided_by_nothing() -> None:
+def test_a_constant_feature_is_not_divided_by_zero() -> None:
     model = make_model()
     still = torch.zeros(4)
     model.observe(torch.ones(4, 2), torch.zeros(4, 2), still, torch.ones(4))
@@ -45,7 +45,7 @@ def test_a_feature_that_never_changes_is_not_divided_by_nothing() -> None:
     assert model.predict(torch.ones(4, 2), torch.zeros(4, dtype=torch.long)).change.isfinite().all()
 
 
-def test_a_prediction_is_each_members_own_network() -> None:
+def test_each_member_predicts_with_its_own_network() -> None:
     model = make_model()
     model.observe(*rows(50))
     observation = rows(4, seed=9)[0]
@@ -65,7 +65,7 @@ def test_a_prediction_is_each_members_own_network() -> None:
     assert not torch.allclose(found.reward[0], found.reward[1])
 
 
-def test_members_may_have_rows_of_their_own() -> None:
+def test_members_may_have_different_rows() -> None:
     model = make_model()
     observation, action = torch.randn(3, 4, 2), torch.randint(3, (3, 4))
     apart = model(observation, action)

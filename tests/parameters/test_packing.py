@@ -81,7 +81,7 @@ def test_constant_channels_are_exact() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_what_is_not_finite_does_not_become_finite() -> None:
+def test_values_that_are_not_finite_do_not_become_finite() -> None:
     back = unpack(pack({"weight": np.float32([[np.nan, 1], [np.inf, 1], [2, 1]])}, 8))["weight"]
     assert not np.isfinite(back[:2]).any()
     np.testing.assert_allclose(back[2], [2, 1])
@@ -103,7 +103,7 @@ def packed() -> bytes:
     return pack({"weight": np.arange(24, dtype=np.float32).reshape(4, 6), "bias": np.ones(4, np.float32)}, 5)
 
 
-def test_every_flipped_bit_is_found() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     data = packed()
     for index in range(8 * len(data)):
         bad = bytearray(data)
@@ -112,7 +112,7 @@ def test_every_flipped_bit_is_found() -> None:
             unpack(bytes(bad))
 
 
-def test_every_cut_is_found() -> None:
+def test_every_truncation_is_detected() -> None:
     data = packed()
     for length in range(len(data)):
         with pytest.raises(CorruptFile, match="packed parameters are corrupt"):
@@ -133,7 +133,7 @@ def test_every_cut_is_found() -> None:
         (b"[]", "4 bytes follow the last tensor"),
     ],
 )
-def test_a_header_with_a_right_checksum_is_checked_all_the_same(header, message) -> None:
+def test_a_header_with_a_correct_checksum_is_still_checked(header, message) -> None:
     body = struct.pack("<I", len(header)) + header + b"\0\0\0\0"
     with pytest.raises(CorruptFile, match=message):
         unpack(b"HRPK" + struct.pack("<BBI", 1, 8, zlib.crc32(body)) + body)

@@ -1,4 +1,4 @@
-"""Newer policies while an actor acts: when it polls, what moves, and what it gets."""
+"""Newer policies while an actor acts: when it polls, what is transferred, and what it installs."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ def graph(version: int) -> bytes:
 
 
 class Store:
-    """Counts what is asked for, and what moves."""
+    """Counts requests and transferred blobs."""
 
     def __init__(self) -> None:
         self.blobs: dict[str, tuple[int, bytes]] = {}
@@ -71,31 +71,31 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def look_in_vain(store: Store, refresh: Refresh, count: int) -> None:
-    """Looks until it has asked so often; a look while the last is not over asks for nothing."""
-    wait_until(lambda: refresh.look() or store.asked["news"] >= count)
+def poll_without_result(store: Store, refresh: Refresh, count: int) -> None:
+    """Polls until there were this many requests; a poll during another one sends no request."""
+    wait_until(lambda: refresh.poll() or store.asked["news"] >= count)
 
 
 def look_until_ready(refresh: Refresh, behind: int = 1) -> None:
-    wait_until(lambda: refresh.look(behind) or refresh.ready)
+    wait_until(lambda: refresh.poll(behind) or refresh.ready)
 
 
-def test_nothing_moves_where_nothing_is_new(store: Store, refresh: Refresh) -> None:
+def test_nothing_is_transferred_if_nothing_is_new(store: Store, refresh: Refresh) -> None:
     store.publish_policy(1)
     for count in range(1, 51):
-        look_in_vain(store, refresh, count)
+        poll_without_result(store, refresh, count)
     assert store.asked == {"news": 50}
     assert not store.moved
     assert not refresh.ready
 
 
-def test_what_is_new_is_taken_between_two_steps(store: Store, refresh: Refresh) -> None:
+def test_a_new_policy_is_installed_between_two_steps(store: Store, refresh: Refresh) -> None:
     store.publish_policy(7)
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: refresh.ready)
     assert refresh.output(OBSERVATION) == [[1.0]]  # until it is taken
     assert refresh.version == 1
-    assert refresh.take() == refresh.version == 7
+    assert refresh.install() == refresh.version == 7
     assert refresh.output(OBSERVATION) == [[7.0]]
     assert not refresh.ready
     report = refresh.report()
@@ -106,62 +106,62 @@ def test_what_is_new_is_taken_between_two_steps(store: Store, refresh: Refresh) 
     assert store.moved["policy"] == len(graph(7))
 
 
-def test_while_one_is_on_its_way_no_other_is_asked_for(store: Store, refresh: Refresh) -> None:
+def test_no_second_fetch_starts_while_one_is_in_progress(store: Store, refresh: Refresh) -> None:
     store.publish_policy(2)
-    refresh.look()
+    refresh.poll()
     store.publish_policy(3)
     for _ in range(10):
-        refresh.look()
+        refresh.poll()
     wait_until(lambda: refresh.ready)
     for _ in range(10):
-        refresh.look()
+        refresh.poll()
     time.sleep(0.05)
     assert store.asked["news"] == 1
-    assert refresh.take() in (2, 3)
+    assert refresh.install() in (2, 3)
 
 
-def test_versions_that_are_taken_rise_and_outputs_are_those_of_the_version(store: Store, refresh: Refresh) -> None:
+def test_installed_versions_increase_and_outputs_match_them(store: Store, refresh: Refresh) -> None:
     published = threading.Thread(target=lambda: [store.publish_policy(version) for version in range(2, 200)])
     published.start()
     taken = [1]
     while taken[-1] < 199:
         look_until_ready(refresh)
-        taken.append(refresh.take())
+        taken.append(refresh.install())
         assert refresh.output(OBSERVATION) == [[float(taken[-1])]]
     published.join()
     assert taken == sorted(set(taken))
     assert refresh.report()["count"] == len(taken) - 1
 
 
-def test_a_policy_that_is_older_than_its_news_is_not_taken(store: Store, refresh: Refresh) -> None:
+def test_a_policy_older_than_its_news_is_not_installed(store: Store, refresh: Refresh) -> None:
     store.publish_policy(2)
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: refresh.ready)
-    assert refresh.take() == 2
+    assert refresh.install() == 2
     store.publish("news", Stamp.now().to_json().encode(), 3)  # its policy was lost with a server
-    look_in_vain(store, refresh, store.asked["news"] + 2)
+    poll_without_result(store, refresh, store.asked["news"] + 2)
     assert not refresh.ready
     store.publish_policy(4)
     look_until_ready(refresh)
-    assert refresh.take() == 4
+    assert refresh.install() == 4
 
 
-def test_a_policy_newer_than_its_news_is_taken_and_its_age_is_not_guessed(store: Store, refresh: Refresh) -> None:
+def test_a_policy_newer_than_its_news_is_installed_without_an_age(store: Store, refresh: Refresh) -> None:
     store.publish_policy(2)
     store.publish("policy", graph(3), 3)
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: refresh.ready)
-    assert refresh.take() == 3
+    assert refresh.install() == 3
     assert refresh.report()["latency_seconds"] is None
 
 
-def test_it_waits_until_it_is_so_many_versions_behind(store: Store, refresh: Refresh) -> None:
+def test_it_waits_until_it_is_enough_versions_behind(store: Store, refresh: Refresh) -> None:
     store.publish_policy(5)
-    wait_until(lambda: refresh.look(behind=5) or store.asked["news"] >= 3)
+    wait_until(lambda: refresh.poll(behind=5) or store.asked["news"] >= 3)
     assert not store.moved
     store.publish_policy(6)
     look_until_ready(refresh, behind=5)
-    assert refresh.take() == 6
+    assert refresh.install() == 6
 
 
 class Away(Store):
@@ -177,10 +177,10 @@ class Away(Store):
         raise ClosedError("closed")
 
 
-def test_it_ends_while_it_waits_for_a_server_whose_connection_is_closed_first() -> None:
+def test_close_ends_a_wait_after_its_connection_was_closed() -> None:
     away = Away()
     refresh = Refresh(away, "policy", "news", lambda data: data, Policy(graph(1), 1))
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: away.asked["news"] == 1)
     away.closed.set()
     refresh.close()
@@ -189,22 +189,24 @@ def test_it_ends_while_it_waits_for_a_server_whose_connection_is_closed_first() 
 
 
 @pytest.mark.parametrize("error", [ClosedError("gone"), ValueError("no graph")])
-def test_what_the_thread_meets_surfaces_in_the_acting_thread(store: Store, refresh: Refresh, error: Exception) -> None:
+def test_an_error_of_the_thread_is_raised_in_the_acting_thread(
+    store: Store, refresh: Refresh, error: Exception
+) -> None:
     store.publish_policy(2)
     store.error = error
-    refresh.look()
+    refresh.poll()
     wait_until(lambda: refresh.ready)
     with pytest.raises(type(error), match=str(error)):
-        refresh.take()
+        refresh.install()
 
 
-def test_steps_are_counted_of_all_environments_together() -> None:
+def test_steps_are_counted_over_all_environments() -> None:
     schedule = PullSchedule(30, "steps")
     assert [schedule.due(8) for _ in range(8)] == [False, False, False, True] * 2
     assert schedule.behind == 1
 
 
-def test_seconds_are_counted_from_the_last_look() -> None:
+def test_seconds_are_counted_from_the_last_poll() -> None:
     now = [100.0]
     schedule = PullSchedule(0.5, "seconds", lambda: now[0])
     seen = []
@@ -215,7 +217,7 @@ def test_seconds_are_counted_from_the_last_look() -> None:
     assert schedule.behind == 1
 
 
-def test_versions_are_asked_for_every_hundredth_of_a_second() -> None:
+def test_versions_are_polled_every_hundredth_of_a_second() -> None:
     now = [0.0]
     schedule = PullSchedule(40, "versions", lambda: now[0])
     assert schedule.behind == 40

@@ -41,7 +41,7 @@ def test_before_the_first_batch_there_is_no_probe() -> None:
     assert decode_snapshot(file).probe is None
 
 
-def test_later_changes_of_the_parameters_change_nothing_that_was_encoded() -> None:
+def test_later_changes_do_not_affect_an_encoded_snapshot() -> None:
     weights = {"q.bias": np.zeros(2, np.float32)}
     file = encode_snapshot(Snapshot(weights, None, Stamp.now()))
     weights["q.bias"][:] = 1
@@ -54,7 +54,7 @@ def test_strided_parameters_are_encoded_in_order() -> None:
     np.testing.assert_array_equal(decoded.weights["q.weight"], [[0, 3], [1, 4], [2, 5]])
 
 
-def test_a_stamp_tells_its_age_where_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stamp_gives_its_age_on_its_own_host(monkeypatch: pytest.MonkeyPatch) -> None:
     stamp = Stamp.now()
     monkeypatch.setattr(snapshot.time, "monotonic", lambda: stamp.seconds + 0.125)
     assert Stamp.from_json(stamp.to_json()).age_seconds == 0.125

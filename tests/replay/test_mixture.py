@@ -58,7 +58,7 @@ def test_keys_and_versions_are_those_of_the_real_rows_whose_priorities_are_set()
     assert real.stats()["max_priority"] == 1000
 
 
-def test_a_simulated_transition_weighs_as_much_as_the_average_real_one() -> None:
+def test_a_simulated_transition_has_the_mean_real_weight() -> None:
     real, simulated, mixed = make(8)
     simulated.insert(chunk([-1.0] * 20, version=9))
     real.update_priorities(np.arange(50, dtype=np.uint64), np.linspace(0.1, 5, 50, dtype=np.float32))
@@ -79,7 +79,7 @@ def test_without_real_transitions_there_is_no_batch_and_nothing_simulated_is_los
 
 
 @pytest.mark.parametrize("simulating", [False, True])
-def test_the_limiter_allows_as_many_batches_whatever_they_are_made_of(simulating: bool) -> None:
+def test_the_limiter_allows_the_same_number_of_mixed_batches(simulating: bool) -> None:
     real = Table(SIGNATURE, capacity=100, samples_per_insert=8.0, limiter_tolerance=16.0, min_size=10, seed=0)
     simulated = Table(SIGNATURE, capacity=100, sampler="uniform", min_size=8, seed=0)
     mixed = MixedBatches(real, simulated, 16, 4, 1.0)
@@ -95,7 +95,7 @@ def test_the_limiter_allows_as_many_batches_whatever_they_are_made_of(simulating
     assert real.stats()["samples"] == 16 * batches
 
 
-def test_real_rows_are_drawn_as_those_of_a_whole_batch_are() -> None:
+def test_real_rows_are_drawn_like_those_of_a_whole_batch() -> None:
     """Of 0 to 49, drawn uniformly: each as often, and one of each quarter in each batch."""
     real = Table(SIGNATURE, capacity=100, sampler="uniform", seed=0)
     simulated = Table(SIGNATURE, capacity=100, sampler="uniform", min_size=8, seed=0)
@@ -114,7 +114,7 @@ def test_real_rows_are_drawn_as_those_of_a_whole_batch_are() -> None:
     np.testing.assert_allclose(found, 80, atol=4 * 80**0.5)
 
 
-def test_what_a_gated_planner_has_left_behind_is_not_learned_from_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_simulated_transitions_of_a_gated_planner_are_not_used_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.replay.mixture._FRESH_BATCHES", 10)
     _, simulated, mixed = make(4)
     simulated.insert(chunk([-1.0] * 20, version=9))

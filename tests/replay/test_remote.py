@@ -133,7 +133,7 @@ def test_a_dropped_table_is_named(server: Server, table: RemoteTable) -> None:
 
 
 class TestToken:
-    def test_tcp_asks_for_it_and_a_unix_socket_does_not(self, server: Server, token_file: Path) -> None:
+    def test_tcp_requires_a_token_and_a_unix_socket_does_not(self, server: Server, token_file: Path) -> None:
         server.add_table("replay", SIGNATURE)
         tcp = server.listen("tcp://127.0.0.1:0")
         headrace.connect(server.listen("unix:@")).close()
@@ -141,14 +141,14 @@ class TestToken:
         with pytest.raises(errors.ServerError, match="token"):
             headrace.connect(tcp)
 
-    def test_another_one_is_refused(self, server: Server, tmp_path: Path) -> None:
+    def test_a_wrong_token_is_refused(self, server: Server, tmp_path: Path) -> None:
         other = tmp_path / "other"
         other.write_bytes(TOKEN[::-1])
         with pytest.raises(errors.ServerError, match="token") as raised:
             headrace.connect(server.listen("tcp://127.0.0.1:0"), token_file=other)
         assert TOKEN[::-1].decode() not in str(raised.value)
 
-    def test_files_that_hold_none(self, tmp_path: Path) -> None:
+    def test_files_without_a_token_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(errors.ConfigError, match=r"token_file is .*missing"):
             headrace.connect("unix:@nobody", token_file=tmp_path / "missing")
         empty = tmp_path / "empty"
@@ -157,7 +157,7 @@ class TestToken:
             headrace.connect("unix:@nobody", token_file=empty)
 
     @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
-    def test_beyond_loopback_nobody_listens_without(self, host: str) -> None:
+    def test_listening_beyond_loopback_requires_a_token(self, host: str) -> None:
         with pytest.raises(errors.ServerError, match="token"):
             Server().listen(f"tcp://{host}:0")
 
@@ -193,7 +193,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.mark.parametrize("kind", ADDRESSES)
-def test_a_killed_server_comes_back_with_what_it_acknowledged(start: Start, tmp_path: Path, kind: str) -> None:
+def test_a_restarted_server_has_all_acknowledged_chunks(start: Start, tmp_path: Path, kind: str) -> None:
     address, process = start(kind if kind.startswith("tcp") else f"unix:{tmp_path / 'socket'}")
     connection = Connection(address, reconnect_seconds=60)
     table = connection.table("replay")
@@ -221,7 +221,7 @@ def test_a_killed_server_comes_back_with_what_it_acknowledged(start: Start, tmp_
     assert max(keys) >= 2 * STEPS  # drawn after the restart
 
 
-def test_without_reconnect_a_lost_connection_is_the_end(start: Start) -> None:
+def test_without_reconnect_a_lost_connection_raises(start: Start) -> None:
     address, process = start("tcp://127.0.0.1:0")
     table = Connection(address).table("replay")
     process.kill()

@@ -70,7 +70,7 @@ def test_the_board_shows_every_number_on_80_columns(progress):
         assert shown in text, shown
 
 
-def test_of_workers_no_side_is_said_to_hold_the_run(progress):
+def test_no_bottleneck_is_shown_for_workers(progress):
     snapshot = progress(role="worker", bottleneck=None)
     text, out = plain(render(snapshot)), io.StringIO()
     PlainDisplay(HEADING, out).update(snapshot)
@@ -93,7 +93,7 @@ def test_the_bar_of_the_score_runs_from_the_lowest_seen_to_the_target(progress, 
     assert share in next(line for line in text.splitlines() if "score" in line).split()
 
 
-def test_a_run_that_has_learned_nothing_yet_is_shown(progress):
+def test_a_run_before_its_first_update_is_shown(progress):
     nothing = dict.fromkeys(
         [
             "mean_return",
@@ -110,7 +110,7 @@ def test_a_run_that_has_learned_nothing_yet_is_shown(progress):
     assert "– loss" in text
 
 
-def test_missing_actors_and_an_evaluation_are_told(progress):
+def test_missing_actors_and_an_evaluation_are_shown(progress):
     text = plain(render(progress(actors_alive=1, paused=True)))
     assert "1 of 2 actors alive" in text
     assert "evaluating, clock paused" in text
@@ -138,7 +138,7 @@ def test_sparkline():
     assert sparkline([3.0, 3.0], 5) == "▄▄"
 
 
-def test_the_live_display_collects_evaluations_and_leaves_the_terminal_whole(progress):
+def test_the_live_display_collects_evaluations_and_restores_the_terminal(progress):
     out = io.StringIO()
     display = LiveDisplay(HEADING, Console(file=out, width=100, force_terminal=True))
     with display:
@@ -155,7 +155,7 @@ def test_the_live_display_collects_evaluations_and_leaves_the_terminal_whole(pro
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # cursor hidden, and shown again
 
 
-def test_plain_lines_come_every_ten_seconds_of_training_and_at_the_end(progress):
+def test_plain_lines_are_printed_every_ten_training_seconds_and_at_the_end(progress):
     out = io.StringIO()
     with PlainDisplay(HEADING, out) as display:
         for seconds in (0.0, 4.0, 9.9, 10.0, 12.0, 14.0):
@@ -188,7 +188,7 @@ def test_the_display_suits_the_stream(monkeypatch, term, stream, kind):
         assert type(display) is kind
 
 
-def test_quiet_says_nothing(progress, capsys):
+def test_quiet_prints_nothing(progress, capsys):
     with open_display(HEADING, quiet=True) as display:
         assert type(display) is QuietDisplay
         display.update(progress())

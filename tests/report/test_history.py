@@ -12,7 +12,7 @@ def test_records_are_sorted_by_kind():
     assert [len(part) for part in history] == [2, 1, 0, 1, 1, 1]
 
 
-def test_a_resume_undoes_what_came_after_its_checkpoint():
+def test_a_resume_discards_records_after_its_checkpoint():
     history = collect(
         [
             {"kind": "progress", "seconds": 1.0},

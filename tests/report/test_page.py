@@ -40,7 +40,7 @@ VOID = {"meta", "br", "img", "path", "use", "rect", "line", "input"}
 
 
 class Checker(HTMLParser):
-    """Holds that every element is closed in order and every id is there once."""
+    """Asserts that elements are closed in order and that every id is unique."""
 
     def __init__(self):
         super().__init__()
@@ -101,7 +101,7 @@ def run(tmp_path, progress):
         yield directory
 
 
-def test_the_page_is_whole_and_needs_nothing_else(run, tmp_path):
+def test_the_page_is_complete_and_self_contained(run, tmp_path):
     run.write_summary(SUMMARY)
     write_report(run, tmp_path / "report.html", b"mp4 bytes")
     page = (tmp_path / "report.html").read_text()
@@ -163,7 +163,7 @@ def precision_record(precision, bits, note):
     return record | {"precision": precision, "communication_bits": bits, "note": note}
 
 
-def test_a_run_that_quantizes_shows_what_that_costs(run, tmp_path):
+def test_a_quantized_run_shows_its_output_errors(run, tmp_path):
     run.append(precision_record("int8", 8, "the fastest <here>"))
     for seconds, largest in ((10.0, 0.5), (20.0, 0.0)):  # of no error a logarithm has no place
         run.append(quantization(seconds, largest))
@@ -187,7 +187,7 @@ def test_the_chosen_precision_is_shown_before_anything_was_measured(run, tmp_pat
     assert page.count("<svg") == 8
 
 
-def test_a_run_in_full_precision_says_nothing_of_it(run, tmp_path):
+def test_a_full_precision_run_has_no_precision_section(run, tmp_path):
     run.append(precision_record("fp32", 32, ""))
     write_report(run, tmp_path / "report.html")
     assert "<h2>Precision" not in (tmp_path / "report.html").read_text()

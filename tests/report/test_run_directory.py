@@ -43,7 +43,7 @@ def test_default_name_is_free(tmp_path, monkeypatch):
     assert names == ["X-dqn-20260102-030405", "X-dqn-20260102-030405-2", "X-dqn-20260102-030405-3"]
 
 
-def test_processes_that_begin_at_once_have_directories_of_their_own(tmp_path, monkeypatch):
+def test_processes_that_start_at_the_same_time_get_separate_directories(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     together = threading.Barrier(8)
 
@@ -59,7 +59,7 @@ def test_processes_that_begin_at_once_have_directories_of_their_own(tmp_path, mo
         run.close()
 
 
-def test_a_default_name_that_was_taken_meanwhile_is_left(tmp_path, monkeypatch):
+def test_a_default_name_taken_in_the_meantime_is_skipped(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     others = []
 
@@ -134,7 +134,7 @@ def test_create_below_a_file_is_a_storage_error_that_names_the_path(tmp_path):
 
 
 @pytest.mark.parametrize(("make", "reason"), [(False, "no such directory"), (True, "no config.json")])
-def test_open_refuses_what_is_no_run(tmp_path, make, reason):
+def test_open_refuses_a_directory_that_is_not_a_run(tmp_path, make, reason):
     path = tmp_path / "run"
     if make:
         path.mkdir()

@@ -108,19 +108,19 @@ def test_rates_of_a_table_are_its_differences_over_the_time_between(before, afte
     assert flow.samples_per_insert == 7.96
 
 
-def test_no_rates_without_a_look_before_or_across_a_restart(before, after):
+def test_no_rates_without_an_earlier_snapshot_or_across_a_restart(before, after):
     assert table_flows(None, after)[0][5:7] == (0.0, 0.0)
     after["instance"] = 8
     assert table_flows(before, after)[0][5:7] == (0.0, 0.0)
     assert connections(before, after)[0].sent_bytes == pytest.approx(81_001_000 / 52)  # over its life, then
 
 
-def test_a_table_made_anew_between_the_looks_has_no_rates(before, after):
+def test_a_table_created_between_the_snapshots_has_no_rates(before, after):
     after["tables"]["lander/replay"] |= {"inserts": 100, "samples": 90_000}
     assert table_flows(before, after)[0][5:7] == (0.0, 0.0)
 
 
-def test_shards_show_their_rate_and_how_late_gradients_come(before, after):
+def test_shards_show_their_rate_and_staleness(before, after):
     [flow] = shard_flows(before, after)
     assert (flow.name, flow.size, flow.version) == ("lander/model/0", 228_132, 1_400)
     assert flow.updates == 500.0  # 1,000 in 2 s
@@ -141,7 +141,7 @@ def test_rates_of_connections(before, after):
     assert (new.requests, new.sent_bytes) == (8.0, 100.0)  # 4 requests in the half second that it is there
 
 
-def test_connections_of_one_peer_are_told_apart_by_their_beginning(before, after):
+def test_connections_of_one_peer_are_distinguished_by_start_time(before, after):
     before["connections"] = [connection("unix pid 9", 50.0, 100), connection("unix pid 9", 10.0, 5)]
     after["connections"] = [connection("unix pid 9", 12.0, 9), connection("unix pid 9", 1.0, 3)]
     assert [(each.seconds, each.requests) for each in connections(before, after)] == [(12.0, 2.0), (1.0, 3.0)]
@@ -169,7 +169,7 @@ def test_the_view_shows_every_part(before, after):
         assert shown in text, shown
 
 
-def test_the_view_of_a_server_that_has_just_begun():
+def test_the_view_of_a_server_that_has_just_started():
     empty = {
         "instance": 1,
         "uptime_seconds": 0.0,
@@ -187,7 +187,7 @@ def test_the_view_of_a_server_that_has_just_begun():
     for shown in (
         "unix:@name · up 0:00",
         "memory 0 B ",
-        "in memory alone",
+        "only in memory",
         "no tables",
         "no parameters",
         "no connections",

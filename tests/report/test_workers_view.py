@@ -3,7 +3,7 @@
 from headrace.report.workers_view import workers_section
 
 
-def test_shares_of_staleness_and_what_became_of_gradients() -> None:
+def test_shares_of_staleness_and_outcomes_of_gradients() -> None:
     counts = {"accepted": 1_500, "dropped": 7, "refused": 2, "lock_wait_seconds": 65.0}
     section = workers_section({**counts, "staleness": {"0": 3, "1": 1, "32+": 0}})
     assert "<td>75.0%</td><td>25.0%</td><td>0.0%</td>" in section

@@ -7,7 +7,7 @@ from headrace.roles.clock import PhaseClock, StallTimer
 
 
 class Time:
-    """Stands still until it is moved."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -43,7 +43,7 @@ def test_skipped_seconds_are_left_out(time: Time) -> None:
     assert phases.seconds["work"] == 1
 
 
-def test_a_stall_starts_over_with_every_sign_of_progress(time: Time) -> None:
+def test_progress_resets_the_stall_timer(time: Time) -> None:
     phases = PhaseClock(("work", "wait"))
     stall = StallTimer(phases)
     time.now += 3

@@ -20,19 +20,19 @@ def left(observation: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("episodes", [1, 3, 20, 47])
-def test_plays_so_many_episodes(episodes: int) -> None:
+def test_plays_the_requested_number_of_episodes(episodes: int) -> None:
     score = play("headrace.environments.toy:Corridor", right, episodes, seed=0)
     assert score.returns == [1.0] * episodes
     assert score.lengths == [7] * episodes
 
 
-def test_same_seed_same_episodes_and_another_seed_others() -> None:
+def test_episodes_depend_only_on_the_seed() -> None:
     first, second, other = (play("CartPole-v1", left, 30, seed) for seed in (1, 1, 2))
     assert first == second
     assert Counter(first.lengths) != Counter(other.lengths)
 
 
-def test_continuous_actions_are_taken_as_they_are() -> None:
+def test_continuous_actions_are_used_unchanged() -> None:
     """Half of what a move can be is 0.5 in the policy's units, so twice the distance is the best action."""
     best = play("headrace.environments.toy:Target", lambda o: np.clip(2 * (o[:, 1:] - o[:, :1]), -1, 1), 40, seed=0)
     still = play("headrace.environments.toy:Target", lambda o: 0 * o[:, :1], 40, seed=0)
@@ -42,7 +42,7 @@ def test_continuous_actions_are_taken_as_they_are() -> None:
     assert np.mean(still.returns) < 8
 
 
-def test_an_episode_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_episode_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluator, "LONGEST_EPISODE", 12)
     score = play("headrace.environments.toy:Corridor", left, 4, seed=0)
     assert score.lengths == [12] * 4
@@ -62,7 +62,7 @@ def test_values_that_are_not_finite_are_a_fault() -> None:
         play("headrace.environments.toy:NanObservation", left, 2, seed=0)
 
 
-def test_an_environment_that_is_not_the_policys_is_not_played() -> None:
+def test_an_environment_unlike_the_policys_is_refused() -> None:
     spec = EnvironmentSpec((4,), "float32", 3)
     with pytest.raises(EnvironmentFault, match=r"2 discrete actions here, and .* 3 discrete actions"):
         play("CartPole-v1", left, 2, seed=0, spec=spec)

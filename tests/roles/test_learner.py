@@ -36,7 +36,7 @@ def batch(versions: list[int]) -> Batch:
         ([900, 901, 902], 0.0),
     ],
 )
-def test_staleness_is_never_below_none(versions: list[int], staleness: float) -> None:
+def test_staleness_is_never_negative(versions: list[int], staleness: float) -> None:
     learner = Learner(Still(), lambda timeout: batch(versions), None, None, publish_period=100, steps=10)
     assert learner.step(1.0)
     assert learner.staleness == pytest.approx(staleness)

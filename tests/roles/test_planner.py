@@ -61,7 +61,7 @@ class Bench:
         self.simulated.insert(*chunks)
 
     def run(self, steps: int) -> int:
-        """Lets so many environment steps go by, 8 at a time after the first call; the turns that it took."""
+        """Advances by this many environment steps, 8 at a time after the first call; returns the number of turns."""
         turns = 0
         for now in (steps,) if self.now is None else range(self.now + 8, steps + 1, 8):
             while self.planner.advance(now):
@@ -70,7 +70,7 @@ class Bench:
         return turns
 
 
-def test_training_and_simulation_keep_step_with_the_environment() -> None:
+def test_training_and_simulation_are_proportional_to_environment_steps() -> None:
     bench = Bench()
     assert bench.run(0) == 0
     bench.run(1000)
@@ -89,7 +89,7 @@ def test_planners_share_the_simulations_but_not_the_training() -> None:
     assert bench.planner.simulated == 512
 
 
-def test_one_that_starts_late_trains_for_a_while_of_what_was_and_simulates_from_now_on() -> None:
+def test_a_late_planner_catches_up_on_training_but_not_on_simulation() -> None:
     bench = Bench(model_samples_per_step=0.32)
     bench.run(50_000)
     assert bench.planner.learner.version == 10_000 * 0.32 // 16
@@ -98,14 +98,14 @@ def test_one_that_starts_late_trains_for_a_while_of_what_was_and_simulates_from_
     assert bench.planner.simulated == 256
 
 
-def test_with_too_few_transitions_it_does_nothing() -> None:
+def test_too_few_transitions_do_nothing() -> None:
     bench = Bench(episodes=0)
     bench.run(0)
     assert bench.run(1000) == 0
     assert (bench.planner.learner.version, bench.planner.simulated, bench.planner.gated) == (0, 0, 0)
 
 
-def test_a_model_that_is_not_good_enough_simulates_nothing_and_that_is_counted() -> None:
+def test_a_model_with_a_high_error_is_gated_and_counted() -> None:
     bench = Bench(model_error_limit=1e-9)
     bench.run(0)
     bench.run(600)
@@ -114,7 +114,7 @@ def test_a_model_that_is_not_good_enough_simulates_nothing_and_that_is_counted()
     assert bench.planner.report()["gated"] == 512
 
 
-def test_a_model_that_was_never_judged_is_not_good_enough() -> None:
+def test_a_model_without_a_measured_error_is_gated() -> None:
     bench = Bench(model_samples_per_step=1e-6)
     bench.run(0)
     bench.run(600)
@@ -123,7 +123,7 @@ def test_a_model_that_was_never_judged_is_not_good_enough() -> None:
     assert (bench.planner.simulated, bench.planner.gated) == (0, 512)
 
 
-def test_an_error_that_is_not_a_number_is_not_good_enough() -> None:
+def test_a_nan_error_is_gated() -> None:
     bench = Bench(model_samples_per_step=1e-6)
     bench.planner.learner.error = nan
     bench.run(0)
@@ -131,14 +131,14 @@ def test_an_error_that_is_not_a_number_is_not_good_enough() -> None:
     assert (bench.planner.simulated, bench.planner.gated) == (0, 512)
 
 
-def test_members_that_never_agree_leave_nothing_of_a_simulation() -> None:
+def test_disagreement_drops_whole_simulations() -> None:
     bench = Bench(disagreement_limit=1e-9)
     bench.run(0)
     bench.run(600)
     assert (bench.planner.simulated, bench.planner.dropped) == (0, 512)
 
 
-def test_what_is_simulated_is_tagged_with_the_models_version() -> None:
+def test_simulated_transitions_have_the_models_version() -> None:
     bench = Bench()
     bench.run(0)
     bench.run(128)
@@ -153,7 +153,7 @@ def test_what_is_simulated_is_tagged_with_the_models_version() -> None:
     assert set(buffer.arrays.policy_version.tolist()) <= {30, 62}
 
 
-def test_a_planner_that_cannot_keep_step_does_a_part_of_both() -> None:
+def test_a_planner_that_falls_behind_alternates_training_and_simulation() -> None:
     bench = Bench()
     bench.run(0)
     for _ in range(20):
@@ -165,7 +165,7 @@ def test_search_control_prefers_where_the_td_error_is_large() -> None:
     bench = Bench(episodes=30, model_samples_per_step=0.032)
     bench.run(0)
     bench.run(60 * 128)  # every transition has had its turn
-    # |1 + 0.5 (s + 2) - (s + 1)| = |1 - s / 2| of steps that go on, |1 - (s + 1)| = 9 of the last, where s is 9
+    # |1 + 0.5 (s + 2) - (s + 1)| = |1 - s / 2| of steps before the last; 9 of the last, where s is 9
     buffer = BatchBuffer(SIGNATURE, 20_000)
     assert bench.transitions.sample_into(buffer, 0.0, 0.0)
     found = np.bincount(buffer.arrays.observation[:, 0].astype(int), minlength=10) / 20_000

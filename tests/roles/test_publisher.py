@@ -17,7 +17,7 @@ from headrace.types import EnvironmentSpec
 
 
 class Store:
-    """Takes what is published once it is let go."""
+    """Accepts publications once it is released."""
 
     def __init__(self) -> None:
         self.published: list[tuple[str, int, bytes]] = []
@@ -62,7 +62,7 @@ def publisher(store: Store) -> Iterator[Publisher]:
     made.close()
 
 
-def test_the_learner_goes_on_and_the_newest_offer_wins(store: Store, publisher: Publisher) -> None:
+def test_the_learner_continues_and_the_newest_offer_wins(store: Store, publisher: Publisher) -> None:
     publisher.offer(snapshot(1.0), 1)
     assert store.begun.acquire(timeout=30)  # and is held there
     publisher.offer(snapshot(2.0), 2)
@@ -96,7 +96,9 @@ def test_an_older_version_is_not_published(store: Store, publisher: Publisher) -
 
 
 @pytest.mark.parametrize("error", [ServerError("no room"), MemoryError("no room")])
-def test_what_the_thread_meets_is_raised_by_a_later_offer(store: Store, publisher: Publisher, error: Exception) -> None:
+def test_an_error_of_the_thread_is_raised_by_a_later_offer(
+    store: Store, publisher: Publisher, error: Exception
+) -> None:
     store.error = error
     store.let_go()
     publisher.offer(snapshot(1.0), 1)
@@ -111,7 +113,7 @@ def test_what_the_thread_meets_is_raised_by_a_later_offer(store: Store, publishe
     assert not store.published
 
 
-def test_an_error_is_no_longer_raised_once_a_newer_version_is_out(store: Store, publisher: Publisher) -> None:
+def test_an_error_is_not_raised_after_a_newer_version_is_published(store: Store, publisher: Publisher) -> None:
     """The thread fails with version 1 while the learner waits to publish version 2 at once."""
     publisher.offer(snapshot(1.0), 1)
     assert store.begun.acquire(timeout=30)  # and is held there
@@ -148,14 +150,14 @@ def test_after_an_error_the_same_version_can_be_published(store: Store, publishe
     assert publisher.version == 1
 
 
-def test_parameters_that_are_not_finite_go_to_nobody(store: Store, publisher: Publisher) -> None:
+def test_parameters_that_are_not_finite_are_not_published(store: Store, publisher: Publisher) -> None:
     store.let_go()
     with pytest.raises(DivergenceError, match="is not finite; a smaller learning_rate is required"):
         publisher.publish(snapshot(float("nan")), 1)
     assert not store.published
 
 
-def test_blobs_are_what_actors_and_the_quantizer_take() -> None:
+def test_blobs_are_those_that_actors_and_the_quantizer_read() -> None:
     graph = PolicyGraph(Architecture.of(EnvironmentSpec((1,), "float32", actions=1), "mlp", ()))
     blobs = graph_blobs(graph, POLICY)(snapshot(2.5, 7.0))
     assert list(blobs) == ["policy", "policy-news"]  # news comes last

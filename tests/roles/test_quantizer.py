@@ -32,7 +32,7 @@ OUTPUTS = [77.25, 53.25]  # 127 - 50 + 0.25 and 50 + 3 + 0.25
 
 
 class Bench:
-    """A quantizer in a thread, at a server with everything in reach."""
+    """A quantizer in a thread, and the server that it uses."""
 
     def __init__(self) -> None:
         self.native = Server()
@@ -65,7 +65,7 @@ class Bench:
             time.sleep(0.002)
 
     def policy(self, newer_than: int = 0) -> tuple[int, bytes]:
-        """The policy, once its news are there."""
+        """The policy, after its news were published."""
         self.wait_for(lambda: self.server.fetch(POLICY.news, newer_than))
         found = self.server.fetch(POLICY.name, newer_than)
         assert found is not None
@@ -117,7 +117,7 @@ def test_a_policy_has_the_version_of_its_parameters(
     assert bench.policy(newer_than=7)[0] == 9
 
 
-def test_reports_are_signs_of_life_and_say_what_was_done(bench: Bench) -> None:
+def test_reports_are_heartbeats_with_totals(bench: Bench) -> None:
     bench.start(generation=3)
     bench.wait_for(lambda: len(bench.reports) >= 2)
     idle = bench.reports[-1]
@@ -132,7 +132,7 @@ def test_reports_are_signs_of_life_and_say_what_was_done(bench: Bench) -> None:
     assert report["seconds"] > 0
 
 
-def test_the_error_is_measured_on_what_the_learner_saw(bench: Bench) -> None:
+def test_the_error_is_measured_on_the_learners_observations(bench: Bench) -> None:
     bench.start("fp32", 4)
     bench.publish(1)
     bench.policy()
@@ -151,7 +151,7 @@ def test_the_error_is_measured_on_what_the_learner_saw(bench: Bench) -> None:
     }
 
 
-def test_what_a_server_lost_is_published_again(bench: Bench) -> None:
+def test_blobs_that_a_server_lost_are_published_again(bench: Bench) -> None:
     bench.start()
     bench.publish(5)
     version, data = bench.policy()
@@ -161,7 +161,7 @@ def test_what_a_server_lost_is_published_again(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("lost", [POLICY.name, POLICY.news])
-def test_a_policy_without_its_news_is_published_again_and_news_without_a_policy(bench: Bench, lost: str) -> None:
+def test_missing_news_or_a_missing_policy_is_published_again(bench: Bench, lost: str) -> None:
     """As after a restart of the server between the two."""
     bench.start()
     bench.publish(5)
@@ -176,7 +176,7 @@ def test_a_policy_without_its_news_is_published_again_and_news_without_a_policy(
     assert (bench.policy(), bench.server.fetch(POLICY.news)) == published
 
 
-def test_it_goes_on_where_the_error_can_not_be_measured(
+def test_it_continues_if_the_error_cannot_be_measured(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*arguments: object) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def test_it_goes_on_where_the_error_can_not_be_measured(
     assert all(report["error"] is None for report in bench.reports)
 
 
-def test_a_successor_goes_on_where_another_was_killed(bench: Bench) -> None:
+def test_a_restarted_quantizer_continues_with_the_next_version(bench: Bench) -> None:
     bench.start()
     bench.publish(5)
     before = bench.policy()

@@ -49,7 +49,7 @@ def test_a_kind_is_that_of_its_class(kind: str) -> None:
 
 
 @pytest.mark.parametrize("role", EXAMPLES, ids=lambda role: role.kind)
-def test_a_role_travels_as_json(role: Role) -> None:
+def test_a_role_round_trips_through_json(role: Role) -> None:
     start = RoleStart(role, ENDPOINT)
     assert read_json(RoleStart, write_json(start), "a role's start") == start
 
@@ -64,6 +64,6 @@ def test_a_role_travels_as_json(role: Role) -> None:
         ({"kind": "actor", "index": 0}, r"settings is missing; ActorRole must have it"),
     ],
 )
-def test_what_is_no_role_is_named(record: dict[str, object], said: str) -> None:
+def test_an_invalid_role_record_is_named(record: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_role(record)

@@ -38,7 +38,7 @@ class Mailbox(RoleServer):
         self.reports.append({"mailbox": mailbox, **json.loads(message)})
 
 
-def test_reports_hold_totals_and_each_return_once() -> None:
+def test_reports_contain_totals_and_each_return_once() -> None:
     mailbox, clock = Mailbox(), PhaseClock(("environment", "other"))
     sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refresh)
     sender.count(10, [])
@@ -80,7 +80,7 @@ def test_the_last_counts_are_sent_even_if_the_process_is_asked_to_stop_meanwhile
         signal.signal(signal.SIGALRM, before)
 
 
-def test_where_nothing_is_new_it_says_so_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_are_rare_if_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     looks = threading.Semaphore(0)
 
@@ -119,7 +119,7 @@ def test_an_environment_that_hangs_ends_the_process(monkeypatch: pytest.MonkeyPa
     assert "the environment has not returned for" in reasons[0]
 
 
-def test_waiting_elsewhere_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_outside_the_environment_is_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     reasons: list[str] = []
     monkeypatch.setattr(reporter, "end_process", reasons.append)
     monkeypatch.setattr(reporter, "_IDLE_PERIOD_SECONDS", 0.05)

@@ -23,7 +23,7 @@ TARGET = "headrace.environments.toy:Target"
 
 
 class Recorder(A3CUpdater):
-    """Keeps the batches, and the names of what was called."""
+    """Records the batches and the names of the called methods."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -49,7 +49,7 @@ class Recorder(A3CUpdater):
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """More are slower where others work, too."""
+    """More threads are slower on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -111,7 +111,7 @@ def test_returns_stop_at_ends_and_bootstrap_at_limits() -> None:
     worker.close()
 
 
-def test_bootstrap_is_the_value_by_the_parameters_that_acted() -> None:
+def test_bootstrap_uses_the_parameters_that_acted() -> None:
     worker, updater = make(CORRIDOR, n_step=1)
     worker.step()
     before = {name: value.clone() for name, value in updater.state().items()}
@@ -123,7 +123,7 @@ def test_bootstrap_is_the_value_by_the_parameters_that_acted() -> None:
     worker.close()
 
 
-def test_continuous_actions_are_cut_for_the_environment_alone() -> None:
+def test_continuous_actions_are_clipped_only_for_the_environment() -> None:
     worker, updater = make(TARGET, count=4, n_step=16)
     worker.step()
     action = updater.batches[0].action
@@ -144,7 +144,7 @@ def test_stacks_of_frames() -> None:
 
 
 @pytest.mark.parametrize("environment", [CORRIDOR, TARGET, "CartPole-v1"])
-def test_goes_on_bit_for_bit(environment: str) -> None:
+def test_restored_worker_continues_bit_for_bit(environment: str) -> None:
     first, ours = make(environment, n_step=7)
     for _ in range(5):
         first.step()
@@ -163,7 +163,7 @@ def test_goes_on_bit_for_bit(environment: str) -> None:
     second.close()
 
 
-def test_other_environments_of_the_same_seed_play_otherwise() -> None:
+def test_other_environments_of_the_same_seed_play_different_episodes() -> None:
     config = A3C(hidden=(16,))
     batches = []
     for first in (0, 2):
@@ -175,7 +175,7 @@ def test_other_environments_of_the_same_seed_play_otherwise() -> None:
     assert not (batches[0].observation == batches[1].observation).all(1).any()
 
 
-def test_each_clock_stands_still_while_the_other_side_works() -> None:
+def test_each_clock_is_paused_while_the_other_side_works() -> None:
     begin = perf_counter()
     worker, updater = make(CORRIDOR, n_step=8)
     update = updater.update

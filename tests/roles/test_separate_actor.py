@@ -20,7 +20,7 @@ SPEC = EnvironmentSpec((4,), "float32", 2)
 
 
 class Memory:
-    """A role's server that is a few dictionaries; `taken` are slots of others."""
+    """A fake of a role's server; `taken` are the slots of other actors."""
 
     def __init__(self, *taken: str) -> None:
         self.blobs: dict[str, tuple[int, bytes]] = {}
@@ -84,7 +84,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separate_actor, "_SPARE_POLL_SECONDS", 0.01)
 
 
-def test_the_notice_travels_as_json() -> None:
+def test_the_notice_round_trips_through_json() -> None:
     assert RunNotice.from_json(notice(2).to_json()) == notice(2)
     assert set(json.loads(notice(1).to_json())) == {"environment", "hang_seconds", "start", "actors"}
 
@@ -101,7 +101,7 @@ def test_a_slot_that_becomes_free_soon_is_waited_for() -> None:
     assert claim_slot(server, [0], Stop()) == 0
 
 
-def test_no_free_slot_is_none_and_a_stop_ends_the_wait() -> None:
+def test_no_free_slot_returns_none_and_a_stop_ends_the_wait() -> None:
     server = Memory("actor/0")
     assert claim_slot(server, [0], Stop()) is None
     stop = Stop()
@@ -110,7 +110,7 @@ def test_no_free_slot_is_none_and_a_stop_ends_the_wait() -> None:
         claim_slot(server, [0], stop)
 
 
-def test_a_spare_actor_says_so_and_takes_the_slot_that_becomes_free(
+def test_a_spare_actor_reports_it_and_takes_the_next_free_slot(
     acting: list[ActorRole], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = Memory("actor/0", "actor/1")
@@ -122,7 +122,7 @@ def test_a_spare_actor_says_so_and_takes_the_slot_that_becomes_free(
     server.taken.remove("actor/1")
     spare.join(30)
     assert [role.name for role in acting] == ["actor 1"]
-    assert capsys.readouterr().out == "all 2 places for actors of the run are taken; waiting for one\n"
+    assert capsys.readouterr().out == "all 2 actor slots of the run are taken; waiting for a free one\n"
 
 
 def test_a_spare_actor_can_be_stopped() -> None:
@@ -133,24 +133,24 @@ def test_a_spare_actor_can_be_stopped() -> None:
         SeparateActorRole(0).run(Context(server, stop))
 
 
-def test_a_run_that_starts_its_actors_itself_says_so() -> None:
+def test_a_run_that_starts_its_own_actors_refuses_others() -> None:
     server = Memory()
     server.publish(RUN, notice(0).to_json().encode())
     with pytest.raises(ConfigError, match="the run's learner starts its actors itself"):
         SeparateActorRole(0).run(Context(server))
 
 
-def test_it_waits_for_a_learner_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_for_a_learner_and_reports_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(separate_actor, "_PATIENCE_SECONDS", 0.0)
     server, said = Memory(), []
     server.publish(RUN, b"")  # of a run that has ended
     assert await_notice(server, lambda: server.fetches > 5, said.append) is None
-    assert said == ["there is no learner of this run yet; waiting for it"]
+    assert said == ["this run has no learner yet; waiting for it"]
     server.publish(RUN, notice(1).to_json().encode())
     assert await_notice(server, lambda: False, said.append) == notice(1)
 
 
-def test_it_plays_other_episodes_than_its_predecessors(acting: list[ActorRole]) -> None:
+def test_it_does_not_repeat_episodes_of_its_predecessors(acting: list[ActorRole]) -> None:
     server = Memory("actor/0")
     server.publish(RUN, notice(2).to_json().encode())
     for _ in range(2):

@@ -9,7 +9,7 @@ def counts(steps: int, push: float) -> Counts:
     return {"steps": steps, "seconds": {"push": push, "other": 1.0}}
 
 
-def test_totals_make_up_for_those_that_were_lost() -> None:
+def test_totals_make_up_for_lost_reports() -> None:
     totals = Totals()
     assert totals.add("a", counts(10, 0.5)) == {"steps": 10, "seconds": {"push": 0.5, "other": 1.0}}
     assert totals.add("a", counts(70, 2.0)) == {"steps": 60, "seconds": {"push": 1.5, "other": 0.0}}

@@ -46,7 +46,7 @@ def test_an_error_is_raised_by_a_later_call() -> None:
     calls.close()
 
 
-def test_who_is_too_far_ahead_waits() -> None:
+def test_a_caller_too_far_ahead_waits() -> None:
     go = threading.Event()
     calls = BackgroundCalls("test")
     sent = []

@@ -58,7 +58,7 @@ def pulled() -> Iterator[Callable[..., PulledTable]]:
         table.close()
 
 
-def test_pulls_everything_and_samples_it(pulled: Callable[..., PulledTable]) -> None:
+def test_it_pulls_and_samples_everything(pulled: Callable[..., PulledTable]) -> None:
     queue = Queue([chunk(0), chunk(4)], [], [chunk(8)])
     table = pulled(queue, min_size=12)
     batches = table.batches_ahead(300, 0.4, 2)
@@ -75,7 +75,7 @@ def test_pulls_everything_and_samples_it(pulled: Callable[..., PulledTable]) -> 
     assert stats["refused_chunks"] == 0
 
 
-def test_a_batch_is_sampled_when_it_is_asked_for(pulled: Callable[..., PulledTable]) -> None:
+def test_a_batch_is_sampled_on_request(pulled: Callable[..., PulledTable]) -> None:
     table = pulled(Queue([chunk(0)]))
     batches = table.batches_ahead(4, 0.4, 8)
     assert table.stats()["samples"] == 0
@@ -118,7 +118,7 @@ def test_priorities_are_the_tables(pulled: Callable[..., PulledTable]) -> None:
     assert set(batch.key.tolist()) == {2}
 
 
-def test_a_limiter_that_holds_ends_the_pulling(pulled: Callable[..., PulledTable]) -> None:
+def test_a_blocking_limiter_stops_pulling(pulled: Callable[..., PulledTable]) -> None:
     """An insert goes ahead while i - s <= 8, i inserts since the first chunk reached min_size, s samples."""
     queue = Queue(*[[chunk(4 * i)] for i in range(10)])
     table = pulled(queue, samples_per_insert=1.0, limiter_tolerance=8.0)
@@ -131,7 +131,7 @@ def test_a_limiter_that_holds_ends_the_pulling(pulled: Callable[..., PulledTable
     wait_for(lambda: table.stats()["size"] == 28 and len(queue.pulls) == 2)
 
 
-def test_a_pause_holds_what_is_pulled(pulled: Callable[..., PulledTable]) -> None:
+def test_a_pause_blocks_pulled_chunks(pulled: Callable[..., PulledTable]) -> None:
     queue = Queue([chunk(0)], [chunk(4)], [chunk(8)])
     table = pulled(queue)
     table.set_paused(True)
@@ -150,7 +150,7 @@ def test_a_chunk_that_does_not_fit_is_counted(pulled: Callable[..., PulledTable]
     assert table.stats()["size"] == 8
 
 
-def test_where_no_chunk_fits_the_learner_is_told(pulled: Callable[..., PulledTable]) -> None:
+def test_the_learner_gets_an_error_if_no_chunk_fits(pulled: Callable[..., PulledTable]) -> None:
     wrong = chunk(0, Signature((3,), "float32"))
     table = pulled(Queue(*[[wrong]] * 16))
     with pytest.raises(ChunkRefused, match=r"not one of 16 chunks that actors sent fits: .+"):

@@ -10,7 +10,7 @@ import pytest
 
 from headrace._native import ChunkWriter, Signature
 from headrace.errors import ChunkRefused, ClosedError, ConfigError, ServerError
-from headrace.servers import redis as room
+from headrace.servers import redis as module
 from headrace.servers.base import Endpoint
 from headrace.servers.redis import RedisRoleServer, RedisServer
 
@@ -71,7 +71,7 @@ def test_chunks_of_actors_are_sampled_by_the_learner(ends: Ends) -> None:
     assert server.endpoint.address == ends.address
 
 
-def test_a_chunk_that_was_sent_twice_is_stored_once(ends: Ends, redis_server: Any) -> None:
+def test_a_chunk_sent_twice_is_stored_once(ends: Ends, redis_server: Any) -> None:
     """As after an answer that was lost; the same chunk from the actor once more is another one."""
     table = ends.server().add_table("replay", SIGNATURE, fresh=True, capacity=100, min_size=12)
     role, watch, key = ends.role(), redis_server.client(), "headrace:run:experience:replay"
@@ -90,7 +90,7 @@ def test_a_chunk_without_a_header_is_refused(ends: Ends) -> None:
         ends.role().insert("replay", bytes(63))
 
 
-def test_parameters_rise(ends: Ends) -> None:
+def test_parameter_versions_increase(ends: Ends) -> None:
     server, role = ends.server(), ends.role()
     assert role.fetch("policy") is None
     assert server.publish("policy", b"a") == 1
@@ -120,7 +120,7 @@ def test_a_view_of_memory_is_published_as_its_bytes(ends: Ends) -> None:
     assert role.fetch("parameters", 3) == (4, b"\1\2")
 
 
-def test_nothing_moves_where_nothing_is_newer(ends: Ends, redis_server: Any) -> None:
+def test_nothing_is_transferred_if_nothing_is_newer(ends: Ends, redis_server: Any) -> None:
     server, role, watch = ends.server(), ends.role(), redis_server.client()
     server.publish("policy", b"x" * 1_000_000, 3)
     before = watch.info("stats")["total_net_output_bytes"]
@@ -161,8 +161,8 @@ def test_a_message_that_was_sent_twice_counts_once(ends: Ends, redis_server: Any
     assert server.drain("reports") == [b"1", b"2"]
 
 
-def test_of_too_many_messages_the_oldest_go(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_MAILBOX_MESSAGES", 3)
+def test_the_oldest_of_too_many_messages_are_dropped(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAILBOX_MESSAGES", 3)
     server, role = ends.server(), ends.role()
     for i in range(5):
         role.put("reports", str(i).encode())
@@ -175,12 +175,10 @@ def test_of_too_many_messages_the_oldest_go(ends: Ends, monkeypatch: pytest.Monk
     assert server.drain("reports") == []
 
 
-def test_a_learner_that_is_held_holds_the_actors(
-    ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_blocked_learner_blocks_the_actors(ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue holds 4 chunks, and 1 more of the actor that waits; 2 at once are with the learner, and stay in it."""
-    monkeypatch.setattr(room, "_QUEUE_CHUNKS", 4)
-    monkeypatch.setattr(room, "_PULL_CHUNKS", 2)
+    monkeypatch.setattr(module, "_QUEUE_CHUNKS", 4)
+    monkeypatch.setattr(module, "_PULL_CHUNKS", 2)
     table = ends.server().add_table("replay", SIGNATURE, fresh=True, capacity=1000)
     role, sent = ends.role(), []
 
@@ -206,8 +204,8 @@ def test_a_learner_that_is_held_holds_the_actors(
     assert table.stats()["pulled_chunks"] == 20
 
 
-def test_large_chunks_are_held_by_their_bytes(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_QUEUE_BYTES", 3000)
+def test_large_chunks_are_limited_by_bytes(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_QUEUE_BYTES", 3000)
     role, sent = ends.role(), []
 
     def act() -> None:
@@ -227,7 +225,7 @@ def test_large_chunks_are_held_by_their_bytes(ends: Ends, monkeypatch: pytest.Mo
 
 
 def test_a_closed_table_ends_its_actors(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_QUEUE_CHUNKS", 1)
+    monkeypatch.setattr(module, "_QUEUE_CHUNKS", 1)
     server = ends.server()
     table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
     waiting, late = ends.role(), ends.role()
@@ -252,7 +250,7 @@ def test_a_closed_table_ends_its_actors(ends: Ends, monkeypatch: pytest.MonkeyPa
     assert late.fetch("evaluation") == (1, b"still answered")
 
 
-def test_a_run_that_ends_leaves_nothing_but_that_it_ended(ends: Ends, redis_server: Any) -> None:
+def test_a_run_that_ends_leaves_only_the_notice_of_its_end(ends: Ends, redis_server: Any) -> None:
     watch = redis_server.client()
     watch.set("another", "key")
     server, other = ends.server("run"), ends.server("run*")
@@ -298,7 +296,7 @@ def test_a_second_start_of_a_run(ends: Ends, redis_server: Any, fresh: bool) -> 
     assert table.batches_ahead(4, 0.4, 1).next(10.0) is not None
 
 
-def test_runs_of_one_redis_do_not_meet(ends: Ends) -> None:
+def test_runs_on_one_redis_are_separate(ends: Ends) -> None:
     one, two = ends.server("a"), ends.server("a:b")
     one.publish("policy", b"1")
     two.publish("policy", b"2", 7)
@@ -311,7 +309,7 @@ def test_runs_of_one_redis_do_not_meet(ends: Ends) -> None:
 
 
 def test_a_run_has_one_learner(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_CLAIM_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(module, "_CLAIM_WAIT_SECONDS", 0.3)
     server = ends.server()
     with pytest.raises(
         ConfigError, match=r"run is run; it must be one without a learner on .*, and another learner has this"
@@ -323,9 +321,9 @@ def test_a_run_has_one_learner(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> N
     ends.server()
 
 
-def test_a_claim_is_its_owners_for_as_long_as_it_is_open(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_CLAIM_MILLISECONDS", 400)
-    monkeypatch.setattr(room, "_RENEWAL_SECONDS", 0.1)
+def test_a_claim_lasts_as_long_as_its_owner_is_open(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CLAIM_MILLISECONDS", 400)
+    monkeypatch.setattr(module, "_RENEWAL_SECONDS", 0.1)
     first, second = ends.role(), ends.role()
     first.claim("actor-0", 1)
     first.claim("actor-0", 1)
@@ -339,23 +337,23 @@ def test_a_claim_is_its_owners_for_as_long_as_it_is_open(ends: Ends, monkeypatch
     second.claim("actor-0", 2)
 
 
-def test_a_claim_whose_owner_died_is_waited_for(ends: Ends, redis_server: Any) -> None:
+def test_a_claim_of_a_dead_owner_expires(ends: Ends, redis_server: Any) -> None:
     redis_server.client().set("headrace:run:claim:learner", "5", px=300)
     assert ends.server().publish("policy", b"p") == 1
 
 
 def test_a_claim_that_was_lost_ends_its_owner(ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_RENEWAL_SECONDS", 0.02)
+    monkeypatch.setattr(module, "_RENEWAL_SECONDS", 0.02)
     role = ends.role()
     role.claim("actor-0", 1)
     redis_server.client().set("headrace:run:claim:actor-0", "2")
     assert role._connection._closed.wait(10.0)
-    with pytest.raises(ServerError, match=r"actor-0 of run run at .* was taken by another while it was away"):
+    with pytest.raises(ServerError, match=r"actor-0 of run run at .* was taken by another owner during an outage"):
         role.fetch("policy")
     redis_server.client().delete("headrace:run:claim:actor-0")
 
 
-def test_restarted_says_so_once(ends: Ends, redis_server: Any) -> None:
+def test_restarted_reports_a_restart_once(ends: Ends, redis_server: Any) -> None:
     server = ends.server()
     assert [server.restarted() for _ in range(3)] == [False] * 3
     redis_server.client().flushall()

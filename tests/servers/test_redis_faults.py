@@ -106,7 +106,7 @@ def one_line(error: object, kind: type[HeadraceError], *parts: str) -> None:
         "redis://:secret#more@host",
     ],
 )
-def test_an_address_that_is_none(address: str) -> None:
+def test_an_invalid_address(address: str) -> None:
     with pytest.raises(ConfigError, match=r"must be redis://\[:PASSWORD@\]HOST\[:PORT\]\[/DB\]") as caught:
         RedisAddress.parse(address)
     assert "secret" not in str(caught.value)
@@ -125,7 +125,7 @@ def test_an_address_shows_no_password(address: str, parts: tuple[object, ...], s
     assert str(RedisAddress.parse(address)) == shown
 
 
-def test_nobody_listens(ends: Ends, redis_process: Any) -> None:
+def test_no_server_listens(ends: Ends, redis_process: Any) -> None:
     redis_process.start()
     redis_process.stop()
     with pytest.raises(StorageError, match=r"^no Redis at redis://127\.0\.0\.1:\d+/0: .*[Rr]efused"):
@@ -160,7 +160,7 @@ def test_a_user_without_permission(ends: Ends, redis_server: Any) -> None:
         role.insert("replay", chunk())
 
 
-def test_a_database_that_is_none(ends: Ends, redis_server: Any) -> None:
+def test_an_unknown_database(ends: Ends, redis_server: Any) -> None:
     ends.server(redis_server.address + "/15")
     with pytest.raises(ConfigError, match=r"redis://127\.0\.0\.1:\d+/16 has no database 16"):
         ends.server(redis_server.address + "/16", reconnect_seconds=PATIENT)
@@ -205,8 +205,8 @@ def test_a_redis_that_evicts(ends: Ends, redis_process: Any) -> None:
 # Wrong in the middle of a run.
 
 
-def test_started_anew(ends: Ends, redis_server: Any) -> None:
-    """Everybody waits for it; what was published is published again, and the run goes on."""
+def test_restarted_redis(ends: Ends, redis_server: Any) -> None:
+    """All clients wait for it, published blobs are published again, and the run continues."""
     address = redis_server.address
     server, role = (make(address, reconnect_seconds=PATIENT) for make in (ends.server, ends.role))
     table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100, min_size=8)
@@ -227,7 +227,7 @@ def test_started_anew(ends: Ends, redis_server: Any) -> None:
 
 
 def test_gone(ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After reconnect_seconds everybody is told, the learner that waits for a batch too."""
+    """After reconnect_seconds every caller gets an error, including a learner that waits for a batch."""
     address = redis_server.address
     server, role = (make(address, reconnect_seconds=0.3) for make in (ends.server, ends.role))
     table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
@@ -306,7 +306,7 @@ def test_a_learner_that_pulls_makes_room(ends: Ends, redis_server: Any) -> None:
         assert batches.next(10.0) is not None
 
 
-def test_a_replica_takes_no_experience(ends: Ends, redis_server: Any) -> None:
+def test_a_replica_refuses_experience(ends: Ends, redis_server: Any) -> None:
     role = ends.role(redis_server.address, reconnect_seconds=0.2)
     redis_server.client().execute_command("REPLICAOF", "127.0.0.1", "1")
     with pytest.raises(StorageError, match=r"redis://127\.0\.0\.1:\d+/0 refuses: .*read only replica"):
@@ -336,7 +336,7 @@ def test_close_ends_a_call_to_a_silent_redis(ends: Ends, redis_server: Any) -> N
     redis_server.thaw()
 
 
-def test_an_answer_that_is_lost_loses_and_doubles_nothing(
+def test_a_lost_answer_neither_loses_nor_duplicates_data(
     ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import redis

@@ -28,7 +28,7 @@ def threads(endpoint: Endpoint, logs: Path) -> Launcher:
 
 
 class Mishaps(QuietDisplay):
-    """Does one thing after another, each at the first record that shows more learning than the one before."""
+    """Performs one action after another, each at the first record that shows more updates than the previous one."""
 
     def __init__(self, *mishaps: Callable[[], object]) -> None:
         self.left = list(mishaps)
@@ -74,16 +74,16 @@ def test_learns_cartpole_through_redis(train: Callable[..., dict[str, Any]], red
     assert not [key for key in left if "mailbox" in key or "claim" in key]
 
 
-def test_a_run_goes_on_after_redis_was_flushed_and_started_anew(
+def test_a_run_continues_after_redis_was_flushed_and_restarted(
     train: Callable[..., dict[str, Any]], redis_server: Any
 ) -> None:
-    def start_anew() -> None:
+    def restart() -> None:
         redis_server.stop()
         redis_server.start()
 
     display = Mishaps(
         lambda: redis_server.client().flushall(),
-        start_anew,
+        restart,
         lambda: signal.raise_signal(signal.SIGINT),  # it learned on after each
     )
     summary = train(display, time_limit_seconds=100)
@@ -91,7 +91,7 @@ def test_a_run_goes_on_after_redis_was_flushed_and_started_anew(
     assert summary["stopped_by"] == "interrupt"
 
 
-def test_a_run_whose_redis_is_gone_ends_with_a_line_and_a_checkpoint(
+def test_a_run_whose_redis_is_lost_ends_with_one_line_and_a_checkpoint(
     train: Callable[..., dict[str, Any]], redis_server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(server_module, "_RECONNECT_SECONDS", 0.5)

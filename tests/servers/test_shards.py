@@ -33,5 +33,5 @@ def test_the_server_that_lost_its_shard_is_named(tmp_path: Path) -> None:
     assert "address" not in reason
 
 
-def test_an_error_that_names_no_server_is_of_the_runs_own() -> None:
+def test_an_error_without_a_server_is_attributed_to_the_runs_own() -> None:
     assert blamed_server(ClosedError("the table is closed"), "unix:a") == ("unix:a", "the table is closed")

@@ -51,7 +51,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield Place(server, request.param, stack)
 
 
-def test_what_an_actor_inserts_the_learner_samples(place: Place) -> None:
+def test_the_learner_samples_what_an_actor_inserts(place: Place) -> None:
     table = place.server().add_table("replay", SIGNATURE, fresh=True, capacity=100)
     place.role().insert("replay", chunk())
     ahead = table.batches_ahead(8, 0.4, 2)
@@ -63,7 +63,7 @@ def test_what_an_actor_inserts_the_learner_samples(place: Place) -> None:
     ahead.close()
 
 
-def test_priorities_arrive_though_nobody_waits_for_them(place: Place) -> None:
+def test_priorities_are_applied_in_the_background(place: Place) -> None:
     server = place.server()
     table = server.add_table("replay", SIGNATURE, fresh=True, capacity=100, priority_exponent=1.0)
     place.role().insert("replay", chunk())
@@ -83,7 +83,7 @@ def test_priorities_arrive_though_nobody_waits_for_them(place: Place) -> None:
     assert (buffer.arrays.key == key[3]).mean() > 0.9
 
 
-def test_two_runs_share_a_server_and_see_nothing_of_each_other(place: Place) -> None:
+def test_two_runs_on_one_server_are_separate(place: Place) -> None:
     first, second = place.server("first"), place.server("second")
     tables = [server.add_table("replay", SIGNATURE, fresh=True, capacity=100) for server in (first, second)]
     place.role("first").insert("replay", chunk())
@@ -108,7 +108,7 @@ def test_a_second_learner_of_a_run_is_refused(place: Place, monkeypatch: pytest.
     place.server()  # the first is gone: within the seconds that it may take to be noticed
 
 
-def test_a_fresh_start_finds_nothing_and_another_finds_the_experience_alone(place: Place) -> None:
+def test_a_fresh_start_finds_nothing_and_a_resumed_one_only_experience(place: Place) -> None:
     server = place.server()
     server.add_table("replay", SIGNATURE, fresh=True, capacity=100)
     place.role().insert("replay", chunk())
@@ -128,7 +128,7 @@ def test_a_fresh_start_finds_nothing_and_another_finds_the_experience_alone(plac
     assert server.fetch("policy") is None
 
 
-def test_a_closed_table_goes_on_where_its_run_is_resumed(place: Place) -> None:
+def test_a_closed_table_is_reopened_when_its_run_resumes(place: Place) -> None:
     server = place.server()
     server.add_table("replay", SIGNATURE, fresh=True, capacity=100).close()
     role = place.role()
@@ -147,7 +147,7 @@ def test_an_older_version_is_refused_at_once(place: Place) -> None:
     assert server.publish("policy", b"graph", 5) == 5  # once more, as it was
 
 
-def test_a_version_is_told_without_its_bytes(place: Place) -> None:
+def test_a_version_is_read_without_its_bytes(place: Place) -> None:
     server, role = place.server(), place.role()
     assert role.version("policy") == 0
     server.publish("policy", b"graph", 5)
@@ -183,7 +183,7 @@ def test_a_claim_ends_with_its_connection(place: Place) -> None:
     assert place.native.stats()["claims"].count("run/actor/0") == 1
 
 
-def test_it_has_not_been_restarted_by_itself(place: Place) -> None:
+def test_it_reports_no_restart_by_itself(place: Place) -> None:
     server = place.server()
     server.drain("reports")
     assert not server.restarted()
@@ -203,7 +203,7 @@ def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("secret", "said"), [(None, "token_file is .*token"), (b"short\n", "token")])
-def test_a_token_that_is_none_is_refused(tmp_path: Path, secret: bytes | None, said: str) -> None:
+def test_an_invalid_token_is_refused(tmp_path: Path, secret: bytes | None, said: str) -> None:
     path = tmp_path / "token"
     if secret is not None:
         path.write_bytes(secret)
@@ -217,7 +217,7 @@ def test_a_token_that_is_none_is_refused(tmp_path: Path, secret: bytes | None, s
         native.close()
 
 
-def test_the_names_of_a_run_begin_with_its_own() -> None:
+def test_names_of_a_run_have_its_prefix() -> None:
     endpoint = Endpoint("tcp://[::1]:7447", "lander")
     assert endpoint.name("replay") == "lander/replay"
     assert Endpoint("unix:@x").name("replay") == "replay"

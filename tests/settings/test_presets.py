@@ -39,7 +39,7 @@ def test_another_algorithm_has_its_defaults_and_the_presets_rest():
     assert preset("Unknown-v0", "d4pg").algorithm == D4PG()
 
 
-def test_another_algorithm_has_what_is_known_of_it():
+def test_another_algorithm_has_its_own_presets():
     tuned = A3C.presets()["CartPole-v1"]
     assert tuned.algorithm != A3C()
     assert preset("CartPole-v1", "a3c") == PRESETS["CartPole-v1"]._replace(algorithm=tuned.algorithm, steps=tuned.steps)
@@ -48,7 +48,7 @@ def test_another_algorithm_has_what_is_known_of_it():
 @pytest.mark.parametrize(
     ("algorithm", "topology"), [("dqn", "apex"), ("dyna-q", "apex"), ("d4pg", "apex"), ("a3c", "hogwild")]
 )
-def test_what_keeps_no_replay_does_without_ape_x(algorithm, topology):
+def test_algorithms_without_replay_do_not_use_apex(algorithm, topology):
     assert preset("CartPole-v1", algorithm).topology_name == topology
 
 

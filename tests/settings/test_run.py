@@ -41,7 +41,7 @@ def test_names_are_those_of_the_kinds():
     assert get_args(TopologyName) == tuple(TOPOLOGIES)
 
 
-def test_a_setting_that_there_was_once_is_said_to_be_another_versions():
+def test_a_removed_setting_is_reported_as_another_versions():
     record = json.loads(RunConfig("X").to_json())
     record["algorithm"]["adam_epsilon"] = 1e-8
     with pytest.raises(CheckpointError, match=r"or that of another version \(.*adam_epsilon"):
@@ -75,7 +75,7 @@ def test_an_edited_value_is_named_with_what_is_required(change, message):
 
 
 @pytest.mark.parametrize("algorithm", [{"name": "sarsa"}, {"name": "dqn", "sigmas": [0.1]}, {"hidden": [3]}, 3])
-def test_what_is_no_configuration(algorithm):
+def test_an_invalid_configuration_is_refused(algorithm):
     record = json.loads(RunConfig("X").to_json()) | {"algorithm": algorithm}
     with pytest.raises(CheckpointError, match=r"^config.json is not a run's configuration"):
         RunConfig.from_json(json.dumps(record))

@@ -25,7 +25,7 @@ INF = float("inf")
         ({"communication_bits": 9, "precision": "int8"}, "communication_bits is 9 and precision is int8"),
     ],
 )
-def test_what_can_not_work_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Apex(**settings)
 

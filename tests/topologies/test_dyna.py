@@ -44,7 +44,7 @@ SMALL = DynaQ(
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """More are slower where others work, too."""
+    """More threads are slower on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -81,14 +81,14 @@ def test_without_planning_it_is_dqn_bit_for_bit() -> None:
     assert not equal(serial(SMALL, 300), dqn)
 
 
-def test_planning_in_turn_is_the_same_for_the_same_seed() -> None:
+def test_planning_in_one_thread_is_deterministic() -> None:
     first = serial(SMALL, 400)
     assert first.table.stats()["simulated_inserts"] > 0
     assert equal(first, serial(SMALL, 400))
 
 
 @pytest.mark.parametrize("error_limit", [5.0, 1e-9])
-def test_planning_changes_what_is_learned_from_and_not_how_much(error_limit: float) -> None:
+def test_planning_does_not_change_the_replay_ratio(error_limit: float) -> None:
     program = serial(dataclasses.replace(SMALL, model_error_limit=error_limit), 1000)
     without = serial(dataclasses.replace(SMALL, planning=False), 1000)
     assert program.learner.steps == without.learner.steps > 200
@@ -99,7 +99,7 @@ def test_planning_changes_what_is_learned_from_and_not_how_much(error_limit: flo
     assert mixed == 0 if error_limit < 1 else mixed > 0.8 * program.learner.steps
 
 
-def test_reports_tell_of_the_planner() -> None:
+def test_reports_include_the_planner() -> None:
     program = serial(SMALL, 400)
     actor, planner = program.take_reports()
     assert actor["role"] == "actor"
@@ -121,12 +121,12 @@ def test_a_snapshot_has_all_three_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [slice(-100), slice(20), slice(4), slice(0)])
-def test_a_snapshot_that_is_cut_short_is_refused(tmp_path: Path, kept: slice) -> None:
+def test_a_truncated_snapshot_is_refused(tmp_path: Path, kept: slice) -> None:
     path = tmp_path / "replay"
     serial(SMALL, 400).table.save(str(path))
     path.write_bytes(path.read_bytes()[kept])
     empty = SerialProgram(Serial(envs_per_actor=2, chunk_steps=10), context(SMALL)).table
-    with pytest.raises(CheckpointError, match="cut short"):
+    with pytest.raises(CheckpointError, match="truncated"):
         empty.restore(str(path))
 
 
@@ -139,7 +139,7 @@ def test_a_snapshot_whose_parts_have_no_room_is_one_clear_error(tmp_path: Path) 
         empty.restore(str(path))
 
 
-def test_in_turn_there_is_one_planner_which_makes_all_simulations() -> None:
+def test_a_serial_run_has_one_planner_for_all_simulations() -> None:
     one, many = serial(SMALL, 400), serial(dataclasses.replace(SMALL, planners=4), 400)
     assert one.table.stats()["simulated_inserts"] == many.table.stats()["simulated_inserts"] > 0
     assert equal(one, many)

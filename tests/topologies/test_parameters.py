@@ -29,7 +29,7 @@ def test_a_run_that_ends_leaves_no_shards_on_further_servers() -> None:
 
 
 @pytest.mark.parametrize("opened", [False, True])
-def test_one_that_was_never_opened_has_nothing_to_close(opened: bool) -> None:
+def test_close_before_opening_has_no_effect(opened: bool) -> None:
     server = Server()
     parameters = open_parameters(ParameterServer(workers=1), A3C(), Endpoint(server.listen("unix:@")))
     assert parameters is not None

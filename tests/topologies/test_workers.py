@@ -113,7 +113,7 @@ def run_worker(server: EmbeddedServer, context: RunContext, config: Workers, tur
         if not (isinstance(algorithm, A3C) and topology == "global replay")  # which it refuses: see below
     ],
 )
-def test_one_worker_is_the_serial_run_to_the_bit(server: EmbeddedServer, name: str, topology: str) -> None:
+def test_one_worker_is_bit_identical_to_the_serial_run(server: EmbeddedServer, name: str, topology: str) -> None:
     algorithm, config = ALGORITHMS[name], TOPOLOGIES[topology]
     serial = context_of(server, algorithm, Serial(envs_per_actor=3, chunk_steps=10))
     before = serial.updater.weights()
@@ -131,7 +131,7 @@ def test_one_worker_is_the_serial_run_to_the_bit(server: EmbeddedServer, name: s
     assert context.updater.version == updates
 
 
-def test_all_workers_together_have_the_replay_of_the_settings(server: EmbeddedServer) -> None:
+def test_replay_settings_are_totals_over_all_workers(server: EmbeddedServer) -> None:
     config = Hogwild(workers=3, envs_per_worker=2, chunk_steps=10)
     context = context_of(server, ALGORITHMS["plain"], config)
     settings = [worker_settings(config, context, index) for index in range(3)]
@@ -143,7 +143,7 @@ def test_all_workers_together_have_the_replay_of_the_settings(server: EmbeddedSe
     assert [each.acting.first_environment for each in settings] == [0, 2, 4]
 
 
-def test_a_worker_begins_with_no_less_than_a_batch(server: EmbeddedServer) -> None:
+def test_a_worker_starts_learning_with_at_least_one_batch(server: EmbeddedServer) -> None:
     config = Hogwild(workers=10, chunk_steps=10)
     table = worker_settings(config, context_of(server, ALGORITHMS["plain"], config), 0).table
     assert table is not None
@@ -160,7 +160,7 @@ def test_a_worker_begins_with_no_less_than_a_batch(server: EmbeddedServer) -> No
         ),
     ],
 )
-def test_a_share_that_is_too_small_is_told_as_all_workers_part(
+def test_a_share_that_is_too_small_is_reported_as_a_total(
     server: EmbeddedServer, settings: dict[str, Any], said: str
 ) -> None:
     config = Hogwild(workers=40)
@@ -168,7 +168,7 @@ def test_a_share_that_is_too_small_is_told_as_all_workers_part(
         WorkersProgram(config, context_of(server, DQN(**{**SMALL, **settings}), config), 0)
 
 
-def test_who_draws_actions_is_not_near_greedy(server: EmbeddedServer) -> None:
+def test_stochastic_policies_are_not_near_greedy(server: EmbeddedServer) -> None:
     config = Hogwild(workers=2, envs_per_worker=3)
     acting = worker_settings(config, context_of(server, A3C(hidden=(16,)), config), 0).acting
     assert acting.exploration == (1.0, 1.0, 1.0)
@@ -190,10 +190,10 @@ def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> N
         "seconds": dict.fromkeys(("wait", "transfer", "train", "priorities", "publish", "other"), 0.0),
     }
     said = {"steps": totals.pop("steps", 0), "loss": totals.pop("loss", None), "replay": totals.pop("replay", {})}
-    program.hear({"role": "worker", "index": index, "writer": writer, **said, "learning": {**learning, **totals}})
+    program.receive({"role": "worker", "index": index, "writer": writer, **said, "learning": {**learning, **totals}})
 
 
-def test_what_workers_report_is_added_up_even_of_those_that_died(server: EmbeddedServer) -> None:
+def test_reports_of_dead_workers_still_count(server: EmbeddedServer) -> None:
     config = Hogwild(workers=2)
     program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
     report(program, 0, "a", updates=5, version=5, staleness={"0": 5}, samples=80, inserts=20, loss=2.0)
@@ -225,7 +225,7 @@ def gate(server: EmbeddedServer) -> tuple[int, Gate]:
     return found[0], Gate.from_json(found[1])
 
 
-def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(server: EmbeddedServer) -> None:
+def test_the_gate_pauses_live_workers_and_publishes_total_steps(server: EmbeddedServer) -> None:
     config = Hogwild(workers=2)
     program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
     assert gate(server) == (1, Gate("open", 0))
@@ -252,7 +252,9 @@ def test_the_gate_holds_the_workers_that_are_there_and_tells_how_far_all_are(ser
         later.table.save("/tmp/nowhere")
 
 
-def test_a_turn_that_is_too_long_for_a_hold_is_counted(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_longer_than_the_maximum_wait_is_counted(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workers, "_HOLD_SECONDS", 0.01)
     config = Hogwild(workers=2)
     program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
@@ -301,7 +303,7 @@ def test_a_worker_waits_at_the_gate_and_ends_when_it_closes(server: EmbeddedServ
         (DQN(hidden=(1,)), ParameterServer(shards=1000), "shards"),
     ],
 )
-def test_what_does_not_go_together_is_refused(
+def test_incompatible_settings_are_refused(
     server: EmbeddedServer, algorithm: Algorithm, config: Workers, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):

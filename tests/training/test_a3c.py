@@ -61,7 +61,7 @@ def test_serial_is_the_same_bit_for_bit(a3c: Train) -> None:
 
 
 class Messages(QuietDisplay):
-    """Keeps what it is told."""
+    """Records its messages."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -40,14 +40,14 @@ def test_the_newest_is_kept_and_read_back(tmp_path: Path) -> None:
     assert checkpoint.moment == (70, 5, 1.5)
 
 
-def test_a_network_that_is_not_finite_does_not_replace_one_that_is(tmp_path: Path) -> None:
+def test_a_network_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     save(tmp_path, 1.0)
     with pytest.raises(DivergenceError, match="weight is not finite"):
         save(tmp_path, float("nan"), updates=9)
     assert newest_checkpoint(tmp_path).tensors()["weight"] == torch.tensor([1.0])
 
 
-def test_half_a_checkpoint_is_none(tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:
     save(tmp_path, 1.0)
     (tmp_path / "writing").mkdir()
     (tmp_path / "writing" / "manifest.json").write_text("{")
@@ -57,9 +57,7 @@ def test_half_a_checkpoint_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("trained", "saving", "pause"), [(0.0, 0.001, 1.0), (40.0, 0.1, 40.0), (40.0, 2.0, 100.0), (500.0, 0.1, 500.0)]
 )
-def test_checkpoints_take_a_fiftieth_of_the_time_and_half_of_a_run_is_the_most_to_lose(
-    trained: float, saving: float, pause: float
-) -> None:
+def test_checkpoint_pauses_bound_the_cost_and_the_loss(trained: float, saving: float, pause: float) -> None:
     assert checkpoint_pause(trained, saving) == pause
 
 
@@ -69,7 +67,7 @@ def test_no_checkpoint_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["learner.safetensors", "policy.onnx", "replay.headrace"])
-def test_a_flipped_bit_is_found_when_the_file_is_read(tmp_path: Path, name: str) -> None:
+def test_a_flipped_bit_is_detected_when_the_file_is_read(tmp_path: Path, name: str) -> None:
     path = save(tmp_path) / name
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -92,7 +90,7 @@ def read_all(run: RunDirectory, table: Experience) -> None:
 
 
 @pytest.mark.parametrize(("name", "bits", "step"), [("manifest.json", 8, 1), ("state.json", 1, 17)])
-def test_any_flipped_bit_of_a_real_checkpoint_is_a_broken_file(
+def test_any_flipped_bit_of_a_real_checkpoint_is_detected(
     train: Callable[..., Result], name: str, bits: int, step: int
 ) -> None:
     run = train("serial", steps=300, final_evaluation_episodes=0).run
@@ -134,10 +132,10 @@ def test_a_manifest_names_every_file_and_no_other(
     ("state", "message"),
     [({"seconds": "1"}, "seconds is '1'"), ({"solved": 1}, "solved is 1"), ({"spec": {}}, "observation_shape")],
 )
-def test_a_state_whose_fields_are_no_state_is_another_versions(
+def test_a_state_with_other_fields_is_reported_as_another_versions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: dict[str, Any], message: str
 ) -> None:
     monkeypatch.setitem(STATE, *next(iter(state.items())))
     save(tmp_path)
-    with pytest.raises(CheckpointError, match=rf"state.json is not this version's: {message}"):
+    with pytest.raises(CheckpointError, match=rf"state.json is from another version: {message}"):
         newest_checkpoint(tmp_path)

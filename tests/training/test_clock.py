@@ -5,7 +5,7 @@ from time import perf_counter
 from headrace.training.clock import TrainingClock
 
 
-def test_seconds_that_were_not_training_are_taken_off() -> None:
+def test_seconds_that_were_not_training_are_subtracted() -> None:
     begin = perf_counter()
     clock = TrainingClock(100.0)
     clock.skip(50.0)

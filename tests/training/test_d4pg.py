@@ -47,7 +47,7 @@ def d4pg(train: Train, monkeypatch: pytest.MonkeyPatch) -> Train:
     return start
 
 
-def test_a_point_learns_to_go_to_its_target_with_actors_in_int8(d4pg: Train) -> None:
+def test_learns_the_target_with_int8_actors(d4pg: Train) -> None:
     result = d4pg("apex", steps=4_000, final_evaluation_episodes=100)
     assert result.summary["mean_return"] >= 9.2  # 9.81 is the most, 6.67 to stand still
     [first, *_] = [record for record in result.run.read_metrics() if record["kind"] == "quantization"]

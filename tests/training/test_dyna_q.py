@@ -78,7 +78,7 @@ def test_a_serial_run_that_plans_learns_and_reports_its_model(tmp_path: Path) ->
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart: bool) -> None:
-    """Nothing waits for a planner, so the run goes on until batches have had simulated transitions in them."""
+    """Nothing waits for a planner, so the run continues until batches have contained simulated transitions."""
     server = Server()
     config = RunConfig(
         CORRIDOR,
@@ -109,7 +109,7 @@ def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart:
 
 
 @pytest.mark.slow
-def test_a_killed_planner_is_started_again_and_plans_on(tmp_path: Path) -> None:
+def test_a_killed_planner_is_restarted(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *FLAGS, "--steps", "1000000000")
 
     def simulating(generation: int) -> bool:
@@ -129,7 +129,7 @@ def test_a_killed_planner_is_started_again_and_plans_on(tmp_path: Path) -> None:
     assert [record["role"] for record in records(tmp_path / "run", "exit")] == ["planner 0"]
 
 
-def test_frames_are_one_clear_line(tmp_path: Path) -> None:
+def test_frames_are_refused_in_one_line(tmp_path: Path) -> None:
     ended = train(tmp_path, f"{TOY}Frames", "--algorithm", "dyna-q", "--network", "mlp", "--steps", "100")
     assert ended.returncode == 2
     assert "headrace: error: algorithm is dyna-q, and an observation is uint8" in ended.stderr

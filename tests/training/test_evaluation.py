@@ -21,7 +21,7 @@ SPEC = EnvironmentSpec((4,), "float32", 2)
 
 
 class Far(RunServer):
-    """A server to which it takes until `arrived` to send anything."""
+    """A server on which every publication blocks until `arrived` is set."""
 
     def __init__(self) -> None:
         self.arrived = threading.Event()
@@ -80,7 +80,7 @@ def test_the_learner_does_not_wait_until_a_policy_has_arrived(server: Far, evalu
     assert not evaluations.pending
 
 
-def test_an_answer_may_know_better_where_training_was(server: Far, evaluations: Evaluations) -> None:
+def test_an_answer_may_carry_a_more_exact_moment(server: Far, evaluations: Evaluations) -> None:
     server.arrived.set()
     evaluations.request(b"graph", MOMENT, 2)
     [(_, asked, _)] = requests(server, 1)
@@ -105,7 +105,7 @@ def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluati
     assert evaluations.answer(answer(third, 4.0)) is not None
 
 
-def test_a_request_that_could_not_be_sent_is_no_silence(server: Far, evaluations: Evaluations) -> None:
+def test_a_request_that_could_not_be_sent_raises(server: Far, evaluations: Evaluations) -> None:
     server.error = ServerError("no room")
     server.arrived.set()
     evaluations.request(b"graph", MOMENT, 2)
@@ -124,7 +124,7 @@ def test_a_request_that_could_not_be_sent_is_no_silence(server: Far, evaluations
     assert policy == b"graph"
 
 
-def test_closing_drops_what_was_not_begun(server: Far, evaluations: Evaluations) -> None:
+def test_close_drops_requests_that_were_not_started(server: Far, evaluations: Evaluations) -> None:
     with contextlib.closing(evaluations):
         evaluations.request(b"first", MOMENT, 2)
         evaluations.request(b"second", MOMENT, 2)

@@ -14,9 +14,9 @@ ASKED, ANSWERED = Moment(100, 20, 3.0), Moment(130, 21, 3.0)
 @pytest.mark.parametrize(
     ("paused", "figures", "moment"),
     [(True, {}, ANSWERED), (True, None, None), (False, {}, None)],
-    ids=["workers held", "actors held", "workers that go on"],
+    ids=["workers held", "actors held", "workers that continue"],
 )
-def test_the_last_steps_of_workers_that_are_held_belong_to_the_evaluation(
+def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
     paused: bool, figures: dict[str, Any] | None, moment: Moment | None
 ) -> None:
     """They report them while the evaluator plays."""
@@ -31,6 +31,6 @@ def test_the_last_steps_of_workers_that_are_held_belong_to_the_evaluation(
     )  # fmt: skip
     schedule.evaluate(2, hold=paused)
     clock.paused = paused
-    schedule.hear({"request": 1})
+    schedule.receive({"request": 1})
     evaluations.request.assert_called_once_with(b"", ASKED, 2)
     evaluations.answer.assert_called_once_with({"request": 1}, moment)

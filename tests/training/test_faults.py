@@ -104,7 +104,7 @@ def test_an_environment_that_raises_in_a_serial_run_is_one_clear_line(tmp_path: 
     assert "Traceback" in (tmp_path / "run" / "logs" / "training.log").read_text()
 
 
-def test_training_that_diverges_says_so_and_keeps_what_was_good(tmp_path: Path) -> None:
+def test_diverging_training_is_reported_and_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
     ended = train(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "50000", "--learning-rate", "1e30")
     assert ended.returncode == 2
     assert "headrace: error: training diverged" in ended.stderr
@@ -117,7 +117,7 @@ def test_three_deaths_stop_the_run_with_the_actors_own_error(tmp_path: Path, toy
     ended = train(tmp_path, f"{TOY}{toy}", *SMALL, "--steps", "5000")
     assert ended.returncode == 1
     assert re.search(rf"headrace: error: actor 0 died 3 times within a minute.*{said}", ended.stderr)
-    assert (ended.stdout + ended.stderr).count("started again") == 2
+    assert (ended.stdout + ended.stderr).count("restarting it") == 2
     assert "Traceback" not in ended.stderr + ended.stdout
 
 
@@ -129,7 +129,7 @@ def test_an_environment_that_hangs_is_noticed(tmp_path: Path, topology: str) -> 
     assert re.search(r"environment has not returned for", ended.stderr)
 
 
-def test_a_killed_actor_is_started_again(tmp_path: Path) -> None:
+def test_a_killed_actor_is_restarted(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "20000", "--final-evaluation-episodes", "1")
     wait_for(lambda: learning(tmp_path))
     os.kill(actors(process.pid)[0], signal.SIGKILL)
@@ -154,7 +154,7 @@ def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("topology", ["apex", "serial"])
-def test_a_run_that_is_killed_soon_after_its_beginning_can_be_resumed(tmp_path: Path, topology: str) -> None:
+def test_a_run_killed_soon_after_its_start_can_be_resumed(tmp_path: Path, topology: str) -> None:
     options = SMALL if topology == "apex" else SMALL[2:]
     process = start(tmp_path, f"{TOY}Corridor", *options, "--topology", topology, "--steps", "10000000")
     wait_for(lambda: list((tmp_path / "run" / "checkpoints").glob("*-updates-*")))
@@ -231,7 +231,7 @@ def test_ctrl_c_before_the_first_update_can_be_resumed_too(tmp_path: Path) -> No
     assert resumed.returncode == 0, resumed.stderr
 
 
-def test_nobody_reading_the_output_does_not_end_the_run(tmp_path: Path) -> None:
+def test_a_closed_output_does_not_end_the_run(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "5000", "--final-evaluation-episodes", "1")
     assert process.stdout is not None
     process.stdout.close()
@@ -277,7 +277,7 @@ def test_a_run_directory_that_is_removed_ends_the_run(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == []
 
 
-def test_a_folder_for_logs_that_is_removed_is_made_again(tmp_path: Path) -> None:
+def test_a_removed_log_folder_is_created_again(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "20000", "--final-evaluation-episodes", "1")
     wait_for(lambda: learning(tmp_path))
     shutil.rmtree(tmp_path / "run" / "logs")

@@ -174,7 +174,7 @@ def test_a_constructor_that_hangs_in_the_training_process_is_named(place: Path) 
     assert not (place / "run").exists()
 
 
-def test_a_constructor_that_hangs_is_named_to_python_too(place: Path) -> None:
+def test_a_hanging_constructor_is_named_from_python_too(place: Path) -> None:
     code = "import headrace; headrace.train('hostile:constructor', steps=1000, hang_seconds=2.0, run_dir='run')"
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
@@ -191,7 +191,7 @@ def test_a_constructor_that_holds_the_lock_is_ended(place: Path) -> None:
 def test_a_constructor_that_hangs_in_roles_ends_the_run(place: Path) -> None:
     code, out, err = end(train(place, "role_constructor", *APEX, "--steps", "1000", *HANG))
     assert code == 1
-    assert out.count("is started again") >= 2
+    assert out.count("restarting it") >= 2
     assert re.search(r"headrace: error: \w+ 0 died 3 times", err)
 
 
@@ -204,9 +204,7 @@ def test_a_constructor_that_hangs_in_roles_ends_the_run(place: Path) -> None:
         ("thread", 0, "thread endless, endless has not ended"),
     ],
 )
-def test_what_hangs_at_the_end_of_a_serial_run_does_not_hold_it(
-    place: Path, environment: str, code: int, said: str
-) -> None:
+def test_a_hang_at_the_end_does_not_block_a_serial_run(place: Path, environment: str, code: int, said: str) -> None:
     ended, out, err = end(train(place, environment, *SERIAL, "--steps", "500", *HANG))
     assert ended == code
     assert said in out + err
@@ -215,14 +213,14 @@ def test_what_hangs_at_the_end_of_a_serial_run_does_not_hold_it(
 
 
 @pytest.mark.parametrize("environment", ["Close", pytest.param("thread", marks=pytest.mark.slow)])
-def test_what_hangs_at_the_end_of_roles_does_not_hold_the_run(place: Path, environment: str) -> None:
+def test_a_hang_at_the_end_of_roles_does_not_block_the_run(place: Path, environment: str) -> None:
     code, _, err = end(train(place, environment, *APEX, "--steps", "500", "--hang-seconds", "20"))
     assert code == 0, err
     assert json.loads((place / "run" / "summary.json").read_text())["stopped_by"] == "steps"
 
 
 @pytest.mark.slow
-def test_a_close_that_hangs_does_not_hold_an_evaluation(place: Path) -> None:
+def test_a_hanging_close_does_not_block_an_evaluation(place: Path) -> None:
     assert end(train(place, "Close", *APEX, "--steps", "500", "--hang-seconds", "4"))[0] == 0
     code, _, err = end(start(place, "evaluate", "run", "--episodes", "1"))
     assert code == 2
@@ -257,7 +255,7 @@ def test_one_ctrl_c_ends_a_step_that_holds_the_lock(place: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_is_stopped_for_long_goes_on(place: Path) -> None:
+def test_a_run_stopped_for_a_long_time_continues(place: Path) -> None:
     process = train(place, "Wrapped", *SERIAL, "--steps", "10000000", "--hang-seconds", "3")
     metrics = place / "run" / "metrics.jsonl"
     wait_for(metrics.exists)
@@ -290,7 +288,7 @@ def test_nothing_that_an_environment_started_outlives_a_killed_role(place: Path)
     time.sleep(3)  # as above
     left = noted(place)
     os.kill(roles(process.pid)["actor"], signal.SIGKILL)
-    wait_for(lambda: len(noted(place)) == 6)  # it was started again
+    wait_for(lambda: len(noted(place)) == 6)  # it was restarted
     wait_for(lambda: not any(alive(pid) for pid in left))
     process.send_signal(signal.SIGINT)
     assert end(process)[0] == 130

@@ -14,7 +14,7 @@ def ask() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_the_first_asks_and_the_second_stops() -> None:
+def test_the_first_signal_requests_a_stop_and_the_second_forces_it() -> None:
     with Interrupts(lambda: None) as requests:
         assert not requests.requested
         ask()
@@ -24,7 +24,7 @@ def test_the_first_asks_and_the_second_stops() -> None:
     assert not requests.gave_up
 
 
-def test_a_run_that_does_not_see_it_gives_up_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unacknowledged_request_calls_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "_PATIENCE_SECONDS", 0.05)
     given_up = threading.Event()
     with Interrupts(given_up.set) as requests:
@@ -33,10 +33,10 @@ def test_a_run_that_does_not_see_it_gives_up_what_it_waits_for(monkeypatch: pyte
         assert requests.gave_up
 
 
-def test_a_run_that_ends_gives_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_acknowledged_request_does_not_call_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "_PATIENCE_SECONDS", 0.2)
     given_up = threading.Event()
     with Interrupts(given_up.set) as requests:
         ask()
-        requests.heeded()
+        requests.acknowledge()
         assert not given_up.wait(0.5)

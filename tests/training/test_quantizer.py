@@ -56,7 +56,7 @@ def test_actors_learn_with_a_policy_in_fewer_bits(
     assert 0 < first["largest"] < (1.0 if bits == 4 else 0.1) * first["largest_output"]
 
 
-def test_a_killed_quantizer_is_started_again_and_versions_go_on_rising(tmp_path: Path) -> None:
+def test_a_killed_quantizer_is_restarted_and_versions_keep_increasing(tmp_path: Path) -> None:
     arguments = [f"{TOY}Corridor", *QUANTIZED, "--steps", "30000", "--final-evaluation-episodes", "1"]
     process = start(tmp_path, *arguments)
     wait_for(lambda: learning(tmp_path))

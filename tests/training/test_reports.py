@@ -10,7 +10,7 @@ import pytest
 
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.totals import Totals
-from headrace.training import reports as room
+from headrace.training import reports as module
 from headrace.training.reports import Reports
 
 GENERATION = 1 << 16
@@ -78,25 +78,25 @@ def test_an_error_is_recorded_once(desk: Desk) -> None:
         }
         for version in (7, 9)
     ]
-    assert desk.supervisor.hear.call_count == 4
+    assert desk.supervisor.receive.call_count == 4
 
 
-def test_a_quantizer_of_an_earlier_start_is_not_heard(desk: Desk) -> None:
-    """Its version is ahead of the checkpoint that the run went back to: later ones would not be recorded."""
+def test_a_report_of_an_earlier_quantizer_is_ignored(desk: Desk) -> None:
+    """Its version is ahead of the checkpoint that the run resumed from: later versions would not be recorded."""
     desk.take(measured(900, 0), measured(901, GENERATION - 1), measured(7, GENERATION))
     assert [record["version"] for record in desk.records()] == [7]
-    assert desk.supervisor.hear.call_count == 1
+    assert desk.supervisor.receive.call_count == 1
 
 
-def test_a_worker_of_an_earlier_start_is_not_counted_again(desk: Desk) -> None:
-    """Its totals are of all that it did; the checkpoint that the run went back to has most of that."""
+def test_a_report_of_an_earlier_worker_is_ignored(desk: Desk) -> None:
+    """Its totals cover all its work, most of which the checkpoint already includes."""
     worker = counted(40, 0.5, role="worker")
     desk.take({**worker, "generation": GENERATION - 1, "writer": "old"})
-    desk.program.hear.assert_not_called()
-    desk.supervisor.hear.assert_not_called()
+    desk.program.receive.assert_not_called()
+    desk.supervisor.receive.assert_not_called()
     desk.take({**worker, "generation": GENERATION, "writer": "new"})
     desk.monitor.add.assert_called_once_with({**worker, "generation": GENERATION, "writer": "new"})
-    desk.program.hear.assert_called_once()
+    desk.program.receive.assert_called_once()
 
 
 def test_the_monitor_gets_increments_and_the_program_totals(desk: Desk) -> None:
@@ -107,17 +107,17 @@ def test_the_monitor_gets_increments_and_the_program_totals(desk: Desk) -> None:
     desk.take(*reports)
     assert [call.args[0]["steps"] for call in desk.monitor.add.call_args_list] == [40, 60]
     assert [call.args[0]["seconds"] for call in desk.monitor.add.call_args_list] == [{"push": 0.5}, {"push": 0.25}]
-    assert [call.args[0] for call in desk.program.hear.call_args_list] == reports
+    assert [call.args[0] for call in desk.program.receive.call_args_list] == reports
 
 
 def test_a_report_older_than_the_last_is_ignored(desk: Desk) -> None:
     desk.take(*(counted(steps, 0.5, role="actor", writer="a") for steps in (40, 30, 41)))
     assert [call.args[0]["steps"] for call in desk.monitor.add.call_args_list] == [40, 1]
-    assert desk.program.hear.call_count == 2
-    assert desk.supervisor.hear.call_count == 3
+    assert desk.program.receive.call_count == 2
+    assert desk.supervisor.receive.call_count == 3
 
 
-def test_a_planner_of_an_earlier_start_is_not_recorded(desk: Desk) -> None:
+def test_a_report_of_an_earlier_planner_is_ignored(desk: Desk) -> None:
     planner = {"role": "planner", "index": 0, "generation": GENERATION, "model_version": 3}
     desk.take({**planner, "generation": 0, "model_version": 900}, planner)
     assert [record["model_version"] for record in desk.records()] == [3]
@@ -128,14 +128,14 @@ def test_actors_of_this_run_are_counted_and_scores_go_to_the_schedule(desk: Desk
     score = {"role": "evaluator", "index": 0, "request": 1}
     desk.take(actor, {**actor, "run_id": "another", "writer": "b"}, score, {"role": "evaluator", "index": 0})
     desk.monitor.add.assert_called_once_with(actor)
-    desk.schedule.hear.assert_called_once_with(score)
-    assert desk.supervisor.hear.call_count == 3
+    desk.schedule.receive.assert_called_once_with(score)
+    assert desk.supervisor.receive.call_count == 3
 
 
 @pytest.mark.parametrize(("took", "period"), [(0.001, 0.1), (0.01, 0.2), (10.0, 5.0)])
-def test_a_server_that_is_far_away_is_asked_seldom(
+def test_a_slow_server_is_polled_less_often(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, took: float, period: float
 ) -> None:
-    monkeypatch.setattr(room, "time", Mock(**{"perf_counter.side_effect": [100.0, 100.0 + took]}))
+    monkeypatch.setattr(module, "time", Mock(**{"perf_counter.side_effect": [100.0, 100.0 + took]}))
     desk.take()
     assert desk.reports.period_seconds == pytest.approx(period)

@@ -111,7 +111,7 @@ def evaluations(result: Any) -> list[dict[str, Any]]:
 PERIODIC = {"evaluation_period_steps": 500, "evaluation_episodes": 2, "final_evaluation_episodes": 3}
 
 
-def test_an_evaluation_that_is_due_where_a_run_stops_is_made_by_the_resumed_one(train: Any) -> None:
+def test_an_evaluation_due_at_the_stop_is_made_after_resuming(train: Any) -> None:
     whole = train("serial", name="whole", steps=1_600, **PERIODIC)
     half = train("serial", name="half", steps=1_000, **PERIODIC)
     with half.run.open(half.path, writing=True) as run:
@@ -120,9 +120,7 @@ def test_an_evaluation_that_is_due_where_a_run_stops_is_made_by_the_resumed_one(
     assert evaluations(resumed) == evaluations(whole)
 
 
-def test_an_evaluation_that_an_interrupt_cut_short_is_made_by_the_resumed_run(
-    train: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_evaluation_is_made_after_resuming(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train("serial", name="whole", steps=1_600, **PERIODIC)
 
     def never_ends(*given: Any) -> Score:

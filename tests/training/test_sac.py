@@ -46,7 +46,7 @@ def sac(train: Train, monkeypatch: pytest.MonkeyPatch) -> Train:
     return start
 
 
-def test_a_point_learns_to_go_to_its_target_with_actors_in_int8(sac: Train) -> None:
+def test_learns_the_target_with_int8_actors(sac: Train) -> None:
     result = sac("apex", steps=4_000, final_evaluation_episodes=100)
     assert result.summary["mean_return"] >= 9.2  # 9.81 is the most, 6.67 to stand still
     [first, *_] = [record for record in result.run.read_metrics() if record["kind"] == "quantization"]

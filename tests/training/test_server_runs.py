@@ -67,7 +67,7 @@ class Run:
         self._start(lambda: Trainer(config, self.directory, self.messages, launcher=threads, local_actors=local_actors))
 
     def end_after(self, steps: int) -> None:
-        """Has it end after so many environment steps more."""
+        """Ends it after this many more environment steps."""
         self.trainer._config = dataclasses.replace(
             self.trainer._config, steps=self.trainer._monitor.environment_steps + steps
         )
@@ -89,7 +89,7 @@ class Run:
         self._thread.start()
 
     def summary(self) -> dict[str, Any]:
-        """Waits for its end."""
+        """The summary, after the run has ended."""
         self._thread.join(120)
         assert not self._thread.is_alive(), "the run did not end in time"
         if self.error:
@@ -129,7 +129,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
 
 class ServerProcess:
-    """A server that can be killed, and started again on what it kept."""
+    """A server that can be killed and restarted on its data."""
 
     def __init__(self, folder: Path, *, keeps: bool = True) -> None:
         self._data = str(folder / "data") if keeps else ""
@@ -184,8 +184,8 @@ def test_a_resumed_run_finds_its_experience(start: Any, native: Server) -> None:
     first = run.summary()
     run.resume(steps=3_000)
     second = run.summary()
-    [said] = [text for text in run.messages.texts if text.startswith("goes on with")]
-    assert said.startswith(f"goes on with the {first['replay_size']:,} transitions that run default has on unix:")
+    [said] = [text for text in run.messages.texts if text.startswith("continues with")]
+    assert said.startswith(f"continues with the {first['replay_size']:,} transitions that run default has on unix:")
     assert second["environment_steps"] >= 3_000
     assert second["learner_steps"] > first["learner_steps"]
     assert second["replay_size"] > first["replay_size"]
@@ -213,7 +213,7 @@ def test_a_second_learner_of_a_run_is_refused(start: Any, native: Server, monkey
     assert start(address, steps=1_000).summary()["environment_steps"] >= 1_000
 
 
-def test_a_run_keeps_its_name_while_its_server_is_restarted(
+def test_a_run_keeps_its_claim_across_a_server_restart(
     server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(standalone, "_CLAIM_SECONDS", 0.2)
@@ -233,7 +233,7 @@ def test_a_run_keeps_its_name_while_its_server_is_restarted(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_name_of_a_killed_learner_is_free_for_its_next_start_alone(
+def test_the_name_of_a_killed_learner_is_reserved_for_its_next_start(
     server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch, restarts: bool
 ) -> None:
     monkeypatch.setattr(standalone, "_CLAIM_SECONDS", 0.2)
@@ -259,7 +259,7 @@ def test_the_name_of_a_killed_learner_is_free_for_its_next_start_alone(
     open_server(endpoint, "a1").close()
 
 
-def test_actors_apart_learn_everything_from_the_server(start: Any, native: Server, tmp_path: Path) -> None:
+def test_separate_actors_get_all_settings_from_the_server(start: Any, native: Server, tmp_path: Path) -> None:
     address = native.listen("tcp://127.0.0.1:0")
     run = start(address, steps=1_000, local_actors=False)
     said: list[str] = []
@@ -275,14 +275,14 @@ def test_actors_apart_learn_everything_from_the_server(start: Any, native: Serve
     assert all(record["kind"] != "exit" for record in records)
 
 
-def test_an_actor_more_than_places_waits(start: Any, native: Server, tmp_path: Path) -> None:
+def test_a_surplus_actor_waits(start: Any, native: Server, tmp_path: Path) -> None:
     run = start(native.listen("unix:@"), steps=1_000, local_actors=False)
     assert run_actors(run.endpoint, 3, tmp_path / "logs", lambda text: None, launcher=threads) == "end"
     assert run.summary()["environment_steps"] >= 1_000
     assert max(record.get("actors_alive", 0) for record in run.directory.read_metrics()) == 2
 
 
-def test_an_evaluation_that_holds_training_pauses_the_servers_table(
+def test_an_evaluation_that_pauses_training_pauses_the_servers_table(
     start: Any, native: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[bool] = []
@@ -305,7 +305,7 @@ def counted_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return steps
 
 
-def test_a_run_goes_on_where_its_server_is_killed_and_comes_back(
+def test_a_run_continues_after_its_server_was_killed_and_restarted(
     start: Any, server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = counted_steps(monkeypatch)
@@ -349,7 +349,7 @@ def test_a_killed_server_has_every_acknowledged_chunk(server_process: ServerProc
     assert set(acknowledged) <= found
 
 
-def test_a_server_that_comes_back_with_nothing_is_filled_again(
+def test_a_server_restarted_without_data_is_filled_again(
     start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = counted_steps(monkeypatch)
@@ -373,10 +373,10 @@ def test_a_server_that_comes_back_with_nothing_is_filled_again(
     assert sum("restarted, with" in text for text in run.messages.texts) == 1
 
 
-def test_time_in_which_nobody_listened_is_no_silence(
+def test_time_without_reading_reports_is_not_counted_against_roles(
     start: Any, native: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A turn that takes long, here for a slow answer to stats(), is not what roles are killed for."""
+    """A long turn, here because of a slow answer to stats(), must not get roles killed."""
     stats = standalone.StandaloneTable.stats
     late = [0.0]
 
@@ -395,7 +395,7 @@ def test_time_in_which_nobody_listened_is_no_silence(
     assert late[0] > 0
     run.end_after(100)
     run.summary()
-    assert not any("no sign of life" in text for text in run.messages.texts)
+    assert not any("no heartbeat" in text for text in run.messages.texts)
 
 
 def test_a_finished_run_does_not_need_its_table_any_more(
@@ -419,9 +419,7 @@ def test_a_finished_run_does_not_need_its_table_any_more(
     assert summary["replay_size"] > 500
 
 
-def test_a_run_that_can_not_begin_leaves_its_name_to_others(
-    start: Any, native: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_cannot_start_releases_its_name(start: Any, native: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **more: object) -> None:
         raise ConfigError("no supervisor today")
 
@@ -434,7 +432,7 @@ def test_a_run_that_can_not_begin_leaves_its_name_to_others(
         role.claim(LEARNER, 1)
 
 
-def test_an_outage_is_no_training(start: Any, server_process: ServerProcess) -> None:
+def test_an_outage_is_not_training_time(start: Any, server_process: ServerProcess) -> None:
     run = start(server_process.address, steps=10**9, evaluation_period_seconds=1e6)
     run.wait(50)
     before, since = run.trainer._clock.seconds, time.perf_counter()
@@ -461,14 +459,16 @@ def test_steps_for_an_earlier_run_of_the_name_are_not_counted(
     assert run.summary()["environment_steps"] == sum(steps) < 10**6
 
 
-def test_a_server_that_stays_away_ends_the_run_which_is_saved(
+def test_a_run_whose_server_stays_unavailable_is_saved_and_ends(
     start: Any, server_process: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_RECONNECT_SECONDS", 4.0)
     run = start(server_process.address, steps=10**9, evaluation_period_seconds=1e6)
     run.wait(50)
     server_process.kill()
-    with pytest.raises(LaunchError, match=r"the run can't go on with the server at unix:.*headrace resume") as caught:
+    with pytest.raises(
+        LaunchError, match=r"the run can't continue with the server at unix:.*headrace resume"
+    ) as caught:
         run.summary()
     assert "\n" not in str(caught.value)
     checkpoint = newest_checkpoint(run.directory.checkpoints_path)

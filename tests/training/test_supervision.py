@@ -1,4 +1,4 @@
-"""Silent roles, and a server that delivers no reports."""
+"""Missing heartbeats, and a server that delivers no reports."""
 
 from collections.abc import Iterable
 
@@ -45,12 +45,12 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return Time(monkeypatch)
 
 
-def test_silence_is_a_hang_but_for_the_time_without_a_server(time: Time) -> None:
+def test_missing_heartbeats_are_a_hang_except_during_an_outage(time: Time) -> None:
     launcher = Pretence()
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
     supervisor.start()
     time.now += 35.0
-    supervisor.forgive(30.0)
+    supervisor.skip(30.0)
     supervisor.check()
     assert launcher.killed == []
     time.now += 5.1
@@ -58,13 +58,13 @@ def test_silence_is_a_hang_but_for_the_time_without_a_server(time: Time) -> None
     assert launcher.killed == ["actor 0"]
 
 
-def test_what_was_heard_meanwhile_is_not_put_into_the_future(time: Time) -> None:
+def test_skipping_never_moves_a_heartbeat_into_the_future(time: Time) -> None:
     launcher = Pretence()
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
     supervisor.start()
     time.now += 20.0
-    supervisor.hear({"role": "actor", "index": 0})
-    supervisor.forgive(20.0)
+    supervisor.receive({"role": "actor", "index": 0})
+    supervisor.skip(20.0)
     time.now += 10.1
     supervisor.check()
     assert launcher.killed == ["actor 0"]

@@ -51,7 +51,7 @@ def records(path: Path, kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("topology", WORKERS)
-def test_the_summary_tells_what_became_of_every_gradient(train: Train, tmp_path: Path, topology: str) -> None:
+def test_the_summary_counts_every_gradient_by_outcome(train: Train, tmp_path: Path, topology: str) -> None:
     result = train(topology, steps=4_000, final_evaluation_episodes=5)
     workers = result.summary["workers"]
     assert result.summary["topology"] == topology
@@ -82,7 +82,7 @@ def test_racing_workers_learn(train: Train, topology: str, algorithm: Algorithm)
 
 
 @pytest.mark.parametrize("topology", WORKERS)
-def test_a_resumed_run_goes_on_from_parameters_and_statistics(train: Train, topology: str) -> None:
+def test_a_resumed_run_continues_from_parameters_and_optimizer_state(train: Train, topology: str) -> None:
     first = train(topology, steps=3_000, final_evaluation_episodes=0)
     saved = newest_checkpoint(first.run.checkpoints_path)
     updates = first.summary["learner_steps"]
@@ -103,20 +103,20 @@ def test_a_resumed_run_goes_on_from_parameters_and_statistics(train: Train, topo
     assert 0 <= second.summary["learner_steps"] - workers["updates"] <= workers["late_turns"]
 
 
-def test_another_device_than_the_processor_is_refused(train: Train) -> None:
+def test_a_device_other_than_the_cpu_is_refused(train: Train) -> None:
     with pytest.raises(ConfigError, match="device is cuda"):
         train("lock", steps=100, device="cuda")
 
 
-def test_a_worker_computes_in_one_thread_whatever_its_surroundings_say() -> None:
+def test_a_worker_uses_one_thread_regardless_of_its_environment_variables() -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "4", "MKL_NUM_THREADS": "4", "OMP_THREAD_LIMIT": "64"}
     run = subprocess.run([sys.executable, "-c", _THREADS], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["1", "0"]
 
 
 @pytest.mark.parametrize("topology", WORKERS)
-def test_a_run_goes_on_when_its_workers_are_killed_one_after_the_other(tmp_path: Path, topology: str) -> None:
-    """The first leaves the second alone for a while; once that is killed, only those who took their places learn."""
+def test_a_run_continues_when_its_workers_are_killed_one_after_the_other(tmp_path: Path, topology: str) -> None:
+    """The second continues alone for a while after the first is killed; then only the replacements learn."""
     arguments = ["--topology", topology, "--workers", "2", *FEW, "--time-limit", "60"]
     process = start(tmp_path, f"{TOY}Corridor", *arguments, "--final-evaluation-episodes", "0")
     wait_for(lambda: learning(tmp_path))
@@ -126,13 +126,13 @@ def test_a_run_goes_on_when_its_workers_are_killed_one_after_the_other(tmp_path:
         os.kill(before[place], signal.SIGKILL)
         wait_for(lambda: len(set(workers(process.pid)) - set(before)) == place + 1)  # noqa: B023 (called at once)
 
-    def learned_anew() -> bool:
-        """Whether there are new updates after a second in which all that the dead had reported was taken in."""
+    def learned_since() -> bool:
+        """Whether there are new updates one second later, when all reports of the dead workers have been processed."""
         ended = records(tmp_path / "run", "exit")[-1]["seconds"]
         updates = [each["updates"] for each in records(tmp_path / "run", "workers") if each["seconds"] > ended + 1]
         return len(updates) > 1 and updates[-1] > updates[0] + 100
 
-    wait_for(learned_anew)
+    wait_for(learned_since)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err

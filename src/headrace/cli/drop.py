@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         _Options,
         arguments,
         prog="headrace drop",
-        description="Remove a run's experience, parameters and messages from a server; its directory stays.",
+        description="Remove a run's experience, parameters and messages from a server; the run directory is kept.",
     )
     prefix = f"{options.run}/"
     with visit(options.address, options.token_file) as client:

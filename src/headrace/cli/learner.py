@@ -1,4 +1,4 @@
-"""`headrace learner`: a run whose actors are started apart, on any machine."""
+"""`headrace learner`: a run whose actors are started separately, on any machine."""
 
 import shlex
 from collections.abc import Sequence
@@ -21,23 +21,23 @@ def run(arguments: Sequence[str]) -> int:
     address = options.server.address
     if address is None:
         raise ConfigError(
-            "server is missing; learner needs the address of a server that actors reach too: "
+            "server is missing; headrace learner needs the address of a server that actors can reach too: "
             f"{_PROG} --server ADDRESS {options.environment} (one process alone: headrace train)"
         )
     if not options.topology.takes_separate_actors:
         raise ConfigError(
-            f"topology is {options.topology.name}, all of whose processes headrace train starts itself; with "
-            f"{_PROG}, whose actors are started apart, it must be apex"
+            f"topology is {options.topology.name}; with {_PROG}, whose actors are started separately, it must be apex "
+            "(headrace train runs the other topologies)"
         )
     command = _actor_command(shown(address), options)
-    hint = f"actors learn everything from the server; start them wherever it can be reached:\n  {command}"
+    hint = f"actors get all settings from the server; start them on any machine that can reach it:\n  {command}"
     if shown(address) != address:
-        hint += "\nthe password is not shown; give it to them in the address too, or better with --token-file FILE"
+        hint += "\nthe password is not shown; actors need it too, in the address or, better, by --token-file FILE"
     return start(options, local_actors=False, hint=hint)
 
 
 def _actor_command(address: str, options: TrainOptions) -> str:
-    """What starts an actor of this run where the server has the same address."""
+    """The command that starts actors of this run on a machine where the server has the same address."""
     server = options.server
     words = ["headrace", "actor", "--server", address]
     if server.run != ServerConfig().run:

@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _compare(algorithm: str) -> Table:
-    """All presets of one algorithm side by side: the settings that differ from the default in at least one."""
+    """All presets of one algorithm side by side: the settings that differ from the default in any of them."""
     presets = presets_of(algorithm)
     table = Table(pad_edge=False)
     table.add_column(f"{algorithm} setting", no_wrap=True)
@@ -71,7 +71,7 @@ def _compare(algorithm: str) -> Table:
 
 
 def _one(chosen: Preset) -> Table:
-    """One preset in full; settings that differ from the default are bold."""
+    """One preset in full; settings that differ from the defaults are highlighted."""
     table = Table(pad_edge=False)
     table.add_column("setting", no_wrap=True)
     table.add_column("value", justify="right")

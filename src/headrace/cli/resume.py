@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
         _Options,
         arguments,
         prog="headrace resume",
-        description="Resume a run from its last checkpoint. Stopping rules that are not given stay as they were.",
+        description="Resume a run from its last checkpoint. Stopping rules that are not given keep their values.",
     )
     with RunDirectory.open(options.run, writing=True) as directory:
         config = RunConfig.from_json(directory.read_config())

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     for address in options.listen:
         if address.startswith(("redis:", "rediss:")):
             raise ConfigError(
-                f"listen is {shown(address)}; it must be a tcp:// or unix: address (redis-server serves Redis)"
+                f"listen is {shown(address)}; it must be a tcp:// or unix: address (start Redis with redis-server)"
             )
     token = _token(options.token_file)
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -71,7 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             for notice in server.notices():
                 _warn(notice)
-            _introduce(server, options, memory)
+            _listen(server, options, memory)
             _serve(server, requested, quiet=options.quiet)
             if not options.quiet:
                 _say("stopping" + (": writing the remaining data to disk" if options.data else ""))
@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _introduce(server: Server, options: _Options, memory: int) -> None:
+def _listen(server: Server, options: _Options, memory: int) -> None:
     """Starts to listen; prints the address, the memory limit, and what the data directory contains."""
     for address in options.listen or (_DEFAULT_ADDRESS,):
         _say(f"listening on {server.listen(address)}")
@@ -89,7 +89,7 @@ def _introduce(server: Server, options: _Options, memory: int) -> None:
     share = "" if options.memory else f", {_MEMORY_SHARE:.0%} of this machine's"
     _say(f"memory    {size(memory)}{share}")
     if options.data is None:
-        _say("data      kept in memory alone; --data DIR keeps it on disk")
+        _say("data      kept only in memory; --data DIR keeps it on disk")
     else:
         tables = server.stats()["tables"]
         recovered = sum(table["recovered"] for table in tables.values())
@@ -158,7 +158,7 @@ def _token(path: Path | None) -> bytes | None:
     token = read_token(path)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        _warn(f"{path} has mode {mode:o}, so others on this machine may read the token; chmod 600 {path}")
+        _warn(f"{path} has mode {mode:o}, so other users of this machine may read the token; chmod 600 {path}")
     return token
 
 

@@ -38,7 +38,7 @@ _PROG = "headrace train"
 
 @dataclass(frozen=True)
 class TrainOptions(RunConfig):
-    """All settings of a run as flags, and the run directory; options_type() adds those of algorithm and topology."""
+    """Every setting of a run as a flag, and its directory; options_type() adds those of an algorithm and a topology."""
 
     environment: Environment
     """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
-    """Starts a run and returns its exit code; the display shows `hint` first."""
+    """Starts a run and returns its exit code; `hint` is the first message on its display."""
     config = _config(options)
     with _create(options.run_dir, config) as directory:
         heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
@@ -98,7 +98,7 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
                 if hint:
                     display.message(hint)
                 if config.steps != options.steps:
-                    display.message(f"no stop is set: {config.steps:,} steps, as the preset has it")
+                    display.message(f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps")
                 result = training.train(config, directory, display, local_actors=local_actors)
         except LaunchError:
             raise

@@ -100,12 +100,12 @@ def require_spec(environment_id: str, found: EnvironmentSpec, expected: Environm
     """Raises EnvironmentFault if this machine's environment differs from the learner's."""
     if found != expected:
         raise EnvironmentFault(
-            f'environment "{environment_id}" has {_told(found)} here, and {_told(expected)} on the learner\'s '
+            f'environment "{environment_id}" has {_in_words(found)} here, and {_in_words(expected)} on the learner\'s '
             "machine; the same versions of the environment and its dependencies are required"
         )
 
 
-def _told(spec: EnvironmentSpec) -> str:
+def _in_words(spec: EnvironmentSpec) -> str:
     """Describes a spec in words."""
     actions = f"{spec.actions} {'continuous' if spec.continuous else 'discrete'} actions"
     stack = f" x {spec.stack} frames" if spec.stack > 1 else ""

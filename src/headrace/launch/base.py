@@ -7,7 +7,7 @@ from headrace.errors import ChunkRefused, ConfigError, DivergenceError, Environm
 from headrace.roles.base import Role, RoleContext, Stop
 from headrace.servers import Endpoint
 
-__all__ = ["FAULTS", "Exit", "Launcher", "last_words", "run_role"]
+__all__ = ["FAULTS", "Exit", "Launcher", "error_line", "run_role"]
 
 FAULTS = (ConfigError, EnvironmentFault, ChunkRefused, DivergenceError)
 """A user's mistakes, and divergence: a restarted role would fail in the same way."""
@@ -44,7 +44,7 @@ def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
         role.run(context)
 
 
-def last_words(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """An unexpected exception as one line, with its notes, which say where it was raised."""
     notes = "; ".join(getattr(error, "__notes__", []))
     return f"{type(error).__name__}: {' '.join(str(error).split())}" + (f" ({notes})" if notes else "")

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json
-from headrace.launch.base import FAULTS, last_words, run_role
+from headrace.launch.base import FAULTS, error_line, run_role
 from headrace.launch.leaving import leave_soon
 from headrace.launch.processes import FAULT_STATUS, RoleStart
 from headrace.roles.base import Stop
@@ -50,7 +50,7 @@ def main() -> None:
         _leave(FAULT_STATUS if isinstance(error, FAULTS) else 1)
     except Exception as error:
         traceback.print_exc()
-        print(last_words(error), file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
         _leave(1)
     _leave(0)
 

@@ -6,7 +6,7 @@ from collections import deque
 from headrace.errors import LaunchError
 from headrace.launch.base import Exit
 
-__all__ = ["DEATHS", "DEATHS_SECONDS", "Deaths", "given_up"]
+__all__ = ["DEATHS", "DEATHS_SECONDS", "Deaths", "too_many_deaths"]
 
 DEATHS = 3
 DEATHS_SECONDS = 60.0
@@ -26,7 +26,7 @@ class Deaths:
         return len(self._times) < DEATHS or self._times[-1] - self._times[0] > DEATHS_SECONDS
 
 
-def given_up(ended: Exit) -> LaunchError:
+def too_many_deaths(ended: Exit) -> LaunchError:
     """The error to raise after a role's last death."""
     return LaunchError(
         f"{ended.role.name} died {DEATHS} times within a minute; its last end: {ended.reason}: {ended.message}"

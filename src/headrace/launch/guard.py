@@ -87,9 +87,9 @@ class Guard:
         self._beats += 1
         watcher.PAGE.pack_into(self._page, 0, self._beats, self._allowed)
 
-    def silence(self) -> None:
+    def mark_reported(self) -> None:
         """Tells the watcher that this process is about to end without cleaning up, and has reported why."""
-        self._send(watcher.SILENCE)
+        self._send(watcher.REPORTED)
 
     def _send(self, message: bytes) -> None:
         with contextlib.suppress(OSError):

@@ -24,7 +24,7 @@ def leave_soon(status: int, *, quiet: bool = False) -> None:
 
 def _leave(status: int, quiet: bool) -> None:
     family = Family([os.getpid()])
-    family.look()
+    family.scan()
     family.end()
     main = threading.main_thread()
     names = sorted(thread.name for thread in threading.enumerate() if not thread.daemon and thread is not main)

@@ -93,14 +93,14 @@ class ProcessLauncher:
         """Kills a process with SIGKILL."""
         ending = [self._running.pop(role.name)]
         family = _family(ending)
-        family.look()
+        family.scan()
         _end(ending, family)
 
     def stop(self, roles: Iterable[Role]) -> None:
         """Sends SIGTERM to all these processes, and SIGKILL to those still running after 5 seconds."""
         ending = [self._running.pop(role.name) for role in roles if role.name in self._running]
         family = _family(ending)
-        family.look()
+        family.scan()
         for running in ending:
             running.process.terminate()
         deadline = time.monotonic() + _GRACE_SECONDS

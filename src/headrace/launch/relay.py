@@ -3,7 +3,7 @@
 import threading
 
 from headrace.errors import ClosedError, HeadraceError, LaunchError
-from headrace.launch.base import last_words
+from headrace.launch.base import error_line
 from headrace.roles.base import Stop
 from headrace.roles.handles import PolicyHandle
 from headrace.servers import EmbeddedServer, Endpoint, RoleServer
@@ -57,8 +57,8 @@ class Relay:
         except ClosedError as error:
             self._error = error
         except Exception as error:
-            reason = str(error) if isinstance(error, HeadraceError) else last_words(error)
-            self._error = LaunchError(f"newer policies can't be passed on to the actors here: {reason}")
+            reason = str(error) if isinstance(error, HeadraceError) else error_line(error)
+            self._error = LaunchError(f"newer policies can't be forwarded to the actors on this host: {reason}")
 
     def _pass_on(self) -> bool:
         """Publishes newer versions here, the policy before its news; returns whether there were any."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.errors import ClosedError, ConfigError, LaunchError, StorageError
 from headrace.launch.base import Exit, Launcher
-from headrace.launch.deaths import Deaths, given_up
+from headrace.launch.deaths import Deaths, too_many_deaths
 from headrace.launch.guard import Guard
 from headrace.launch.processes import ProcessLauncher
 from headrace.launch.relay import Relay
@@ -39,8 +39,8 @@ def run_actors(
     and if the server is gone, and StorageError if logs can't be written.
     """
     try:
-        with _terminable(), Guard("headrace actor"):
-            with _impatient(endpoint, say):
+        with _interrupted_by_signals(), Guard("headrace actor"):
+            with _warn_if_slow(endpoint, say):
                 server = connect_role(endpoint)
             try:
                 notice = await_notice(server, lambda: False, say)
@@ -48,12 +48,12 @@ def run_actors(
                 _make(logs)
                 say(f"{_counted(actors)} in {notice.environment}; logs: {logs}")
                 if 0 < len(notice.actors) < actors:
-                    say(f"the run has places for {_counted(len(notice.actors))}; the others wait for one to be free")
+                    say(f"the run has slots for {_counted(len(notice.actors))}; the others wait for a free one")
                 while True:
                     with _relay(endpoint, actors) as relay:
-                        if _look_after(server, launcher(endpoint, logs), actors, notice.start, relay, say):
+                        if _supervise(server, launcher(endpoint, logs), actors, notice.start, relay, say):
                             break
-                    say("the learner was restarted, and so are its actors")
+                    say("the learner was restarted; restarting its actors")
                     notice = await_notice(server, lambda: False, say)
                     assert notice is not None
                 say("the run has ended")
@@ -76,7 +76,7 @@ def _make(logs: Path) -> None:
 
 
 @contextlib.contextmanager
-def _impatient(endpoint: Endpoint, say: Callable[[str], object]) -> Iterator[None]:
+def _warn_if_slow(endpoint: Endpoint, say: Callable[[str], object]) -> Iterator[None]:
     """Says that no server answers if the body takes longer than two seconds."""
     text = f"no server answers at {shown(endpoint.address)} yet; retrying for {endpoint.reconnect_seconds:g} s"
     timer = threading.Timer(_PATIENCE_SECONDS, say, [text])
@@ -98,7 +98,7 @@ def _relay(endpoint: Endpoint, actors: int) -> Iterator[Relay | None]:
         yield relay
 
 
-def _look_after(
+def _supervise(
     server: RoleServer,
     launcher: Launcher,
     actors: int,
@@ -116,7 +116,7 @@ def _look_after(
     }
     deaths = {name: Deaths() for name in roles}
     ended: list[Exit] = []
-    excused = False
+    learner_away = False
     try:
         for role in roles.values():
             launcher.start(role)
@@ -129,27 +129,27 @@ def _look_after(
             if relay is not None:
                 relay.check()
             if found is None:
-                excused = True
+                learner_away = True
                 continue
             if RunNotice.from_json(found[1]).start != start:
                 return False
             for each in ended:
                 name = each.role.name
-                roles[name] = _again(each.role) if excused else _renew(each, deaths[name], say)
+                roles[name] = _again(each.role) if learner_away else _replacement(each, deaths[name], say)
                 launcher.start(roles[name])
-            ended, excused = [], False
+            ended, learner_away = [], False
     finally:
         launcher.stop(roles.values())
 
 
-def _renew(ended: Exit, deaths: Deaths, say: Callable[[str], object]) -> Role:
-    """Returns the replacement of an actor that ended; raises if it must not be restarted."""
+def _replacement(ended: Exit, deaths: Deaths, say: Callable[[str], object]) -> Role:
+    """The replacement of an actor that ended; raises if it must not be restarted."""
     if ended.fault:
         raise ConfigError(ended.message)
     again = deaths.add()
-    say(f"{ended.role.name} died ({ended.reason}): {ended.message}" + ("; it is started again" if again else ""))
+    say(f"{ended.role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else ""))
     if not again:
-        raise given_up(ended)
+        raise too_many_deaths(ended)
     return _again(ended.role)
 
 
@@ -162,7 +162,7 @@ def _counted(actors: int) -> str:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
+def _interrupted_by_signals() -> Iterator[None]:
     """Makes SIGTERM and SIGHUP raise KeyboardInterrupt too. Has an effect only in the main thread.
 
     An ignored SIGHUP (nohup) stays ignored.

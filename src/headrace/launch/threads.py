@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 
 from headrace.errors import ClosedError, HeadraceError
-from headrace.launch.base import FAULTS, Exit, last_words, run_role
+from headrace.launch.base import FAULTS, Exit, error_line, run_role
 from headrace.roles.base import Role, Stop
 from headrace.servers import Endpoint
 
@@ -55,4 +55,4 @@ class ThreadLauncher:
         except HeadraceError as error:
             self._exits.append(Exit(role, "error", fault=isinstance(error, FAULTS), message=str(error)))
         except Exception as error:
-            self._exits.append(Exit(role, "error", fault=False, message=last_words(error)))
+            self._exits.append(Exit(role, "error", fault=False, message=error_line(error)))

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PAGE", "QUIT", "ROLE_MARK", "SILENCE", "Family", "Process", "memory_kills", "read_process"]
+__all__ = ["PAGE", "QUIT", "REPORTED", "ROLE_MARK", "Family", "Process", "memory_kills", "read_process"]
 
 PAGE = struct.Struct("=Qd")
 """Memory shared with the training process: heartbeats so far, and seconds allowed without one (0: no limit)."""
@@ -26,12 +26,12 @@ ROLE_MARK = b"HEADRACE_ROLE_"
 """Prefix of the environment variable that marks a role and its descendants."""
 QUIT = b"Q"
 """Message: the run has ended normally."""
-SILENCE = b"S"
+REPORTED = b"S"
 """Message: the training process ends without cleaning up, and has reported why."""
 
 _PERIOD_SECONDS = 0.25
-_LOOK_SECONDS = 0.5
-_LOOK_SHARE = 50
+_SCAN_SECONDS = 0.5
+_SCAN_SHARE = 50
 """Scanning the machine's processes takes at most one fiftieth of the time."""
 _GRACE_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
@@ -86,10 +86,10 @@ class _Descent(NamedTuple):
 class Family:
     """The descendants of the processes `heads` that are no older than this object's process, even if reparented.
 
-    look() remembers descendants while their parents live. Others are found by one of `marks` in their environment
+    scan() remembers descendants while their parents live. Others are found by one of `marks` in their environment
     variables, or by `mapped` in their memory maps, which identifies processes that were forked and run no other
-    program. Processes that a role leaves behind end at the next look(); those that other children of a head leave
-    behind live on.
+    program. Processes that a role leaves behind end at the next scan(); those that other children of a head leave
+    behind are kept.
     """
 
     def __init__(self, heads: Iterable[int], marks: Iterable[str] = (), mapped: str = "") -> None:
@@ -101,7 +101,7 @@ class Family:
         self._known: dict[int, _Descent] = {}
         self._roles: set[int] = set()
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Remembers the current descendants, and kills those of roles that have ended."""
         found = {process.pid: process for process in _processes() if process.started >= self._since}
         known = {pid: own for pid, own in self._known.items() if pid in found and found[pid].started == own.started}
@@ -125,7 +125,7 @@ class Family:
         self._heads.clear()
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
-            self.look()
+            self.scan()
             left = [process for process in _processes() if process.started >= self._since and self._is_own(process)]
             if not left:
                 return
@@ -140,14 +140,14 @@ class Family:
         return _is_marked(process, self._marks, "environ") or _is_marked(process, self._mapped, "maps")
 
 
-class _Heart:
+class _Heartbeat:
     """Measures how long the training process has not sent a heartbeat, excluding times in which it was stopped."""
 
     def __init__(self, parent: int, page: mmap.mmap) -> None:
         self._parent = parent
         self._page = page
         self._beats = -1
-        self._still = 0.0
+        self._stalled = 0.0
         self._asked = 0.0  # seconds since the first of these signals
         self._signals = 0
         self._signal_beats = -1  # heartbeats when the last signal arrived
@@ -158,7 +158,7 @@ class _Heart:
         self._signals += 1
         self._signal_beats = PAGE.unpack_from(self._page)[0]
 
-    def verdict(self) -> str:
+    def kill_reason(self) -> str:
         """Returns why the process must be killed, or an empty string if it must not. Must be called every period."""
         now = time.monotonic()
         elapsed = min(now - self._before, 2 * _PERIOD_SECONDS)  # this process may have been stopped too
@@ -167,49 +167,49 @@ class _Heart:
         if not allowed or beats != self._signal_beats:  # it has run since the signal, and handled it
             self._asked, self._signals = 0.0, 0
         if beats != self._beats or not allowed:
-            self._beats, self._still = beats, 0.0
+            self._beats, self._stalled = beats, 0.0
             return ""
         process = read_process(self._parent)
         if process is None or process.state in "Tt":
             return ""
-        self._still += elapsed
+        self._stalled += elapsed
         self._asked += elapsed if self._signals else 0.0
         held = "the environment has not returned and holds Python's lock"
-        if self._still > allowed + _GRACE_SECONDS:
-            return f"{held} for more than {allowed:.0f} s; the run can't go on, nor save what it learned since"
-        if self._asked > _PATIENCE_SECONDS or (self._signals > 1 and self._still > _SECOND_SIGNAL_SECONDS):
+        if self._stalled > allowed + _GRACE_SECONDS:
+            return f"{held} for more than {allowed:.0f} s; the run can't continue or save its progress"
+        if self._asked > _PATIENCE_SECONDS or (self._signals > 1 and self._stalled > _SECOND_SIGNAL_SECONDS):
             return f"interrupted, but {held}; nothing could be saved"
         return ""
 
 
 def _watch(parent: int, link: socket.socket, page: mmap.mmap, mark: str, name: str, run: str) -> None:
     """Waits for the end of `parent`; cleans up after it if it did not end normally."""
-    family, heart, kills = Family([parent], [mark], mapped=mark), _Heart(parent, page), memory_kills()
+    family, heart, kills = Family([parent], [mark], mapped=mark), _Heartbeat(parent, page), memory_kills()
     reason, silent, due = "", False, 0.0
     while os.getppid() == parent:
         if select.select([link], [], [], _PERIOD_SECONDS)[0]:
             message = link.recv(4096)
             if QUIT in message:
-                family.look()
+                family.scan()
                 return
-            silent = silent or SILENCE in message
+            silent = silent or REPORTED in message
             for number in message:
                 if number in _SIGNALS:
                     heart.signaled()
-        reason = heart.verdict()
+        reason = heart.kill_reason()
         if reason and os.getppid() == parent:
             os.kill(parent, signal.SIGKILL)
             _await_end(parent)
             break
         begin = time.monotonic()
         if begin >= due:
-            family.look()
-            due = begin + max(_LOOK_SECONDS, _LOOK_SHARE * (time.monotonic() - begin))
+            family.scan()
+            due = begin + max(_SCAN_SECONDS, _SCAN_SHARE * (time.monotonic() - begin))
     with contextlib.suppress(OSError):
-        silent = silent or bool({QUIT[0], SILENCE[0]} & set(link.recv(4096, socket.MSG_DONTWAIT)))
+        silent = silent or bool({QUIT[0], REPORTED[0]} & set(link.recv(4096, socket.MSG_DONTWAIT)))
     family.end()
     if not silent:
-        _say(reason or f"{name} was killed{_suspicion(kills)}", run)
+        _say(reason or f"{name} was killed{_likely_cause(kills)}", run)
 
 
 def _await_end(parent: int) -> None:
@@ -218,7 +218,7 @@ def _await_end(parent: int) -> None:
         time.sleep(0.01)
 
 
-def _suspicion(kills_before: int | None) -> str:
+def _likely_cause(kills_before: int | None) -> str:
     kills = memory_kills()
     if kills is not None and kills_before is not None and kills > kills_before:
         return " because memory ran out"
@@ -226,7 +226,7 @@ def _suspicion(kills_before: int | None) -> str:
 
 
 def _say(reason: str, run: str) -> None:
-    hint = f"; headrace resume {run} goes on from the last checkpoint" if run and _has_checkpoint(run) else ""
+    hint = f"; headrace resume {run} continues from the last checkpoint" if run and _has_checkpoint(run) else ""
     with contextlib.suppress(OSError):
         os.write(2, f"headrace: error: {reason}{hint}\n".encode())
 

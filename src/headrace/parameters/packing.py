@@ -72,7 +72,7 @@ def _read_header(data: memoryview) -> tuple[int, dict[str, tuple[int, ...]], int
     _check(magic == _MAGIC, f"they begin with {magic!r}, not {_MAGIC!r}")
     _check(version == _VERSION, f"version is {version}, not {_VERSION}")
     _check(2 <= bits <= 31, f"bits is {bits}, not 2 to 31")
-    _check(zlib.crc32(data[_CHECKED_FROM:]) == checksum, "the checksum is another")
+    _check(zlib.crc32(data[_CHECKED_FROM:]) == checksum, "the checksum does not match")
     begin = _PROLOGUE.size + length
     try:
         entries = json.loads(bytes(data[_PROLOGUE.size : begin]))

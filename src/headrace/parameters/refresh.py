@@ -86,7 +86,7 @@ class Refresh:
         self._error: Exception | None = None
         self._closed = False
         self.ready = False
-        """Whether take() has a policy to install or an error to raise."""
+        """Whether install() has a policy to install or an error to raise."""
         self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
         self._thread.start()
 
@@ -99,7 +99,7 @@ class Refresh:
         """Outputs [B, A] of the current policy for observations [B, *input]."""
         return self._policy.output(observation)
 
-    def look(self, behind: int = 1) -> None:
+    def poll(self, behind: int = 1) -> None:
         """Makes the thread poll for a policy at least `behind` versions newer, unless it is busy; never waits."""
         if not self._busy:
             with self._changed:
@@ -107,7 +107,7 @@ class Refresh:
                 self._behind = behind
                 self._changed.notify()
 
-    def take(self) -> int:
+    def install(self) -> int:
         """Installs the policy that is ready; returns its version. Raises the thread's error, if any."""
         with self._changed:
             self.ready = self._busy = False

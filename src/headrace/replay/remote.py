@@ -114,7 +114,9 @@ class RemoteTable(ReplayTable):
         """Counts, bytes, samples per insert, seconds that each side was blocked."""
         tables = self._client.stats()["tables"]
         if self._name not in tables:
-            raise ServerError(f"table {self._name}: the server has it no more; it has {', '.join(tables) or 'none'}")
+            raise ServerError(
+                f"table {self._name}: the server no longer has it; its tables: {', '.join(tables) or 'none'}"
+            )
         return {name: value for name, value in tables[self._name].items() if name != "state"}
 
     def save(self, path: str | Path) -> None:

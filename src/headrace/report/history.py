@@ -40,8 +40,8 @@ def collect(records: Iterable[Record]) -> History:
     for record in records:
         kind = record.get("kind")
         if kind == "resume":
-            for told in (history.progress, history.evaluations, history.quantizations):
-                told[:] = [old for old in told if old["seconds"] <= record["seconds"]]
+            for repeated in (history.progress, history.evaluations, history.quantizations):
+                repeated[:] = [old for old in repeated if old["seconds"] <= record["seconds"]]
         if kind in places:
             places[kind].append(record)
     return history

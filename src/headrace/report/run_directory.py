@@ -256,7 +256,7 @@ def _require_vacant(path: Path) -> None:
         )
     if "config.json" in names:
         raise CheckpointError(
-            f"run directory {path} holds another run; choose another --run-dir, or go on with that one by "
+            f"run directory {path} holds another run; choose another --run-dir, or resume that run by "
             f"headrace resume {path}"
         )
     if names:

@@ -92,7 +92,7 @@ class ServerView:
         limit = after["memory_limit_bytes"]
         memory = size(after["memory_bytes"]) + (f" of {size(limit)}" if limit is not None else "")
         text = Text.assemble(("memory ", "dim"), memory, ("   cpu ", "dim"), _cpu(self._before, after))
-        return text.append("   data ", "dim").append(after["data"] or "in memory alone")
+        return text.append("   data ", "dim").append(after["data"] or "only in memory")
 
     def _tables(self) -> Iterator[Table | Text]:
         flows = table_flows(self._before, self._after)

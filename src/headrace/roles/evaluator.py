@@ -85,7 +85,7 @@ def greedy_actions(algorithm: Algorithm, policy: Policy, spec: EnvironmentSpec) 
 
 
 class _Heartbeat:
-    """Reports about once a second that the evaluator is alive; silence means that an environment hangs."""
+    """Reports about once a second that the evaluator is alive; no report means that an environment hangs."""
 
     def __init__(self, server: RoleServer, stop: Stop) -> None:
         self._server = server

@@ -45,7 +45,7 @@ class ActorRole(Role):
         """Acts; raises ServerError if another process acts in its slot of a shared server's run."""
         server = context.connect()
         if context.endpoint.run and claim_slot(server, [self.index], context.stop) is None:
-            raise ServerError(f"{self.name} of run {context.endpoint.run} is acting already, from another process")
+            raise ServerError(f"{self.name} of run {context.endpoint.run} is already acting in another process")
         self.act(server, context)
 
     def act(self, server: RoleServer, context: RoleContext, hang_seconds: float | None = None) -> None:
@@ -125,9 +125,9 @@ def _act(
         reporter.count(actor.count, actor.environments.take_episodes())
         if schedule.due(actor.count):
             clock.enter("pull")
-            refresh.look(schedule.behind)
+            refresh.poll(schedule.behind)
             clock.enter("other")
         if refresh.ready:
             clock.enter("load")
-            actor.set_policy_version(refresh.take())
+            actor.set_policy_version(refresh.install())
             clock.enter("other")

@@ -51,7 +51,7 @@ def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[st
             return RunNotice.from_json(found[1])
         if time.monotonic() >= patience:
             patience = float("inf")
-            say("there is no learner of this run yet; waiting for it")
+            say("this run has no learner yet; waiting for it")
         time.sleep(_POLL_SECONDS)
     return None
 
@@ -76,7 +76,9 @@ class SeparateActorRole(Role):
         if notice is None:
             return
         if not notice.actors:
-            raise ConfigError("the run's learner starts its actors itself; headrace learner leaves them to others")
+            raise ConfigError(
+                "the run's learner starts its own actors; headrace learner trains with separately started ones"
+            )
         actor = notice.actors[_await_slot(server, len(notice.actors), context.stop)]
         dataclasses.replace(
             actor,
@@ -89,7 +91,7 @@ def _await_slot(server: RoleServer, slots: int, stop: Stop) -> int:
     """Waits while all slots are taken, so that a spare actor replaces one that leaves."""
     slot = claim_slot(server, range(slots), stop)
     if slot is None:
-        _say(f"all {slots} places for actors of the run are taken; waiting for one")
+        _say(f"all {slots} actor slots of the run are taken; waiting for a free one")
     while slot is None:
         stop.wait(_SPARE_POLL_SECONDS)
         slot = claim_slot(server, range(slots), stop, 0.0)

@@ -146,7 +146,7 @@ class _Run:
                             holder = self._take(name, owner, patient=False)
                         if holder != owner:
                             gone = f"{name} of run {self._endpoint.run} at {self._connection.address}"
-                            self._connection.close(ServerError(f"{gone} was taken by another while it was away"))
+                            self._connection.close(ServerError(f"{gone} was taken by another owner during an outage"))
 
 
 class RedisRoleServer(_Run, RoleServer):
@@ -350,8 +350,8 @@ class RedisServer(_Run, RunServer):
         policy = memory.get("maxmemory_policy", "noeviction")
         if memory.get("maxmemory", 0) and policy.startswith("allkeys"):
             raise ConfigError(
-                f"maxmemory-policy of {self._connection.address} is {policy}; it must be noeviction: experience and "
-                "policies would disappear from it without a word otherwise"
+                f"maxmemory-policy of {self._connection.address} is {policy}; it must be noeviction: otherwise "
+                "it would silently discard experience and policies"
             )
 
 

@@ -135,9 +135,9 @@ class RedisConnection:
                     raise
                 deadline = deadline or time.monotonic() + seconds
                 left = deadline - time.monotonic()
-                told = self._told(error)
+                translated = self._translate(error)
                 if left <= 0 or not self._passes(error):
-                    raise told from error
+                    raise translated from error
             self.wait(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
@@ -152,7 +152,7 @@ class RedisConnection:
             return False
         return isinstance(error, e.ConnectionError | e.TimeoutError | e.ReadOnlyError) or _is_out_of_memory(error)
 
-    def _told(self, error: "redis.RedisError") -> HeadraceError:
+    def _translate(self, error: "redis.RedisError") -> HeadraceError:
         """The error as a HeadraceError. Checks classes in the order of redis-py's inheritance."""
         e = self._redis
         said = str(error).rpartition(_PIPELINE)[2].rstrip(".") or type(error).__name__

@@ -70,7 +70,7 @@ class Program(ABC):
         """Reports of actors inside this program, with increments instead of totals; others use the mailbox."""
         return []
 
-    def hear(self, report: dict[str, Any]) -> None:
+    def receive(self, report: dict[str, Any]) -> None:
         """Processes a report from a worker, planner or other role of this program, with its totals unchanged."""
 
     def skip(self, seconds: float) -> None:

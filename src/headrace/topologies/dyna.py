@@ -100,7 +100,7 @@ def _take_part(whole: BinaryIO, part: Path) -> None:
         while data := whole.read(min(left, _PIECE_BYTES)):
             left -= file.write(data)
     if left or not size:
-        raise CheckpointError(f"replay of the checkpoint {whole.name} is cut short; a whole one is required")
+        raise CheckpointError(f"replay of the checkpoint {whole.name} is truncated; a complete one is required")
 
 
 def dyna_tables(context: RunContext, config: DynaQ, environments: int, chunk_steps: int) -> DynaTables:

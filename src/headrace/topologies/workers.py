@@ -63,14 +63,14 @@ class WorkersProgram(Program):
         now = time.monotonic()
         if now >= self._next_news:
             self._next_news = now + _NEWS_SECONDS
-            self._replay.tell()
+            self._replay.publish_gate()
         time.sleep(timeout_seconds)
 
-    def hear(self, report: dict[str, Any]) -> None:
+    def receive(self, report: dict[str, Any]) -> None:
         """Processes a worker's totals."""
         if report["role"] == "worker":
-            self._learning.hear(report)
-            self._replay.hear(report)
+            self._learning.receive(report)
+            self._replay.receive(report)
 
     def figures(self) -> dict[str, Any] | None:
         """Gradient statistics of the workers, and the number of turns that exceeded the maximum wait of a hold."""
@@ -84,7 +84,7 @@ class WorkersProgram(Program):
         """Restores what state() returned."""
         self._learning.totals.sums = state["learning"]
         self._replay.totals.sums = state["replay"]
-        self._replay.tell()
+        self._replay.publish_gate()
 
     def close(self) -> None:
         """Closes the parameters; the launcher ends the workers."""
@@ -149,7 +149,7 @@ class _Learning:
     def publish(self) -> None:
         """No effect: the evaluator is sent the policy, and no other process needs it."""
 
-    def hear(self, report: Counts) -> None:
+    def receive(self, report: Counts) -> None:
         """Processes a worker's totals."""
         totals = dict(report["learning"])
         self.steps = max(self.steps, totals.pop("version"))
@@ -182,21 +182,21 @@ class _WorkersExperience(Experience):
         self._table = table
         self._replays = replays
         self._held: dict[int, Counts] = {}  # contents of each worker's replay
-        self._heard: dict[int, float] = {}  # time.monotonic() of each worker's last report
+        self._last_report: dict[int, float] = {}  # time.monotonic() of each worker's last report
         self._late_turns = 0
         last = server.fetch(GATE)
         self._version = last[0] if last else 0  # of the gate; continues from an earlier start's version
         self._state: State = "open"
-        self.tell()
+        self.publish_gate()
 
-    def hear(self, report: Counts) -> None:
+    def receive(self, report: Counts) -> None:
         """Processes a worker's totals."""
         totals = {name: report["learning"].get(name, 0) for name in ("samples", "inserts")}
         self.totals.add(report["writer"], {"steps": report["steps"], **totals})
         self._held[report["index"]] = report["replay"]
-        self._heard[report["index"]] = time.monotonic()
+        self._last_report[report["index"]] = time.monotonic()
 
-    def tell(self) -> None:
+    def publish_gate(self) -> None:
         """Publishes the gate with the steps over all workers."""
         self._version += 1
         self._server.publish(GATE, Gate(self._state, int(self.totals["steps"])).to_json(), self._version)
@@ -217,7 +217,7 @@ class _WorkersExperience(Experience):
     def set_paused(self, paused: bool) -> None:
         """Pauses the workers and waits until those that are alive are paused; or resumes them."""
         self._state = "held" if paused else "open"
-        self.tell()
+        self.publish_gate()
         if paused:
             self._await_workers()
 
@@ -232,18 +232,20 @@ class _WorkersExperience(Experience):
     def close(self) -> None:
         """Ends the workers."""
         self._state = "closed"
-        self.tell()
+        self.publish_gate()
         self._await_workers()
         if self._table is not None:
             self._table.close()
 
     def _await_workers(self) -> None:
         """Waits until all live workers are at the gate, each after a complete turn; or until the deadline."""
-        awaited = {index for index, heard in self._heard.items() if time.monotonic() - heard < _SILENT_SECONDS}
+        awaited = {
+            index for index, reported in self._last_report.items() if time.monotonic() - reported < _SILENT_SECONDS
+        }
         deadline = time.monotonic() + _HOLD_SECONDS
         while awaited and time.monotonic() < deadline:
-            words = [Held.from_json(message) for message in self._server.drain(HELD)]
-            awaited -= {word.worker for word in words if word.version >= self._version}
+            confirmations = [Held.from_json(message) for message in self._server.drain(HELD)]
+            awaited -= {each.worker for each in confirmations if each.version >= self._version}
             time.sleep(_POLL_SECONDS)
         self._late_turns += len(awaited)
         self.totals.add("hold", {"late_turns": self._late_turns})

@@ -169,7 +169,7 @@ def newest_checkpoint(folder: Path) -> Checkpoint:
         return Checkpoint(path, manifest, state, read_fields(EnvironmentSpec, state["spec"]))
     except ConfigError as error:
         raise CheckpointError(
-            f"checkpoint file {path / _STATE} is not this version's: {error}; the version that wrote it goes on from it"
+            f"checkpoint file {path / _STATE} is from another version: {error}; resume with the version that wrote it"
         ) from error
 
 
@@ -187,7 +187,7 @@ def _read_manifest(path: Path) -> dict[str, list[int]]:
         if not fits(tuple[int, ...], tuple(fingerprint) if isinstance(fingerprint, list) else None):
             raise _broken(path / _MANIFEST, f"{name} is {fingerprint!r:.60}; a size and a checksum are required")
     if json.dumps(manifest).encode() != text:  # for example a duplicate key, one of which is lost
-        raise _broken(path / _MANIFEST, "its bytes are not those that were written")
+        raise _broken(path / _MANIFEST, "it is not as it was written")
     return manifest
 
 
@@ -209,11 +209,11 @@ def _check(path: Path, fingerprint: list[int]) -> None:
     except OSError as error:
         raise _broken(path, error.strerror or str(error)) from error
     if found != fingerprint:
-        raise _broken(path, "its bytes are not those that were written")
+        raise _broken(path, "its size or checksum is not that of the manifest")
 
 
 def _broken(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"checkpoint file {path} is broken: {reason}; a whole checkpoint is required to go on")
+    return CheckpointError(f"checkpoint file {path} is broken: {reason}; an intact checkpoint is required")
 
 
 def _fingerprint(path: Path) -> list[int]:

@@ -85,7 +85,7 @@ class EvaluationSchedule:
         self._program.skip(seconds)
         self._monitor.skip(seconds)
 
-    def hear(self, report: dict[str, Any]) -> None:
+    def receive(self, report: dict[str, Any]) -> None:
         """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""
         held = self._clock.paused and self._program.figures() is not None
         moment = self._moment() if held else None  # paused workers have reported their last turns by now

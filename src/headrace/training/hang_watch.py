@@ -103,12 +103,12 @@ class HangWatch:
             if progress != self._hung and stalled > limit:
                 call = open_call(threading.main_thread().ident or 0)
                 what = call.what if call is not None else "the environment"
-                self._message = f"{what} has not returned for more than {limit:.0f} s; the run can't go on"
+                self._message = f"{what} has not returned for more than {limit:.0f} s; the run can't continue"
                 self._hung, stalled, limit = progress, 0.0, min(limit, _GRACE_SECONDS)
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
             elif progress == self._hung and stalled > _GRACE_SECONDS:
                 print(f"headrace: error: {self._message}", file=sys.stderr, flush=True)
-                self._guard.silence()
+                self._guard.mark_reported()
                 os._exit(_FAULT_STATUS)
 
     def _raise(self, _number: int, _frame: FrameType | None) -> None:

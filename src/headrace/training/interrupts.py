@@ -16,15 +16,15 @@ class Interrupts:
 
     An ignored SIGHUP (nohup) stays ignored.
 
-    A run that waits may not notice `requested`: if heeded() does not follow within 10 seconds, `give_up` is called, in
-    a separate thread. Signals belong to the main thread; in other threads the context has no effect.
+    A run that waits may not notice `requested`: if acknowledge() does not follow within 10 seconds, `give_up` is
+    called, in a separate thread. Signals belong to the main thread; in other threads the context has no effect.
     """
 
     def __init__(self, give_up: Callable[[], object]) -> None:
         self.requested = False
         self.gave_up = False
         self._give_up = give_up
-        self._timer = threading.Timer(_PATIENCE_SECONDS, self._lose_patience)
+        self._timer = threading.Timer(_PATIENCE_SECONDS, self._time_out)
         self._timer.daemon = True
         self._before: dict[int, Any] = {}
 
@@ -38,15 +38,15 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.heeded()
+        self.acknowledge()
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def heeded(self) -> None:
+    def acknowledge(self) -> None:
         """Cancels `give_up`: the run is about to end and no longer waits."""
         self._timer.cancel()
 
-    def _lose_patience(self) -> None:
+    def _time_out(self) -> None:
         self.gave_up = True
         self._give_up()
 

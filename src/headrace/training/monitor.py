@@ -34,7 +34,7 @@ class Monitor:
         self._workers = config.topology.has_workers
         self._returns: deque[float] = deque(maxlen=100)
         self._greedy: deque[float] = deque(maxlen=20)
-        self._heard: dict[int, float] = {}  # monotonic() of each actor's last report
+        self._last_report: dict[int, float] = {}  # monotonic() of each actor's last report
         self._off_clock: dict[int, float] = {}  # seconds that each actor waited for evaluations, not yet subtracted
         self._last = start
         self._rates = (0.0, 0.0)
@@ -60,16 +60,18 @@ class Monitor:
             if off_clock:
                 self._off_clock[index] -= off_clock
             self.actor_seconds[phase] += seconds - off_clock
-        self._heard[index] = monotonic()
+        self._last_report[index] = monotonic()
 
     def skip(self, seconds: float) -> None:
         """Records that an evaluation held the actors: these seconds of waiting to push are not training time."""
-        for index in () if self._workers else self._heard:  # workers already subtract the time in which they were held
+        if self._workers:  # they already subtract the time in which they were held
+            return
+        for index in self._last_report:
             self._off_clock[index] = self._off_clock.get(index, 0.0) + seconds
 
     def forget(self, index: int) -> None:
         """Removes an actor that ended."""
-        self._heard.pop(index, None)
+        self._last_report.pop(index, None)
         self._off_clock.pop(index, None)
 
     @property
@@ -114,7 +116,7 @@ class Monitor:
             bottleneck=None if self._workers else _bottleneck(actor_times, learner_times, learner.steps),
             actor_times=actor_times,
             learner_times=learner_times,
-            actors_alive=sum(monotonic() - heard < _SILENT_SECONDS for heard in self._heard.values()),
+            actors_alive=sum(monotonic() - reported < _SILENT_SECONDS for reported in self._last_report.values()),
             actors_total=self._actors,
             role="worker" if self._workers else "actor",
             paused=evaluations.pending,

@@ -86,28 +86,28 @@ class Reports:
                 return  # from an actor that still acts for an earlier run of this name
             self._count(report)
         elif "request" in report:
-            self._schedule.hear(report)
+            self._schedule.receive(report)
         elif report["role"] == "quantizer":
             self._record_error(report)
         elif report["role"] == "planner":
             self._record_planning(report)
-        self._supervisor.hear(report)
+        self._supervisor.receive(report)
 
     def _count(self, report: dict[str, Any]) -> None:
         """Counts what an actor or worker has done since its last report; ignores an older report."""
         writer, totals = report["writer"], {name: report[name] for name in ("steps", "episodes", "seconds")}
         if totals["steps"] >= self._totals.last(writer).get("steps", 0):
             self._monitor.add({**report, **self._totals.add(writer, totals)})
-            self._program.hear(report)
+            self._program.receive(report)
 
     def _record_planning(self, report: dict[str, Any]) -> None:
         """Records what a planner has done since its start, about once a second."""
         seconds, index = self._clock.seconds, report["index"]
         if "model_version" in report and seconds >= self._planned.get(index, 0.0) + _PLANNING_SECONDS:
             self._planned[index] = seconds
-            told = {name: value for name, value in report.items() if name != "role"}
+            totals = {name: value for name, value in report.items() if name != "role"}
             moment = {"seconds": seconds, "environment_steps": self._monitor.environment_steps}
-            self._run.append({"kind": "planning", **moment, **told})
+            self._run.append({"kind": "planning", **moment, **totals})
 
     def _record_error(self, report: dict[str, Any]) -> None:
         """Records the quantizer's newest measurement of its policies' error."""

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import EnvironmentFault, HeadraceError
-from headrace.launch import last_words
+from headrace.launch import error_line
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
@@ -64,5 +64,5 @@ def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None)
     except HeadraceError:
         raise
     except Exception as error:  # environments may raise anything
-        raise EnvironmentFault(last_words(error)) from error
+        raise EnvironmentFault(error_line(error)) from error
     return Evaluation(score.returns, score.lengths, moment)

@@ -7,25 +7,25 @@ from typing import Any, NamedTuple
 
 from headrace.errors import EnvironmentFault
 from headrace.launch import Exit, Launcher
-from headrace.launch.deaths import Deaths, given_up
+from headrace.launch.deaths import Deaths, too_many_deaths
 from headrace.roles.base import Role
 
 __all__ = ["Supervisor"]
 
 
-class _Sign(NamedTuple):
+class _Heartbeat(NamedTuple):
     """A role's last heartbeat: its phase, how long it had made no progress, and when the heartbeat arrived."""
 
     phase: str
     stalled_seconds: float
-    heard: float  # time.monotonic()
+    arrived: float  # time.monotonic()
 
 
 class Supervisor:
     """Starts and supervises roles. One thread.
 
-    `on_exit` is called for every death, with whether the role is restarted. `hang_seconds` limits a role's silence and
-    the duration of one environment step.
+    `on_exit` is called for every death, with whether the role is restarted. `hang_seconds` limits the time without a
+    heartbeat and the duration of one environment step.
     """
 
     def __init__(
@@ -36,25 +36,25 @@ class Supervisor:
         self._hang_seconds = hang_seconds
         self._on_exit = on_exit
         self._deaths = {name: Deaths() for name in self._roles}
-        self._signs: dict[str, _Sign] = {}
+        self._heartbeats: dict[str, _Heartbeat] = {}
 
     def start(self) -> None:
         """Starts every role."""
         for role in self._roles.values():
             self._start(role)
 
-    def hear(self, report: Mapping[str, Any]) -> None:
+    def receive(self, report: Mapping[str, Any]) -> None:
         """Treats any report as a heartbeat."""
         role = self._roles.get(f"{report['role']} {report['index']}")
         if role is not None and report.get("generation", role.generation) == role.generation:
-            sign = _Sign(report.get("phase", ""), report.get("stalled_seconds", 0.0), time.monotonic())
-            self._signs[role.name] = sign
+            heartbeat = _Heartbeat(report.get("phase", ""), report.get("stalled_seconds", 0.0), time.monotonic())
+            self._heartbeats[role.name] = heartbeat
 
-    def forgive(self, seconds: float) -> None:
-        """Excludes these seconds from every role's silence: there was no server to deliver reports."""
+    def skip(self, seconds: float) -> None:
+        """Excludes these seconds from the time without a heartbeat: reports could not arrive or were not read."""
         now = time.monotonic()
-        for name, sign in self._signs.items():
-            self._signs[name] = sign._replace(heard=min(now, sign.heard + seconds))
+        for name, heartbeat in self._heartbeats.items():
+            self._heartbeats[name] = heartbeat._replace(arrived=min(now, heartbeat.arrived + seconds))
 
     def check(self) -> None:
         """Checks every role and restarts those that died or hang.
@@ -63,12 +63,12 @@ class Supervisor:
         minute.
         """
         for ended in self._launcher.poll():
-            self._bury(ended)
+            self._handle_exit(ended)
         for role in list(self._roles.values()):
-            reason = self._hang(self._signs[role.name])
+            reason = self._hang(self._heartbeats[role.name])
             if reason:
                 self._launcher.kill(role)
-                self._bury(Exit(role, "killed", fault=False, message=reason), self._hang_seconds)
+                self._handle_exit(Exit(role, "killed", fault=False, message=reason), self._hang_seconds)
 
     def stop(self, *kinds: str) -> None:
         """Ends the roles of these kinds, or all roles; they are no longer supervised."""
@@ -78,28 +78,28 @@ class Supervisor:
         self._launcher.stop(ended)
 
     def _start(self, role: Role) -> None:
-        self._signs[role.name] = _Sign("", 0.0, time.monotonic())
+        self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic())
         self._launcher.start(role)
 
-    def _hang(self, sign: _Sign) -> str | None:
+    def _hang(self, heartbeat: _Heartbeat) -> str | None:
         limit = self._hang_seconds
-        if sign.phase == "environment" and sign.stalled_seconds > limit:
-            return f"its environment has not returned for {sign.stalled_seconds:.0f} s; {limit:.0f} s are allowed"
-        silence = time.monotonic() - sign.heard
-        if silence > limit and sign.phase == "environment":
-            return f"its environment has not returned for {silence:.0f} s; {limit:.0f} s are allowed"
-        if silence > limit:
-            return f"it has given no sign of life for {silence:.0f} s; {limit:.0f} s are allowed"
+        if heartbeat.phase == "environment" and heartbeat.stalled_seconds > limit:
+            return f"its environment has not returned for {heartbeat.stalled_seconds:.0f} s; {limit:.0f} s are allowed"
+        elapsed = time.monotonic() - heartbeat.arrived
+        if elapsed > limit and heartbeat.phase == "environment":
+            return f"its environment has not returned for {elapsed:.0f} s; {limit:.0f} s are allowed"
+        if elapsed > limit:
+            return f"it has sent no heartbeat for {elapsed:.0f} s; {limit:.0f} s are allowed"
         return None
 
-    def _bury(self, ended: Exit, hung_seconds: float = 0.0) -> None:
+    def _handle_exit(self, ended: Exit, hung_seconds: float = 0.0) -> None:
         role = ended.role
         if ended.fault:
             raise EnvironmentFault(ended.message)
         again = self._deaths[role.name].add(hung_seconds)
         self._on_exit(ended, again)
         if not again:
-            raise given_up(ended)
-        renewed = dataclasses.replace(role, generation=role.generation + 1)
-        self._roles[role.name] = renewed
-        self._start(renewed)
+            raise too_many_deaths(ended)
+        successor = dataclasses.replace(role, generation=role.generation + 1)
+        self._roles[role.name] = successor
+        self._start(successor)

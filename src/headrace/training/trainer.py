@@ -22,7 +22,7 @@ from headrace.errors import (
     ServerError,
     StorageError,
 )
-from headrace.launch import Exit, Guard, Launcher, ProcessLauncher, last_words
+from headrace.launch import Exit, Guard, Launcher, ProcessLauncher, error_line
 from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
@@ -61,7 +61,7 @@ class Trainer:
     """One start of a run, from scratch or from a checkpoint. One thread.
 
     `launcher` creates the launcher of the roles from the server's endpoint and the directory for logs. Without
-    `local_actors` no actors are started: the server offers their places to separately started actors.
+    `local_actors` no actors are started: the server offers their slots to separately started actors.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Trainer:
                 reason = "it did not answer when the run was asked to stop"
             resumable = has_checkpoint(self._run.checkpoints_path)
             raise LaunchError(
-                f"the run can't go on with the server at {shown(server)}: {reason}"
+                f"the run can't continue with the server at {shown(server)}: {reason}"
                 + ("; headrace resume continues from the checkpoint" if resumable else "")
             ) from error
         except StorageError as error:
@@ -187,12 +187,12 @@ class Trainer:
             with contextlib.suppress(OSError):  # the error itself matters more
                 log.parent.mkdir(exist_ok=True)
                 log.write_text("".join(traceback.format_exception(error)))
-            raise LaunchError(f"training failed: {last_words(error)}; where: {log}") from error
+            raise LaunchError(f"training failed: {error_line(error)}; where: {log}") from error
         except KeyboardInterrupt:
             self._server.close()  # stops all waiting for the server
             raise
         finally:
-            interrupts.heeded()
+            interrupts.acknowledge()
             with self._watches:
                 self._end()
 
@@ -240,7 +240,7 @@ class Trainer:
             raise
         except Exception as error:
             if isinstance(error, ClosedError):
-                self._excuse_silence(server_away=True)
+                self._skip_gap(server_lost=True)
                 self._server.close()  # it was waited for long enough
             if self._learner.steps:
                 with contextlib.suppress(ServerError):  # workers' shared state may have been lost with the server
@@ -285,7 +285,7 @@ class Trainer:
         now = time.perf_counter()
         if now < self._next_tick:
             return
-        self._excuse_silence()
+        self._skip_gap()
         self._next_tick = now + self._reports.period_seconds
         self._supervisor.check()
         if now >= self._next_record:
@@ -298,18 +298,18 @@ class Trainer:
             pause = checkpoint_pause(self._clock.seconds, time.perf_counter() - begin)
             self._next_checkpoint = self._clock.seconds + min(pause, self._config.checkpoint_period_seconds)
 
-    def _excuse_silence(self, *, server_away: bool = False) -> None:
-        """Excuses the roles' silence during a long turn; time spent waiting for the server is not training time."""
+    def _skip_gap(self, *, server_lost: bool = False) -> None:
+        """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training."""
         now = time.perf_counter()
-        silence = now - self._next_tick
-        if silence <= _OUTAGE_SECONDS:
+        gap = now - self._next_tick
+        if gap <= _OUTAGE_SECONDS:
             return
         self._next_tick = now
-        self._supervisor.forgive(silence)
+        self._supervisor.skip(gap)
         before, self._outages = self._outages, self._server.outages()
-        if (server_away or self._outages != before) and not self._clock.paused:
-            self._clock.skip(silence)
-            self._program.skip(silence)
+        if (server_lost or self._outages != before) and not self._clock.paused:
+            self._clock.skip(gap)
+            self._program.skip(gap)
 
     def _record(self) -> None:
         if not self._publisher.ended:
@@ -326,7 +326,7 @@ class Trainer:
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""
         self._reports.collect()
-        self._excuse_silence()
+        self._skip_gap()
         if not self._publisher.renew(paused=self._clock.paused):
             return False
         self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
@@ -357,7 +357,7 @@ class Trainer:
         elif role.kind == "evaluator":
             self._evaluations.repeat()
         self._display.message(
-            f"{role.name} died ({ended.reason}): {ended.message}" + ("; it is started again" if again else "")
+            f"{role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else "")
         )
         self._run.append(
             {
@@ -389,7 +389,7 @@ class Trainer:
                 self._tick()
             if self._evaluations.pending:
                 stopped_by = "interrupt"
-        interrupts.heeded()
+        interrupts.acknowledge()
         self._record()
         summary = summarize(
             self._config,
@@ -452,7 +452,7 @@ class Trainer:
         server, size = self._config.server, int(self._stats["size"])
         if self._server.keeps_experience and (size or self._program.figures() is None):
             self._display.message(
-                f"goes on with the {size:,} transitions that run {server.run} has on {shown(str(server.address))}"
+                f"continues with the {size:,} transitions that run {server.run} has on {shown(str(server.address))}"
             )
         elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)

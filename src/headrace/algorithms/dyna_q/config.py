@@ -73,7 +73,7 @@ class DynaQ(DQN):
         require_positive(self, "simulated_capacity", most=MOST_TRANSITIONS)
         require_fractions(self, "rollout_epsilon")
         require("real_fraction", self.real_fraction, 0 < self.real_fraction <= 1, "above 0, and at most 1")
-        least = "2 or more: how far they differ tells what they do not know"
+        least = "2 or more: the members' disagreement measures their uncertainty"
         require("ensemble_size", self.ensemble_size, self.ensemble_size >= 2, least)
         require_positive(self, "ensemble_size", most=_MOST_MEMBERS)
         require_positive(self, "model_batch_size", most=MOST_BATCH // self.ensemble_size)

@@ -17,7 +17,7 @@ __all__ = ["ModelLearner", "change", "held_out"]
 
 _HELD_OUT = 10
 """One of this many transitions is never used for training."""
-_JUDGED_ROWS = 2048
+_RECENT_ROWS = 2048
 """Number of the newest held-out transitions on which the error is measured."""
 _JUDGED_PERIOD = 20
 """Updates between measurements of the error."""
@@ -57,7 +57,7 @@ class ModelLearner:
             self.model = WorldModel(width, spec.actions, config.model_hidden, config.ensemble_size)
         parameters = list(self.model.parameters())
         self._optimizer = torch.optim.Adam(parameters, config.model_learning_rate, foreach=True)
-        self._judged: list[Tensor] = []  # rows of the newest held-out transitions, oldest first
+        self._recent: list[Tensor] = []  # rows of the newest held-out transitions, oldest first
 
     def learn(self, batch: Batch) -> float:
         """One update of all members, each on its share of the rows that are not held out; returns the loss.
@@ -96,18 +96,18 @@ class ModelLearner:
         torch.autograd.backward(loss)
         self._optimizer.step()
         if self.version % _JUDGED_PERIOD == 0:
-            self.error = self._judge()
+            self.error = self._measure_error()
         return float(value)
 
     def _keep(self, rows: Tensor) -> None:
-        self._judged.append(rows)
-        while sum(map(len, self._judged[1:])) >= _JUDGED_ROWS:
-            del self._judged[0]
+        self._recent.append(rows)
+        while sum(map(len, self._recent[1:])) >= _RECENT_ROWS:
+            del self._recent[0]
 
     @torch.no_grad()
-    def _judge(self) -> float:
+    def _measure_error(self) -> float:
         """Error of the members' mean on the newest held-out transitions."""
-        rows = torch.cat(self._judged)
+        rows = torch.cat(self._recent)
         width = (rows.shape[1] - 3) // 2
         observation, changes, action, reward, weight = torch.split(rows, [width, width, 1, 1, 1], 1)
         if not len(rows):

@@ -1,4 +1,4 @@
-"""Rules of the house that import contracts can't express."""
+"""Rules between packages that import contracts can't express."""
 
 import ast
 from pathlib import Path
@@ -43,9 +43,9 @@ def questions(source: str, names: set[str]) -> list[tuple[int, str]]:
     return [(node.lineno, name) for node in nodes for name in sorted(names_in(node) & names)]  # type: ignore[attr-defined]
 
 
-def outside(room: str, names: set[str]) -> list[str]:
-    """Places outside of a room that ask."""
-    files = [file for file in sorted(SOURCE.rglob("*.py")) if not file.is_relative_to(SOURCE / room)]
+def outside(package: str, names: set[str]) -> list[str]:
+    """Places outside of a package that ask."""
+    files = [file for file in sorted(SOURCE.rglob("*.py")) if not file.is_relative_to(SOURCE / package)]
     return [f"{file.relative_to(SOURCE)}: {found}" for file in files for found in questions(file.read_text(), names)]
 
 
