@@ -21,7 +21,7 @@ def test_config_json_keeps_it() -> None:
     assert json.loads(config.to_json())["server"] == {"address": TCP, "run": "lander-2", "token_file": "/secrets/token"}
 
 
-def test_a_run_from_before_there_were_servers_has_its_own() -> None:
+def test_a_config_without_a_server_means_an_embedded_one() -> None:
     record = json.loads(RunConfig("CartPole-v1").to_json())
     del record["server"]
     assert RunConfig.from_json(json.dumps(record)).server == ServerConfig()
@@ -34,7 +34,7 @@ def test_a_relative_token_file_is_found_from_anywhere(tmp_path: Path, monkeypatc
     assert read_fields(ServerConfig, config.to_record()).token_file == tmp_path / "token"
 
 
-def test_no_server_is_one_of_the_runs_own() -> None:
+def test_no_server_means_an_embedded_one() -> None:
     assert ServerConfig().endpoint is None
 
 
@@ -54,7 +54,7 @@ def test_no_server_is_one_of_the_runs_own() -> None:
         ({"token_file": Path("t")}, "token_file is t; it must be left out where no server is given"),
     ],
 )
-def test_what_can_never_work_is_refused(settings: dict[str, Any], said: str) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ServerConfig(**settings)
 
