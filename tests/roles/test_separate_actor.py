@@ -136,7 +136,7 @@ def test_a_spare_actor_can_be_stopped() -> None:
 def test_a_run_that_starts_its_own_actors_refuses_others() -> None:
     server = Memory()
     server.publish(RUN, notice(0).to_json().encode())
-    with pytest.raises(ConfigError, match="the run's learner starts its actors itself"):
+    with pytest.raises(ConfigError, match="the run's learner starts its own actors"):
         SeparateActorRole(0).run(Context(server))
 
 
