@@ -1,4 +1,4 @@
-// NumPy arrays (anything with the buffer protocol) checked against what a signature asks for.
+// NumPy arrays (anything with the buffer protocol) checked against a signature.
 #pragma once
 
 #include <Python.h>
@@ -13,7 +13,8 @@
 
 namespace headrace::bindings {
 
-// An element type as the buffer protocol tells it: kind 'b' bool, 'i' signed, 'u' unsigned, 'f' float; size in bytes.
+// An element type as the buffer protocol describes it: kind 'b' bool, 'i' signed, 'u' unsigned, 'f' float; size in
+// bytes.
 struct ElementType {
   char kind = 0;
   std::size_t size = 0;

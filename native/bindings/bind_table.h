@@ -40,7 +40,7 @@ inline TableState table_state(const std::string& state) {
   throw Error(ErrorKind::kInvalid, "state: '" + state + "' given, 'open', 'paused' or 'closed' required");
 }
 
-// Calls `define(function-arguments...)` with the annotations that go with table_options(), in its order, but `path`.
+// Calls `define(function-arguments...)` with the annotations for table_options(), in its order, without `path`.
 auto with_table_arguments(auto define) {
   using namespace nanobind::literals;
   return define("signature"_a, nanobind::kw_only(), "capacity"_a = 1'000'000, "capacity_bytes"_a = 0,

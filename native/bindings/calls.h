@@ -18,7 +18,7 @@ namespace headrace::bindings {
 
 namespace nb = nanobind;
 
-inline constexpr auto kSlice = std::chrono::milliseconds(100);  // of a wait, between two looks for signals
+inline constexpr auto kSlice = std::chrono::milliseconds(100);  // of a wait, between two checks for signals
 
 void bind_errors(nb::module_& module);
 
@@ -35,7 +35,7 @@ inline void check_signals() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// Runs `attempt(slice deadline)` without the GIL until it gives something or the time is up.
+// Runs `attempt(slice deadline)` without the GIL until it returns a value or the deadline passes.
 template <typename Attempt>
 auto wait_in_slices(std::optional<double> timeout_seconds, Attempt attempt) {
   const Deadline deadline = deadline_after(timeout_seconds);

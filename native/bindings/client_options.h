@@ -44,7 +44,7 @@ inline ClientOptions client_options(std::string address, double timeout_seconds,
   return options;
 }
 
-// Calls `define(function-arguments...)` with the annotations that go with client_options(), after the address.
+// Calls `define(function-arguments...)` with the annotations for client_options(), after the address.
 auto with_client_arguments(auto define) {
   using namespace nanobind::literals;
   return define("timeout_seconds"_a = 10.0, "token"_a = nb::none(), "request_timeout_seconds"_a = 30.0,

@@ -28,7 +28,7 @@ class EmbeddedServer {
   EmbeddedServer& operator=(const EmbeddedServer&) = delete;
 
   // Tables first, so that held requests are answered while their connections exist. Called with the GIL. Throws where a
-  // file can't be written; everything is closed all the same.
+  // file can't be written; everything is closed nevertheless.
   void close() {
     const nanobind::gil_scoped_release release;
     std::exception_ptr failed;

@@ -52,8 +52,8 @@ class Arena {
   std::byte* at(std::size_t offset) { return base_ + offset; }
   const std::byte* at(std::size_t offset) const { return base_ + offset; }
 
-  // Where the next chunk goes if it fits there. start_at() sets it while the arena is empty, so that a restored arena
-  // wraps where the saved one would have.
+  // Where the next chunk is placed if it fits there. start_at() sets it while the arena is empty, so that a restored
+  // arena wraps where the saved one would have.
   std::size_t head() const { return head_; }
   void start_at(std::size_t offset);
   void wipe();  // of an empty arena: a file forgets every key that it has seen

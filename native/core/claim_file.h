@@ -1,4 +1,4 @@
-// The file in a server's data directory that names the claims to keep for owners that may come back. It is replaced
+// The file in a server's data directory that lists the claims to keep for owners that may reconnect. It is replaced
 // atomically and has a checksum.
 //
 // Threading: not thread-safe; the owner (Claims) calls from one thread at a time.
@@ -33,7 +33,7 @@ class ClaimFile {
 
   const std::string& path() const { return path_; }
   Content read() const;                                 // throws kSystem where it is there and can't be read
-  void write(std::span<const KeptClaim> claims) const;  // throws kSystem, and then the old one stays
+  void write(std::span<const KeptClaim> claims) const;  // throws kSystem; the old file then stays
 
  private:
   [[noreturn]] void fail(const char* action) const;

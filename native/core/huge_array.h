@@ -14,7 +14,7 @@ namespace headrace {
 std::byte* map_huge(std::size_t bytes);
 void unmap_huge(std::byte* memory, std::size_t bytes) noexcept;
 
-// `T` is plain data, for which all bytes zero is a good value.
+// `T` is plain data, for which all-zero bytes are a valid value.
 template <class T>
 class HugeArray {
   static_assert(std::is_trivially_copyable_v<T>);

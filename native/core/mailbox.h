@@ -1,7 +1,7 @@
-// A bounded first-in-first-out queue of small messages: how roles report to the learner (episodes, timings,
+// A bounded first-in-first-out queue of small messages: used by roles to report to the learner (episodes, timings,
 // evaluations).
 //
-// Messages are numbered, so that a lost answer neither loses nor duplicates one: a put that is sent again is recognized
+// Messages are numbered, so that a lost reply neither loses nor duplicates one: a put that is sent again is recognized
 // by its writer and sequence, and take() keeps the messages it returned until the next take() acknowledges them.
 //
 // Threading: every method may be called from any thread.
@@ -24,7 +24,7 @@ class Mailbox {
   static constexpr std::size_t kMaxMessages = 65536;
   static constexpr std::size_t kMaxBytes = 64 << 20;
   static constexpr std::size_t kMaxTakenBytes = 4 << 20;  // of one take(), but for a message that is larger
-  static constexpr std::size_t kMaxWriters = 65536;       // remembered; the longest silent go first
+  static constexpr std::size_t kMaxWriters = 65536;       // remembered; the least recent are forgotten first
 
   explicit Mailbox(MemoryBudget& budget);  // which outlives it
 
@@ -34,7 +34,7 @@ class Mailbox {
   void put(std::span<const std::byte> message, std::uint64_t writer = 0, std::uint64_t sequence = 0);
 
   struct Messages {
-    std::uint64_t epoch;  // of this mailbox, drawn at random: numbers of another one mean nothing here
+    std::uint64_t epoch;  // of this mailbox, random: sequence numbers of another mailbox are not valid here
     std::uint64_t last;   // number of the last message below, or of the last taken
     std::vector<std::vector<std::byte>> messages;
   };

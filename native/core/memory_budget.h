@@ -1,4 +1,4 @@
-// A bound on memory that peers can make a server take: bytes are promised before they are allocated.
+// A bound on memory that peers can make a server take: bytes are reserved before they are allocated.
 //
 // Threading: every method may be called from any thread.
 #pragma once
@@ -15,7 +15,7 @@ class MemoryBudget {
  public:
   static constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
-  // Bytes that were promised; given back with this object, which the budget outlives.
+  // Reserved bytes, released with this object, which the budget outlives.
   class Share {
    public:
     Share() = default;
@@ -51,7 +51,7 @@ class MemoryBudget {
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
   std::optional<Share> try_take(std::uint64_t bytes);
-  // Throws kRefused, naming what the bytes are for, how many are asked, used and allowed.
+  // Throws kRefused, naming the purpose, and the bytes requested, used and allowed.
   Share take(std::uint64_t bytes, std::string_view purpose);
 
   std::uint64_t limit() const { return limit_; }

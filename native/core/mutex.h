@@ -32,11 +32,11 @@ class SCOPED_CAPABILITY LockGuard {
   Mutex& mutex_;
 };
 
-// Releases a mutex that the caller holds, and takes it again at the end of the scope.
+// Releases a mutex that the caller holds, and locks it again at the end of the scope.
 class SCOPED_CAPABILITY UnlockGuard {
  public:
   explicit UnlockGuard(Mutex& mutex) RELEASE(mutex) : mutex_(mutex) { mutex_.unlock(); }
-  ~UnlockGuard() RELEASE() { mutex_.lock(); }  // RELEASE: of the guard, which gives the mutex back to the caller
+  ~UnlockGuard() RELEASE() { mutex_.lock(); }  // RELEASE: of the guard, after which the caller holds the mutex again
   UnlockGuard(const UnlockGuard&) = delete;
   UnlockGuard& operator=(const UnlockGuard&) = delete;
 

@@ -1,4 +1,4 @@
-// Named, versioned blobs: publish, and fetch if newer. Nothing is sent if nothing is new.
+// Named, versioned blobs: publish, and fetch if newer. Nothing is sent if there is no newer version.
 //
 // Threading: every method may be called from any thread. A blob is immutable and shared; a fetch never copies it.
 #pragma once
@@ -37,7 +37,7 @@ class Parameters {
   // The blob if its version is above `newer_than`, else null (also where there is none of that name).
   std::shared_ptr<const Blob> fetch(const std::string& name, std::uint64_t newer_than = 0) const;
   std::vector<std::pair<std::string, std::shared_ptr<const Blob>>> list() const;
-  std::size_t drop(std::string_view prefix);  // every blob whose name has that prefix; returns their number
+  std::size_t drop(std::string_view prefix);  // drops every blob whose name has that prefix; returns their number
 
  private:
   std::uint64_t admit(const std::string& name, std::uint64_t version) const REQUIRES(mutex_);  // what is stored

@@ -13,7 +13,7 @@
 namespace headrace {
 
 struct LimiterOptions {
-  double samples_per_insert = 0;  // 0: off; only min_size holds
+  double samples_per_insert = 0;  // 0: off; only min_size applies
   // In samples; at least a batch, or both sides would block. 0: 8 times the larger of a batch and of what one chunk
   // allows, from the largest seen.
   double tolerance = 0;

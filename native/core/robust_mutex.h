@@ -1,5 +1,5 @@
-// A mutex between processes that survives its holder: if a process is killed while it holds the mutex, the next one
-// gets it.
+// A mutex between processes that survives its holder: if a process is killed while it holds the mutex, another process
+// can lock it.
 //
 // Threading: placed in memory that processes share; initialize() comes before any other process sees it. It is never
 // destroyed, only its memory is released.
@@ -30,7 +30,8 @@ class CAPABILITY("mutex") RobustMutex {
     if (error != 0) fail(error);
   }
 
-  // Returns the nanoseconds waited: 0 if it was free. The caller must cope with the data that a killed holder left.
+  // Returns the nanoseconds waited: 0 if it was free. The caller must tolerate data that a killed holder left
+  // incomplete.
   std::uint64_t lock() ACQUIRE() {
     if (const int error = pthread_mutex_trylock(&mutex_); error != EBUSY) {
       take(error);

@@ -1,13 +1,13 @@
-// The server: tables, parameters, shards and mailboxes under names. It knows nothing of sockets; sessions drive it.
+// The server: tables, parameters, shards and mailboxes under names. It does not depend on sockets; sessions call it.
 //
 // With a data directory, tables live in files there, each with a settings file, and a server that restarts on the
 // directory restores them: experience with its priorities, as of the last acknowledged insert even after kill -9. The
 // paused and closed states are not kept, nor are blobs and mailboxes (their owners publish and put again) and shards
 // (checkpoints have them). Names that a learner has claimed stay reserved for it for a while.
 //
-// Threading: every method may be called from any thread. Tables are made, opened and dropped one at a time, which takes
-// as long as their files need and blocks nothing else. A dropped table is closed; its memory and the blocks of its file
-// are released with the last reference.
+// Threading: every method may be called from any thread. Tables are created, opened and dropped one at a time, which
+// takes as long as their file operations and blocks nothing else. A dropped table is closed; its memory and the blocks
+// of its file are released with the last reference.
 #pragma once
 
 #include <atomic>
@@ -50,11 +50,11 @@ class Server {
   static constexpr std::size_t kMaxTables = 1024;
   static constexpr std::size_t kMaxMailboxes = 4096;
 
-  // Takes up the tables in `data`. Throws kSystem, kCorrupt, kMismatch, kRefused (they take more than memory_bytes;
+  // Restores the tables in `data`. Throws kSystem, kCorrupt, kMismatch, kRefused (they take more than memory_bytes;
   // another server has the directory), naming the file.
   explicit Server(ServerOptions options = {});
 
-  std::uint64_t instance() const { return instance_; }  // a random number, another one after every start
+  std::uint64_t instance() const { return instance_; }  // a random number, different after every start
   const std::string& data() const { return options_.data; }
   // Warnings of the start for the user, a line each: files of the data directory that were set aside, experience that
   // could not be read back.
@@ -65,9 +65,9 @@ class Server {
   // kInvalid: the name is taken. kRefused: the budget, or kMaxTables. `options.path` empty: in `data`, where there is
   // one. kClosed after close(), as the other two that make or open tables.
   std::shared_ptr<Table> add_table(const std::string& name, TableOptions options);
-  // For a learner that begins (`fresh`: a table of that name is dropped with its experience, unless the options or the
-  // budget do not allow the new one) or resumes (it is reopened as it is if its signature and capacity are those
-  // requested, else kRefused; it is made if it does not exist).
+  // For a learner that starts (`fresh`: a table of that name is dropped with its experience, unless the options or the
+  // budget do not allow the new one) or resumes (the table is reopened unchanged if its signature and capacity are
+  // those requested, else kRefused; it is created if it does not exist).
   std::shared_ptr<Table> open_table(const std::string& name, TableOptions options, bool fresh);
   std::shared_ptr<Table> table(const std::string& name) const;  // kNotFound, naming the existing tables
   std::vector<std::string> table_names() const;

@@ -6,7 +6,7 @@
 // gradient that is not finite is always refused.
 //
 // Threading: every method may be called from any thread. One mutex is held for a whole update, fetch or load, so that
-// none sees another half done: as long as the memory accesses take. Counters have their own mutex, held for
+// none sees another incomplete: for as long as the memory accesses take. Counters have their own mutex, held for
 // microseconds.
 #pragma once
 
@@ -33,8 +33,8 @@ enum class Verdict : std::uint8_t {
 
 // What a worker sends with a gradient.
 struct PushedGradient {
-  std::uint64_t worker = 0;        // a random number; 0: anonymous
-  std::uint64_t sequence = 0;      // rises from push to push; not above the worker's last: it was sent before
+  std::uint64_t worker = 0;    // a random number; 0: anonymous
+  std::uint64_t sequence = 0;  // increases with every push; if not above the worker's last, the push is a repetition
   std::uint64_t base_version = 0;  // of the parameters that it was computed at
   std::uint64_t own_updates = 0;   // of the updates since, those by this worker
 };
@@ -50,13 +50,13 @@ struct ShardStats {
 
   std::uint64_t version = 0;
   std::uint64_t accepted = 0, dropped = 0, refused = 0;
-  double apply_seconds = 0;                                  // in looking at gradients and applying them
+  double apply_seconds = 0;                                  // spent checking gradients and applying them
   std::array<std::uint64_t, kStalenessBins> staleness = {};  // gradients by it, refused ones too; the last: or more
 };
 
 class Shard {
  public:
-  static constexpr std::size_t kMaxWorkers = 4096;      // remembered; the longest silent go first
+  static constexpr std::size_t kMaxWorkers = 4096;      // remembered; the least recent are forgotten first
   static constexpr std::size_t kMaxBackups = 256;       // of parameters as a worker fetched them; likewise
   static constexpr std::size_t kBytesEachWorker = 160;  // of memory, rounded up
 

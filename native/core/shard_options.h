@@ -1,4 +1,4 @@
-// What a shard is made of: its size, its optimizer, and what it does with gradients that come late.
+// Options of a shard: its size, its optimizer, and its policy for stale gradients.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace headrace {
 
 enum class StalenessPolicy : std::uint8_t {
-  kAccept,      // however late
+  kAccept,      // applied unchanged, however stale
   kDrop,        // beyond max_staleness (Nair et al. 2015, section 4.2)
   kScale,       // learning rate / max(1, staleness) (Zhang et al. 2016, "Staleness-aware async-SGD", equation 5)
   kCompensate,  // g + lambda g g (w_now - w_fetched) (Zheng et al. 2017, DC-ASGD, equation 10)
