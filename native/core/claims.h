@@ -1,4 +1,4 @@
-// Names that one owner at a time may hold: a run's learner, an actor's place. A claim lasts as long as its Hold, which
+// Names that one owner at a time may hold: a run's learner, an actor's slot. A claim lasts as long as its Hold, which
 // a session keeps, so it ends with its owner's connection. An owner that may reconnect sets `keep`: after its
 // connection has ended, the name stays reserved for that time. With a directory, these names are written to a file
 // there, and a server that restarts reserves each of them from its start.

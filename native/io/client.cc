@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLongestWait{10'000};
 // Of the chunks that go into one request, unless a single one is larger: the server handles them at one go.
 constexpr std::size_t kInsertBytes = std::size_t{1} << 20;
+// For what an insert's frame contains besides the table's name and the chunk.
+constexpr std::uint64_t kInsertRoom = 256;
 
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -68,6 +70,8 @@ class CAPABILITY("turn") Turns {
 struct Client::Impl {
   explicit Impl(ClientOptions options)
       : interrupt(options.interrupt),
+        most_chunk_bytes(options.limits.max_frame_bytes -
+                         std::min(options.limits.max_frame_bytes, options.limits.max_name_bytes + kInsertRoom)),
         link(std::move(options), [this](ClientConnection& connection) { greet(connection); }) {}
 
   // The link calls it, in the constructor or in the turn of the call that connects again.
@@ -107,6 +111,7 @@ struct Client::Impl {
   };
 
   const Interrupt interrupt;
+  const std::uint64_t most_chunk_bytes;         // no larger chunk fits a frame
   const std::uint64_t writer = draw_entropy();  // the same after a reconnection
   Turns turns;
   std::uint64_t sequence GUARDED_BY(turns) = 0;                   // of the writer's chunks and messages
@@ -183,6 +188,10 @@ std::uint64_t Client::Impl::insert(const std::string& table, std::span<const std
   };
   std::span<const std::byte> rest;  // of the last chunk, which is not copied
   for (const auto chunk : chunks) {
+    if (chunk.size() > most_chunk_bytes) {
+      throw Error(ErrorKind::kChunkRefused, "chunk of " + std::to_string(chunk.size()) + " bytes: at most " +
+                                                std::to_string(most_chunk_bytes) + "; nothing is sent");
+    }
     append(rest);
     ChunkHeader header;
     const std::size_t copied = chunk.size() < sizeof(header) ? 0 : sizeof(header);  // too short: the server says so

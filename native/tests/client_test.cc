@@ -206,6 +206,7 @@ TEST_CASE("frames beyond the limit are refused on either side") {
   modest_options.limits = limits;
   Client modest(modest_options);
   CHECK(kind_of([&] { modest.publish("policy", 0, Bytes(5000)); }) == ErrorKind::kRefused);
+  CHECK(kind_of([&] { modest.insert("table", Bytes(5000)); }) == ErrorKind::kChunkRefused);  // no restart helps
   CHECK(modest.publish("policy", 0, Bytes(100)) == 1);
   served.server.parameters().publish("large", 1, Bytes(5000));
   CHECK(kind_of([&] { modest.fetch("large", 0); }) == ErrorKind::kRefused);

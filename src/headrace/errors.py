@@ -5,7 +5,7 @@ HeadraceError
 ├── EnvironmentFault       an environment that is unknown, unsupported or misbehaves
 ├── ReplayError            experience that can't be stored or read
 │   ├── ChunkRefused       a chunk that does not fit its table
-│   └── CorruptFile        a file whose bytes do not add up
+│   └── CorruptFile        a file with invalid bytes
 ├── ServerError            a request that the server refuses or can't answer
 │   └── ClosedError        the table, server or connection is closed
 ├── StorageError           the operating system refused: no space, no permission
@@ -54,7 +54,7 @@ class ChunkRefused(ReplayError):
 
 
 class CorruptFile(ReplayError):
-    """A file, or a packed policy, whose bytes do not add up."""
+    """A file, or a packed policy, with invalid bytes."""
 
 
 class ServerError(HeadraceError):

@@ -1,5 +1,6 @@
 """Roles by kind, and their way to another process."""
 
+import json
 from importlib import import_module
 from pathlib import Path
 
@@ -9,20 +10,20 @@ from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.errors import ConfigError
 from headrace.fields import read_json, write_json
-from headrace.gradients.handles import ServedHandle, SharedHandle
+from headrace.gradients.handles import ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions
 from headrace.launch.processes import RoleStart
 from headrace.networks import Architecture
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Role
 from headrace.roles.evaluator import EvaluatorRole
-from headrace.roles.handles import PARAMETERS, POLICY, REPLAY, SIMULATED, TRANSITIONS, PolicyHandle
+from headrace.roles.handles import PARAMETERS, POLICY, REPLAY, SIMULATED, TRANSITIONS
 from headrace.roles.planner import PlannerRole, PlannerSettings
 from headrace.roles.quantizer import QuantizerRole
 from headrace.roles.registry import ROLES, read_role
 from headrace.roles.remote_actor import ActorRole
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings
-from headrace.roles.separate_actor import SeparateActorRole
+from headrace.roles.separate_actor import RunNotice, SeparateActorRole
 from headrace.servers import Endpoint
 from headrace.types import EnvironmentSpec
 
@@ -31,7 +32,7 @@ ENDPOINT = Endpoint("tcp://[::1]:7447", "lander", str(Path("/secrets/token")), 6
 ACTING = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), DQN(n_step=3), 50, True, SPEC, pull_period=0.5)
 HANDLES = (SharedHandle("/dev/shm/model", "hogwild"), ServedHandle(ServedOptions(), "model/vector-1"))
 EXAMPLES: list[Role] = [
-    ActorRole(1, ACTING, PolicyHandle("policy", ENDPOINT), REPLAY, TRANSITIONS, generation=7),
+    ActorRole(1, ACTING, POLICY, REPLAY, TRANSITIONS, relay=ENDPOINT, generation=7),
     WorkerRole(0, WorkerSettings(ACTING, 2, HANDLES, {"capacity": 5, "sampler": "uniform"}, 2**60)),
     WorkerRole(0, WorkerSettings(ACTING, 2, (), None, 0), REPLAY),
     QuantizerRole(0, Architecture.of(SPEC, "mlp", (8, 8)), "int8", 32, PARAMETERS, POLICY),
@@ -67,3 +68,18 @@ def test_a_role_round_trips_through_json(role: Role) -> None:
 def test_an_invalid_role_record_is_named(record: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read_role(record)
+
+
+@pytest.mark.parametrize("kind", ["worker", "quantizer", "planner"])
+def test_a_notice_of_other_roles_is_refused_before_any_module_is_imported(kind: str) -> None:
+    """A notice comes from a server, which may be another's."""
+    actors = [{"kind": kind, "index": 0, "architecture": {"kind": "nature", "input_shape": []}}]
+    notice = {"environment": "CartPole-v1", "hang_seconds": 60.0, "start": "first", "actors": actors}
+    with pytest.raises(ConfigError, match=rf"a run's notice.*kind is '{kind}'; it must be actor"):
+        RunNotice.from_json(json.dumps(notice))
+
+
+@pytest.mark.parametrize("vector", [{}, {"kind": "borrowed"}])
+def test_what_is_no_vector_is_named(vector: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"kind is .*; it must be one of shared, served"):
+        VectorHandle.from_record(vector)

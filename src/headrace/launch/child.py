@@ -1,6 +1,7 @@
-"""The process of one role; the launcher passes its own process id, and the role's kind and index for readers of `ps`.
+"""The process of one role.
 
-Role and endpoint come on stdin as JSON: an address may contain a password, and arguments are readable by all users.
+Its arguments are the role's kind and index, by which others find the process, and the launcher's process id. Role and
+endpoint come on stdin as JSON: an address may contain a password, and arguments are readable by all users.
 """
 
 import ctypes

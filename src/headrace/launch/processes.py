@@ -63,6 +63,7 @@ class ProcessLauncher:
         log = self._logs / f"{role.kind}-{role.index}.log"
         arguments = [role.kind, str(role.index), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
+        start_record = write_json(RoleStart(role, self._endpoint)).encode()
         mark = f"{ROLE_MARK.decode()}{secrets.token_hex(8)}"
         with self._open(log) as output:
             process = subprocess.Popen(
@@ -75,7 +76,7 @@ class ProcessLauncher:
             )
             start = output.tell()
         assert process.stdin is not None
-        process.stdin.write(write_json(RoleStart(role, self._endpoint)).encode())
+        process.stdin.write(start_record)
         process.stdin.close()
         self._running[role.name] = _Running(role, process, log, start, mark, memory_kills())
 

@@ -15,7 +15,6 @@ from headrace.launch.guard import Guard
 from headrace.launch.processes import ProcessLauncher
 from headrace.launch.relay import Relay
 from headrace.roles.base import RUN, Role
-from headrace.roles.handles import POLICY
 from headrace.roles.separate_actor import RunNotice, SeparateActorRole, await_notice
 from headrace.servers import Endpoint, RoleServer, connect_role, shown
 
@@ -50,7 +49,7 @@ def run_actors(
                 if 0 < len(notice.actors) < actors:
                     say(f"the run has slots for {_counted(len(notice.actors))}; the others wait for a free one")
                 while True:
-                    with _relay(endpoint, actors) as relay:
+                    with _relay(endpoint, actors, notice) as relay:
                         if _supervise(server, launcher(endpoint, logs), actors, notice.start, relay, say):
                             break
                     say("the learner was restarted; restarting its actors")
@@ -89,12 +88,12 @@ def _warn_if_slow(endpoint: Endpoint, say: Callable[[str], object]) -> Iterator[
 
 
 @contextlib.contextmanager
-def _relay(endpoint: Endpoint, actors: int) -> Iterator[Relay | None]:
+def _relay(endpoint: Endpoint, actors: int, notice: RunNotice) -> Iterator[Relay | None]:
     """A relay that fetches every policy once for all actors; None for a single actor, which polls the server itself."""
-    if actors == 1:
+    if actors == 1 or not notice.actors:
         yield None
         return
-    with contextlib.closing(Relay(connect_role(endpoint), POLICY)) as relay:
+    with contextlib.closing(Relay(connect_role(endpoint), notice.actors[0].policy)) as relay:
         yield relay
 
 
@@ -116,7 +115,7 @@ def _supervise(
     }
     deaths = {name: Deaths() for name in roles}
     ended: list[Exit] = []
-    learner_away = False
+    learner_away, checked = False, b""  # the notice that was checked last
     try:
         for role in roles.values():
             launcher.start(role)
@@ -131,8 +130,9 @@ def _supervise(
             if found is None:
                 learner_away = True
                 continue
-            if RunNotice.from_json(found[1]).start != start:
+            if found[1] != checked and RunNotice.from_json(found[1]).start != start:
                 return False
+            checked = found[1]
             for each in ended:
                 name = each.role.name
                 roles[name] = _again(each.role) if learner_away else _replacement(each, deaths[name], say)

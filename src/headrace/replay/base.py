@@ -18,8 +18,7 @@ __all__ = ["Experience", "ReplayTable"]
 class Experience:
     """A run's experience as the training process sees it, wherever it is stored.
 
-    The defaults are those of an algorithm that learns from each step once and stores none. Every method may be called
-    from any thread.
+    The defaults are those of an algorithm that learns from each step once and stores none.
     """
 
     def stats(self) -> dict[str, float]:
@@ -30,20 +29,17 @@ class Experience:
         """Pauses or resumes the processes that gather experience."""
 
     def save(self, path: str | Path) -> None:
-        """Writes a snapshot; raises ReplayError if the experience is in another process."""
+        """Writes a snapshot of what this process stores."""
 
     def restore(self, path: str | Path) -> None:
-        """Loads a snapshot into empty tables; raises ReplayError if the experience is in another process."""
+        """Loads a snapshot into empty tables."""
 
     def close(self) -> None:
         """Ends the processes that gather experience."""
 
 
 class ReplayTable(Experience, ABC):
-    """Experience in, batches out, priorities back. Every method may be called from any thread.
-
-    set_paused() blocks inserts only. close() releases waiting callers; later inserts raise ClosedError.
-    """
+    """Experience in, batches out, priorities back. Every method may be called from any thread."""
 
     signature: Signature
     """Layout of one step."""
@@ -77,6 +73,22 @@ class ReplayTable(Experience, ABC):
     @abstractmethod
     def stats(self) -> dict[str, float]:
         """Counts, bytes, samples per insert, seconds that each side was blocked."""
+
+    @abstractmethod
+    def set_paused(self, paused: bool) -> None:
+        """Pauses or resumes inserts only."""
+
+    @abstractmethod
+    def save(self, path: str | Path) -> None:
+        """Writes a snapshot; a table on a server raises ReplayError."""
+
+    @abstractmethod
+    def restore(self, path: str | Path) -> None:
+        """Loads a snapshot into an empty table; a table on a server raises ReplayError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Releases waiting callers; later inserts raise ClosedError."""
 
     def sample(
         self, batch_size: int, importance_exponent: float = 0.4, timeout_seconds: float | None = None

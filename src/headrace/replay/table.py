@@ -96,7 +96,10 @@ class Table(ReplayTable):
         self.native.save(str(path))
 
     def restore(self, path: str | Path) -> None:
-        """Loads a snapshot into an empty table of the same signature and capacity; raises CorruptFile."""
+        """Loads a snapshot into an empty table.
+
+        Raises CorruptFile, or ReplayError for a snapshot of another signature or capacity.
+        """
         self.native.restore(str(path))
 
     def stats(self) -> dict[str, float]:

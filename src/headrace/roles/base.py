@@ -87,7 +87,10 @@ class Role(ABC):
 
     @abstractmethod
     def run(self, context: RoleContext) -> None:
-        """Returns, or raises ClosedError, when asked to stop or when the server is gone; raises the role's errors."""
+        """Returns, or raises ClosedError, when asked to stop or when the server is gone; raises the role's errors.
+
+        Sends a report about once a second: a role without reports is taken for one that hangs.
+        """
 
     @property
     def name(self) -> str:
@@ -98,12 +101,15 @@ class Role(ABC):
         """The role as JSON, with its kind."""
         return {"kind": self.kind, **write_fields(self)}
 
-    @staticmethod
-    def from_record(record: dict[str, Any]) -> "Role":
-        """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
-        from headrace.roles.registry import read_role  # which needs this class
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> "Role":
+        """Reads what to_record() returned; raises ConfigError with the field's name if it is something else.
 
-        return read_role(record)
+        A class of a kind reads only that kind, and imports no other's module.
+        """
+        from headrace.roles.registry import ROLES, read_role  # which needs this class
+
+        return read_role(record, (cls.kind,) if hasattr(cls, "kind") else (*ROLES,))
 
 
 class Learning(Protocol):

@@ -87,7 +87,8 @@ def greedy_actions(algorithm: Algorithm, policy: Policy, spec: EnvironmentSpec) 
 class _Heartbeat:
     """Reports about once a second that the evaluator is alive; no report means that an environment hangs."""
 
-    def __init__(self, server: RoleServer, stop: Stop) -> None:
+    def __init__(self, role: Role, server: RoleServer, stop: Stop) -> None:
+        self._record = {"role": role.kind, "index": role.index}
         self._server = server
         self._stop = stop
         self._next = 0.0
@@ -105,7 +106,7 @@ class _Heartbeat:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _HEARTBEAT_SECONDS
-            self._server.put(REPORTS, json.dumps({"role": "evaluator", "index": 0, "phase": self.phase}).encode())
+            self._server.put(REPORTS, json.dumps({**self._record, "phase": self.phase}).encode())
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class EvaluatorRole(Role):
     def run(self, context: RoleContext) -> None:
         """Answers until stopped; ends with ClosedError when stopped or when the server is gone."""
         server, stop, answered = context.connect(), context.stop, 0
-        alive = _Heartbeat(server, stop)
+        alive = _Heartbeat(self, server, stop)
         while True:
             alive()
             request = server.fetch(EVALUATION, answered)

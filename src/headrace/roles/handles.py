@@ -7,7 +7,6 @@ the other receives.
 from dataclasses import dataclass
 
 from headrace.parameters.snapshot import Stamp
-from headrace.servers.base import Endpoint
 
 __all__ = [
     "PARAMETERS",
@@ -32,12 +31,10 @@ class TableHandle:
 class PolicyHandle:
     """The policies that actors install, one blob per version, each followed by its news with the same version.
 
-    The news say when the learner had the policy. Polling them transfers no policy.
+    The news says when the learner had the policy. Polling it transfers no policy.
     """
 
     name: str
-    endpoint: Endpoint | None = None
-    """Server that has the policies, such as a relay; None is the run's server."""
 
     @property
     def news(self) -> str:

@@ -20,11 +20,11 @@ ROLES = {
 """Module and class by kind."""
 
 
-def read_role(record: dict[str, Any]) -> Role:
-    """Reads what Role.to_record() returned; raises ConfigError with the field's name if it is something else."""
+def read_role(record: dict[str, Any], kinds: tuple[str, ...] = (*ROLES,)) -> Role:
+    """Reads what Role.to_record() returned for one of these kinds; raises ConfigError, which names the field."""
     fields = dict(record)
     kind = fields.pop("kind", None)
-    require("kind", f"{kind!r:.60}", kind in (*ROLES,), f"one of {', '.join(ROLES)}")
+    require("kind", f"{kind!r:.60}", kind in kinds, f"one of {', '.join(kinds)}" if len(kinds) > 1 else kinds[0])
     module, _, name = ROLES[kind].partition(":")
     role: Role = read_fields(getattr(import_module(module), name), fields)
     return role

@@ -18,7 +18,7 @@ from headrace.roles.base import Role, RoleContext, Stop
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.roles.reporter import ActorReporter
-from headrace.servers import RoleServer
+from headrace.servers import Endpoint, RoleServer
 
 __all__ = ["ActorRole", "claim_slot"]
 
@@ -40,6 +40,8 @@ class ActorRole(Role):
     replay: TableHandle
     transitions: TableHandle | None = None
     """Table for each step as a one-step transition too, for learning a world model."""
+    relay: Endpoint | None = None
+    """Server that passes on the run's policies; None if the actor polls the run's server."""
 
     def run(self, context: RoleContext) -> None:
         """Acts; raises ServerError if another process acts in its slot of a shared server's run."""
@@ -53,7 +55,7 @@ class ActorRole(Role):
 
         `hang_seconds` is None if another process watches for an environment that hangs.
         """
-        report_server, policy_server, stop = context.connect(), context.connect(self.policy.endpoint), context.stop
+        report_server, policy_server, stop = context.connect(), context.connect(self.relay), context.stop
         settings = dataclasses.replace(self.settings, seed=self.settings.seed + _GENERATION_STRIDE * self.generation)
         decoder = PolicyDecoder(settings.precision, settings.communication_bits)
         clock = PhaseClock(ACTOR_PHASES)
@@ -80,9 +82,9 @@ class ActorRole(Role):
 def claim_slot(
     server: RoleServer, slots: Iterable[int], stop: Stop, timeout_seconds: float | None = None
 ) -> int | None:
-    """Claims the first free slot of `slots`, which number a run's actors; waits for one until the timeout, or 5 s.
+    """Claims the first free slot of `slots`, the numbers of a run's actors.
 
-    Returns None if all stay taken.
+    Waits for one until the timeout, by default 5 s; returns None if all stay taken.
     """
     slots = list(slots)
     owner = secrets.randbits(63)

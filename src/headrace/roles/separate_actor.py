@@ -39,7 +39,7 @@ class RunNotice:
     @staticmethod
     def from_json(text: str | bytes) -> "RunNotice":
         """Reads what to_json() wrote; raises ConfigError with the field's name if the text is something else."""
-        return read_json(RunNotice, text, "a run's notice")
+        return read_json(RunNotice, text, "a run's notice, of a learner of the same version,")
 
 
 def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[str], object]) -> RunNotice | None:
@@ -82,7 +82,7 @@ class SeparateActorRole(Role):
         actor = notice.actors[_await_slot(server, len(notice.actors), context.stop)]
         dataclasses.replace(
             actor,
-            policy=dataclasses.replace(actor.policy, endpoint=self.relay),
+            relay=self.relay,
             generation=secrets.randbits(31),  # differs from every predecessor's, so that no episodes are repeated
         ).act(server, context, notice.hang_seconds)
 

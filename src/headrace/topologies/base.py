@@ -55,7 +55,7 @@ class Program(ABC):
     """Roles that the actors depend on; started with the learner."""
     learner: Learning
     table: Experience
-    saves_experience: bool = False
+    saves_experience: bool
     """Whether a checkpoint must include the table's experience, because it is stored only in this process."""
     acting: PhaseClock | None = None
     """Clock of an actor inside this program, which is watched for hangs; None if there is no such actor."""

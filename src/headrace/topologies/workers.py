@@ -40,6 +40,7 @@ class WorkersProgram(Program):
 
     def __init__(self, config: Workers, context: RunContext, generation: int) -> None:
         assert context.parameters is not None
+        self.saves_experience = False
         self.services: list[Role] = []
         self._parameters = context.parameters
         shared = _shares_replay(config, context)

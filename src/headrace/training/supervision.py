@@ -70,9 +70,9 @@ class Supervisor:
                 self._launcher.kill(role)
                 self._handle_exit(Exit(role, "killed", fault=False, message=reason), self._hang_seconds)
 
-    def stop(self, *kinds: str) -> None:
-        """Ends the roles of these kinds, or all roles; they are no longer supervised."""
-        ended = [role for role in self._roles.values() if not kinds or role.kind in kinds]
+    def stop(self, but: str = "") -> None:
+        """Ends all roles but those of one kind; they are no longer supervised."""
+        ended = [role for role in self._roles.values() if role.kind != but]
         for role in ended:
             del self._roles[role.name]
         self._launcher.stop(ended)

@@ -121,8 +121,11 @@ class Trainer:
         self._evaluations = Evaluations(
             self._server, start, config.environment, self._spec, config.algorithm, config.seed, config.until_score
         )
-        slots = tuple(role for role in self._program.actors if isinstance(role, ActorRole) and not local_actors)
-        notice = RunNotice(config.environment, config.hang_seconds, start, slots)
+        slots: list[ActorRole] = []
+        for role in () if local_actors else self._program.actors:
+            assert isinstance(role, ActorRole)
+            slots.append(role)
+        notice = RunNotice(config.environment, config.hang_seconds, start, tuple(slots))
         self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
         launched = launcher(self._server.endpoint, self._run.logs_path)
@@ -374,7 +377,7 @@ class Trainer:
             self._clock.pause()
         try:
             self._publisher.end()
-            self._supervisor.stop("actor", "worker", "quantizer", "planner")
+            self._supervisor.stop(but="evaluator")
             self._collect()
             with contextlib.suppress(ReplayError, ServerError):  # if the server is gone, the last known values suffice
                 self._stats = self._program.table.stats()
