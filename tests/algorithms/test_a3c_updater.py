@@ -16,7 +16,7 @@ from headrace.networks.actor_critic import ActorCritic
 from headrace.parameters import Policy
 from headrace.servers import Endpoint
 from headrace.topologies.config import Topology
-from headrace.topologies.parameters import open_parameters
+from headrace.topologies.vectors import open_vectors
 from headrace.types import Batch, EnvironmentSpec
 
 DISCRETE = EnvironmentSpec((3,), "float32", 4)
@@ -196,12 +196,12 @@ def test_make_updater_builds_it_from_the_settings(spec: EnvironmentSpec) -> None
 @pytest.mark.parametrize("topology", [Lock(workers=2), Hogwild(workers=2), AdPsgd(workers=2)])
 def test_updates_by_other_workers_are_not_visible_within_a_rollout(topology: Topology) -> None:
     config = A3C(hidden=(8,), learning_rate=0.1)
-    parameters = open_parameters(topology, config, Endpoint(""))
-    assert parameters is not None
-    A3CUpdater(config, DISCRETE, CPU, 0, parameters)  # that of the training process
-    [place] = parameters.handles
-    one = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: place.open(*values, Endpoint(""), 0, 0))
-    other = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: place.open(*values, Endpoint(""), 1, 0))
+    vectors = open_vectors(topology, config, Endpoint(""))
+    assert vectors is not None
+    A3CUpdater(config, DISCRETE, CPU, 0, vectors)  # that of the training process
+    [handle] = vectors.handles
+    one = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: handle.open(*values, Endpoint(""), 0, 0))
+    other = A3CUpdater(config, DISCRETE, CPU, 0, lambda *values: handle.open(*values, Endpoint(""), 1, 0))
     batch = make_batch(DISCRETE)
     one.pull()
     before = one.act(batch.observation)

@@ -27,8 +27,8 @@ from headrace.servers import EmbeddedServer, connect_role
 from headrace.topologies import workers
 from headrace.topologies.base import RunContext
 from headrace.topologies.config import Workers
-from headrace.topologies.parameters import open_parameters
 from headrace.topologies.serial import SerialProgram
+from headrace.topologies.vectors import open_vectors
 from headrace.topologies.workers import WorkersProgram, worker_settings
 
 CPU = torch.device("cpu")
@@ -75,9 +75,9 @@ def server() -> Iterator[EmbeddedServer]:
 def context_of(server: EmbeddedServer, algorithm: Algorithm, config: Workers | Serial, seed: int = 5) -> RunContext:
     environment = CARTPOLE if "discrete" in algorithm.action_kinds else TARGET
     spec = describe(environment)
-    parameters = open_parameters(config, algorithm, server.endpoint)
-    updater = algorithm.make_updater(spec, CPU, seed, parameters)
-    return RunContext(environment, spec, seed, algorithm, updater, server, run_id="mine", parameters=parameters)
+    vectors = open_vectors(config, algorithm, server.endpoint)
+    updater = algorithm.make_updater(spec, CPU, seed, vectors)
+    return RunContext(environment, spec, seed, algorithm, updater, server, run_id="mine", vectors=vectors)
 
 
 def run_worker(server: EmbeddedServer, context: RunContext, config: Workers, turns: int) -> int:

@@ -11,7 +11,7 @@ from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
 from headrace.servers import RunServer
 from headrace.topologies.config import TOPOLOGIES
-from headrace.topologies.parameters import Parameters
+from headrace.topologies.vectors import SharedVectors
 from headrace.types import EnvironmentSpec
 
 __all__ = ["Learning", "Program", "RunContext"]
@@ -30,8 +30,8 @@ class RunContext(NamedTuple):
     """Whether to start without experience, even if an earlier start of the run left some on the server."""
     run_id: str = ""
     """Distinguishes the run from all others, including those with the same name."""
-    parameters: Parameters | None = None
-    """Parameters shared by workers, if the topology has any; the updater's vector holds the newest."""
+    vectors: SharedVectors | None = None
+    """Parameter vectors that workers share, if the topology has any; those of the updater hold the newest values."""
 
     @property
     def off_policy(self) -> OffPolicy:

@@ -39,10 +39,10 @@ class WorkersProgram(Program):
     """
 
     def __init__(self, config: Workers, context: RunContext, generation: int) -> None:
-        assert context.parameters is not None
+        assert context.vectors is not None
         self.saves_experience = False
         self.services: list[Role] = []
-        self._parameters = context.parameters
+        self._vectors = context.vectors
         shared = _shares_replay(config, context)
         table = (
             add_table(context, config.acting_processes * config.envs_per_worker, config.chunk_steps) if shared else None
@@ -60,7 +60,7 @@ class WorkersProgram(Program):
 
     def step(self, timeout_seconds: float) -> None:
         """Waits: the workers proceed on their own."""
-        self._learning.steps = max(self._learning.steps, self._parameters.version)
+        self._learning.steps = max(self._learning.steps, self._vectors.version)
         now = time.monotonic()
         if now >= self._next_news:
             self._next_news = now + _NEWS_SECONDS
@@ -89,7 +89,7 @@ class WorkersProgram(Program):
 
     def close(self) -> None:
         """Closes the parameters; the launcher ends the workers."""
-        self._parameters.close()
+        self._vectors.close()
 
 
 def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerSettings:
@@ -99,7 +99,7 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
     before learning starts (at least one batch), and of the limiter's tolerance (at least one step's chunks, or it would
     block).
     """
-    assert context.parameters is not None
+    assert context.vectors is not None
     algorithm, workers = context.algorithm, config.acting_processes
     exploration, table = [1.0] * config.envs_per_worker, None  # a stochastic policy is not near greedy
     replay = algorithm.replay
@@ -122,7 +122,7 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
         spec=context.spec,
         run_id=context.run_id,
     )
-    return WorkerSettings(acting, workers, context.parameters.handles, table, updater_seed(context.seed, index))
+    return WorkerSettings(acting, workers, context.vectors.handles, table, updater_seed(context.seed, index))
 
 
 def _shares_replay(config: Workers, context: RunContext) -> bool:

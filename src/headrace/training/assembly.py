@@ -12,8 +12,8 @@ from headrace.settings import RunConfig
 from headrace.topologies.base import Program, RunContext
 from headrace.topologies.build import build_program
 from headrace.topologies.config import Topology
-from headrace.topologies.parameters import open_parameters
 from headrace.topologies.precision import choose_precision
+from headrace.topologies.vectors import open_vectors
 from headrace.training.hardware import choose_device
 from headrace.types import EnvironmentSpec
 
@@ -36,12 +36,12 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     """Builds them; raises ConfigError if settings are incompatible. See `RunContext` and `build_program()`."""
     spec = describe(config.environment)
     server.begin(fresh=fresh)
-    parameters = open_parameters(config.topology, config.algorithm, server.endpoint, run_id)
-    device = choose_device(config.device) if parameters is None else _processor(config)
-    updater = config.algorithm.make_updater(spec, device, config.seed, parameters)
+    vectors = open_vectors(config.topology, config.algorithm, server.endpoint, run_id)
+    device = choose_device(config.device) if vectors is None else _processor(config)
+    updater = config.algorithm.make_updater(spec, device, config.seed, vectors)
     topology, note = choose_precision(config.topology, updater.architecture)
     context = RunContext(
-        config.environment, spec, config.seed, config.algorithm, updater, server, fresh, run_id, parameters
+        config.environment, spec, config.seed, config.algorithm, updater, server, fresh, run_id, vectors
     )
     program = build_program(topology, context, generation=generation, pinned=device.type == "cuda")
     return Assembly(spec, updater, program, topology, note)

@@ -16,7 +16,7 @@ from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM, greedy_actions
 from headrace.settings import RunConfig
-from headrace.topologies.parameters import open_saved
+from headrace.topologies.vectors import open_saved_vectors
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.hang_watch import watched
 from headrace.types import Array
@@ -71,7 +71,7 @@ def export(run: RunDirectory, path: Path) -> float:
     with watched(config.hang_seconds):
         spec = describe(config.environment)
     require_spec(config.environment, spec, checkpoint.spec)
-    vectors = open_saved(config.topology)
+    vectors = open_saved_vectors(config.topology)
     updater = config.algorithm.make_updater(spec, torch.device("cpu"), config.seed, vectors)
     updater.load(checkpoint.tensors())
     graph = checkpoint.policy()

@@ -16,10 +16,10 @@ from headrace.gradients.shared import OverseenVector
 from headrace.servers import Endpoint, drop_shards
 from headrace.topologies.config import AdPsgd, Hogwild, Lock, ParameterServer, Topology
 
-__all__ = ["Parameters", "open_parameters", "open_saved"]
+__all__ = ["SharedVectors", "open_saved_vectors", "open_vectors"]
 
 
-class Parameters(Protocol):
+class SharedVectors(Protocol):
     """Shared parameters as the training process sees them: an `OpenVector` that remembers the vectors it created."""
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
@@ -37,7 +37,7 @@ class Parameters(Protocol):
         """Closes connections and removes the run's shards from servers that outlive it; its workers have ended."""
 
 
-def open_parameters(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run_id: str = "") -> Parameters | None:
+def open_vectors(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run_id: str = "") -> SharedVectors | None:
     """Creates the shared parameters of a worker topology; returns None for the other topologies.
 
     `run_id` separates this run's shards from others' on servers that several runs may use. Raises ConfigError if the
@@ -55,13 +55,13 @@ def open_parameters(config: Topology, algorithm: Algorithm, endpoint: Endpoint, 
     return None
 
 
-def open_saved(config: Topology) -> OpenVector | None:
+def open_saved_vectors(config: Topology) -> OpenVector | None:
     """Opens vectors that a run's checkpoint fits, outside of a run; None if the updater's own vectors do."""
     return _Shared(config, live=False) if isinstance(config, Lock | Hogwild | AdPsgd) else None
 
 
 class _Shared:
-    """Parameters in memory of this machine; implements `Parameters`.
+    """Parameters in memory of this machine; implements `SharedVectors`.
 
     `live` is False for on-policy algorithms: a rollout needs one fixed policy (Mnih et al. 2016, S3).
     """
@@ -105,7 +105,7 @@ class _Shared:
 
 
 class _Served:
-    """Parameters in shards on servers; implements `Parameters`."""
+    """Parameters in shards on servers; implements `SharedVectors`."""
 
     def __init__(self, config: ParameterServer, endpoint: Endpoint, run_id: str) -> None:
         self._endpoint = endpoint
