@@ -83,11 +83,11 @@ def run_sb3(environment: str, seed: int, score: float, time_limit_seconds: float
     threads = _faster_threads(environment)
     torch.set_num_threads(threads)
     model = _make(environment, seed)
-    clock = _Clock(_Judge(model, environment), seed, score, time_limit_seconds)
+    clock = _Clock(_Evaluator(model, environment), seed, score, time_limit_seconds)
     model.learn(_STEPS_WITHOUT_END, callback=clock)
-    judge = clock.judge
-    mean = clock.mean if clock.solved_at is not None else judge.mean(CONFIRMATION_EPISODES, seed)
-    fresh = judge.mean(CONFIRMATION_EPISODES, FRESH_SEED + seed)
+    evaluator = clock.evaluator
+    mean = clock.mean if clock.solved_at is not None else evaluator.mean(CONFIRMATION_EPISODES, seed)
+    fresh = evaluator.mean(CONFIRMATION_EPISODES, FRESH_SEED + seed)
     return Outcome(clock.solved_at, model.num_timesteps, mean, fresh, f"zoo, torch threads: {threads} (the faster)")
 
 
@@ -118,7 +118,7 @@ def _faster_threads(environment: str) -> int:
     return min(seconds, key=lambda threads: seconds[threads])
 
 
-class _Judge:
+class _Evaluator:
     """Plays greedy episodes with the current model, with the function that evaluates Headrace."""
 
     def __init__(self, model: DQN, environment: str) -> None:
@@ -141,9 +141,9 @@ class _Judge:
 class _Clock(BaseCallback):  # type: ignore[misc]  # without the package it is Any
     """Evaluates when it is due, and stops at the score or the time limit; evaluations are off the clock."""
 
-    def __init__(self, judge: _Judge, seed: int, score: float, time_limit_seconds: float) -> None:
+    def __init__(self, evaluator: _Evaluator, seed: int, score: float, time_limit_seconds: float) -> None:
         super().__init__()
-        self.judge = judge
+        self.evaluator = evaluator
         self.mean = float("nan")
         self.solved_at: float | None = None
         self._seed = seed
@@ -170,7 +170,7 @@ class _Clock(BaseCallback):  # type: ignore[misc]  # without the package it is A
         return len(returns) == HINT_EPISODES and sum(returns) / HINT_EPISODES >= self._score
 
     def _evaluate(self, seconds: float) -> None:
-        self.mean = self.judge.mean(PERIODIC_EPISODES, self._seed)
+        self.mean = self.evaluator.mean(PERIODIC_EPISODES, self._seed)
         if self.mean >= self._score:
-            self.mean = self.judge.mean(CONFIRMATION_EPISODES, self._seed)
+            self.mean = self.evaluator.mean(CONFIRMATION_EPISODES, self._seed)
             self.solved_at = seconds if self.mean >= self._score else None

@@ -70,25 +70,25 @@ Shard::Shard(ShardOptions options, std::span<const std::byte> initial, MemoryBud
 PushResult Shard::push(const PushedGradient& pushed, std::span<const std::byte> gradient) {
   check_bytes("gradient", gradient.size(), bytes());
   const LockGuard lock(mutex_);
-  return settle(pushed, gradient);
+  return process_once(pushed, gradient);
 }
 
 PushResult Shard::refuse(const PushedGradient& pushed) {
   const LockGuard lock(mutex_);
-  return settle(pushed, std::nullopt);
+  return process_once(pushed, std::nullopt);
 }
 
-// Judges each of a worker's gradients once.
-PushResult Shard::settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
-  if (pushed.worker == 0) return judge(pushed, gradient);
+// Processes each of a worker's gradients once; a repeated push gets the first result.
+PushResult Shard::process_once(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
+  if (pushed.worker == 0) return process(pushed, gradient);
   Worker& from = worker(pushed.worker);
   if (pushed.sequence <= from.sequence) return from.last;
-  from.last = judge(pushed, gradient);
+  from.last = process(pushed, gradient);
   from.sequence = pushed.sequence;
   return from.last;
 }
 
-PushResult Shard::judge(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
+PushResult Shard::process(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
   const auto begun = std::chrono::steady_clock::now();
   if (pushed.base_version > version_ || pushed.own_updates > version_ - pushed.base_version) {
     throw Error(ErrorKind::kInvalid,

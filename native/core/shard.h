@@ -101,8 +101,9 @@ class Shard {
   };
 
   Worker& worker(std::uint64_t name) REQUIRES(mutex_);
-  PushResult judge(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) REQUIRES(mutex_);
-  PushResult settle(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) REQUIRES(mutex_);
+  PushResult process(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) REQUIRES(mutex_);
+  PushResult process_once(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient)
+      REQUIRES(mutex_);
   const float* backup_of(const PushedGradient& pushed) const REQUIRES(mutex_);
   void back_up(Worker& worker) REQUIRES(mutex_);
   bool forget_backup(const Worker& but) REQUIRES(mutex_);

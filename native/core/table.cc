@@ -43,7 +43,7 @@ bool Table::Impl::may_sample(std::uint64_t batch) const {
   return limiter.can_sample(batch, transitions.size());
 }
 
-bool Table::Impl::settle() {
+bool Table::Impl::end_holds() {
   if (closed) return false;
   bool wake = false;
   if (insert_held.holding() && may_insert()) {
@@ -169,7 +169,7 @@ std::optional<std::uint64_t> Table::Impl::insert(std::span<const std::byte> chun
           if (!key) return std::nullopt;
           limiter.inserted(header.steps);
           counters.inserts += header.steps;
-          wake = settle();
+          wake = end_holds();
         }
       }
       if (key) remember(header, *key);
@@ -247,7 +247,7 @@ void Table::set_paused(bool paused) {
   {
     const LockGuard lock(impl_->mutex);
     impl_->paused = paused;
-    wake = impl_->settle();
+    wake = impl_->end_holds();
   }
   if (wake) impl_->wakers.wake_all();
 }

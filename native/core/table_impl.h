@@ -85,7 +85,7 @@ struct Table::Impl {
   // table.cc
   bool may_insert() const REQUIRES(mutex);  // throws kClosed
   bool may_sample(std::uint64_t batch) const REQUIRES(mutex);
-  bool settle() REQUIRES(mutex);  // after a change: ends holds that are over; true if wakers must be called
+  bool end_holds() REQUIRES(mutex);  // after a change: ends holds that are over; true if wakers must be called
   void check_fits(const ChunkHeader& header) const;  // kChunkRefused where the chunk can never be stored
   void remember(const ChunkHeader& header, std::uint64_t key) REQUIRES(insert_mutex);  // the writer
   // Both release `mutex` for a time. Nullopt where `may_wait` is false and readers hold what must go; they will wake.

@@ -113,7 +113,7 @@ bool Table::Impl::sample(const BatchView& batch, double importance_exponent, std
     pin = pins.add(*std::min_element(drawn.keys.begin(), drawn.keys.end()));
     limiter.sampled(batch.size);
     counters.samples += batch.size;
-    wake = settle();
+    wake = end_holds();
   }
 
   if (wake) wakers.wake_all();
