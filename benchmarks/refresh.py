@@ -114,7 +114,7 @@ class _Bench:
         self._launcher = ProcessLauncher(self._server.endpoint, folder)
         settings = ActorSettings(
             "benchmarks.refresh:Ticking",
-            *(0, 0, 0, (0.0,), D4PG(n_step=1, discount=0.99), 50),
+            *(0, 0, (0.0,), D4PG(n_step=1, discount=0.99), 50),
             values=False,
             spec=_SPEC,
             pull_period=pull_period,

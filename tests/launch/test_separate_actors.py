@@ -27,7 +27,7 @@ from headrace.roles.separate_actor import RunNotice, SeparateActorRole
 from headrace.servers import Endpoint, RoleServer, connect_role
 from headrace.types import EnvironmentSpec
 
-SETTINGS = ActorSettings("CartPole-v1", 3, 0, 0, (0.1,), DQN(), 50, True, EnvironmentSpec((4,), "float32", 2))
+SETTINGS = ActorSettings("CartPole-v1", 3, 0, (0.1,), DQN(), 50, True, EnvironmentSpec((4,), "float32", 2))
 NOTICE = RunNotice(
     "CartPole-v1", 60.0, "first", tuple(ActorRole(index, SETTINGS, POLICY, REPLAY) for index in range(2))
 )
@@ -307,9 +307,7 @@ def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
     weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     policy = PolicyGraph(Architecture.of(spec, "mlp", (20_000,))).serialize(weights)
     corridor = "headrace.environments.toy:Corridor"
-    settings = [
-        ActorSettings(corridor, 3, index, index, (0.5,), DQN(), 50, True, spec, pull_period=10) for index in range(3)
-    ]
+    settings = [ActorSettings(corridor, 3, index, (0.5,), DQN(), 50, True, spec, pull_period=10) for index in range(3)]
     actors = tuple(ActorRole(index, each, POLICY, REPLAY) for index, each in enumerate(settings))
     with contextlib.closing(Server()) as server:
         endpoint = Endpoint(server.listen("unix:@"), "run")
@@ -351,7 +349,7 @@ def test_actors_with_a_different_environment_are_refused_at_once(tmp_path: Path)
     shapes = {"q.weight": (3, 8), "q.bias": (3,)}
     weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     corridor = "headrace.environments.toy:Corridor"
-    settings = ActorSettings(corridor, 3, 0, 0, (0.5,), DQN(), 50, True, spec)
+    settings = ActorSettings(corridor, 3, 0, (0.5,), DQN(), 50, True, spec)
     actor = ActorRole(0, settings, POLICY, REPLAY)
     said: list[str] = []
     with contextlib.closing(Server()) as server:

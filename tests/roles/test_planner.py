@@ -50,7 +50,7 @@ class Bench:
         self.now: int | None = None
         self.pushes = 0
         self.planner = Planner(
-            PlannerSettings(SPEC, self.config, 0, 0),
+            PlannerSettings(SPEC, self.config, 0),
             self.transitions,
             self.insert,
             rightwards,

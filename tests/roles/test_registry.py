@@ -29,14 +29,14 @@ from headrace.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((4,), "float32", 2)
 ENDPOINT = Endpoint("tcp://[::1]:7447", "lander", str(Path("/secrets/token")), 60.0)
-ACTING = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), DQN(n_step=3), 50, True, SPEC, pull_period=0.5)
+ACTING = ActorSettings("CartPole-v1", 3, 0, (0.1, 0.2), DQN(n_step=3), 50, True, SPEC, pull_period=0.5)
 HANDLES = (SharedHandle("/dev/shm/model", "hogwild"), ServedHandle(ServedOptions(), "model/vector-1"))
 EXAMPLES: list[Role] = [
     ActorRole(1, ACTING, POLICY, REPLAY, TRANSITIONS, relay=ENDPOINT, generation=7),
     WorkerRole(0, WorkerSettings(ACTING, 2, HANDLES, {"capacity": 5, "sampler": "uniform"}, 2**60)),
     WorkerRole(0, WorkerSettings(ACTING, 2, (), None, 0), REPLAY),
     QuantizerRole(0, Architecture.of(SPEC, "mlp", (8, 8)), "int8", 32, PARAMETERS, POLICY),
-    PlannerRole(3, PlannerSettings(SPEC, DynaQ(model_hidden=(3, 4)), 7, 1, "int8", 8), POLICY, TRANSITIONS, SIMULATED),
+    PlannerRole(3, PlannerSettings(SPEC, DynaQ(model_hidden=(3, 4)), 7, "int8", 8), POLICY, TRANSITIONS, SIMULATED),
     EvaluatorRole(0),
     SeparateActorRole(2, ENDPOINT),
 ]

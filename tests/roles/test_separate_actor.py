@@ -63,7 +63,7 @@ class Context(RoleContext):
 
 
 def notice(slots: int) -> RunNotice:
-    settings = ActorSettings("CartPole-v1", 3, 0, 0, (0.1, 0.2), DQN(n_step=3, discount=0.99), 50, True, SPEC)
+    settings = ActorSettings("CartPole-v1", 3, 0, (0.1, 0.2), DQN(n_step=3, discount=0.99), 50, True, SPEC)
     actors = tuple(ActorRole(index, settings, POLICY, REPLAY) for index in range(slots))
     return RunNotice("CartPole-v1", 60.0, "start", actors)
 

@@ -152,8 +152,8 @@ def test_apex_has_one_actor_and_its_planners() -> None:
         assert isinstance(actor, ActorRole)
         assert actor.transitions == TRANSITIONS
         assert [(role.name, role.generation) for role in program.services] == [("planner 0", 5), ("planner 1", 5)]
-        settings = [role.settings for role in program.services if isinstance(role, PlannerRole)]
-        assert [(each.index, each.algorithm.planners) for each in settings] == [(0, 2), (1, 2)]
+        planners = [role for role in program.services if isinstance(role, PlannerRole)]
+        assert [(each.index, each.settings.algorithm.planners) for each in planners] == [(0, 2), (1, 2)]
     finally:
         program.close()
 

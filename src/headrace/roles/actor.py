@@ -29,7 +29,6 @@ class ActorSettings:
 
     environment: str
     seed: int
-    index: int
     first_environment: int
     """Number of this actor's first environment among those of all actors; determines the seeds of its episodes."""
     exploration: tuple[float, ...]

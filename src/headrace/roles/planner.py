@@ -43,7 +43,6 @@ class PlannerSettings:
     spec: EnvironmentSpec
     algorithm: DynaQ
     seed: int
-    index: int
     precision: Precision = "fp32"
     communication_bits: int = 32
 
@@ -61,6 +60,8 @@ class Planner:
         transitions: ReplayTable,
         push: Callable[..., object],
         output: Callable[[Array], NDArray[np.float32]],
+        *,
+        index: int = 0,
         generation: int = 0,
     ) -> None:
         config = self._config = settings.algorithm
@@ -70,11 +71,11 @@ class Planner:
         """Number of simulations that ended because the ensemble members disagreed."""
         self.gated = 0
         """Number of simulated steps skipped because the model's error was too high."""
-        seed = [settings.seed, settings.index, generation]
+        seed = [settings.seed, index, generation]
         torch_seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))
         self.learner = ModelLearner(config, settings.spec, torch_seed)
         self._signature = table_signature(settings.spec)
-        self._index = settings.index
+        self._index = index
         self._transitions = transitions
         self._push = push
         self._output = output
@@ -177,7 +178,8 @@ class PlannerRole(Role):
                         transitions,
                         functools.partial(server.insert, self.simulated.name),
                         policy.output,
-                        self.generation,
+                        index=self.index,
+                        generation=self.generation,
                     )
                 now = time.monotonic()
                 if now >= next_report:

@@ -103,7 +103,6 @@ class ApexProgram(Program):
         settings = ActorSettings(
             environment=context.environment,
             seed=context.seed,
-            index=index,
             first_environment=index * config.envs_per_actor,
             exploration=exploration,
             algorithm=algorithm,
@@ -125,7 +124,7 @@ class ApexProgram(Program):
         config, context, dyna = self._config, self._context, self._algorithm.world_model
         assert dyna is not None
         precision, bits = config.actor_precision, config.communication_bits
-        settings = PlannerSettings(context.spec, dyna, context.seed, index, precision, bits)
+        settings = PlannerSettings(context.spec, dyna, context.seed, precision, bits)
         return PlannerRole(
             index,
             settings,

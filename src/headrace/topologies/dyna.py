@@ -136,7 +136,7 @@ def planning_worker(settings: ActorSettings, context: RunContext, config: DynaQ,
     """A worker that acts, learns and plans in turn, as the only planner regardless of the `apex` setting."""
     return PlanningWorker(
         settings,
-        PlannerSettings(context.spec, dataclasses.replace(config, planners=1), context.seed, 0),
+        PlannerSettings(context.spec, dataclasses.replace(config, planners=1), context.seed),
         context.updater,
         *tables.all,
         mixed_batches(tables, config),

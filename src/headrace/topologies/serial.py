@@ -91,7 +91,6 @@ def _actor_settings(config: Serial, context: RunContext) -> ActorSettings:
     return ActorSettings(
         environment=context.environment,
         seed=context.seed,
-        index=0,
         first_environment=0,
         exploration=tuple(algorithm.serial_exploration(config.envs_per_actor, 0)),
         algorithm=algorithm,

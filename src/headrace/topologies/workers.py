@@ -113,7 +113,6 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
     acting = ActorSettings(
         environment=context.environment,
         seed=context.seed,
-        index=index,
         first_environment=index * config.envs_per_worker,
         exploration=tuple(exploration),
         algorithm=algorithm,

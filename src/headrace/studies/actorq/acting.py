@@ -210,7 +210,6 @@ def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
         ActorSettings(
             environment=case.environment,
             seed=case.round,
-            index=index,
             first_environment=index,
             exploration=(_EXPLORATION,),
             algorithm=D4PG(**settings) if spec.continuous else DQN(**settings),

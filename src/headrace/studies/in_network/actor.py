@@ -99,7 +99,6 @@ def _breakout(index: int, pushes: Pushes, clock: PhaseClock, first: Versioned) -
     settings = GameSettings(
         environment=_BREAKOUT,
         seed=index,
-        index=index,
         first_environment=index,
         exploration=(_EPSILON,),
         algorithm=DQN(n_step=N_STEP, discount=DISCOUNT, clip_rewards=True),
