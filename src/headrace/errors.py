@@ -54,7 +54,7 @@ class ChunkRefused(ReplayError):
 
 
 class CorruptFile(ReplayError):
-    """A file, or a packed policy, with invalid bytes."""
+    """A file, a packed policy, or settings in a request, with invalid bytes."""
 
 
 class ServerError(HeadraceError):
