@@ -138,7 +138,7 @@ class _Evaluator:
         return result
 
 
-class _Clock(BaseCallback):  # type: ignore[misc]  # without the package it is Any
+class _Clock(BaseCallback):  # type: ignore[misc]  # Any: see follow_imports
     """Evaluates when it is due, and stops at the score or the time limit; evaluations are off the clock."""
 
     def __init__(self, evaluator: _Evaluator, seed: int, score: float, time_limit_seconds: float) -> None:
