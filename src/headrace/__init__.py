@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.algorithms.dyna_q.config import DynaQ
     from headrace.algorithms.sac.config import SAC
     from headrace.api import train
+    from headrace.launch.config import Processes, Ray
     from headrace.replay import connect
     from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
 
@@ -39,6 +40,8 @@ __all__ = [
     "Hogwild",
     "Lock",
     "ParameterServer",
+    "Processes",
+    "Ray",
     "Serial",
     "connect",
     "errors",
@@ -51,6 +54,7 @@ _HOMES = {
     **{kind: module for module, _, kind in (each.partition(":") for each in BUILT_IN.values())},
     "connect": "headrace.replay",
     "train": "headrace.api",
+    **dict.fromkeys(("Processes", "Ray"), "headrace.launch.config"),
     **dict.fromkeys(("AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial"), "headrace.topologies.config"),
 }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headrace.algorithms.config import Algorithm
+from headrace.launch.config import LauncherConfig, Processes
 from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig, ServerConfig, preset
@@ -38,6 +39,7 @@ def train(
     server: str | None = None,
     run: str = "default",
     token_file: str | Path | None = None,
+    launcher: LauncherConfig | None = None,
 ) -> Result:
     """Trains a policy and returns the result; blocks until a stopping rule applies.
 
@@ -65,6 +67,7 @@ def train(
         hang_seconds=hang_seconds,
         device=device,
         server=ServerConfig(server, run, Path(token_file) if token_file else None),
+        launcher=launcher or Processes(),
     )
     if run_dir:
         directory = RunDirectory.create(Path(run_dir), config.to_json())

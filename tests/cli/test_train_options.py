@@ -143,6 +143,9 @@ def test_no_environment():
             r"^--double is a setting of --algorithm dqn or dyna-q, and this run's is d4pg; leave it out or",
         ),
         ("X --algorithm=d4pg --epsilon_base=0", r"^--epsilon-base is a setting of --algorithm dqn"),
+        ("X --actor-cpus 2", r"^--actor-cpus is a setting of --launcher ray, and this run's is processes; leave"),
+        ("X --launcher ray --actor-cpus 0", r"^actor_cpus is 0; it must be above 0 and at most 1024"),
+        ("X --launcher slurm", r"--launcher.*processes.*ray"),
         ("X --topology serial --precision int8", r"^--precision is a setting of --topology apex"),
         ("X --algorithm", r"^Missing value for argument '--algorithm'"),
         (

@@ -12,7 +12,7 @@ from headrace.errors import ConfigError
 from headrace.fields import read_json, write_json
 from headrace.gradients.handles import ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions
-from headrace.launch.processes import RoleStart
+from headrace.launch.base import RoleStart
 from headrace.networks import Architecture
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import Role

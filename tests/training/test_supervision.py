@@ -20,12 +20,16 @@ class Acting(Role):
 class Pretence:
     def __init__(self) -> None:
         self.killed: list[str] = []
+        self.waiting = False
 
     def start(self, role: Role) -> None:
         pass
 
     def poll(self) -> list[Exit]:
         return []
+
+    def pending(self, role: Role) -> bool:
+        return self.waiting
 
     def kill(self, role: Role) -> None:
         self.killed.append(role.name)
@@ -54,6 +58,22 @@ def test_missing_heartbeats_are_a_hang_except_during_an_outage(time: Time) -> No
     supervisor.check()
     assert launcher.killed == []
     time.now += 5.1
+    supervisor.check()
+    assert launcher.killed == ["actor 0"]
+
+
+def test_a_role_that_waits_for_a_machine_is_not_expected_to_send_heartbeats(time: Time) -> None:
+    launcher = Pretence()
+    launcher.waiting = True
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
+    supervisor.start()
+    time.now += 3600.0
+    supervisor.check()
+    launcher.waiting = False
+    time.now += 9.9
+    supervisor.check()
+    assert launcher.killed == []
+    time.now += 0.2
     supervisor.check()
     assert launcher.killed == ["actor 0"]
 

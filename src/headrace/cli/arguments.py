@@ -41,6 +41,7 @@ _FLAG_NAMES = {
     "period_seconds": "period",
     "algorithm_name": "algorithm",
     "topology_name": "topology",
+    "launcher_name": "launcher",
     "address": "server",
 }
 """Fields whose flags have other names."""

@@ -25,6 +25,7 @@ from headrace.cli.arguments import (
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
 from headrace.errors import ConfigError, HeadraceError, LaunchError
+from headrace.launch.config import LAUNCHERS, LauncherName
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
 from headrace.topologies.config import TOPOLOGIES, TopologyName
@@ -51,6 +52,8 @@ class TrainOptions(RunConfig):
     """Name of the algorithm."""
     topology_name: str = "apex"
     """Name of the topology."""
+    launcher_name: str = "processes"
+    """Name of the launcher."""
     run_dir: Path | None = None
     """Run directory; runs/ENV-ALGORITHM-TIME if not set."""
     quiet: Switch = False
@@ -58,19 +61,22 @@ class TrainOptions(RunConfig):
 
 
 @functools.cache
-def options_type(algorithm: str, topology: TopologyName) -> type[TrainOptions]:
-    """TrainOptions with the settings of this algorithm and this topology as flags."""
+def options_type(algorithm: str, topology: TopologyName, launcher: LauncherName = "processes") -> type[TrainOptions]:
+    """TrainOptions with the settings of this algorithm, topology and launcher as flags."""
     chosen: list[tuple[str, Any, Any]] = []
-    for name, kind in (("algorithm", find_algorithm(algorithm)), ("topology", TOPOLOGIES[topology])):
+    kinds = {"algorithm": find_algorithm(algorithm), "topology": TOPOLOGIES[topology], "launcher": LAUNCHERS[launcher]}
+    for name, kind in kinds.items():
         chosen.append((name, Annotated[kind, tyro.conf.arg(name="")], field(default_factory=kind)))
     algorithms = {
         name: f"{kind.summary} ({' or '.join(kind.action_kinds)} actions)" for name, kind in known_algorithms().items()
     }
     topologies: dict[str, str] = {name: kind.summary for name, kind in TOPOLOGIES.items()}
+    launchers: dict[str, str] = {name: kind.summary for name, kind in LAUNCHERS.items()}
     default = "the preset's; apex for algorithms that learn from replay, otherwise hogwild"
     chosen += [
         ("algorithm_name", _one_of("algorithm", (*algorithm_names(),), algorithms, "the preset's"), algorithm),
         ("topology_name", _one_of("topology", (*TOPOLOGIES,), topologies, default), topology),
+        ("launcher_name", _one_of("launcher", (*LAUNCHERS,), launchers, "processes"), launcher),
     ]
     return dataclasses.make_dataclass("ChosenOptions", chosen, bases=(TrainOptions,), frozen=True)
 
@@ -126,8 +132,10 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
     algorithm = known.algorithm.name
     topology = _chosen(words, "--topology", TOPOLOGIES) or known.topology_name
     _require_own(words, "algorithm", algorithm, known_algorithms())
+    launcher = _chosen(words, "--launcher", LAUNCHERS) or "processes"
     _require_own(words, "topology", topology, TOPOLOGIES)
-    kind = options_type(algorithm, topology)
+    _require_own(words, "launcher", launcher, LAUNCHERS)
+    kind = options_type(algorithm, topology, launcher)
     require_known(words, flag_types(kind), prog)
     if not {"-h", "--help"} & set(words):  # the help shows that an environment is required
         if not environment:
@@ -139,6 +147,8 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
         topology=known.topology(topology),
         algorithm_name=algorithm,
         topology_name=topology,
+        launcher=LAUNCHERS[launcher](),
+        launcher_name=launcher,
         evaluation_period_seconds=known.evaluation_period_seconds,
         evaluation_episodes=known.evaluation_episodes,
         final_evaluation_episodes=known.final_evaluation_episodes,
@@ -162,7 +172,7 @@ def _config(options: TrainOptions) -> RunConfig:
 def _every_flag() -> dict[str, Any]:
     """The flags of all algorithms and topologies."""
     flags = flag_types(TrainOptions)
-    for kind in (*known_algorithms().values(), *TOPOLOGIES.values()):
+    for kind in (*known_algorithms().values(), *TOPOLOGIES.values(), *LAUNCHERS.values()):
         flags |= flag_types(kind)
     return flags
 

@@ -1,13 +1,15 @@
 """The contract of every launcher."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from headrace.errors import ChunkRefused, ConfigError, DivergenceError, EnvironmentFault
 from headrace.roles.base import Role, RoleContext, Stop
 from headrace.servers import Endpoint
 
-__all__ = ["FAULTS", "Exit", "Launcher", "error_line", "run_role"]
+__all__ = ["FAULTS", "Exit", "Launcher", "RoleStart", "Site", "error_line", "run_role"]
 
 FAULTS = (ConfigError, EnvironmentFault, ChunkRefused, DivergenceError)
 """A user's mistakes, and divergence: a restarted role would fail in the same way."""
@@ -28,6 +30,9 @@ class Launcher(Protocol):
     def start(self, role: Role) -> None:
         """Starts a role; no role with this name may be running."""
 
+    def pending(self, role: Role) -> bool:
+        """Whether a role that was started still waits for a machine that has room for it."""
+
     def poll(self) -> list[Exit]:
         """Roles that ended by themselves since the last call."""
 
@@ -36,6 +41,27 @@ class Launcher(Protocol):
 
     def stop(self, roles: Iterable[Role]) -> None:
         """Asks these roles to end and kills those that do not; a role that has already ended is not an error."""
+
+
+@dataclass(frozen=True)
+class RoleStart:
+    """What a launcher gives to the process of a role, as JSON."""
+
+    role: Role
+    endpoint: Endpoint
+
+
+class Site(NamedTuple):
+    """Where a launcher starts roles, and how they reach a server in the training process."""
+
+    make_launcher: Callable[[Endpoint, Path], Launcher]
+    """Makes the launcher from the server's endpoint and the directory for logs."""
+    address: str = "unix:@"
+    """Address at which the server listens."""
+    token: str = ""
+    """Secret that the server requires."""
+    reconnect_seconds: float = 0.0
+    """How long a role retries a lost connection."""
 
 
 def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:

@@ -14,9 +14,9 @@ from typing import NoReturn
 
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json
-from headrace.launch.base import FAULTS, error_line, run_role
+from headrace.launch.base import FAULTS, RoleStart, error_line, run_role
 from headrace.launch.leaving import leave_soon
-from headrace.launch.processes import FAULT_STATUS, RoleStart
+from headrace.launch.processes import FAULT_STATUS
 from headrace.roles.base import Stop
 
 _PR_SET_PDEATHSIG = 1

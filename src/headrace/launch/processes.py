@@ -8,33 +8,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from headrace.errors import StorageError
 from headrace.fields import write_json
-from headrace.launch.base import Exit
+from headrace.launch.base import Exit, RoleStart
 from headrace.launch.watcher import ROLE_MARK, Family, memory_kills
 from headrace.roles.base import Role
 from headrace.servers import Endpoint
 
-__all__ = ["FAULT_STATUS", "ProcessLauncher", "RoleStart", "child_environment"]
+__all__ = ["FAULT_STATUS", "SINGLE_THREAD", "ProcessLauncher", "child_environment"]
 
 FAULT_STATUS = 2
 """Exit status of a role that failed because of a user's mistake."""
-_SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+SINGLE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Set before a role imports anything: more threads than cores are what limits most published speedups."""
 _GRACE_SECONDS = 5.0
 _TAIL_BYTES = 8192
-
-
-@dataclass(frozen=True)
-class RoleStart:
-    """What the process of a role reads from stdin, as JSON."""
-
-    role: Role
-    endpoint: Endpoint
 
 
 class _Running(NamedTuple):
@@ -79,6 +70,10 @@ class ProcessLauncher:
         process.stdin.write(start_record)
         process.stdin.close()
         self._running[role.name] = _Running(role, process, log, start, mark, memory_kills())
+
+    def pending(self, role: Role) -> bool:
+        """False: a role starts at once."""
+        return False
 
     def poll(self) -> list[Exit]:
         """Processes that ended by themselves since the last call."""
@@ -156,4 +151,4 @@ def _end(ended: list[_Running], family: Family) -> None:
 def child_environment() -> dict[str, str]:
     """Environment variables of a child process: one thread, and this process's module search path."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    return os.environ | _SINGLE_THREAD | {"PYTHONPATH": path}
+    return os.environ | SINGLE_THREAD | {"PYTHONPATH": path}

@@ -28,6 +28,10 @@ class ThreadLauncher:
         self._running[role.name] = (thread, stop)
         thread.start()
 
+    def pending(self, role: Role) -> bool:
+        """False: a role starts at once."""
+        return False
+
     def poll(self) -> list[Exit]:
         """Roles that ended with an error since the last call."""
         exits, self._exits = self._exits, []

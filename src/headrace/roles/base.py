@@ -85,6 +85,11 @@ class Role(ABC):
     generation: int = field(default=0, kw_only=True)
     """Increases with every start, so that a restarted actor does not repeat episodes."""
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether it must run on the learner's machine, with which it shares memory."""
+        return False
+
     @abstractmethod
     def run(self, context: RoleContext) -> None:
         """Returns, or raises ClosedError, when asked to stop or when the server is gone; raises the role's errors.

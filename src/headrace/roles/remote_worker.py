@@ -16,7 +16,7 @@ from headrace._native import OptimizerOptions
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, LaunchError
 from headrace.gradients.base import OpenVector, ParameterVector
-from headrace.gradients.handles import VectorHandle
+from headrace.gradients.handles import SharedHandle, VectorHandle
 from headrace.gradients.measured import MeasuredVector, joint_report
 from headrace.replay import ReplayTable, Table
 from headrace.roles.actor import ActorSettings, table_signature
@@ -98,6 +98,11 @@ class WorkerRole(Role):
     settings: WorkerSettings
     replay: TableHandle | None = None
     """The table that all workers share; None if each has its own, or needs none."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether a vector is in memory of the learner's machine."""
+        return any(isinstance(vector, SharedHandle) for vector in self.settings.vectors)
 
     def run(self, context: RoleContext) -> None:
         """Runs in one thread, and another for reports."""

@@ -1,12 +1,13 @@
 """The contract of every server for a run's experience, parameters and reports."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from headrace._native import Signature
 from headrace.parameters.base import ParameterStore
 from headrace.replay.base import ReplayTable
+from headrace.replay.remote import read_token
 
 __all__ = ["LEARNER", "Endpoint", "RoleServer", "RunServer", "shown"]
 
@@ -20,13 +21,21 @@ class Endpoint:
 
     `address` is tcp://HOST:PORT, unix:PATH, unix:@NAME or redis://HOST:PORT[/DB]. A run's names on the server are
     "RUN/NAME", or unchanged if `run` is empty (a server that belongs to one run). `token_file` contains the server's
-    secret, if it requires one. A lost connection is retried for `reconnect_seconds`.
+    secret, if it requires one; `token` is the secret itself, for roles on machines without that file. A lost connection
+    is retried for `reconnect_seconds`.
     """
 
     address: str
     run: str = ""
     token_file: str = ""
     reconnect_seconds: float = 0.0
+    token: str = field(default="", repr=False)
+
+    def secret(self) -> bytes | None:
+        """The server's secret; None if there is none. Raises ConfigError if the token file can't be read."""
+        if self.token:
+            return self.token.encode()
+        return read_token(self.token_file) if self.token_file else None
 
     def name(self, name: str) -> str:
         """The full name of a run's table, blob, mailbox or claim."""

@@ -29,14 +29,23 @@ def connect_tables(endpoint: Endpoint) -> Connection:
     return open_connection(endpoint)
 
 
-def open_server(endpoint: Endpoint | None, run_id: str = "") -> RunServer:
-    """The training process's server: an embedded one if there is no endpoint. Raises as connect_role().
+def open_server(
+    endpoint: Endpoint | None,
+    run_id: str = "",
+    *,
+    address: str = "unix:@",
+    token: str = "",
+    reconnect_seconds: float = 0.0,
+) -> RunServer:
+    """The training process's server: if there is no endpoint, an embedded one that listens at `address`.
+
+    Raises as connect_role(). `token` and `reconnect_seconds` are those of the embedded server's endpoint.
 
     `run_id` is hexadecimal and the same for every start of a run. Also raises ConfigError if another learner has the
     run.
     """
     if endpoint is None:
-        return EmbeddedServer()
+        return EmbeddedServer(address, token, reconnect_seconds)
     if endpoint.address.startswith(_REDIS):
         from headrace.servers.redis import RedisServer
 

@@ -10,15 +10,15 @@ __all__ = ["EmbeddedServer"]
 
 
 class EmbeddedServer(RunServer):
-    """The training process calls it directly, roles connect over a Unix socket."""
+    """The training process calls it directly, roles connect to `address`: a Unix socket, or TCP with a `token`."""
 
-    def __init__(self) -> None:
-        self._server = Server()
-        self._endpoint = Endpoint(self._server.listen("unix:@"))
+    def __init__(self, address: str = "unix:@", token: str = "", reconnect_seconds: float = 0.0) -> None:
+        self._server = Server(token=token.encode() if token else None)
+        self._endpoint = Endpoint(self._server.listen(address), token=token, reconnect_seconds=reconnect_seconds)
 
     @property
     def endpoint(self) -> Endpoint:
-        """A socket that only this user's processes on this machine can connect to."""
+        """By default a socket that only this user's processes on this machine can connect to."""
         return self._endpoint
 
     def add_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> Table:

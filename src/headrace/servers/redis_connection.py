@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from headrace.errors import ClosedError, ConfigError, HeadraceError, StorageError
-from headrace.replay.remote import read_token
 from headrace.servers.base import Endpoint, shown
 
 if TYPE_CHECKING:
@@ -175,10 +174,9 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _password(endpoint: Endpoint) -> str | None:
-    if not endpoint.token_file:
-        return None
+    secret = endpoint.secret()
     try:
-        return read_token(endpoint.token_file).decode()
+        return None if secret is None else secret.decode()
     except UnicodeDecodeError:
         raise ConfigError(
             f"token_file is {endpoint.token_file}; a Redis's password must be text, and this file is not UTF-8"

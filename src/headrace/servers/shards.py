@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from headrace._native import Client, ShardedModel
 from headrace.errors import ConfigError, HeadraceError
-from headrace.replay.remote import read_token
 from headrace.servers.base import Endpoint, shown
 
 __all__ = ["blamed_server", "drop_shards", "open_shards"]
@@ -37,7 +36,7 @@ def open_shards(
         count,
         shards=shards,
         timeout_seconds=max(_CONNECT_SECONDS, endpoint.reconnect_seconds),
-        token=_token(endpoint),
+        token=endpoint.secret(),
         reconnect_seconds=endpoint.reconnect_seconds,
     )
 
@@ -53,11 +52,7 @@ def drop_shards(endpoint: Endpoint, name: str, servers: Sequence[str]) -> None:
     for server in servers:
         with contextlib.suppress(HeadraceError):
             client = Client(
-                server, timeout_seconds=_DROP_SECONDS, token=_token(endpoint), request_timeout_seconds=_DROP_SECONDS
+                server, timeout_seconds=_DROP_SECONDS, token=endpoint.secret(), request_timeout_seconds=_DROP_SECONDS
             )
             with contextlib.closing(client):
                 client.drop(endpoint.name(f"{name}/"))
-
-
-def _token(endpoint: Endpoint) -> bytes | None:
-    return read_token(endpoint.token_file) if endpoint.token_file else None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headrace._native import Client, Signature
 from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.replay.batches import Allocate, StreamedBatches
-from headrace.replay.remote import Connection, RemoteTable, read_token
+from headrace.replay.remote import Connection, RemoteTable
 from headrace.servers.background_calls import BackgroundCalls
 from headrace.servers.base import LEARNER, Endpoint, RoleServer, RunServer
 
@@ -31,7 +31,7 @@ class StandaloneRole(RoleServer):
         self._client = Client(
             endpoint.address,
             max(_CONNECT_SECONDS, endpoint.reconnect_seconds),  # it may start while the server is unavailable
-            token=_token(endpoint),
+            token=endpoint.secret(),
             reconnect_seconds=endpoint.reconnect_seconds,
         )
 
@@ -232,9 +232,5 @@ class StandaloneServer(RunServer):
 def open_connection(endpoint: Endpoint) -> Connection:
     """A connection to a native server for a role that samples; StorageError if no server answers in time."""
     return Connection(
-        endpoint.address, _CONNECT_SECONDS, token=_token(endpoint), reconnect_seconds=endpoint.reconnect_seconds
+        endpoint.address, _CONNECT_SECONDS, token=endpoint.secret(), reconnect_seconds=endpoint.reconnect_seconds
     )
-
-
-def _token(endpoint: Endpoint) -> bytes | None:
-    return read_token(endpoint.token_file) if endpoint.token_file else None

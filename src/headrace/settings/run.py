@@ -9,6 +9,7 @@ from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.registry import require_registered
 from headrace.errors import CheckpointError, ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, read_fields, read_object, require_positive, write_fields
+from headrace.launch.config import LauncherConfig, Processes
 from headrace.servers.base import shown
 from headrace.settings.server import ServerConfig
 from headrace.topologies.config import TOPOLOGIES, Apex, Topology
@@ -50,6 +51,7 @@ class RunConfig:
     device: str = "auto"
     """Torch device of the learner; auto selects CUDA if there is a GPU."""
     server: ServerConfig = field(default_factory=ServerConfig)
+    launcher: LauncherConfig = field(default_factory=Processes)
 
     def __post_init__(self) -> None:
         check_types(self)

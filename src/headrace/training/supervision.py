@@ -65,6 +65,9 @@ class Supervisor:
         for ended in self._launcher.poll():
             self._handle_exit(ended)
         for role in list(self._roles.values()):
+            if self._launcher.pending(role):
+                self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic())
+                continue
             reason = self._hang(self._heartbeats[role.name])
             if reason:
                 self._launcher.kill(role)

@@ -22,7 +22,7 @@ from headrace.errors import (
     ServerError,
     StorageError,
 )
-from headrace.launch import Exit, Guard, Launcher, ProcessLauncher, error_line
+from headrace.launch import Exit, Guard, Launcher, error_line
 from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
@@ -71,7 +71,7 @@ class Trainer:
         display: Display,
         *,
         checkpoint: Checkpoint | None = None,
-        launcher: LauncherFactory = ProcessLauncher,
+        launcher: LauncherFactory | None = None,
         local_actors: bool = True,
     ) -> None:
         self._config = config
@@ -86,7 +86,14 @@ class Trainer:
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            self._server = open_server(config.server.endpoint, self._run_id)
+            site = self._watches.enter_context(config.launcher.open())
+            self._server = open_server(
+                config.server.endpoint,
+                self._run_id,
+                address=site.address,
+                token=site.token,
+                reconnect_seconds=site.reconnect_seconds,
+            )
             undo.callback(self._server.close)
             with self._hang_watch.watching():
                 built = assemble(
@@ -101,7 +108,7 @@ class Trainer:
             if self._precision_note:
                 display.message(self._precision_note)
             self._graph = PolicyGraph(self._updater.architecture)
-            self._wire(launcher, local_actors)
+            self._wire(launcher or site.make_launcher, local_actors)
             self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
             undo.pop_all()  # run() closes all of these
 

@@ -1,0 +1,86 @@
+"""Settings of the launchers: where the processes of a run are started."""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from headrace.errors import require
+from headrace.fields import check_types, read_fields, write_fields
+from headrace.launch.base import Site
+from headrace.launch.processes import ProcessLauncher
+
+__all__ = ["LAUNCHERS", "LauncherConfig", "LauncherName", "Processes", "Ray"]
+
+LauncherName = Literal["processes", "ray"]
+_MOST_CPUS = 1_024.0
+
+
+@dataclass(frozen=True)
+class LauncherConfig(ABC):
+    """Settings of a launcher, and what it answers for itself."""
+
+    name: ClassVar[LauncherName]
+    """Name on the command line and in files."""
+    summary: ClassVar[str]
+    """What --help says of it, in a few words."""
+
+    @abstractmethod
+    def open(self) -> AbstractContextManager[Site]:
+        """A context in which roles can be started; raises ConfigError or LaunchError."""
+
+    def to_record(self) -> dict[str, Any]:
+        """The settings as JSON, with the launcher's name."""
+        return {"name": self.name, **write_fields(self)}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> "LauncherConfig":
+        """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
+        settings = dict(record)
+        name = settings.pop("name", None)
+        require("name", f"{name!r:.60}", name in (*LAUNCHERS,), f"one of {', '.join(LAUNCHERS)}")
+        return read_fields(LAUNCHERS[name], settings)
+
+
+@dataclass(frozen=True)
+class Processes(LauncherConfig):
+    """Processes on this machine."""
+
+    name: ClassVar[LauncherName] = "processes"
+    summary: ClassVar[str] = "processes on this machine"
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Site]:
+        """This machine, on which roles reach the run's server by a Unix socket."""
+        yield Site(ProcessLauncher)
+
+
+@dataclass(frozen=True)
+class Ray(LauncherConfig):
+    """Actors of a Ray cluster: Ray places them on its nodes and notices their deaths; the run restarts them."""
+
+    name: ClassVar[LauncherName] = "ray"
+    summary: ClassVar[str] = "the nodes of a Ray cluster (extra: ray)"
+
+    ray_address: str | None = None
+    """Address of the cluster, or auto; not given: RAY_ADDRESS, else a cluster on this machine, started if needed."""
+    actor_cpus: float = 1.0
+    """CPUs that Ray reserves for each process of the run."""
+    placement: Literal["spread", "pack"] = "spread"
+    """spread: over as many nodes as possible; pack: on as few as possible."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        require("actor_cpus", self.actor_cpus, 0 < self.actor_cpus <= _MOST_CPUS, f"above 0 and at most {_MOST_CPUS:g}")
+
+    def open(self) -> AbstractContextManager[Site]:
+        """A connection to the cluster; raises ConfigError if Ray is not installed or has no cluster at the address."""
+        from headrace.launch.ray import open_cluster  # an optional dependency, imported only if used
+
+        return open_cluster(self)
+
+
+LAUNCHERS: dict[LauncherName, type[LauncherConfig]] = {kind.name: kind for kind in (Processes, Ray)}
+"""All launchers by name."""
