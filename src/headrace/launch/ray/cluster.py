@@ -67,6 +67,7 @@ def _connect(config: "Ray") -> bool:
     if address not in (None, "auto", "local"):
         _require_listener(str(address))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no statistics
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # an error is reported in one line
     options: dict[str, Any] = {}
     if config.ray_runtime_env is not None:
         options["runtime_env"] = _read_runtime_env(config.ray_runtime_env)
@@ -89,7 +90,7 @@ def _init(address: str, options: dict[str, Any]) -> None:
         if address == "auto":
             raise
         raise _unusable(address, error) from None
-    except (ValueError, RuntimeError, RayError) as error:
+    except (ValueError, RuntimeError, OSError, RayError) as error:
         raise _unusable(address, error) from None
 
 
