@@ -71,7 +71,7 @@ def _link(host: str) -> str:
 
 
 class _Cluster:
-    """A raylet on each host. A host's processes have a namespace of their own: with its first process, all end."""
+    """A raylet on each host. A process namespace per host: with its first process, all end."""
 
     def __init__(self, folder: Path, cpus: int) -> None:
         self._cpus = cpus
@@ -295,7 +295,7 @@ def main() -> int:
         f"{record['topology']}, {record['event']}, seed {record['seed']}" for record in records if not _holds(record)
     ]
     print(
-        "required: every role on a host of its own kind, back within 15 s: "
+        "required: no role dies unless its host does, and then it is back within 15 s: "
         + (f"MISSED by {'; '.join(missed)}" if missed else "holds")
     )
     return int(bool(missed))

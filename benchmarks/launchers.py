@@ -1,0 +1,85 @@
+"""LunarLander-v3 to 200 with local processes and with Ray on this machine, in turn, seed by seed.
+
+Ray must not cost training time: the median time to the score is at most 1.15 times that with processes, and the same
+actors make at least 0.97 times the environment steps per second. Times are on the training clock, which starts after Ray.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import at_least, at_most, report, require, warn_if_busy, write_csv
+from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, PERIODIC_EPISODES
+
+_ROOT = Path(__file__).parent.parent
+_LAUNCHERS = {"processes": (), "ray": ("--ray-address", "local")}
+_RATIO = 1.15
+_SHARE = 0.97
+
+
+def _run(launcher: str, arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        command = [
+            *(sys.executable, "-m", "headrace", "train", arguments.environment, "--quiet", "--run-dir", str(run)),
+            *(
+                "--launcher",
+                launcher,
+                *_LAUNCHERS[launcher],
+                "--seed",
+                str(seed),
+                "--until-score",
+                str(arguments.score),
+            ),
+            *("--time-limit", str(arguments.time_limit)),
+            *("--evaluation-period-seconds", str(EVALUATION_PERIOD_SECONDS)),
+            *("--evaluation-episodes", str(PERIODIC_EPISODES)),
+        ]
+        subprocess.run(command, cwd=_ROOT, stdout=subprocess.DEVNULL, check=True)
+        summary = json.loads((run / "summary.json").read_text())
+    record = {
+        "launcher": launcher,
+        "seed": seed,
+        "seconds_to_score": summary["seconds_to_score"] or arguments.time_limit,
+        "solved": summary["solved"],
+        "steps_per_second": summary["environment_steps"] / summary["wall_seconds"],
+        "updates_per_second": summary["learner_steps"] / summary["wall_seconds"],
+    }
+    print(record, flush=True)
+    return record
+
+
+def main() -> int:
+    """Runs every seed with both; writes launchers_runs.csv and launchers.csv; status 1 if a bound is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.launchers", description=__doc__)
+    parser.add_argument("--environment", default="LunarLander-v3")
+    parser.add_argument("--score", type=float, default=200.0)
+    parser.add_argument("--seeds", type=int, default=5, help="seeds 0 .. N-1")
+    parser.add_argument("--time-limit", type=float, default=300.0, help="training seconds of each run")
+    arguments = parser.parse_args()
+    require("headrace", "ray", "Box2D")
+    warn_if_busy()
+    records = [_run(launcher, arguments, seed) for seed in range(arguments.seeds) for launcher in _LAUNCHERS]
+    write_csv("launchers_runs", records)
+
+    def median(launcher: str, field: str) -> float:
+        return statistics.median(float(each[field]) for each in records if each["launcher"] == launcher)
+
+    seconds = {name: median(name, "seconds_to_score") for name in _LAUNCHERS}
+    rates = {name: median(name, "steps_per_second") for name in _LAUNCHERS}
+    return report(
+        "launchers",
+        [
+            at_most("time to score", "s", seconds["ray"], _RATIO, "processes", seconds["processes"], scale=True),
+            at_least("environment steps", "1/s", rates["ray"], "processes", rates["processes"], _SHARE),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
