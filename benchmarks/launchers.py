@@ -1,7 +1,7 @@
 """LunarLander-v3 to 200 with local processes and with Ray on this machine, in turn, seed by seed.
 
 Ray must not cost training time: the median time to the score is at most 1.15 times that with processes, and the same
-actors make at least 0.97 times the environment steps per second. Times are on the training clock, which starts after Ray.
+actors make at least 0.97 times the environment steps per second. The training clock excludes the start.
 """
 
 import argparse

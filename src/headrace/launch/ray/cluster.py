@@ -1,6 +1,7 @@
 """The connection of a run to a Ray cluster."""
 
 import contextlib
+import logging
 import os
 import secrets
 import socket
@@ -98,6 +99,7 @@ def _connect(config: "Ray") -> bool:
         _require_listener(str(address))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no statistics
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # an error is reported in one line
+    logging.getLogger("ray").setLevel(logging.WARNING)
     options: dict[str, Any] = {}
     if config.ray_runtime_env is not None:
         options["runtime_env"] = _read_runtime_env(config.ray_runtime_env)
