@@ -246,8 +246,10 @@ def test_the_gate_pauses_live_workers_and_publishes_total_steps(server: Embedded
     role.put(HELD, Held(1, 4).to_json())
     program.table.close()
     assert gate(server) == (4, Gate("closed", 300))
+    role.put(HELD, Held(0, 9).to_json())
     later = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 1)
     assert gate(server) == (5, Gate("open", 0))  # a version that no worker has seen
+    assert server.drain(HELD) == []  # it does not take a confirmation for its own
     with pytest.raises(ReplayError, match="the workers have the experience"):
         later.table.save("/tmp/nowhere")
 
@@ -291,9 +293,13 @@ def test_a_worker_waits_at_the_gate_and_ends_when_it_closes(server: EmbeddedServ
     assert waits[0] is not None
     assert waits[0] > 0
     assert watch.steps == 60
+    watch.confirm_end()
     server.publish(GATE, Gate("closed", 70).to_json())
     while watch.wait() is not None:  # it does not look in every turn
         time.sleep(0.001)
+    assert server.drain(HELD) == []  # its last report comes first
+    watch.confirm_end()
+    assert [Held.from_json(word) for word in server.drain(HELD)] == [Held(3, 4)]
 
 
 @pytest.mark.parametrize(

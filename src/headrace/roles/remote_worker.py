@@ -133,7 +133,8 @@ class WorkerRole(Role):
                 lambda: _report(worker, vectors, own),
                 hang_seconds=None,
             )
-            ends.callback(reporter.close)
+            ends.callback(gate.confirm_end)
+            ends.callback(reporter.close)  # first: the run counts the reports that it has when all have confirmed
             worker.skip(perf_counter() - worker.clock.entered)  # construction does not count as work
             while (held := gate.wait()) is not None:
                 worker.skip(held)

@@ -184,6 +184,7 @@ class _WorkersExperience(Experience):
         self._held: dict[int, Counts] = {}  # contents of each worker's replay
         self._last_report: dict[int, float] = {}  # time.monotonic() of each worker's last report
         self._late_turns = 0
+        server.drain(HELD)  # confirmations of an earlier start
         last = server.fetch(GATE)
         self._version = last[0] if last else 0  # of the gate; continues from an earlier start's version
         self._state: State = "open"
