@@ -16,7 +16,7 @@ from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.sac import SAC
 from headrace.environments import describe
-from headrace.errors import ConfigError, ReplayError
+from headrace.errors import ConfigError, DivergenceError, ReplayError
 from headrace.gradients.base import ParameterVector
 from headrace.replay import Connection, ReplayTable, Table
 from headrace.roles.actor import table_signature
@@ -190,6 +190,7 @@ def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> N
         "seconds": dict.fromkeys(("wait", "transfer", "train", "priorities", "publish", "other"), 0.0),
     }
     said = {"steps": totals.pop("steps", 0), "loss": totals.pop("loss", None), "replay": totals.pop("replay", {})}
+    said["diverged"] = totals.pop("diverged", "")
     program.receive({"role": "worker", "index": index, "writer": writer, **said, "learning": {**learning, **totals}})
 
 
@@ -217,6 +218,13 @@ def test_reports_of_dead_workers_still_count(server: EmbeddedServer) -> None:
     again = resumed.figures()
     assert again is not None
     assert (again["updates"], again["staleness"]["0"]) == (15, 12)
+
+
+def test_divergence_of_a_worker_ends_the_run(server: EmbeddedServer) -> None:
+    config = ParameterServer(workers=2)
+    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
+    with pytest.raises(DivergenceError, match=r"^the loss is nan$"):
+        report(program, 1, "b", diverged="the loss is nan")
 
 
 def gate(server: EmbeddedServer) -> tuple[int, Gate]:

@@ -9,6 +9,7 @@ from headrace.errors import ConfigError
 from headrace.replay import Experience
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
+from headrace.roles.handles import PolicyHandle
 from headrace.servers import RunServer
 from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.vectors import SharedVectors
@@ -53,6 +54,8 @@ class Program(ABC):
     """Roles for a launcher to start, on this machine or elsewhere."""
     services: list[Role]
     """Roles that the actors depend on; started with the learner."""
+    policy: PolicyHandle | None = None
+    """The policies that the actors install; None for workers, which share parameters, and without actors."""
     learner: Learning
     table: Experience
     saves_experience: bool
