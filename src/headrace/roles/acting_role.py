@@ -21,6 +21,11 @@ _CLAIM_SECONDS = 5.0
 class ActingRole(Role):
     """An actor or a worker; `index` is its slot."""
 
+    @property
+    def elastic(self) -> bool:
+        """True: the others act too."""
+        return True
+
     def run(self, context: RoleContext) -> None:
         """Acts; raises ServerError if another process acts in its slot of a shared server's run."""
         server = context.connect()

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from headrace.errors import ClosedError
 from headrace.parameters import Policy
@@ -37,6 +37,15 @@ class ActorRole(ActingRole):
     """Table for each step as a one-step transition too, for learning a world model."""
     relay: Endpoint | None = None
     """Server that passes on the run's policies; None if the actor polls the run's server."""
+
+    @property
+    def relayed_policy(self) -> PolicyHandle:
+        """The policy that it acts with."""
+        return self.policy
+
+    def relayed(self, relay: Endpoint) -> Self:
+        """The same actor, which polls the relay for policies."""
+        return dataclasses.replace(self, relay=relay)
 
     def act(self, server: RoleServer, context: RoleContext, hang_seconds: float | None = None) -> None:
         """Acts, and sends its experience over `server`."""

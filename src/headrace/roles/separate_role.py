@@ -99,11 +99,11 @@ class SeparateRole(Role):
         if notice is None:
             return
         role = notice.role(_await_slot(server, notice.kind, len(notice.slots), context.stop))
-        # differs from every predecessor's, so that no episodes are repeated
-        changes: dict[str, Any] = {"generation": role.generation + secrets.randbelow(GENERATIONS_PER_START)}
         if self.relay is not None:
-            changes["relay"] = self.relay
-        dataclasses.replace(role, **changes).act(server, context, notice.hang_seconds)
+            role = role.relayed(self.relay)
+        # differs from every predecessor's, so that no episodes are repeated
+        generation = role.generation + secrets.randbelow(GENERATIONS_PER_START)
+        dataclasses.replace(role, generation=generation).act(server, context, notice.hang_seconds)
 
 
 def _await_slot(server: RoleServer, kind: ActingKind, slots: int, stop: Stop) -> int:

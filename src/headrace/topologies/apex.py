@@ -38,7 +38,6 @@ class ApexProgram(Program):
         self._algorithm = algorithm = context.off_policy
         self.saves_experience = not context.server.keeps_experience
         architecture = context.updater.architecture
-        self.policy = POLICY
         actors = config.actor_count(algorithm)
         environments = actors * config.envs_per_actor
         exploration = algorithm.exploration(environments)

@@ -9,7 +9,6 @@ from headrace.errors import ConfigError
 from headrace.replay import Experience
 from headrace.roles.base import Learning, Role
 from headrace.roles.clock import PhaseClock
-from headrace.roles.handles import PolicyHandle
 from headrace.servers import RunServer
 from headrace.topologies.config import TOPOLOGIES
 from headrace.topologies.vectors import SharedVectors
@@ -54,8 +53,6 @@ class Program(ABC):
     """Roles for a launcher to start, on this machine or elsewhere."""
     services: list[Role]
     """Roles that the actors depend on; started with the learner."""
-    policy: PolicyHandle | None = None
-    """The policies that the actors install; None for workers, which share parameters, and without actors."""
     learner: Learning
     table: Experience
     saves_experience: bool
