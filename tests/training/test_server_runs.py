@@ -286,19 +286,17 @@ def test_a_surplus_actor_waits(start: Any, native: Server, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("replay", ["local", "global"])
 def test_separate_workers_train_and_continue_after_a_resume(
-    start: Any, native: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replay: str
+    start: Any, native: Server, tmp_path: Path, replay: str
 ) -> None:
-    for name in ("_HOLD_SECONDS", "_SILENT_SECONDS"):
-        monkeypatch.setattr(workers, name, 120.0)  # so that all report in time even on a busy machine
-    steps = counted_steps(monkeypatch)
     topology = dataclasses.replace(TOPOLOGIES["parameter-server"], replay=replay)
     run = start(native.listen("tcp://127.0.0.1:0"), steps=1_000, topology=topology, local_actors=False)
     said: list[str] = []
     assert run_separate(run.endpoint, "worker", 3, tmp_path / "logs", said.append, launcher=threads) == "end"
     assert said[0].startswith(f"3 workers in {CORRIDOR}")
     first = run.summary()
-    assert first["environment_steps"] == sum(steps) >= 1_000
-    assert first["learner_steps"] == first["workers"]["updates"] > 0
+    assert first["environment_steps"] >= 1_000
+    assert first["learner_steps"] > 0
+    assert first["workers"]["updates"] > 0
     assert first["evaluation_episodes"] == 2
     records = run.directory.read_metrics()
     assert max(record.get("actors_alive", 0) for record in records) == 2
@@ -306,8 +304,22 @@ def test_separate_workers_train_and_continue_after_a_resume(
     run.resume(steps=2_000)
     assert run_separate(run.endpoint, "worker", 2, tmp_path / "logs", said.append, launcher=threads) == "end"
     second = run.summary()
-    assert second["environment_steps"] == sum(steps) >= 2_000
+    assert second["environment_steps"] >= 2_000
     assert second["learner_steps"] > first["learner_steps"]
+
+
+def test_the_last_reports_of_separate_workers_count(
+    start: Any, native: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_HOLD_SECONDS", "_SILENT_SECONDS"):
+        monkeypatch.setattr(workers, name, 60.0)  # they are waited for even on a busy machine
+    steps = counted_steps(monkeypatch)
+    settings = {"topology": TOPOLOGIES["parameter-server"], "steps": 1_000, "final_evaluation_episodes": 0}
+    run = start(native.listen("unix:@"), local_actors=False, evaluation_period_seconds=1e6, **settings)
+    assert run_separate(run.endpoint, "worker", 2, tmp_path / "logs", lambda text: None, launcher=threads) == "end"
+    summary = run.summary()
+    assert summary["environment_steps"] == sum(steps)
+    assert summary["learner_steps"] == summary["workers"]["updates"]
 
 
 def test_divergence_of_a_separate_worker_ends_the_run(start: Any, native: Server, tmp_path: Path) -> None:
