@@ -5,14 +5,17 @@ shape of one observation frame.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Batch", "EnvironmentSpec", "EnvironmentStep"]
+__all__ = ["ActingKind", "Array", "Batch", "EnvironmentSpec", "EnvironmentStep"]
 
 Array = NDArray[Any]
+
+ActingKind = Literal["actor", "worker"]
+"""Kind of a run's roles that act; workers learn too."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,13 @@
-"""`headrace learner` and `headrace actor` in separate processes, through a server with a token."""
+"""`headrace learner`, `headrace actor` and `headrace worker` in separate processes, through a server with a token."""
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +49,97 @@ def test_learner_trains_with_separately_started_actors(serve, token_file, tmp_pa
     assert server.stop() == (0, "", "")
 
 
+def progress_of(run):
+    """The records of a run's progress so far."""
+    try:
+        lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    records = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [record for record in records if "environment_steps" in record]
+
+
+def await_progress(run, fits):
+    """Waits for a record of the run's progress."""
+    deadline = time.monotonic() + 240
+    while not any(map(fits, progress_of(run))):
+        assert time.monotonic() < deadline, "there is no such record"
+        time.sleep(0.1)
+
+
+def test_learner_trains_with_workers_of_two_commands(serve, token_file, tmp_path):
+    server = serve("--quiet", "--token-file", str(token_file))
+    flags = ["--server", server.address, "--token-file", token_file, "--run", "pole"]
+    workers = [begin("worker", *flags, "--log-dir", tmp_path / f"logs-{number}") for number in range(2)]
+    run = tmp_path / "run"
+    learner = begin(
+        "learner", "CartPole-v1", "--topology", "parameter-server", "--workers", "2", "--envs-per-worker", "4",
+        "--learning-starts", "200", *flags, "--steps", "1G", "--run-dir", run,
+    )  # fmt: skip
+    await_progress(run, lambda record: record.get("actors_alive") == 2 and record["learner_steps"] > 0)
+    learner.send_signal(signal.SIGINT)
+    out, err = learner.communicate(timeout=120)
+    assert (learner.returncode, err) == (130, b"")
+    assert (
+        "workers get all settings from the server; start them on any machine that can reach it:\n"
+        f"  headrace worker --server {server.address} --run pole --token-file {token_file} --workers 2\n"
+    ) in out.decode()
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["environment_steps"] > 200
+    assert summary["workers"]["updates"] > 0
+    for worker in workers:
+        out, err = worker.communicate(timeout=120)
+        assert (worker.returncode, err) == (0, b"")
+        assert b"1 worker in CartPole-v1" in out
+        assert out.endswith(b"the run has ended\n")
+    assert server.stop() == (0, "", "")
+
+
+def child_of(process):
+    """The process id of the role that a `headrace worker` has started."""
+    deadline = time.monotonic() + 120
+    while True:
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            with contextlib.suppress(FileNotFoundError):
+                if b"headrace.launch.child" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return int(child)
+        assert time.monotonic() < deadline, "it starts no role"
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_separate_workers_are_restarted_when_they_die_and_with_their_learner(serve, tmp_path):
+    def train_on():
+        steps = max((record["environment_steps"] for record in progress_of(run)), default=0) + 500
+        await_progress(run, lambda record: record["environment_steps"] >= steps)
+
+    server, run = serve("--quiet"), tmp_path / "run"
+    worker = begin("worker", "--server", server.address, "--log-dir", tmp_path / "logs")
+    learner = begin(
+        "learner", "CartPole-v1", "--topology", "parameter-server", "--workers", "1", "--learning-starts", "200",
+        "--server", server.address, "--steps", "1G", "--run-dir", run, "--checkpoint-period-seconds", "1",
+    )  # fmt: skip
+    train_on()
+    os.kill(child_of(worker), signal.SIGKILL)
+    train_on()
+    while not list((run / "checkpoints").glob("*/state.json")):
+        train_on()
+    learner.kill()
+    learner.communicate(timeout=120)
+    learner = begin("resume", run, "--quiet")
+    train_on()
+    learner.send_signal(signal.SIGINT)
+    out, err = worker.communicate(timeout=120)
+    assert (worker.returncode, err) == (0, b"")
+    assert [line.split(" (")[0] for line in out.decode().splitlines()[-3:]] == [
+        "separate-worker 0 died",
+        "the learner was restarted; restarting its workers",
+        "the run has ended",
+    ]
+    assert learner.wait(120) == 130
+    assert server.stop() == (0, "", "")
+
+
 def test_an_actor_that_waits_for_a_learner_can_be_interrupted(serve, tmp_path):
     server = serve("--quiet")
     actor = begin("actor", "--server", server.address, "--log-dir", tmp_path / "logs")
@@ -75,6 +170,13 @@ def test_the_printed_actor_command_omits_the_password(training, capsys):
     assert "the password is not shown" not in capsys.readouterr().out
 
 
+def test_the_printed_command_of_workers(training, capsys):
+    words = ["--topology", "parameter-server", "--workers", "3", "--server", "tcp://h:1"]
+    assert main(["learner", "CartPole-v1", *words]) == 0
+    assert "headrace worker --server tcp://h:1 --workers 3" in " ".join(capsys.readouterr().out.split())
+    assert training.calls[0][2] == {"local_actors": False}
+
+
 @pytest.mark.parametrize(("algorithm", "actors"), [("dqn", 7), ("dyna-q", 1)])
 def test_the_default_number_of_actor_slots(training, capsys, monkeypatch, algorithm, actors):
     monkeypatch.setattr("headrace.topologies.config.available_cores", lambda: 8)
@@ -100,13 +202,24 @@ def test_the_default_number_of_actor_slots(training, capsys, monkeypatch, algori
             "server is redis://h and topology is serial, which is all on one machine",
         ),
         (
-            ["learner", "X", "--server", "tcp://h:1", "--topology", "parameter-server"],
-            "topology is parameter-server; with headrace learner, whose actors are started separately, it must be apex",
+            ["learner", "CartPole-v1", "--topology", "parameter-server"],
+            "server is missing; headrace learner needs the address of a server that workers can",
+        ),
+        (
+            ["learner", "X", "--topology", "hogwild"],
+            "topology is hogwild, which is all on one machine: headrace train runs it",
+        ),
+        (
+            ["learner", "X", "--server", "tcp://h:1", "--topology", "hogwild"],
+            "server is tcp://h:1 and topology is hogwild, which is all on one machine",
         ),
         (["train", "X", "--run", "a"], "run is a; it must be left out where no server is given"),
         (["train", "X", "--server", "tcp://h:1", "--run", "a/b"], "run is a/b; it must be 1 to 64 letters"),
         (["actor"], "server is missing; it is required: headrace actor --server ADDRESS"),
+        (["worker"], "server is missing; it is required: headrace worker --server ADDRESS"),
         (["actor", "--server", "tcp://h:1", "--actors", "0"], "actors is 0; it must be above 0"),
+        (["worker", "--server", "tcp://h:1", "--workers", "0"], "workers is 0; it must be above 0"),
+        (["worker", "--server", "tcp://h:1", "--actors", "2"], "--actors is not an option of headrace worker"),
         (["actor", "--server", "tcp://h:1", "--steps", "5"], "--steps is not an option of headrace actor"),
         (
             ["actor", "--server", "tcp://127.0.0.1:9", "--token-file", "/no/token"],

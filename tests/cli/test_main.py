@@ -19,6 +19,7 @@ COMMANDS = [
     "serve",
     "learner",
     "actor",
+    "worker",
     "stats",
     "drop",
 ]
@@ -108,6 +109,7 @@ def test_a_defect_is_not_hidden(monkeypatch):
         ["serve", "--listen", "tcp://"],
         ["stats", "redis://h"],
         ["actor"],
+        ["worker"],
     ],
 )
 def test_commands_that_only_print_do_not_import_torch(words):

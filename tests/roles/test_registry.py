@@ -23,7 +23,7 @@ from headrace.roles.quantizer import QuantizerRole
 from headrace.roles.registry import ROLES, read_role
 from headrace.roles.remote_actor import ActorRole
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings
-from headrace.roles.separate_actor import RunNotice, SeparateActorRole
+from headrace.roles.separate_role import RunNotice, SeparateRole
 from headrace.servers import Endpoint
 from headrace.types import EnvironmentSpec
 
@@ -38,7 +38,7 @@ EXAMPLES: list[Role] = [
     QuantizerRole(0, Architecture.of(SPEC, "mlp", (8, 8)), "int8", 32, PARAMETERS, POLICY),
     PlannerRole(3, PlannerSettings(SPEC, DynaQ(model_hidden=(3, 4)), 7, "int8", 8), POLICY, TRANSITIONS, SIMULATED),
     EvaluatorRole(0),
-    SeparateActorRole(2, ENDPOINT),
+    SeparateRole(2, "actor", ENDPOINT),
 ]
 
 
@@ -61,7 +61,10 @@ def test_a_role_round_trips_through_json(role: Role) -> None:
         ({"kind": "juggler", "index": 0}, r"kind is 'juggler'; it must be one of actor, worker, .*"),
         ({"index": 0}, r"kind is None; it must be one of actor, .*"),
         ({"kind": "evaluator", "index": "0"}, r"index is '0'; it must be a whole number"),
-        ({"kind": "separate-actor", "index": 0, "relay": {"address": 3}}, r"relay: address is 3; it must be a string"),
+        (
+            {"kind": "separate", "index": 0, "acting": "actor", "relay": {"address": 3}},
+            r"relay: address is 3; it must be a string",
+        ),
         ({"kind": "actor", "index": 0}, r"settings is missing; ActorRole must have it"),
     ],
 )
@@ -70,12 +73,11 @@ def test_an_invalid_role_record_is_named(record: dict[str, object], said: str) -
         read_role(record)
 
 
-@pytest.mark.parametrize("kind", ["worker", "quantizer", "planner"])
+@pytest.mark.parametrize("kind", ["evaluator", "quantizer", "planner"])
 def test_a_notice_of_other_roles_is_refused_before_any_module_is_imported(kind: str) -> None:
     """A notice comes from a server, which may be another's."""
-    actors = [{"kind": kind, "index": 0, "architecture": {"kind": "nature", "input_shape": []}}]
-    notice = {"environment": "CartPole-v1", "hang_seconds": 60.0, "start": "first", "actors": actors}
-    with pytest.raises(ConfigError, match=rf"a run's notice.*kind is '{kind}'; it must be actor"):
+    notice = {"environment": "CartPole-v1", "hang_seconds": 60.0, "start": "first", "kind": kind}
+    with pytest.raises(ConfigError, match=rf"a run's notice.*kind is '?{kind}'?; it must be actor or worker"):
         RunNotice.from_json(json.dumps(notice))
 
 

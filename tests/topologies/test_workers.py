@@ -16,7 +16,7 @@ from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.sac import SAC
 from headrace.environments import describe
-from headrace.errors import ConfigError, ReplayError
+from headrace.errors import ConfigError, DivergenceError, ReplayError
 from headrace.gradients.base import ParameterVector
 from headrace.replay import Connection, ReplayTable, Table
 from headrace.roles.actor import table_signature
@@ -190,6 +190,7 @@ def report(program: WorkersProgram, index: int, writer: str, **totals: Any) -> N
         "seconds": dict.fromkeys(("wait", "transfer", "train", "priorities", "publish", "other"), 0.0),
     }
     said = {"steps": totals.pop("steps", 0), "loss": totals.pop("loss", None), "replay": totals.pop("replay", {})}
+    said["diverged"] = totals.pop("diverged", "")
     program.receive({"role": "worker", "index": index, "writer": writer, **said, "learning": {**learning, **totals}})
 
 
@@ -219,6 +220,13 @@ def test_reports_of_dead_workers_still_count(server: EmbeddedServer) -> None:
     assert (again["updates"], again["staleness"]["0"]) == (15, 12)
 
 
+def test_divergence_of_a_worker_ends_the_run(server: EmbeddedServer) -> None:
+    config = ParameterServer(workers=2)
+    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
+    with pytest.raises(DivergenceError, match=r"^the loss is nan$"):
+        report(program, 1, "b", diverged="the loss is nan")
+
+
 def gate(server: EmbeddedServer) -> tuple[int, Gate]:
     found = server.fetch(GATE)
     assert found is not None
@@ -246,8 +254,10 @@ def test_the_gate_pauses_live_workers_and_publishes_total_steps(server: Embedded
     role.put(HELD, Held(1, 4).to_json())
     program.table.close()
     assert gate(server) == (4, Gate("closed", 300))
+    role.put(HELD, Held(0, 9).to_json())
     later = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 1)
     assert gate(server) == (5, Gate("open", 0))  # a version that no worker has seen
+    assert server.drain(HELD) == []  # it does not take a confirmation for its own
     with pytest.raises(ReplayError, match="the workers have the experience"):
         later.table.save("/tmp/nowhere")
 
@@ -291,9 +301,13 @@ def test_a_worker_waits_at_the_gate_and_ends_when_it_closes(server: EmbeddedServ
     assert waits[0] is not None
     assert waits[0] > 0
     assert watch.steps == 60
+    watch.confirm_end()
     server.publish(GATE, Gate("closed", 70).to_json())
     while watch.wait() is not None:  # it does not look in every turn
         time.sleep(0.001)
+    assert server.drain(HELD) == []  # its last report comes first
+    watch.confirm_end()
+    assert [Held.from_json(word) for word in server.drain(HELD)] == [Held(3, 4)]
 
 
 @pytest.mark.parametrize(

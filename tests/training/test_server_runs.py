@@ -18,8 +18,8 @@ import pytest
 
 from headrace._native import ChunkWriter, Client, Server, Signature
 from headrace.environments import Episode
-from headrace.errors import ClosedError, ConfigError, LaunchError
-from headrace.launch import run_actors
+from headrace.errors import ClosedError, ConfigError, DivergenceError, LaunchError
+from headrace.launch import run_separate
 from headrace.replay import BatchBuffer
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
@@ -27,6 +27,7 @@ from headrace.roles.reporter import ActorReporter
 from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
 from headrace.settings import RunConfig, ServerConfig
 from headrace.settings import server as server_module
+from headrace.topologies import workers
 from headrace.training import Result, Trainer, supervision, trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluations, Moment
@@ -75,7 +76,8 @@ class Run:
     def resume(self, **settings: Any) -> None:
         config = dataclasses.replace(RunConfig.from_json(self.directory.read_config()), **settings)
         checkpoint = newest_checkpoint(self.directory.checkpoints_path)
-        self._start(lambda: Trainer(config, self.directory, self.messages, checkpoint=checkpoint, launcher=threads))
+        options: dict[str, Any] = {"checkpoint": checkpoint, "local_actors": checkpoint.state["local_actors"]}
+        self._start(lambda: Trainer(config, self.directory, self.messages, launcher=threads, **options))
 
     def _start(self, make: Callable[[], Trainer]) -> None:
         def run() -> None:
@@ -263,7 +265,7 @@ def test_separate_actors_get_all_settings_from_the_server(start: Any, native: Se
     address = native.listen("tcp://127.0.0.1:0")
     run = start(address, steps=1_000, local_actors=False)
     said: list[str] = []
-    ended = run_actors(run.endpoint, 2, tmp_path / "logs", said.append, launcher=threads)
+    ended = run_separate(run.endpoint, "actor", 2, tmp_path / "logs", said.append, launcher=threads)
     assert ended == "end"
     summary = run.summary()
     assert summary["environment_steps"] >= 1_000
@@ -277,9 +279,57 @@ def test_separate_actors_get_all_settings_from_the_server(start: Any, native: Se
 
 def test_a_surplus_actor_waits(start: Any, native: Server, tmp_path: Path) -> None:
     run = start(native.listen("unix:@"), steps=1_000, local_actors=False)
-    assert run_actors(run.endpoint, 3, tmp_path / "logs", lambda text: None, launcher=threads) == "end"
+    assert run_separate(run.endpoint, "actor", 3, tmp_path / "logs", lambda text: None, launcher=threads) == "end"
     assert run.summary()["environment_steps"] >= 1_000
     assert max(record.get("actors_alive", 0) for record in run.directory.read_metrics()) == 2
+
+
+@pytest.mark.parametrize("replay", ["local", "global"])
+def test_separate_workers_train_and_continue_after_a_resume(
+    start: Any, native: Server, tmp_path: Path, replay: str
+) -> None:
+    topology = dataclasses.replace(TOPOLOGIES["parameter-server"], replay=replay)
+    run = start(native.listen("tcp://127.0.0.1:0"), steps=1_000, topology=topology, local_actors=False)
+    said: list[str] = []
+    assert run_separate(run.endpoint, "worker", 3, tmp_path / "logs", said.append, launcher=threads) == "end"
+    assert said[0].startswith(f"3 workers in {CORRIDOR}")
+    first = run.summary()
+    assert first["environment_steps"] >= 1_000
+    assert first["learner_steps"] > 0
+    assert first["workers"]["updates"] > 0
+    assert first["evaluation_episodes"] == 2
+    records = run.directory.read_metrics()
+    assert max(record.get("actors_alive", 0) for record in records) == 2
+    assert all(record["kind"] != "exit" for record in records)
+    run.resume(steps=2_000)
+    assert run_separate(run.endpoint, "worker", 2, tmp_path / "logs", said.append, launcher=threads) == "end"
+    second = run.summary()
+    assert second["environment_steps"] >= 2_000
+    assert second["learner_steps"] > first["learner_steps"]
+
+
+def test_the_last_reports_of_separate_workers_count(
+    start: Any, native: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_HOLD_SECONDS", "_SILENT_SECONDS"):
+        monkeypatch.setattr(workers, name, 60.0)  # they are waited for even on a busy machine
+    steps = counted_steps(monkeypatch)
+    settings = {"topology": TOPOLOGIES["parameter-server"], "steps": 1_000, "final_evaluation_episodes": 0}
+    run = start(native.listen("unix:@"), local_actors=False, evaluation_period_seconds=1e6, **settings)
+    assert run_separate(run.endpoint, "worker", 2, tmp_path / "logs", lambda text: None, launcher=threads) == "end"
+    summary = run.summary()
+    assert summary["environment_steps"] == sum(steps)
+    assert summary["learner_steps"] == summary["workers"]["updates"]
+
+
+def test_divergence_of_a_separate_worker_ends_the_run(start: Any, native: Server, tmp_path: Path) -> None:
+    algorithm = dataclasses.replace(SMALL, learning_rate=1e30, loss="squared")
+    settings = {"topology": TOPOLOGIES["parameter-server"], "algorithm": algorithm, "steps": 10**9}
+    run = start(native.listen("unix:@"), local_actors=False, **settings)
+    with contextlib.suppress(ConfigError):  # whichever ends first, the worker or the run
+        run_separate(run.endpoint, "worker", 1, tmp_path / "logs", lambda text: None, launcher=threads)
+    with pytest.raises(DivergenceError, match="training diverged"):
+        run.summary()
 
 
 def test_an_evaluation_that_pauses_training_pauses_the_servers_table(

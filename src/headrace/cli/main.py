@@ -24,8 +24,9 @@ _GROUPS = {
     },
     "several machines": {
         "serve": "run a server that holds experience and parameters",
-        "learner": "train on a server, with separately started actors",
+        "learner": "train on a server, with separately started actors or workers",
         "actor": "act for a run on a server",
+        "worker": "act and learn for a run on a server",
         "stats": "show a server's contents and activity",
         "drop": "remove a run from a server",
     },

@@ -3,7 +3,7 @@
 from headrace.launch.base import Exit, Launcher, error_line
 from headrace.launch.guard import Guard
 from headrace.launch.processes import ProcessLauncher
-from headrace.launch.separate_actors import run_actors
+from headrace.launch.separate_roles import run_separate
 from headrace.launch.threads import ThreadLauncher
 
-__all__ = ["Exit", "Guard", "Launcher", "ProcessLauncher", "ThreadLauncher", "error_line", "run_actors"]
+__all__ = ["Exit", "Guard", "Launcher", "ProcessLauncher", "ThreadLauncher", "error_line", "run_separate"]

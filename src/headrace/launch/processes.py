@@ -40,8 +40,8 @@ class _Running(NamedTuple):
 class ProcessLauncher:
     """Implements `Launcher`: starts a fresh interpreter for each role (never forks).
 
-    A role's output goes to `logs/<kind>-<index>.log`; the parent directory of `logs` must exist. A role dies with this
-    process, however this process ends.
+    A role's output goes to a log with its name, such as `logs/actor-0.log`; the parent directory of `logs` must exist.
+    A role dies with this process, however this process ends.
     """
 
     def __init__(self, endpoint: Endpoint, logs: Path) -> None:
@@ -51,7 +51,7 @@ class ProcessLauncher:
 
     def start(self, role: Role) -> None:
         """Starts a role in its own process; raises StorageError if its log can't be written."""
-        log = self._logs / f"{role.kind}-{role.index}.log"
+        log = self._logs / f"{role.name.replace(' ', '-')}.log"
         arguments = [role.kind, str(role.index), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
         start_record = write_json(RoleStart(role, self._endpoint)).encode()

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headrace.types import ActingKind
+
 __all__ = ["ACTOR_TIMES", "LEARNER_TIMES", "Progress"]
 
 ACTOR_TIMES = ("environment", "inference", "pull", "load", "push", "other")
@@ -46,8 +48,8 @@ class Progress:
     """Share of the learner's time in each of LEARNER_TIMES."""
     actors_alive: int
     actors_total: int
-    role: str = "actor"
-    """Name of the roles that act: actor or worker. Workers also learn, so the times of both sides are theirs."""
+    role: ActingKind = "actor"
+    """Kind of the roles that act. Workers also learn, so the times of both sides are theirs."""
     paused: bool = False
     """Whether an evaluation is running and the training clock is paused."""
     steps_target: int | None = None

@@ -18,6 +18,7 @@ __all__ = [
     "EVALUATION",
     "EVALUATION_POLICY",
     "GATE",
+    "GENERATIONS_PER_START",
     "HELD",
     "REPORTS",
     "RUN",
@@ -40,7 +41,10 @@ GATE = "gate"
 HELD = "held"
 """Mailbox in which workers confirm that they are paused at the gate."""
 RUN = "run"
-"""A RunNotice for separately started actors; empty after the run has ended."""
+"""A RunNotice for separately started roles; empty after the run has ended."""
+
+GENERATIONS_PER_START = 1 << 31
+"""Generations of the roles of one start of a run; those of the next start are above them."""
 
 Stop = threading.Event
 
@@ -100,7 +104,7 @@ class Role(ABC):
         """The policies that a relay on its machine may pass on to it; None if it takes them from the server only."""
         return None
 
-    def relayed(self, relay: Endpoint) -> "Role":
+    def relayed(self, relay: Endpoint) -> Self:
         """The same role, with the policies of this relay."""
         raise NotImplementedError(f"{self.name} has no relayed policy")
 

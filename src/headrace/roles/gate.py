@@ -73,8 +73,8 @@ class GateWatch:
             found = self._server.fetch(GATE, self._version)
             if found is not None:
                 self._version, (self._state, self.steps) = found[0], Gate.from_json(found[1])
-                if self._state != "open":
-                    self._server.put(HELD, Held(self._index, self._version).to_json())
+                if self._state == "held":
+                    self._confirm()
             if self._state == "open":
                 self._next_look = time.perf_counter() + _LOOK_SECONDS
                 return waited
@@ -83,3 +83,11 @@ class GateWatch:
             self._stop.wait(_POLL_SECONDS)
             waited = time.perf_counter() - begin
         return None
+
+    def confirm_end(self) -> None:
+        """Confirms a closed gate; called when the worker has sent its last report."""
+        if self._state == "closed":
+            self._confirm()
+
+    def _confirm(self) -> None:
+        self._server.put(HELD, Held(self._index, self._version).to_json())

@@ -15,7 +15,7 @@ ROLES = {
     "quantizer": "headrace.roles.quantizer:QuantizerRole",
     "planner": "headrace.roles.planner:PlannerRole",
     "evaluator": "headrace.roles.evaluator:EvaluatorRole",
-    "separate-actor": "headrace.roles.separate_actor:SeparateActorRole",
+    "separate": "headrace.roles.separate_role:SeparateRole",
 }
 """Module and class by kind."""
 

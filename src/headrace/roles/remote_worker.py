@@ -14,18 +14,20 @@ from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions
 from headrace.environments import describe, require_spec
-from headrace.errors import ClosedError, LaunchError
+from headrace.errors import ClosedError, DivergenceError, LaunchError
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.handles import SharedHandle, VectorHandle
 from headrace.gradients.measured import MeasuredVector, joint_report
 from headrace.replay import ReplayTable, Table
+from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import ActorSettings, table_signature
-from headrace.roles.base import Role, RoleContext, Worker
+from headrace.roles.base import RoleContext, Worker
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle
 from headrace.roles.reporter import ActorReporter
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
+from headrace.servers import RoleServer
 
 __all__ = ["WorkerRole", "WorkerSettings", "build_worker", "keep_to_one_thread", "updater_seed"]
 
@@ -86,7 +88,7 @@ def build_worker(
 
 
 @dataclass(frozen=True)
-class WorkerRole(Role):
+class WorkerRole(ActingRole):
     """Acts and learns until stopped or until the gate closes; a connection for reports, one for the gate.
 
     A restarted worker gathers new experience, continues with the newest parameters, and explores according to the steps
@@ -100,25 +102,21 @@ class WorkerRole(Role):
     """The table that all workers share; None if each has its own, or needs none."""
 
     @property
-    def elastic(self) -> bool:
-        """True: fewer workers train too."""
-        return True
-
-    @property
     def shares_memory(self) -> bool:
         """Whether a vector is in memory of the learner's machine."""
         return any(isinstance(vector, SharedHandle) for vector in self.settings.vectors)
 
-    def run(self, context: RoleContext) -> None:
-        """Runs in one thread, and another for reports."""
+    def act(self, server: RoleServer, context: RoleContext, hang_seconds: float | None = None) -> None:
+        """Acts and learns in one thread, and reports in another; polls the gate over `server`."""
         keep_to_one_thread()
         settings = _of_generation(self.settings, self.generation)
         acting = settings.acting
         with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
-            gate = GateWatch(context.connect(), self.index, context.stop)
+            gate = GateWatch(server, self.index, context.stop)
             if gate.wait() is None:
                 return
             vectors: list[MeasuredVector] = []
+            diverged = ""
 
             def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
                 handle = settings.vectors[len(vectors)]
@@ -135,15 +133,20 @@ class WorkerRole(Role):
                 self,
                 acting,
                 worker.clock,
-                lambda: _report(worker, vectors, own),
-                hang_seconds=None,
+                lambda: {**_report(worker, vectors, own), "diverged": diverged},
+                hang_seconds,
             )
-            ends.callback(reporter.close)
+            ends.callback(gate.confirm_end)
+            ends.callback(reporter.close)  # first: the run counts the reports that it has when all have confirmed
             worker.skip(perf_counter() - worker.clock.entered)  # construction does not count as work
             while (held := gate.wait()) is not None:
                 worker.skip(held)
                 before = worker.steps
-                worker.step()
+                try:
+                    worker.step()
+                except DivergenceError as error:
+                    diverged = str(error)  # goes with the last report: the run may not see this process end
+                    raise
                 reporter.count(worker.steps - before, worker.take_episodes())
 
 

@@ -10,6 +10,7 @@ from headrace.fields import MOST_STEPS, check_types, read_fields, require_positi
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
+from headrace.types import ActingKind
 
 __all__ = [
     "MOST_PROCESSES",
@@ -49,9 +50,12 @@ class Topology(ABC):
     has_workers: ClassVar[bool] = False
     """Whether its processes both act and learn."""
     takes_server: ClassVar[bool] = False
-    """Whether a run may use a separate server."""
-    takes_separate_actors: ClassVar[bool] = False
-    """Whether actors may be started separately from the learner."""
+    """Whether a run may use a separate server, where actors or workers may be started separately from the learner."""
+
+    @property
+    def acting_kind(self) -> ActingKind:
+        """Kind of the roles that act."""
+        return "worker" if self.has_workers else "actor"
 
     @property
     def quantizes(self) -> bool:
@@ -134,7 +138,6 @@ class Apex(Topology):
     name: ClassVar[TopologyName] = "apex"
     summary: ClassVar[str] = "actor processes and a learner"
     takes_server: ClassVar[bool] = True
-    takes_separate_actors: ClassVar[bool] = True
 
     actors: int | None = None
     """Actor processes; by default one per processor core except the learner's, at least one."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from headrace.errors import ReplayError
+from headrace.errors import DivergenceError, ReplayError
 from headrace.gradients.measured import STALENESS
 from headrace.replay import Experience, ReplayTable
 from headrace.roles.actor import ActorSettings
@@ -150,7 +150,9 @@ class _Learning:
         """No effect: the evaluator is sent the policy, and no other process needs it."""
 
     def receive(self, report: Counts) -> None:
-        """Processes a worker's totals."""
+        """Processes a worker's totals; raises DivergenceError if its loss was not finite."""
+        if report["diverged"]:
+            raise DivergenceError(report["diverged"])
         totals = dict(report["learning"])
         self.steps = max(self.steps, totals.pop("version"))
         increments = self.totals.add(report["writer"], totals)
@@ -184,6 +186,7 @@ class _WorkersExperience(Experience):
         self._held: dict[int, Counts] = {}  # contents of each worker's replay
         self._last_report: dict[int, float] = {}  # time.monotonic() of each worker's last report
         self._late_turns = 0
+        server.drain(HELD)  # confirmations of an earlier start
         last = server.fetch(GATE)
         self._version = last[0] if last else 0  # of the gate; continues from an earlier start's version
         self._state: State = "open"

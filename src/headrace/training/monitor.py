@@ -118,7 +118,7 @@ class Monitor:
             learner_times=learner_times,
             actors_alive=sum(monotonic() - reported < _SILENT_SECONDS for reported in self._last_report.values()),
             actors_total=self._actors,
-            role="worker" if self._workers else "actor",
+            role=self._config.topology.acting_kind,
             paused=evaluations.pending,
             steps_target=self._config.steps,
             time_target=self._config.time_limit_seconds,

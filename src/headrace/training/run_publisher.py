@@ -2,7 +2,7 @@
 
 from headrace.errors import ClosedError, ServerError
 from headrace.roles.base import RUN
-from headrace.roles.separate_actor import RunNotice
+from headrace.roles.separate_role import RunNotice
 from headrace.servers import RunServer
 from headrace.topologies.base import Program
 from headrace.training.evaluation import Evaluations

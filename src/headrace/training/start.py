@@ -14,7 +14,7 @@ __all__ = ["resume", "train"]
 
 
 def train(config: RunConfig, run: RunDirectory, display: Display, *, local_actors: bool = True) -> Result:
-    """Trains from scratch into a new run directory; without `local_actors`, actors must be started elsewhere."""
+    """Trains from scratch into a new run directory; without `local_actors`, actors and workers are separate."""
     return Result(run, Trainer(config, run, display, local_actors=local_actors).run())
 
 

@@ -28,9 +28,9 @@ from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
+from headrace.roles.base import GENERATIONS_PER_START
 from headrace.roles.evaluator import EvaluatorRole
-from headrace.roles.remote_actor import ActorRole
-from headrace.roles.separate_actor import RunNotice
+from headrace.roles.separate_role import RunNotice
 from headrace.roles.totals import Totals
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
@@ -54,7 +54,6 @@ _OUTAGE_SECONDS = 1.0
 _RECORD_SECONDS = 1.0
 _STEP_TIMEOUT_SECONDS = 0.05
 _EVALUATION_POLL_SECONDS = 0.005
-_GENERATIONS_PER_START = 1 << 16
 
 LauncherFactory = Callable[[Endpoint, Path], Launcher]
 
@@ -63,7 +62,7 @@ class Trainer:
     """One start of a run, from scratch or from a checkpoint. One thread.
 
     `launcher` creates the launcher of the roles from the server's endpoint and the directory for logs. Without
-    `local_actors` no actors are started: the server offers their slots to separately started actors.
+    `local_actors` neither actors nor workers are started: the server offers their slots to separately started ones.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class Trainer:
                     self._server,
                     run_id=self._run_id,
                     fresh=not checkpoint,
-                    generation=self._generation * _GENERATIONS_PER_START,
+                    generation=self._generation * GENERATIONS_PER_START,
                 )
             self._spec, self._updater, self._program, self._topology, self._precision_note = built
             undo.callback(self._program.close)
@@ -133,11 +132,15 @@ class Trainer:
         self._evaluations = Evaluations(
             self._server, start, config.environment, self._spec, config.algorithm, config.seed, config.until_score
         )
-        slots: list[ActorRole] = []
-        for role in () if local_actors else self._program.actors:
-            assert isinstance(role, ActorRole)
-            slots.append(role)
-        notice = RunNotice(config.environment, config.hang_seconds, start, tuple(slots))
+        slots = [] if local_actors else self._program.actors
+        notice = RunNotice(
+            config.environment,
+            config.hang_seconds,
+            start,
+            config.topology.acting_kind,
+            slots=tuple(role.to_record() for role in slots),
+            policy=slots[0].relayed_policy if slots else None,
+        )
         self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
         launched = launcher(self._server.endpoint, self._run.logs_path)
@@ -167,7 +170,7 @@ class Trainer:
             schedule=self._schedule,
             supervisor=self._supervisor,
             run_id=self._run_id,
-            generation=self._generation * _GENERATIONS_PER_START,
+            generation=self._generation * GENERATIONS_PER_START,
         )
         self._started = self._next_tick = time.perf_counter()
         self._outages = self._server.outages()

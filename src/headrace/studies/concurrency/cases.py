@@ -69,7 +69,7 @@ class Case:
     def workers(self) -> int:
         """Processes that act, learn or plan; where actors are separate, these and the planners, without the learner."""
         topology, algorithm = self.config.topology, self.config.algorithm
-        planners = algorithm.world_model.planners if topology.takes_separate_actors and algorithm.world_model else 0
+        planners = algorithm.world_model.planners if topology.takes_server and algorithm.world_model else 0
         return topology.acting_processes + planners
 
     @property

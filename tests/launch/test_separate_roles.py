@@ -1,4 +1,4 @@
-"""Separately started actors, with a fake launcher."""
+"""Separately started actors and workers, with a fake launcher."""
 
 import contextlib
 import dataclasses
@@ -14,23 +14,35 @@ import pytest
 from headrace._native import Client, Server
 from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError, LaunchError, StorageError
-from headrace.launch import Exit, separate_actors
+from headrace.launch import Exit, separate_roles
 from headrace.launch.relay import Relay
-from headrace.launch.separate_actors import run_actors
+from headrace.launch.separate_roles import run_separate
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters.snapshot import Stamp
+from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import ActorSettings, table_signature
-from headrace.roles.base import REPORTS, RUN, Role
+from headrace.roles.base import GATE, REPORTS, RUN, Role
+from headrace.roles.gate import Gate
 from headrace.roles.handles import POLICY, REPLAY, PolicyHandle
 from headrace.roles.remote_actor import ActorRole
-from headrace.roles.separate_actor import RunNotice, SeparateActorRole
+from headrace.roles.remote_worker import WorkerRole, WorkerSettings
+from headrace.roles.separate_role import RunNotice, SeparateRole
 from headrace.servers import Endpoint, RoleServer, connect_role
-from headrace.types import EnvironmentSpec
+from headrace.types import ActingKind, EnvironmentSpec
 
-SETTINGS = ActorSettings("CartPole-v1", 3, 0, (0.1,), DQN(), 50, True, EnvironmentSpec((4,), "float32", 2))
-NOTICE = RunNotice(
-    "CartPole-v1", 60.0, "first", tuple(ActorRole(index, SETTINGS, POLICY, REPLAY) for index in range(2))
-)
+CARTPOLE = "CartPole-v1"
+SETTINGS = ActorSettings(CARTPOLE, 3, 0, (0.1,), DQN(), 50, True, EnvironmentSpec((4,), "float32", 2))
+
+
+def notice_of(*roles: ActingRole, environment: str = CARTPOLE) -> RunNotice:
+    """A notice with these roles, which are all actors or all workers."""
+    policy = roles[0].policy if isinstance(roles[0], ActorRole) else None
+    kind: ActingKind = "worker" if policy is None else "actor"
+    return RunNotice(environment, 60.0, "first", kind, tuple(role.to_record() for role in roles), policy)
+
+
+NOTICE = notice_of(*(ActorRole(index, SETTINGS, POLICY, REPLAY) for index in range(2)))
+WORKERS = notice_of(*(WorkerRole(index, WorkerSettings(SETTINGS, 2, (), None, 3)) for index in range(2)))
 
 
 class Pretence:
@@ -39,11 +51,11 @@ class Pretence:
     def __init__(self, exits: list[list[tuple[int, str, bool]]], last: Callable[[], object]) -> None:
         self._exits = exits
         self._last = last
-        self.started: list[SeparateActorRole] = []
+        self.started: list[SeparateRole] = []
         self.stopped: list[str] = []
 
     def start(self, role: Role) -> None:
-        assert isinstance(role, SeparateActorRole)
+        assert isinstance(role, SeparateRole)
         self.started.append(role)
 
     def poll(self) -> list[Exit]:
@@ -51,7 +63,7 @@ class Pretence:
             self._last()
             return []
         ended = self._exits.pop(0)
-        return [Exit(SeparateActorRole(index), reason, fault, "last words") for index, reason, fault in ended]
+        return [Exit(SeparateRole(index, "actor"), reason, fault, "last words") for index, reason, fault in ended]
 
     def kill(self, role: Role) -> None:
         raise AssertionError("no role is killed here")
@@ -61,28 +73,35 @@ class Pretence:
 
 
 class Apart:
-    """A server with a run's notice, and what run_actors() does there."""
+    """A server with a run's notice, and what run_separate() does there."""
 
     def __init__(self) -> None:
         self.server = Server()
         self.endpoint = Endpoint(self.server.listen("unix:@"), "run")
-        self.server.publish("run/" + RUN, NOTICE.to_json().encode())
         self.said: list[str] = []
+        self.publish(NOTICE)
+
+    def publish(self, notice: RunNotice) -> None:
+        self.server.publish("run/" + RUN, notice.to_json().encode())
 
     def end(self) -> None:
         self.server.publish("run/" + RUN, b"")
 
     def begin(self, start: str) -> None:
-        self.server.publish("run/" + RUN, dataclasses.replace(NOTICE, start=start).to_json().encode())
+        self.publish(dataclasses.replace(NOTICE, start=start))
 
     def lose_notice(self) -> None:
         self.server.drop("run/" + RUN)
 
     def run(
-        self, *exits: list[tuple[int, str, bool]], last: Callable[[], object] | None = None, actors: int = 2
+        self,
+        *exits: list[tuple[int, str, bool]],
+        last: Callable[[], object] | None = None,
+        actors: int = 2,
+        kind: ActingKind = "actor",
     ) -> str:
         self.launcher = Pretence(list(exits), last or self.end)
-        return run_actors(self.endpoint, actors, Path("logs"), self.said.append, lambda *_: self.launcher)
+        return run_separate(self.endpoint, kind, actors, Path("logs"), self.said.append, lambda *_: self.launcher)
 
 
 def in_turn(*calls: Callable[[], object]) -> Callable[[], object]:
@@ -97,8 +116,8 @@ def in_turn(*calls: Callable[[], object]) -> Callable[[], object]:
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Iterator[Apart]:
-    monkeypatch.setattr(separate_actors, "_POLL_SECONDS", 0.0)
-    monkeypatch.setattr(separate_actors, "_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(separate_roles, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(separate_roles, "_PATIENCE_SECONDS", 60.0)
     place = Apart()
     yield place
     place.server.close()
@@ -113,7 +132,7 @@ def relays(monkeypatch: pytest.MonkeyPatch) -> list[Relay]:
         made.append(Relay(server, policy))
         return made[-1]
 
-    monkeypatch.setattr(separate_actors, "Relay", make)
+    monkeypatch.setattr(separate_roles, "Relay", make)
     return made
 
 
@@ -133,11 +152,11 @@ def test_a_server_that_does_not_answer_is_reported_at_once(monkeypatch: pytest.M
         assert heard.wait(60)
         raise StorageError("no server answers")
 
-    monkeypatch.setattr(separate_actors, "_PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr(separate_actors, "connect_role", connect)
+    monkeypatch.setattr(separate_roles, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(separate_roles, "connect_role", connect)
     endpoint = Endpoint("tcp://127.0.0.1:9", "run", reconnect_seconds=45.0)
     with pytest.raises(StorageError):
-        run_actors(endpoint, 1, Path("logs"), say)
+        run_separate(endpoint, "actor", 1, Path("logs"), say)
     [text] = said
     assert "tcp://127.0.0.1:9" in text
     assert "45 s" in text
@@ -152,7 +171,7 @@ def test_it_ends_with_the_run(apart: Apart) -> None:
 
 def test_an_actor_that_dies_is_restarted(apart: Apart) -> None:
     assert apart.run([(1, "exit 1", False)], []) == "end"
-    assert apart.launcher.started[2:] == [SeparateActorRole(1, generation=1)]
+    assert apart.launcher.started[2:] == [SeparateRole(1, "actor", generation=1)]
     assert "separate-actor 1 died (exit 1): last words; restarting it" in apart.said
 
 
@@ -163,7 +182,7 @@ def test_an_actor_that_ends_with_the_run_does_not_count_as_dead(apart: Apart) ->
             return super().pop(0)
 
     apart.launcher = Pretence(Ending([[(0, "exit 0", False)]]), apart.end)
-    assert run_actors(apart.endpoint, 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
+    assert run_separate(apart.endpoint, "actor", 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
     assert not any("died" in text for text in apart.said)
 
 
@@ -186,7 +205,7 @@ def test_an_actor_that_ends_without_a_notice_is_restarted_once_there_is_one(apar
 
     last = in_turn(lambda: apart.begin("first"), lambda: None, apart.end)
     apart.launcher = Pretence(Losing([[(0, "exit 2", True)]]), last)
-    assert run_actors(apart.endpoint, 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
+    assert run_separate(apart.endpoint, "actor", 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
     assert [role.name for role in apart.launcher.started[2:]] == ["separate-actor 0"]
     assert not any("died" in text for text in apart.said)
 
@@ -198,8 +217,42 @@ def test_an_actor_that_ends_during_a_learner_restart_does_not_count_as_dead(apar
             return super().pop(0)
 
     apart.launcher = Pretence(Beginning([[(0, "exit 2", True)]]), apart.end)
-    assert run_actors(apart.endpoint, 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
+    assert run_separate(apart.endpoint, "actor", 2, Path("logs"), apart.said.append, lambda *_: apart.launcher) == "end"
     assert len(apart.launcher.started) == 4
+
+
+def test_workers_are_supervised_without_a_relay(apart: Apart, relays: list[Relay]) -> None:
+    apart.publish(WORKERS)
+    assert apart.run([], kind="worker", actors=3) == "end"
+    assert [role.name for role in apart.launcher.started] == [f"separate-worker {index}" for index in range(3)]
+    assert apart.said == [
+        "3 workers in CartPole-v1; logs: logs",
+        "the run has slots for 2 workers; the others wait for a free one",
+        "the run has ended",
+    ]
+    assert relays == []
+
+
+@pytest.mark.parametrize(
+    ("notice", "kind", "said"),
+    [
+        (WORKERS, "actor", r"^run run has workers, not actors: headrace worker starts them$"),
+        (NOTICE, "worker", r"^run run has actors, not workers: headrace actor starts them$"),
+        (
+            dataclasses.replace(WORKERS, slots=()),
+            "worker",
+            r"^the run's learner starts its own workers; headrace learner",
+        ),
+        (dataclasses.replace(NOTICE, slots=()), "actor", r"^the run's learner starts its own actors; headrace learner"),
+    ],
+)
+def test_a_run_without_slots_of_the_kind_is_refused(
+    apart: Apart, notice: RunNotice, kind: ActingKind, said: str
+) -> None:
+    apart.publish(notice)
+    with pytest.raises(ConfigError, match=said):
+        apart.run(kind=kind)
+    assert apart.launcher.started == []
 
 
 def test_surplus_actors_are_reported_as_waiting(apart: Apart) -> None:
@@ -227,7 +280,7 @@ def test_a_server_that_is_gone_is_one_line(apart: Apart) -> None:
 
 def test_a_server_that_is_gone_is_named_without_its_password(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     native = apart.endpoint
-    monkeypatch.setattr(separate_actors, "connect_role", lambda endpoint: connect_role(native))
+    monkeypatch.setattr(separate_roles, "connect_role", lambda endpoint: connect_role(native))
     apart.endpoint = Endpoint("redis://me:pass@h:1/2", "run")
     with pytest.raises(LaunchError, match=r"^the server at redis://me@h:1/2 is gone: "):
         apart.run(last=apart.server.close)
@@ -254,7 +307,7 @@ def test_several_actors_get_their_policies_from_a_relay_that_ends_with_the_run(
 
 def test_a_single_actor_gets_its_policies_from_the_server(apart: Apart, relays: list[Relay]) -> None:
     assert apart.run([], actors=1) == "end"
-    assert apart.launcher.started == [SeparateActorRole(0)]
+    assert apart.launcher.started == [SeparateRole(0, "actor")]
     assert relays == []
 
 
@@ -308,7 +361,9 @@ def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
     policy = PolicyGraph(Architecture.of(spec, "mlp", (20_000,))).serialize(weights)
     corridor = "headrace.environments.toy:Corridor"
     settings = [ActorSettings(corridor, 3, index, (0.5,), DQN(), 50, True, spec, pull_period=10) for index in range(3)]
-    actors = tuple(ActorRole(index, each, POLICY, REPLAY) for index, each in enumerate(settings))
+    notice = notice_of(
+        *(ActorRole(index, each, POLICY, REPLAY) for index, each in enumerate(settings)), environment=corridor
+    )
     with contextlib.closing(Server()) as server:
         endpoint = Endpoint(server.listen("unix:@"), "run")
         server.add_table("run/" + REPLAY.name, table_signature(spec))
@@ -318,9 +373,9 @@ def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
             server.publish("run/" + POLICY.news, Stamp.now().to_json().encode(), version)
 
         publish(1)
-        server.publish("run/" + RUN, RunNotice(corridor, 60.0, "first", actors).to_json().encode())
+        server.publish("run/" + RUN, notice.to_json().encode())
         said: list[str] = []
-        thread = threading.Thread(target=lambda: said.append(run_actors(endpoint, 3, tmp_path, said.append)))
+        thread = threading.Thread(target=lambda: said.append(run_separate(endpoint, "actor", 3, tmp_path, said.append)))
         thread.start()
         try:
             taken = dict.fromkeys(range(3), -1)
@@ -343,20 +398,23 @@ def test_a_policy_is_fetched_once_for_all_processes(tmp_path: Path) -> None:
     assert 2 * len(policy) < sent < 3 * len(policy)
 
 
-def test_actors_with_a_different_environment_are_refused_at_once(tmp_path: Path) -> None:
-    """A real actor, whose machine has an environment with other actions."""
+@pytest.mark.parametrize("kind", ["actor", "worker"])
+def test_a_different_environment_is_refused_at_once(kind: ActingKind, tmp_path: Path) -> None:
+    """A real actor or worker, whose machine has an environment with other actions."""
     spec = EnvironmentSpec((8,), "float32", actions=3)
     shapes = {"q.weight": (3, 8), "q.bias": (3,)}
     weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     corridor = "headrace.environments.toy:Corridor"
     settings = ActorSettings(corridor, 3, 0, (0.5,), DQN(), 50, True, spec)
-    actor = ActorRole(0, settings, POLICY, REPLAY)
+    worker = WorkerRole(0, WorkerSettings(settings, 1, (), None, 3))
+    notice = notice_of(worker if kind == "worker" else ActorRole(0, settings, POLICY, REPLAY), environment=corridor)
     said: list[str] = []
     with contextlib.closing(Server()) as server:
         endpoint = Endpoint(server.listen("unix:@"), "run")
         server.add_table("run/" + REPLAY.name, table_signature(spec))
         server.publish("run/" + POLICY.name, PolicyGraph(Architecture.of(spec, "mlp", ())).serialize(weights))
-        server.publish("run/" + RUN, RunNotice(corridor, 60.0, "first", (actor,)).to_json().encode())
+        server.publish("run/" + GATE, Gate("open", 0).to_json())
+        server.publish("run/" + RUN, notice.to_json().encode())
         with pytest.raises(ConfigError, match=r"Corridor\" has .* 2 discrete actions here, and .* 3 discrete actions"):
-            run_actors(endpoint, 1, tmp_path, said.append)
+            run_separate(endpoint, kind, 1, tmp_path, said.append)
     assert not any("died" in text for text in said)

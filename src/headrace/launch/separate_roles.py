@@ -1,11 +1,11 @@
-"""Actors started separately from their run, on this machine or another, and their supervision."""
+"""Actors or workers started separately from their run, on this machine or another, and their supervision."""
 
 import contextlib
 import dataclasses
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from headrace.errors import ClosedError, ConfigError, LaunchError, StorageError
@@ -15,56 +15,72 @@ from headrace.launch.guard import Guard
 from headrace.launch.processes import ProcessLauncher
 from headrace.launch.relay import Relay
 from headrace.roles.base import RUN, Role
-from headrace.roles.separate_actor import RunNotice, SeparateActorRole, await_notice
+from headrace.roles.separate_role import RunNotice, SeparateRole, await_notice
 from headrace.servers import Endpoint, RoleServer, connect_role, shown
+from headrace.types import ActingKind
 
-__all__ = ["run_actors"]
+__all__ = ["run_separate"]
 
 _POLL_SECONDS = 0.5
 _PATIENCE_SECONDS = 2.0
 
 
-def run_actors(
+def run_separate(
     endpoint: Endpoint,
-    actors: int,
+    kind: ActingKind,
+    count: int,
     logs: Path,
     say: Callable[[str], object],
     launcher: Callable[[Endpoint, Path], Launcher] = ProcessLauncher,
 ) -> str:
     """Waits for the run's learner, then acts for it; returns "end" with the run, or "interrupt" after a signal.
 
-    A restarted learner has new settings and an older policy, so its actors are restarted too. `say` gets messages for
-    the user. Raises ConfigError if an actor reports a user's mistake, LaunchError for the third death within a minute
-    and if the server is gone, and StorageError if logs can't be written.
+    Starts `count` actors or workers. A restarted learner has new settings and older parameters, so they are restarted
+    too. `say` gets messages for the user. Raises ConfigError if the run has no slots for this kind, or if one of them
+    reports a user's mistake, LaunchError for the third death within a minute and if the server is gone, and
+    StorageError if logs can't be written.
     """
     try:
-        with _interrupted_by_signals(), Guard("headrace actor"):
+        with _interrupted_by_signals(), Guard(f"headrace {kind}"):
             with _warn_if_slow(endpoint, say):
                 server = connect_role(endpoint)
             try:
-                notice = await_notice(server, lambda: False, say)
-                assert notice is not None
+                notice = _await_slots(server, endpoint.run, kind, say)
                 _make(logs)
-                say(f"{_counted(actors)} in {notice.environment}; logs: {logs}")
-                if 0 < len(notice.actors) < actors:
-                    say(f"the run has slots for {_counted(len(notice.actors))}; the others wait for a free one")
+                say(f"{_counted(kind, count)} in {notice.environment}; logs: {logs}")
+                if len(notice.slots) < count:
+                    say(f"the run has slots for {_counted(kind, len(notice.slots))}; the others wait for a free one")
                 while True:
-                    with _relay(endpoint, actors, notice) as relay:
-                        if _supervise(server, launcher(endpoint, logs), actors, notice.start, relay, say):
+                    with _relay(endpoint, count, notice) as relay:
+                        passed_on = relay.endpoint if relay else None
+                        roles = [SeparateRole(index, kind, passed_on) for index in range(count)]
+                        if _supervise(server, launcher(endpoint, logs), roles, notice.start, relay, say):
                             break
-                    say("the learner was restarted; restarting its actors")
-                    notice = await_notice(server, lambda: False, say)
-                    assert notice is not None
+                    say(f"the learner was restarted; restarting its {kind}s")
+                    notice = _await_slots(server, endpoint.run, kind, say)
                 say("the run has ended")
                 return "end"
             except ClosedError as error:
                 raise LaunchError(
-                    f"the server at {shown(endpoint.address)} is gone: {error}; start the actors again once it is back"
+                    f"the server at {shown(endpoint.address)} is gone: {error}; start the {kind}s again once it is back"
                 ) from error
             finally:
                 server.close()
     except KeyboardInterrupt:
         return "interrupt"
+
+
+def _await_slots(server: RoleServer, run: str, kind: ActingKind, say: Callable[[str], object]) -> RunNotice:
+    """Waits for the run's learner; raises ConfigError if it has no slots for separately started roles of this kind."""
+    notice = await_notice(server, lambda: False, say)
+    assert notice is not None
+    if not notice.slots:
+        raise ConfigError(
+            f"the run's learner starts its own {notice.kind}s; headrace learner trains with separately started ones"
+        )
+    if notice.kind != kind:
+        raise ConfigError(f"run {run} has {notice.kind}s, not {kind}s: headrace {notice.kind} starts them")
+    return notice
 
 
 def _make(logs: Path) -> None:
@@ -88,31 +104,31 @@ def _warn_if_slow(endpoint: Endpoint, say: Callable[[str], object]) -> Iterator[
 
 
 @contextlib.contextmanager
-def _relay(endpoint: Endpoint, actors: int, notice: RunNotice) -> Iterator[Relay | None]:
-    """A relay that fetches every policy once for all actors; None for a single actor, which polls the server itself."""
-    if actors == 1 or not notice.actors:
+def _relay(endpoint: Endpoint, count: int, notice: RunNotice) -> Iterator[Relay | None]:
+    """A relay that fetches every policy once for all actors; None for a single actor, which polls the server itself.
+
+    Also None for workers, which install no policies.
+    """
+    if count == 1 or notice.policy is None:
         yield None
         return
-    with contextlib.closing(Relay(connect_role(endpoint), notice.actors[0].policy)) as relay:
+    with contextlib.closing(Relay(connect_role(endpoint), notice.policy)) as relay:
         yield relay
 
 
 def _supervise(
     server: RoleServer,
     launcher: Launcher,
-    actors: int,
+    started: Sequence[Role],
     start: str,
     relay: Relay | None,
     say: Callable[[str], object],
 ) -> bool:
-    """Starts actors and restarts those that die; returns True at the run's end, False when the learner starts again.
+    """Starts roles and restarts those that die; returns True at the run's end, False when the learner starts again.
 
-    An actor that ends while there is no notice is not counted as a death: the server or the learner is just starting.
+    A role that ends while there is no notice is not counted as a death: the server or the learner is just starting.
     """
-    passed_on = relay.endpoint if relay else None
-    roles: dict[str, Role] = {
-        role.name: role for role in (SeparateActorRole(index, passed_on) for index in range(actors))
-    }
+    roles = {role.name: role for role in started}
     deaths = {name: Deaths() for name in roles}
     ended: list[Exit] = []
     learner_away, checked = False, b""  # the notice that was checked last
@@ -143,7 +159,7 @@ def _supervise(
 
 
 def _replacement(ended: Exit, deaths: Deaths, say: Callable[[str], object]) -> Role:
-    """The replacement of an actor that ended; raises if it must not be restarted."""
+    """The replacement of a role that ended; raises if it must not be restarted."""
     if ended.fault:
         raise ConfigError(ended.message)
     again = deaths.add()
@@ -157,8 +173,8 @@ def _again(role: Role) -> Role:
     return dataclasses.replace(role, generation=role.generation + 1)
 
 
-def _counted(actors: int) -> str:
-    return f"{actors} {'actor' if actors == 1 else 'actors'}"
+def _counted(kind: ActingKind, count: int) -> str:
+    return f"{count} {kind}" if count == 1 else f"{count} {kind}s"
 
 
 @contextlib.contextmanager

@@ -1,0 +1,41 @@
+"""What `headrace actor` and `headrace worker` have in common."""
+
+import contextlib
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from headrace.cli.arguments import ServerOptions
+from headrace.errors import ConfigError
+from headrace.launch import run_separate
+from headrace.report import default_run_directory
+from headrace.types import ActingKind
+
+__all__ = ["SeparateOptions", "act"]
+
+
+@dataclass(frozen=True)
+class SeparateOptions:
+    """Options of both commands."""
+
+    server: Annotated[ServerOptions, tyro.conf.arg(name="")] = field(default_factory=ServerOptions)
+    log_dir: Path | None = None
+    """Directory for the logs; runs/actors-RUN-TIME or runs/workers-RUN-TIME if not set."""
+
+
+def act(kind: ActingKind, count: int, options: SeparateOptions) -> int:
+    """Runs `count` actors or workers until the run has ended; returns the exit code."""
+    endpoint = options.server.endpoint
+    if endpoint is None:
+        raise ConfigError(f"server is missing; it is required: headrace {kind} --server ADDRESS")
+    logs = options.log_dir or default_run_directory(f"{kind}s", endpoint.run, datetime.now())
+    return 130 if run_separate(endpoint, kind, count, logs, _say) == "interrupt" else 0
+
+
+def _say(text: str) -> None:
+    """Prints a line at once; a closed pipe does not end the processes."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
