@@ -15,6 +15,8 @@ __all__ = ["ActingRole", "claim_slot"]
 _CLAIM_POLL_SECONDS = 0.1
 _CLAIM_SECONDS = 5.0
 """How long a predecessor's connection may take to close."""
+_LOST_SECONDS = 40.0
+"""The same if the predecessor's machine is gone: the server's keep-alive ends the connection after 30 s."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class ActingRole(Role):
     def run(self, context: RoleContext) -> None:
         """Acts; raises ServerError if another process acts in its slot of a shared server's run."""
         server = context.connect()
-        if context.endpoint.run and claim_slot(server, self.kind, [self.index], context.stop) is None:
+        own, stop = [self.index], context.stop
+        if context.endpoint.run and claim_slot(server, self.kind, own, stop, _LOST_SECONDS) is None:
             raise ServerError(f"{self.name} of run {context.endpoint.run} is already acting in another process")
         self.act(server, context)
 

@@ -98,7 +98,6 @@ def _connect(config: "Ray") -> bool:
     if address not in (None, "auto", "local"):
         _require_listener(str(address))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no statistics
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # an error is reported in one line
     logging.getLogger("ray").setLevel(logging.WARNING)
     options: dict[str, Any] = {}
     if config.ray_runtime_env is not None:
