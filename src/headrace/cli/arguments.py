@@ -13,9 +13,9 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from headrace.cli.values import parse_count, parse_duration, parse_number, parse_size
 from headrace.errors import ConfigError
 from headrace.settings import ServerConfig
+from headrace.values import parse_count, parse_duration, parse_number, parse_size
 
 __all__ = [
     "Address",
