@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 try:
     import ray
     from ray.exceptions import RayActorError, RayError
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 except ImportError as error:
     raise ConfigError(f"launcher is ray, which needs the package ray: pip install 'headrace[ray]' ({error})") from None
 
@@ -90,12 +90,15 @@ class RayLauncher:
             "scheduling_strategy": "SPREAD" if config.placement == "spread" else "DEFAULT",
             "runtime_env": {"env_vars": {**SINGLE_THREAD, "CUDA_VISIBLE_DEVICES": ""}},
         }
+        self._group = ray.util.get_current_placement_group()  # that of a trial, which has room for all roles
         self._running: dict[str, _Running] = {}
 
     def start(self, role: Role) -> None:
         """Asks Ray for a process; the role starts as soon as a node has room for it."""
         options = self._options
-        if role.shares_memory:
+        if self._group is not None:
+            options = {**options, "scheduling_strategy": PlacementGroupSchedulingStrategy(self._group)}
+        elif role.shares_memory:
             here = ray.get_runtime_context().get_node_id()
             options = {**options, "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False)}
         host = ray.remote(_Host).options(**options).remote()
