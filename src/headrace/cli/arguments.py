@@ -19,6 +19,7 @@ from headrace.values import parse_count, parse_duration, parse_number, parse_siz
 
 __all__ = [
     "Address",
+    "Assignments",
     "Environment",
     "Period",
     "Positional",
@@ -80,6 +81,8 @@ Size = Annotated[int | None, _word(parse_size, "SIZE")]
 """Bytes, written 512M, 8G or 1.5GiB."""
 Switch = FlagCreatePairsOff[bool]
 """False unless the flag is given."""
+Assignments = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUES")]
+"""The values of a flag that may be given several times, each time with one value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +144,7 @@ def flag_types(kind: type) -> dict[str, Any]:
         if isinstance(plain, type) and dataclasses.is_dataclass(plain):
             flags |= flag_types(plain)
         elif hints[name] not in _WORDS:
-            flags["--" + _FLAG_NAMES.get(name, name.replace("_", "-"))] = plain
+            flags["--" + _FLAG_NAMES.get(name, name.replace("_", "-"))] = str if hints[name] == Assignments else plain
     return flags
 
 
