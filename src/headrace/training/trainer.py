@@ -14,6 +14,7 @@ import torch
 from headrace.environments import require_spec
 from headrace.errors import (
     ClosedError,
+    ConfigError,
     DivergenceError,
     EnvironmentFault,
     HeadraceError,
@@ -22,7 +23,7 @@ from headrace.errors import (
     ServerError,
     StorageError,
 )
-from headrace.launch import Exit, Guard, Launcher, error_line
+from headrace.launch import Guard, Launcher, error_line
 from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
@@ -42,6 +43,7 @@ from headrace.training.hang_watch import HangWatch
 from headrace.training.interrupts import Interrupts
 from headrace.training.monitor import Monitor
 from headrace.training.reports import Reports
+from headrace.training.role_events import RoleEvents
 from headrace.training.run_publisher import RunPublisher
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
@@ -87,8 +89,11 @@ class Trainer:
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
             site = self._watches.enter_context(config.launcher.open())
+            if site.server is not None and config.server.address is not None:
+                raise ConfigError("server_node and server are both given; a run has one server")
+            self._separate = site.server or config.server.endpoint
             self._server = open_server(
-                config.server.endpoint,
+                self._separate,
                 self._run_id,
                 address=site.address,
                 token=site.token,
@@ -136,8 +141,9 @@ class Trainer:
         self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
         launched = launcher(self._server.endpoint, self._run.logs_path)
-        roles = [*self._program.services, *actors, EvaluatorRole(0)]
-        self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
+        roles = [*self._program.services, EvaluatorRole(0), *actors]
+        self._events = RoleEvents(self._display, self._run, self._clock, self._monitor, self._evaluations)
+        self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._events)
         self._schedule = EvaluationSchedule(
             config,
             self._program,
@@ -178,9 +184,9 @@ class Trainer:
                     self._restore(self._checkpoint)
             return self._finish(self._train_or_save(interrupts), interrupts)
         except (ReplayError, ServerError) as error:
-            if not self._config.server.address:
+            if self._separate is None:
                 raise
-            server, reason = blamed_server(error, self._config.server.address)
+            server, reason = blamed_server(error, self._separate.address)
             if interrupts.gave_up:
                 reason = "it did not answer when the run was asked to stop"
             resumable = has_checkpoint(self._run.checkpoints_path)
@@ -360,24 +366,6 @@ class Trainer:
             return "time"
         return None
 
-    def _on_exit(self, ended: Exit, again: bool) -> None:
-        role = ended.role
-        if role.kind in ("actor", "worker"):
-            self._monitor.forget(role.index)
-        elif role.kind == "evaluator":
-            self._evaluations.repeat()
-        self._display.message(
-            f"{role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else "")
-        )
-        self._run.append(
-            {
-                "kind": "exit",
-                "role": role.name,
-                "reason": f"{ended.reason}: {ended.message}",
-                "seconds": self._clock.seconds,
-            }
-        )
-
     def _finish(self, stopped_by: str, interrupts: Interrupts) -> dict[str, Any]:
         """Ends the actors, saves, evaluates the final policy, and writes the summary."""
         if not self._clock.paused:
@@ -409,6 +397,8 @@ class Trainer:
             self._stats,
             self._evaluations,
             workers=self._program.figures(),
+            exits=self._events.exits,
+            places=self._events.places,
             wall_seconds=self._clock.seconds,
             total_seconds=self._total_seconds(),
             stopped_by=stopped_by,
@@ -418,7 +408,7 @@ class Trainer:
 
     def _give_up(self) -> None:
         """Called if the run does not stop long after a request: it waits for a separate server that is unavailable."""
-        if self._config.server.address:
+        if self._separate is not None:
             self._server.close()
 
     def _policy(self) -> bytes:
@@ -459,10 +449,10 @@ class Trainer:
         state = checkpoint.state
         require_spec(self._config.environment, self._spec, checkpoint.spec)
         self._updater.load(checkpoint.tensors())
-        server, size = self._config.server, int(self._stats["size"])
-        if self._server.keeps_experience and (size or self._program.figures() is None):
+        server, size = self._separate, int(self._stats["size"])
+        if server is not None and self._server.keeps_experience and (size or self._program.figures() is None):
             self._display.message(
-                f"continues with the {size:,} transitions that run {server.run} has on {shown(str(server.address))}"
+                f"continues with the {size:,} transitions that run {server.run} has on {shown(server.address)}"
             )
         elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)
