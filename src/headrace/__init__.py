@@ -3,6 +3,7 @@
 import headrace
 result = headrace.train("LunarLander-v3", topology=headrace.Apex(actors=4), until_score=200)
 result.evaluate(episodes=100)
+headrace.tune("LunarLander-v3", tune={"learning-rate": "log:1e-4:1e-2"}, trials=20, parallel=2)
 """
 
 import os
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.algorithms.dqn.config import DQN
     from headrace.algorithms.dyna_q.config import DynaQ
     from headrace.algorithms.sac.config import SAC
-    from headrace.api import train
+    from headrace.api import train, tune
     from headrace.launch.config import Processes, Ray
     from headrace.replay import connect
     from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
@@ -47,13 +48,14 @@ __all__ = [
     "errors",
     "replay",
     "train",
+    "tune",
 ]
 
 
 _HOMES = {
     **{kind: module for module, _, kind in (each.partition(":") for each in BUILT_IN.values())},
     "connect": "headrace.replay",
-    "train": "headrace.api",
+    **dict.fromkeys(("train", "tune"), "headrace.api"),
     **dict.fromkeys(("Processes", "Ray"), "headrace.launch.config"),
     **dict.fromkeys(("AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial"), "headrace.topologies.config"),
 }

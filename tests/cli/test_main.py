@@ -10,6 +10,7 @@ from headrace.errors import CheckpointError, ConfigError, LaunchError
 
 COMMANDS = [
     "train",
+    "tune",
     "resume",
     "evaluate",
     "report",
@@ -105,6 +106,7 @@ def test_a_defect_is_not_hidden(monkeypatch):
         ["--help"],
         ["presets"],
         ["train", "CartPole-v1", "--help"],
+        ["tune", "CartPole-v1", "--help"],
         ["evaluate", "/no"],
         ["serve", "--listen", "tcp://"],
         ["stats", "redis://h"],

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from headrace import DQN, DynaQ
+from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
-from headrace.topologies.config import Apex, ParameterServer
+from headrace.topologies.config import Apex, Hogwild, ParameterServer, Serial, Topology
 
 INF = float("inf")
 
@@ -42,3 +44,17 @@ def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
     with pytest.raises(ConfigError, match="shards is 1; it must be above 1, the number of shard_servers"):
         ParameterServer(shard_servers=("tcp://a:1",))
     assert ParameterServer(shards=2, shard_servers=("tcp://a:1",)).acting_processes > 0
+
+
+@pytest.mark.parametrize(
+    ("topology", "algorithm", "count"),
+    [
+        (Serial(), DQN(), 1),  # the evaluator
+        (Apex(actors=3), DQN(), 4),
+        (Apex(actors=3, precision="int8"), DQN(), 5),
+        (Apex(actors=3), DynaQ(planners=2), 6),
+        (Hogwild(workers=2), DQN(), 3),
+    ],
+)
+def test_the_processes_of_a_run_are_counted(topology: Topology, algorithm: Algorithm, count: int) -> None:
+    assert topology.role_count(algorithm) == count

@@ -13,12 +13,13 @@ import tyro
 from tyro.conf import FlagCreatePairsOff, Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from headrace.cli.values import parse_count, parse_duration, parse_number, parse_size
 from headrace.errors import ConfigError
 from headrace.settings import ServerConfig
+from headrace.values import parse_count, parse_duration, parse_number, parse_size
 
 __all__ = [
     "Address",
+    "Assignments",
     "Environment",
     "Period",
     "Positional",
@@ -81,6 +82,8 @@ Size = Annotated[int | None, _word(parse_size, "SIZE")]
 """Bytes, written 512M, 8G or 1.5GiB."""
 Switch = FlagCreatePairsOff[bool]
 """False unless the flag is given."""
+Assignments = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUES")]
+"""The values of a flag that may be given several times, each time with one value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +145,7 @@ def flag_types(kind: type) -> dict[str, Any]:
         if isinstance(plain, type) and dataclasses.is_dataclass(plain):
             flags |= flag_types(plain)
         elif hints[name] not in _WORDS:
-            flags["--" + _FLAG_NAMES.get(name, name.replace("_", "-"))] = plain
+            flags["--" + _FLAG_NAMES.get(name, name.replace("_", "-"))] = str if hints[name] == Assignments else plain
     return flags
 
 

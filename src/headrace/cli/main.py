@@ -15,6 +15,7 @@ __all__ = ["main"]
 _GROUPS = {
     "commands": {
         "train": "train a policy in an environment",
+        "tune": "find good settings for training",
         "resume": "resume a run from its last checkpoint",
         "evaluate": "play greedy episodes with a run's policy",
         "report": "write a run's report, one HTML page",
@@ -57,6 +58,7 @@ examples:
   headrace train CartPole-v1 --topology serial --steps 50k --seed 1
   headrace train dm_control/cartpole-balance --precision int8
   headrace train LunarLander-v3 --help          every setting, with its default for LunarLander-v3
+  headrace tune LunarLander-v3 --tune learning-rate=log:1e-4:1e-2 --parallel 2
   headrace evaluate RUN --episodes 100 --video landing.mp4
   headrace report RUN
   headrace serve --listen tcp://10.0.0.1:7447 --token-file token --data experience

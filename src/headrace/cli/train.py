@@ -30,16 +30,17 @@ from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
 from headrace.topologies.config import TOPOLOGIES, TopologyName
 
-__all__ = ["TrainOptions", "options_type", "read_options", "run", "start"]
+__all__ = ["RunOptions", "TrainOptions", "options_type", "read_options", "read_run_options", "run", "start"]
 
 N = TypeVar("N", bound=str)
+Options = TypeVar("Options", bound="RunOptions")
 
 _PROG = "headrace train"
 
 
 @dataclass(frozen=True)
-class TrainOptions(RunConfig):
-    """Every setting of a run as a flag, and its directory; options_type() adds those of an algorithm and a topology."""
+class RunOptions(RunConfig):
+    """Every setting of a run as a flag; options_type() adds those of an algorithm and a topology."""
 
     environment: Environment
     """Gymnasium id, dm_control/DOMAIN-TASK, ALE/... for Atari, or package.module:factory."""
@@ -54,15 +55,34 @@ class TrainOptions(RunConfig):
     """Name of the topology."""
     launcher_name: str = "processes"
     """Name of the launcher."""
-    run_dir: Path | None = None
-    """Run directory; runs/ENV-ALGORITHM-TIME if not set."""
     quiet: Switch = False
     """Show nothing during training."""
 
+    def to_config(self) -> RunConfig:
+        """The same settings for a run; without a stopping rule, the preset's steps."""
+        values = {setting.name: getattr(self, setting.name) for setting in dataclasses.fields(RunConfig)}
+        values["server"] = self.server.to_config()
+        if self.steps is None and self.time_limit_seconds is None and self.until_score is None:
+            values["steps"] = preset(self.environment, self.algorithm_name).steps
+        return RunConfig(**values)
+
+
+@dataclass(frozen=True)
+class TrainOptions(RunOptions):
+    """The settings of a run, and its directory."""
+
+    run_dir: Path | None = None
+    """Run directory; runs/ENV-ALGORITHM-TIME if not set."""
+
 
 @functools.cache
-def options_type(algorithm: str, topology: TopologyName, launcher: LauncherName = "processes") -> type[TrainOptions]:
-    """TrainOptions with the settings of this algorithm, topology and launcher as flags."""
+def options_type(
+    algorithm: str,
+    topology: TopologyName,
+    launcher: LauncherName = "processes",
+    base: type[RunOptions] = TrainOptions,
+) -> type[Any]:
+    """A command's options with the settings of this algorithm, topology and launcher as flags."""
     chosen: list[tuple[str, Any, Any]] = []
     kinds = {"algorithm": find_algorithm(algorithm), "topology": TOPOLOGIES[topology], "launcher": LAUNCHERS[launcher]}
     for name, kind in kinds.items():
@@ -78,7 +98,7 @@ def options_type(algorithm: str, topology: TopologyName, launcher: LauncherName 
         ("topology_name", _one_of("topology", (*TOPOLOGIES,), topologies, default), topology),
         ("launcher_name", _one_of("launcher", (*LAUNCHERS,), launchers, "processes"), launcher),
     ]
-    return dataclasses.make_dataclass("ChosenOptions", chosen, bases=(TrainOptions,), frozen=True)
+    return dataclasses.make_dataclass("ChosenOptions", chosen, bases=(base,), frozen=True)
 
 
 def _one_of(flag: str, names: tuple[str, ...], summaries: Mapping[str, str], default: str) -> Any:
@@ -94,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
     """Starts a run and returns its exit code; `hint` is the first message on its display."""
-    config = _config(options)
+    config = options.to_config()
     with _create(options.run_dir, config) as directory:
         heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
         try:
@@ -121,12 +141,17 @@ def _create(path: Path | None, config: RunConfig) -> RunDirectory:
 
 
 def read_options(arguments: Sequence[str], prog: str = _PROG, description: str = "Train a policy.") -> TrainOptions:
-    """Reads the options of `headrace train`, or of another command with the same options; defaults are the preset's.
+    """Reads the options of `headrace train`, or of another command with the same options; see read_run_options()."""
+    return read_run_options(TrainOptions, arguments, prog, description)
+
+
+def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, description: str) -> Options:
+    """Reads the options of a command that takes the settings of a run; defaults are the preset's.
 
     Raises ConfigError for any mistake.
     """
     words = list(arguments)
-    index = find_environment(words, _every_flag())
+    index = find_environment(words, _every_flag(base))
     environment = words.pop(index) if index is not None else ""
     known = preset(environment, _chosen(words, "--algorithm", algorithm_names()))
     algorithm = known.algorithm.name
@@ -135,13 +160,13 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
     launcher = _chosen(words, "--launcher", LAUNCHERS) or "processes"
     _require_own(words, "topology", topology, TOPOLOGIES)
     _require_own(words, "launcher", launcher, LAUNCHERS)
-    kind = options_type(algorithm, topology, launcher)
+    kind = options_type(algorithm, topology, launcher, base)  # type: ignore[arg-type]  # a class has a hash
     require_known(words, flag_types(kind), prog)
     if not {"-h", "--help"} & set(words):  # the help shows that an environment is required
         if not environment:
             raise ConfigError(f"{prog.rsplit(maxsplit=1)[-1]} needs an environment: {prog} ENV, such as LunarLander-v3")
         words.insert(0, environment)
-    default = kind(
+    default: Options = kind(
         environment=environment or "ENV",
         algorithm=known.algorithm,
         topology=known.topology(topology),
@@ -158,20 +183,13 @@ def read_options(arguments: Sequence[str], prog: str = _PROG, description: str =
         object.__setattr__(default, "environment", tyro.MISSING)  # no check of a setting accepts this value
     whose = f"those of {environment}" if environment else "general; name an environment to see its own"
     defaults = f"Defaults below are {whose}, with --algorithm {algorithm} --topology {topology}."
-    return parse(kind, words, prog=prog, default=default, description=f"{description} {defaults}")
+    read: Options = parse(kind, words, prog=prog, default=default, description=f"{description} {defaults}")
+    return read
 
 
-def _config(options: TrainOptions) -> RunConfig:
-    values = {setting.name: getattr(options, setting.name) for setting in dataclasses.fields(RunConfig)}
-    values["server"] = options.server.to_config()
-    if options.steps is None and options.time_limit_seconds is None and options.until_score is None:
-        values["steps"] = preset(options.environment, options.algorithm_name).steps
-    return RunConfig(**values)
-
-
-def _every_flag() -> dict[str, Any]:
+def _every_flag(base: type[RunOptions]) -> dict[str, Any]:
     """The flags of all algorithms and topologies."""
-    flags = flag_types(TrainOptions)
+    flags = flag_types(base)
     for kind in (*known_algorithms().values(), *TOPOLOGIES.values(), *LAUNCHERS.values()):
         flags |= flag_types(kind)
     return flags

@@ -81,6 +81,11 @@ class Topology(ABC):
         """The same for an algorithm whose other processes also need cores."""
         return self.acting_processes
 
+    def role_count(self, algorithm: Algorithm) -> int:
+        """Number of processes that a run starts: those that act, a quantizer, planners and the evaluator."""
+        planners = algorithm.world_model.planners if algorithm.world_model else 0
+        return self.actor_count(algorithm) + self.quantizes + planners + 1
+
     @property
     @abstractmethod
     def environments_each(self) -> int:
@@ -119,6 +124,10 @@ class Serial(Topology):
     @property
     def acting_processes(self) -> int:
         """One: the training process itself."""
+        return 1
+
+    def role_count(self, algorithm: Algorithm) -> int:
+        """One: the evaluator."""
         return 1
 
     @property

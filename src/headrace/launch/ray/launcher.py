@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 from ray.exceptions import RayActorError, RayError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from headrace.errors import ConfigError, StorageError
 from headrace.fields import write_json
@@ -87,12 +87,15 @@ class RayLauncher:
         """
         cpus = self._config.actor_cpus if role.elastic and not self._own else 0
         strategy: Any = "SPREAD" if self._config.placement == "spread" else "DEFAULT"
-        if role.shares_memory:
+        group = ray.util.get_current_placement_group()  # that of a trial, which has room for all roles
+        if group is not None:
+            strategy = PlacementGroupSchedulingStrategy(group)
+        elif role.shares_memory:
             self._require_room_here(role, cpus)
             strategy = NodeAffinitySchedulingStrategy(self._nodes.own, soft=False)
         options = {**self._options, "num_cpus": cpus, "scheduling_strategy": strategy}
         lost = self._nodes.lost()
-        if lost and not role.shares_memory:
+        if lost and not role.shares_memory and group is None:
             options["label_selector"] = {"ray.io/node-id": f"!in({','.join(lost)})"}
         host = ray.remote(Host).options(**options).remote()
         self._waiting[role.name] = _Waiting(role, host, host.node.remote())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.cli.values import parse_count, parse_duration, parse_number, parse_size
+from headrace.values import parse_count, parse_duration, parse_number, parse_size
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Hyperparameter tuning: studies by Optuna whose trials are training runs."""
