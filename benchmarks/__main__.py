@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.measure import require
 
 _SHORT = ("table", "inference", "learner_wait", "network", "refresh", "shards")
-_LONG = ("reverb", "load", "apart", "learning", "time_to_score")
+_LONG = ("reverb", "load", "shard_saving", "apart", "learning", "time_to_score")
 
 
 def main() -> int:
