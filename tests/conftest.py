@@ -19,6 +19,10 @@ from headrace.machine import available_cores
 # several threads each spend most of their time waiting for one another's threads.
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}
 
+# Under nohup it is ignored, and so it would be in every process that a test sends it to.
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 _STARTS = 5

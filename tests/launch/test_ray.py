@@ -1,6 +1,7 @@
 """Roles as actors of a Ray cluster on this machine."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,14 +14,17 @@ import ray
 
 import headrace
 from headrace.errors import ConfigError
+from headrace.gradients.handles import SharedHandle
+from headrace.launch.base import Exit
 from headrace.launch.config import Ray
-from headrace.launch.ray import RayLauncher, open_cluster
+from headrace.launch.ray import RayLauncher
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import REPORTS, Role
 from headrace.roles.evaluator import EvaluatorRole
 from headrace.roles.handles import POLICY, REPLAY
 from headrace.roles.remote_actor import ActorRole
+from headrace.roles.remote_worker import WorkerRole, WorkerSettings
 from headrace.servers import EmbeddedServer
 from headrace.topologies.config import Apex
 from headrace.types import EnvironmentSpec
@@ -32,16 +36,15 @@ SMALL = headrace.DQN(hidden=(32,), batch_size=32, replay_capacity=5_000, learnin
 def cluster() -> Iterator[None]:
     """A cluster with room for more processes than there are cores; runs in it leave it as it is."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 
 
 class Bench:
-    def __init__(self) -> None:
-        with open_cluster(Ray()) as site:
-            self.server = EmbeddedServer(site.address, site.token, site.reconnect_seconds)
-            self.launcher = site.make_launcher(self.server.endpoint, Path("logs"))
+    def __init__(self, config: Ray, logs: Path) -> None:
+        self.server = EmbeddedServer("tcp://127.0.0.1:0", "0123456789abcdef")
+        self.launcher = RayLauncher(self.server.endpoint, logs, config)
 
     def wait_for(self, found: Callable[[], object]) -> None:
         deadline = time.monotonic() + 60
@@ -52,14 +55,25 @@ class Bench:
     def start(self, role: Role) -> None:
         """Starts a role and waits for its first report."""
         self.launcher.start(role)
-        self.wait_for(lambda: self.server.drain(REPORTS))
+        self.wait_for(lambda: self.launcher.poll() or self.server.drain(REPORTS))
+
+    def end(self) -> Exit:
+        """Waits for the end of the only role."""
+        exits: list[Exit] = []
+        self.wait_for(lambda: exits.extend(self.launcher.poll()) or exits)
+        [ended] = exits
+        return ended
+
+    def close(self) -> None:
+        self.launcher.close()
+        self.server.close()
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    made = Bench()
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(Ray(), tmp_path / "logs")
     yield made
-    made.server.close()
+    made.close()
 
 
 def test_a_run_learns_and_leaves_the_cluster_to_its_owner(tmp_path: Path) -> None:
@@ -78,42 +92,67 @@ def test_a_run_learns_and_leaves_the_cluster_to_its_owner(tmp_path: Path) -> Non
     assert ray.is_initialized()
 
 
+def actor(index: int = 0, environment: str = "NoSuch-v0") -> ActorRole:
+    settings = ActorSettings(environment, 0, 0, (0.1,), SMALL, 10, False, EnvironmentSpec((1,), "float32", 2))
+    return ActorRole(index, settings, POLICY, REPLAY)
+
+
 def test_a_process_that_is_killed_is_an_exit(bench: Bench) -> None:
     role = EvaluatorRole(0)
     bench.start(role)
-    assert isinstance(bench.launcher, RayLauncher)
     os.kill(bench.launcher.process_id(role), signal.SIGKILL)
-    exits = []
-    bench.wait_for(lambda: exits.extend(bench.launcher.poll()) or exits)
-    [ended] = exits
-    assert (ended.role, ended.reason, ended.fault) == (role, "its process died", False)
+    ended = bench.end()
+    assert (ended.role, ended.fault, ended.node_lost) == (role, False, False)
+    assert re.fullmatch(r"its process on node [\d.]+ \(\w{6}\) died", ended.reason)
 
 
-def test_a_users_mistake_is_a_fault_with_its_message(bench: Bench) -> None:
-    settings = ActorSettings("NoSuch-v0", 0, 0, (0.1,), SMALL, 10, False, EnvironmentSpec((1,), "float32", 2))
+def test_an_error_has_its_message_and_what_the_process_wrote(bench: Bench, tmp_path: Path) -> None:
     for name, data in POLICY.blobs(b"no graph", Stamp.now()).items():
         bench.server.publish(name, data)
-    bench.launcher.start(ActorRole(0, settings, POLICY, REPLAY))
-    exits = []
-    bench.wait_for(lambda: exits.extend(bench.launcher.poll()) or exits)
-    [ended] = exits
-    assert ended.message
+    bench.launcher.start(actor())
+    ended = bench.end()
+    assert (ended.reason, ended.fault) == ("error", False)
+    log = (tmp_path / "logs" / "actor-0.log").read_text()
+    assert log.startswith("Traceback")
+    assert ended.message.split(":")[0] in log
 
 
-def test_a_role_without_room_is_pending_and_can_be_stopped(bench: Bench) -> None:
-    launcher = RayLauncher(bench.server.endpoint, Ray(actor_cpus=1000))
-    role = EvaluatorRole(0)
-    launcher.start(role)
-    assert launcher.pending(role)
-    assert launcher.poll() == []
-    launcher.kill(role)
+def test_a_role_without_room_waits_and_can_be_stopped(tmp_path: Path) -> None:
+    bench = Bench(Ray(actor_cpus=1000), tmp_path)
+    bench.launcher.start(actor())
+    assert bench.launcher.poll() == []
+    assert bench.launcher.place(actor()) is None
+    bench.launcher.kill(actor())
+    bench.launcher.start(actor())
+    bench.launcher.stop([actor()])
+    bench.close()
+
+
+def test_no_room_in_time_is_one_line(tmp_path: Path) -> None:
+    bench = Bench(Ray(actor_cpus=1000, wait_seconds=0.01), tmp_path)
+    bench.launcher.start(actor())
+    time.sleep(0.02)
+    with pytest.raises(ConfigError, match=r"^no node of the cluster had room for 0\.01 s \(--wait\): each .* 1000"):
+        bench.launcher.poll()
+    bench.launcher.stop([actor()])
+    bench.close()
+
+
+def test_roles_that_share_memory_need_room_on_this_node(bench: Bench) -> None:
+    vector = SharedHandle("/dev/shm/none", "hogwild", 1, True)
+    settings = WorkerSettings(actor().settings, 9, (vector,), None, 0)
+    workers = [WorkerRole(index, settings) for index in range(9)]
+    for role in workers[:8]:
+        bench.launcher.start(role)
+    with pytest.raises(ConfigError, match=r"^workers share memory with the learner, whose node has 8 CPUs: 9 of them"):
+        bench.launcher.start(workers[8])
+    bench.launcher.stop(workers)
 
 
 def test_stopping_ends_the_processes(bench: Bench) -> None:
     role = EvaluatorRole(0)
     bench.start(role)
-    assert not bench.launcher.pending(role)
-    assert isinstance(bench.launcher, RayLauncher)
+    assert bench.launcher.place(role)
     process = bench.launcher.process_id(role)
     bench.launcher.stop([role, EvaluatorRole(1)])
     bench.wait_for(lambda: not Path(f"/proc/{process}").exists())
@@ -123,12 +162,13 @@ def test_stopping_ends_the_processes(bench: Bench) -> None:
 def test_a_cluster_that_does_not_answer_is_one_line() -> None:
     program = "from headrace.launch.config import Ray\nwith Ray(ray_address='127.0.0.1:9').open(): pass"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
-    assert "ray_address is 127.0.0.1:9; it must be auto or HOST:PORT of a Ray cluster" in ended.stderr.splitlines()[-1]
+    assert "ray_address is 127.0.0.1:9; it must be auto, HOST:PORT or ray://HOST:PORT" in ended.stderr.splitlines()[-1]
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.delitem(sys.modules, "headrace.launch.ray")
+    for module in [name for name in sys.modules if name.startswith("headrace.launch.ray")]:
+        monkeypatch.delitem(sys.modules, module)
     with pytest.raises(
         ConfigError, match=r"launcher is ray, which needs the package ray: pip install 'headrace\[ray\]'"
     ):

@@ -17,19 +17,35 @@ class Acting(Role):
         raise AssertionError("no role is started here")
 
 
+class Record:
+    def __init__(self) -> None:
+        self.events: list[tuple[object, ...]] = []
+
+    def on_exit(self, ended: Exit, again: bool) -> None:
+        self.events.append((ended.reason, again))
+
+    def on_place(self, role: Role, place: str) -> None:
+        self.events.append((role.name, place))
+
+    def on_wait(self, waiting: int, roles: int) -> None:
+        self.events.append((waiting, roles))
+
+
 class Pretence:
     def __init__(self) -> None:
         self.killed: list[str] = []
         self.waiting = False
+        self.exits: list[Exit] = []
 
     def start(self, role: Role) -> None:
         pass
 
     def poll(self) -> list[Exit]:
-        return []
+        exits, self.exits = self.exits, []
+        return exits
 
-    def pending(self, role: Role) -> bool:
-        return self.waiting
+    def place(self, role: Role) -> str | None:
+        return None if self.waiting else "node 10.0.0.2"
 
     def kill(self, role: Role) -> None:
         self.killed.append(role.name)
@@ -51,7 +67,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def test_missing_heartbeats_are_a_hang_except_during_an_outage(time: Time) -> None:
     launcher = Pretence()
-    supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())
     supervisor.start()
     time.now += 35.0
     supervisor.skip(30.0)
@@ -65,7 +81,7 @@ def test_missing_heartbeats_are_a_hang_except_during_an_outage(time: Time) -> No
 def test_a_role_that_waits_for_a_machine_is_not_expected_to_send_heartbeats(time: Time) -> None:
     launcher = Pretence()
     launcher.waiting = True
-    supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())
     supervisor.start()
     time.now += 3600.0
     supervisor.check()
@@ -80,7 +96,7 @@ def test_a_role_that_waits_for_a_machine_is_not_expected_to_send_heartbeats(time
 
 def test_skipping_never_moves_a_heartbeat_into_the_future(time: Time) -> None:
     launcher = Pretence()
-    supervisor = Supervisor(launcher, [Acting(0)], 10.0, lambda ended, again: None)
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())
     supervisor.start()
     time.now += 20.0
     supervisor.receive({"role": "actor", "index": 0})
@@ -88,3 +104,31 @@ def test_skipping_never_moves_a_heartbeat_into_the_future(time: Time) -> None:
     time.now += 10.1
     supervisor.check()
     assert launcher.killed == ["actor 0"]
+
+
+def test_roles_without_room_are_told_once_their_number_has_settled(time: Time) -> None:
+    launcher, record = Pretence(), Record()
+    launcher.waiting = True
+    supervisor = Supervisor(launcher, [Acting(0), Acting(1)], 100.0, record)
+    supervisor.start()
+    supervisor.check()
+    assert record.events == []
+    for _ in range(3):
+        time.now += 5.1
+        supervisor.check()
+    assert record.events == [(2, 2)]
+    launcher.waiting = False
+    for _ in range(3):
+        supervisor.check()
+        time.now += 5.1
+    assert record.events[1:] == [("actor 0", "node 10.0.0.2"), ("actor 1", "node 10.0.0.2"), (0, 2)]
+
+
+def test_the_loss_of_a_node_is_not_counted_as_a_death_of_its_roles(time: Time) -> None:
+    launcher, record = Pretence(), Record()
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, record)
+    supervisor.start()
+    for generation in range(5):
+        launcher.exits = [Exit(Acting(0, generation=generation), "its node was lost", False, "", node_lost=True)]
+        supervisor.check()
+    assert [again for reason, again in record.events if reason == "its node was lost"] == [True] * 5

@@ -1,7 +1,8 @@
 """Prints the summary of a run that has stopped."""
 
 import shlex
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from headrace.report.formats import count, duration, number
 
@@ -36,9 +37,17 @@ def conclude(result: "Result") -> int:
         f"  trained   {count(summary['environment_steps'])} steps, {count(summary['episodes'])} episodes, "
         f"{count(summary['learner_steps'])} updates in {duration(summary['wall_seconds'])}"
     )
+    if summary.get("exits"):
+        print(f"  restarts  {count(len(summary['exits']))}: {_deaths(summary['exits'])}")
     print(f"  saved in  {path}")
     print("\nnext:")
     print(f"  headrace evaluate {path}")
     print(f"  headrace report {path}")
     print(f"  headrace resume {path}{further}")
     return 130 if stopped_by == "interrupt" else 0
+
+
+def _deaths(exits: list[dict[str, Any]]) -> str:
+    """The roles that died and how often each did, such as "actor 0 (2), evaluator 0"."""
+    deaths = Counter(str(each["role"]) for each in exits)
+    return ", ".join(f"{role} ({number})" if number > 1 else role for role, number in deaths.items())

@@ -22,6 +22,7 @@ class Exit(NamedTuple):
     reason: str  # "exit 1", "killed by signal 9"
     fault: bool  # one of FAULTS, reported in `message`; a restart would not help
     message: str  # the error: the last lines that the role wrote
+    node_lost: bool = False  # its machine failed, not the role
 
 
 class Launcher(Protocol):
@@ -30,8 +31,8 @@ class Launcher(Protocol):
     def start(self, role: Role) -> None:
         """Starts a role; no role with this name may be running."""
 
-    def pending(self, role: Role) -> bool:
-        """Whether a role that was started still waits for a machine that has room for it."""
+    def place(self, role: Role) -> str | None:
+        """The machine on which a role runs, empty for this one; None while no machine has room for it."""
 
     def poll(self) -> list[Exit]:
         """Roles that ended by themselves since the last call."""

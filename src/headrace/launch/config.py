@@ -5,10 +5,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from headrace.errors import require
-from headrace.fields import check_types, read_fields, write_fields
+from headrace.fields import check_types, read_fields, require_positive, write_fields
 from headrace.launch.base import Site
 from headrace.launch.processes import ProcessLauncher
 
@@ -65,14 +66,20 @@ class Ray(LauncherConfig):
     summary: ClassVar[str] = "the nodes of a Ray cluster (extra: ray)"
 
     ray_address: str | None = None
-    """Address of the cluster, or auto; not given: RAY_ADDRESS, else a cluster on this machine, started if needed."""
+    """Cluster: auto (on this machine), local (a new one here), HOST:PORT, ray://HOST:PORT; else RAY_ADDRESS or auto or
+    local."""
     actor_cpus: float = 1.0
     """CPUs that Ray reserves for each process of the run."""
     placement: Literal["spread", "pack"] = "spread"
-    """spread: over as many nodes as possible; pack: on as few as possible."""
+    """spread: over as many nodes as possible; pack: fill nodes one after the other, each to half before the next."""
+    wait_seconds: float = 60.0
+    """How long to wait for room for the first actor or worker."""
+    ray_runtime_env: Path | None = None
+    """YAML file with a Ray runtime environment for all nodes; by default the working directory is copied to them."""
 
     def __post_init__(self) -> None:
         check_types(self)
+        require_positive(self, "wait_seconds")
         require("actor_cpus", self.actor_cpus, 0 < self.actor_cpus <= _MOST_CPUS, f"above 0 and at most {_MOST_CPUS:g}")
 
     def open(self) -> AbstractContextManager[Site]:

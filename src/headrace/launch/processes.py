@@ -71,9 +71,9 @@ class ProcessLauncher:
         process.stdin.close()
         self._running[role.name] = _Running(role, process, log, start, mark, memory_kills())
 
-    def pending(self, role: Role) -> bool:
-        """False: a role starts at once."""
-        return False
+    def place(self, role: Role) -> str:
+        """Empty: this machine."""
+        return ""
 
     def poll(self) -> list[Exit]:
         """Processes that ended by themselves since the last call."""

@@ -28,9 +28,9 @@ class ThreadLauncher:
         self._running[role.name] = (thread, stop)
         thread.start()
 
-    def pending(self, role: Role) -> bool:
-        """False: a role starts at once."""
-        return False
+    def place(self, role: Role) -> str:
+        """Empty: this machine."""
+        return ""
 
     def poll(self) -> list[Exit]:
         """Roles that ended with an error since the last call."""

@@ -11,7 +11,7 @@ from headrace.environments import Episode
 from headrace.fields import write_fields
 from headrace.replay import ReplayTable
 from headrace.roles.clock import PhaseClock
-from headrace.roles.handles import TableHandle
+from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.servers import Endpoint, RoleServer, connect_role, connect_tables
 
 __all__ = [
@@ -89,6 +89,20 @@ class Role(ABC):
     def shares_memory(self) -> bool:
         """Whether it must run on the learner's machine, with which it shares memory."""
         return False
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the run can go on without it: one of several that do the same."""
+        return False
+
+    @property
+    def relayed_policy(self) -> PolicyHandle | None:
+        """The policies that a relay on its machine may pass on to it; None if it takes them from the server only."""
+        return None
+
+    def relayed(self, relay: Endpoint) -> "Role":
+        """The same role, with the policies of this relay."""
+        raise NotImplementedError(f"{self.name} has no relayed policy")
 
     @abstractmethod
     def run(self, context: RoleContext) -> None:

@@ -43,6 +43,20 @@ class ActorRole(Role):
     relay: Endpoint | None = None
     """Server that passes on the run's policies; None if the actor polls the run's server."""
 
+    @property
+    def elastic(self) -> bool:
+        """True: fewer actors act too."""
+        return True
+
+    @property
+    def relayed_policy(self) -> PolicyHandle:
+        """The policy that it acts with."""
+        return self.policy
+
+    def relayed(self, relay: Endpoint) -> "ActorRole":
+        """The same actor, which polls the relay for policies."""
+        return dataclasses.replace(self, relay=relay)
+
     def run(self, context: RoleContext) -> None:
         """Acts; raises ServerError if another process acts in its slot of a shared server's run."""
         server = context.connect()

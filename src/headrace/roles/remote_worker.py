@@ -100,6 +100,11 @@ class WorkerRole(Role):
     """The table that all workers share; None if each has its own, or needs none."""
 
     @property
+    def elastic(self) -> bool:
+        """True: fewer workers train too."""
+        return True
+
+    @property
     def shares_memory(self) -> bool:
         """Whether a vector is in memory of the learner's machine."""
         return any(isinstance(vector, SharedHandle) for vector in self.settings.vectors)

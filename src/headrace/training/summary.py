@@ -1,6 +1,6 @@
 """The summary of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -23,14 +23,17 @@ def summarize(
     evaluations: Evaluations,
     *,
     workers: Mapping[str, Any] | None,
+    exits: Sequence[Mapping[str, Any]],
+    places: Mapping[str, int],
     wall_seconds: float,
     total_seconds: float,
     stopped_by: str,
 ) -> dict[str, Any]:
     """Contents of summary.json. `topology` is the one that ran, with its precision resolved; `stats` are the table's.
 
-    `workers` describes what happened to the gradients of workers that share parameters. `wall_seconds` is the training
-    clock; `total_seconds` includes evaluations.
+    `workers` describes what happened to the gradients of workers that share parameters, `exits` every death of a role
+    since this start of the run, `places` how many roles run on each machine other than this one. `wall_seconds` is the
+    training clock; `total_seconds` includes evaluations.
     """
     last, solved = evaluations.last, evaluations.solved_at
     return {
@@ -57,6 +60,8 @@ def summarize(
         "replay_size": int(stats["size"]),
         "replay_bytes": int(stats["used_bytes"]),
         "workers": workers,
+        "exits": exits,
+        "places": places,
         "actor_times": monitor.actor_seconds,
         "learner_times": dict(learner.clock.seconds),
         "machine": describe_machine(),

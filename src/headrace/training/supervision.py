@@ -2,15 +2,31 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from headrace.errors import EnvironmentFault
 from headrace.launch import Exit, Launcher
 from headrace.launch.deaths import Deaths, too_many_deaths
 from headrace.roles.base import Role
 
-__all__ = ["Supervisor"]
+__all__ = ["Observer", "Supervisor"]
+
+_SETTLE_SECONDS = 5.0
+"""How long the set of roles without room must not change before it is reported."""
+
+
+class Observer(Protocol):
+    """What a supervisor reports about its roles."""
+
+    def on_exit(self, ended: Exit, again: bool) -> None:
+        """Every death of a role, with whether the role is started again."""
+
+    def on_place(self, role: Role, place: str) -> None:
+        """The machine on which a role was started, if it is not certain to be this one."""
+
+    def on_wait(self, waiting: int, roles: int) -> None:
+        """How many of all roles have no room, each time this number has settled at another value."""
 
 
 class _Heartbeat(NamedTuple):
@@ -24,19 +40,19 @@ class _Heartbeat(NamedTuple):
 class Supervisor:
     """Starts and supervises roles. One thread.
 
-    `on_exit` is called for every death, with whether the role is restarted. `hang_seconds` limits the time without a
-    heartbeat and the duration of one environment step.
+    `hang_seconds` limits the time without a heartbeat and the duration of one environment step.
     """
 
-    def __init__(
-        self, launcher: Launcher, roles: list[Role], hang_seconds: float, on_exit: Callable[[Exit, bool], None]
-    ) -> None:
+    def __init__(self, launcher: Launcher, roles: list[Role], hang_seconds: float, observer: Observer) -> None:
         self._launcher = launcher
         self._roles = {role.name: role for role in roles}
         self._hang_seconds = hang_seconds
-        self._on_exit = on_exit
+        self._observer = observer
         self._deaths = {name: Deaths() for name in self._roles}
         self._heartbeats: dict[str, _Heartbeat] = {}
+        self._unplaced: set[str] = set()
+        self._waiting = self._reported_waiting = 0
+        self._waiting_since = time.monotonic()
 
     def start(self) -> None:
         """Starts every role."""
@@ -65,7 +81,7 @@ class Supervisor:
         for ended in self._launcher.poll():
             self._handle_exit(ended)
         for role in list(self._roles.values()):
-            if self._launcher.pending(role):
+            if not self._has_place(role):
                 self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic())
                 continue
             reason = self._hang(self._heartbeats[role.name])
@@ -73,16 +89,39 @@ class Supervisor:
                 self._launcher.kill(role)
                 self._handle_exit(Exit(role, "killed", fault=False, message=reason), self._hang_seconds)
 
+        self._report_waiting()
+
     def stop(self, but: str = "") -> None:
         """Ends all roles but those of one kind; they are no longer supervised."""
         ended = [role for role in self._roles.values() if role.kind != but]
         for role in ended:
             del self._roles[role.name]
+            self._unplaced.discard(role.name)
         self._launcher.stop(ended)
 
     def _start(self, role: Role) -> None:
         self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic())
         self._launcher.start(role)
+        self._unplaced.add(role.name)
+
+    def _has_place(self, role: Role) -> bool:
+        if role.name not in self._unplaced:
+            return True
+        place = self._launcher.place(role)
+        if place is None:
+            return False
+        self._unplaced.remove(role.name)
+        if place:
+            self._observer.on_place(role, place)
+        return True
+
+    def _report_waiting(self) -> None:
+        now = time.monotonic()
+        if len(self._unplaced) != self._waiting:
+            self._waiting, self._waiting_since = len(self._unplaced), now
+        if self._waiting != self._reported_waiting and now - self._waiting_since >= _SETTLE_SECONDS:
+            self._reported_waiting = self._waiting
+            self._observer.on_wait(self._waiting, len(self._roles))
 
     def _hang(self, heartbeat: _Heartbeat) -> str | None:
         limit = self._hang_seconds
@@ -99,8 +138,8 @@ class Supervisor:
         role = ended.role
         if ended.fault:
             raise EnvironmentFault(ended.message)
-        again = self._deaths[role.name].add(hung_seconds)
-        self._on_exit(ended, again)
+        again = ended.node_lost or self._deaths[role.name].add(hung_seconds)
+        self._observer.on_exit(ended, again)
         if not again:
             raise too_many_deaths(ended)
         successor = dataclasses.replace(role, generation=role.generation + 1)

@@ -22,7 +22,7 @@ from headrace.errors import (
     ServerError,
     StorageError,
 )
-from headrace.launch import Exit, Guard, Launcher, error_line
+from headrace.launch import Guard, Launcher, error_line
 from headrace.machine import available_cores
 from headrace.networks import PolicyGraph
 from headrace.report.display import Display
@@ -42,6 +42,7 @@ from headrace.training.hang_watch import HangWatch
 from headrace.training.interrupts import Interrupts
 from headrace.training.monitor import Monitor
 from headrace.training.reports import Reports
+from headrace.training.role_events import RoleEvents
 from headrace.training.run_publisher import RunPublisher
 from headrace.training.summary import summarize
 from headrace.training.supervision import Supervisor
@@ -136,8 +137,9 @@ class Trainer:
         self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
         launched = launcher(self._server.endpoint, self._run.logs_path)
-        roles = [*self._program.services, *actors, EvaluatorRole(0)]
-        self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._on_exit)
+        roles = [*self._program.services, EvaluatorRole(0), *actors]
+        self._events = RoleEvents(self._display, self._run, self._clock, self._monitor, self._evaluations)
+        self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._events)
         self._schedule = EvaluationSchedule(
             config,
             self._program,
@@ -360,24 +362,6 @@ class Trainer:
             return "time"
         return None
 
-    def _on_exit(self, ended: Exit, again: bool) -> None:
-        role = ended.role
-        if role.kind in ("actor", "worker"):
-            self._monitor.forget(role.index)
-        elif role.kind == "evaluator":
-            self._evaluations.repeat()
-        self._display.message(
-            f"{role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else "")
-        )
-        self._run.append(
-            {
-                "kind": "exit",
-                "role": role.name,
-                "reason": f"{ended.reason}: {ended.message}",
-                "seconds": self._clock.seconds,
-            }
-        )
-
     def _finish(self, stopped_by: str, interrupts: Interrupts) -> dict[str, Any]:
         """Ends the actors, saves, evaluates the final policy, and writes the summary."""
         if not self._clock.paused:
@@ -409,6 +393,8 @@ class Trainer:
             self._stats,
             self._evaluations,
             workers=self._program.figures(),
+            exits=self._events.exits,
+            places=self._events.places,
             wall_seconds=self._clock.seconds,
             total_seconds=self._total_seconds(),
             stopped_by=stopped_by,

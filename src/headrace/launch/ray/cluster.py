@@ -1,0 +1,119 @@
+"""The connection of a run to a Ray cluster."""
+
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import RayError
+
+from headrace.errors import ConfigError
+from headrace.launch.base import Site, error_line
+from headrace.launch.ray.launcher import RayLauncher
+from headrace.servers import Endpoint
+
+if TYPE_CHECKING:
+    from headrace.launch.config import Ray
+
+__all__ = ["open_cluster"]
+
+_CONNECT_SECONDS = 5.0
+_RECONNECT_SECONDS = 60.0
+_NOT_UPLOADED = ["runs", ".git", ".venv", "build", "__pycache__"]
+
+
+def _require_listener(address: str) -> None:
+    """Raises ConfigError if nothing listens at HOST:PORT; Ray itself would retry for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+            return
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"ray_address is {address}; it must be auto, HOST:PORT or ray://HOST:PORT of a Ray cluster: {error}"
+        ) from None
+
+
+@contextlib.contextmanager
+def open_cluster(config: "Ray") -> Iterator[Site]:
+    """Connects to a cluster, or starts one on this machine, which ends with the context."""
+    connect = not ray.is_initialized()
+    own = connect and _connect(config)
+    launchers: list[RayLauncher] = []
+
+    def make_launcher(endpoint: Endpoint, logs: Path) -> RayLauncher:
+        launchers.append(RayLauncher(endpoint, logs, config, own=own))
+        return launchers[-1]
+
+    try:
+        if own:
+            yield Site(make_launcher)  # one machine: a Unix socket is faster, and needs no secret
+        else:
+            yield Site(make_launcher, f"tcp://{_own_address(config)}:0", secrets.token_hex(32), _RECONNECT_SECONDS)
+    finally:
+        for launcher in launchers:
+            launcher.close()
+        if connect:
+            ray.shutdown()
+
+
+def _connect(config: "Ray") -> bool:
+    """Connects this process to the cluster; returns whether the cluster was started for it."""
+    address = config.ray_address or os.environ.get("RAY_ADDRESS")
+    if address not in (None, "auto", "local"):
+        _require_listener(str(address))
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no statistics
+    options: dict[str, Any] = {}
+    if config.ray_runtime_env is not None:
+        options["runtime_env"] = _read_runtime_env(config.ray_runtime_env)
+    elif address not in (None, "local") and "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
+        options["runtime_env"] = {"working_dir": os.getcwd(), "excludes": _NOT_UPLOADED}
+    if not str(address).startswith("ray://"):
+        options |= {"include_dashboard": False, "configure_logging": False}
+    if address is None:
+        with contextlib.suppress(ConnectionError):  # there is none on this machine
+            _init("auto", options)
+            return False
+    _init(address or "local", options)
+    return address in (None, "local")
+
+
+def _init(address: str, options: dict[str, Any]) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, **options)
+    except ConnectionError as error:
+        if address == "auto":
+            raise
+        raise _unusable(address, error) from None
+    except (ValueError, RuntimeError, RayError) as error:
+        raise _unusable(address, error) from None
+
+
+def _unusable(address: str, error: Exception) -> ConfigError:
+    return ConfigError(f"the Ray cluster at {address} can't be used (--ray-address): {error_line(error)}")
+
+
+def _read_runtime_env(path: Path) -> dict[str, Any]:
+    import yaml  # a dependency of ray
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"ray_runtime_env is {path}; it can't be read: {error_line(error)}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"ray_runtime_env is {path}; it must be a YAML file of a Ray runtime environment's fields")
+    return content
+
+
+def _own_address(config: "Ray") -> str:
+    """This machine's IP address as the cluster sees it."""
+    address = config.ray_address or os.environ.get("RAY_ADDRESS", "")
+    if not address.startswith("ray://"):
+        return str(ray.util.get_node_ip_address())
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS) as connection:
+        return str(connection.getsockname()[0])

@@ -1,0 +1,92 @@
+"""What runs in the processes of a Ray cluster: a role, or the relay of a node's actors."""
+
+import os
+import tempfile
+import time
+import traceback
+from typing import NamedTuple
+
+import ray
+
+from headrace.errors import ClosedError, HeadraceError
+from headrace.fields import read_json, write_json
+from headrace.launch.base import FAULTS, RoleStart, error_line, run_role
+from headrace.launch.guard import Guard
+from headrace.launch.relay import Relay
+from headrace.roles.base import Stop
+from headrace.roles.handles import PolicyHandle
+from headrace.servers import Endpoint, connect_role
+
+__all__ = ["End", "Host", "RelayHost"]
+
+_OUTPUT_BYTES = 1 << 16
+
+
+class End(NamedTuple):
+    """How a role ended in its process."""
+
+    reason: str
+    fault: bool
+    message: str
+    output: bytes  # the last that the process wrote
+
+
+class Host:
+    """A role in the process of a Ray actor: one of its threads runs it, another one asks it to stop."""
+
+    def __init__(self) -> None:
+        self._stop = Stop()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        for descriptor in (1, 2):
+            os.dup2(self._output.fileno(), descriptor)
+        self._guard = Guard("a role").__enter__()  # never left: what the role's environments leave behind is ended
+        self._guard.mark_reported()
+
+    def node(self) -> str:
+        """The id of the node on which the process runs."""
+        return str(ray.get_runtime_context().get_node_id())
+
+    def process_id(self) -> int:
+        """The id of the process."""
+        return os.getpid()
+
+    def run(self, start: str, relay: str | None) -> End:
+        """Runs a role, with the policies of a relay on this node if one is given, until it ends."""
+        try:
+            given = read_json(RoleStart, start, "a role's start")
+            role = given.role if relay is None else given.role.relayed(read_json(Endpoint, relay, "a relay"))
+            run_role(role, given.endpoint, self._stop)
+        except ClosedError as closed:
+            return self._end("ended", str(closed))
+        except HeadraceError as error:
+            return self._end("error", str(error), fault=isinstance(error, FAULTS))
+        except Exception as error:
+            traceback.print_exc()
+            return self._end("error", error_line(error))
+        return self._end("ended", "without an error")
+
+    def stop(self) -> None:
+        """Asks the role to stop."""
+        self._stop.set()
+
+    def _end(self, reason: str, message: str, *, fault: bool = False) -> End:
+        size = self._output.seek(0, os.SEEK_END)
+        self._output.seek(max(0, size - _OUTPUT_BYTES))
+        return End(reason, fault, message, self._output.read())
+
+
+class RelayHost:
+    """The relay of a node's actors: every policy crosses the network once for all of them."""
+
+    def __init__(self, endpoint: str, policy: PolicyHandle) -> None:
+        self._relay = Relay(connect_role(read_json(Endpoint, endpoint, "an endpoint")), policy)
+
+    def endpoint(self) -> str:
+        """Where the node's actors find the policies."""
+        return write_json(self._relay.endpoint)
+
+    def watch(self) -> None:
+        """Returns or raises when the relay can no longer forward policies."""
+        while True:
+            self._relay.check()
+            time.sleep(1.0)

@@ -1,0 +1,104 @@
+"""The nodes of a Ray cluster, and which of them are gone."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import ray
+from ray.exceptions import RayError
+
+__all__ = ["Nodes"]
+
+_PERIOD_SECONDS = 1.0
+_CLOSE_SECONDS = 5.0
+_CONNECT_SECONDS = 2.0
+_REFUSED_SECONDS = 1.5
+"""How long a node's raylet must refuse connections: its process is gone."""
+_SILENT_SECONDS = 12.0
+"""How long a node must not answer: longer than the network outages that a run is to survive without a restart."""
+
+
+class _Node(NamedTuple):
+    address: str
+    port: int
+    cpus: float
+    alive: bool
+
+
+class Nodes:
+    """Watches the nodes in a separate thread, so that a lost node is noticed before Ray notices it (about 15 s).
+
+    Ray's own list is the basis. In addition each node's raylet must accept connections: a node is lost if its raylet
+    refuses them for 1.5 s, or does not answer for 12 s. Any thread may call the methods, none of which waits.
+    """
+
+    def __init__(
+        self,
+        list_nodes: Callable[[], Iterable[dict[str, Any]]] = ray.nodes,
+        own: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._list_nodes = list_nodes
+        self._clock = clock
+        self.own = own or str(ray.get_runtime_context().get_node_id())
+        """The id of this process's node."""
+        self._refused: dict[str, float] = {}  # since when, by the node's id
+        self._silent: dict[str, float] = {}
+        self._nodes = self._listed()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nodes", daemon=True)
+        self._thread.start()
+
+    def name(self, node: str) -> str:
+        """A node as messages name it: its address and the beginning of its id."""
+        known = self._nodes.get(node)
+        return f"node {known.address} ({node[:6]})" if known else f"node {node[:6]}"
+
+    def cpus(self, node: str) -> float:
+        """CPUs of a node, whether reserved or not; 0 if it is unknown."""
+        known = self._nodes.get(node)
+        return known.cpus if known else 0.0
+
+    def lost(self) -> frozenset[str]:
+        """The nodes that are gone, or seem to be."""
+        now = self._clock()
+        dead = {node for node, known in self._nodes.items() if not known.alive}
+        refused = {node for node, since in list(self._refused.items()) if now - since >= _REFUSED_SECONDS}
+        silent = {node for node, since in list(self._silent.items()) if now - since >= _SILENT_SECONDS}
+        return frozenset((dead | refused | silent) - {self.own})
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        self._thread.join(_CLOSE_SECONDS)  # it must not call Ray after the connection is closed
+
+    def _run(self) -> None:
+        while not self._stop.wait(_PERIOD_SECONDS):
+            with contextlib.suppress(RayError, ConnectionError, RuntimeError):  # the list may be out of reach
+                self._nodes = self._listed()
+            for node, known in self._nodes.items():
+                if known.alive and node != self.own:
+                    self._probe(node, known)
+
+    def _listed(self) -> dict[str, _Node]:
+        return {
+            each["NodeID"]: _Node(
+                each["NodeManagerAddress"], each["NodeManagerPort"], each["Resources"].get("CPU", 0.0), each["Alive"]
+            )
+            for each in self._list_nodes()
+        }
+
+    def _probe(self, node: str, known: _Node) -> None:
+        begin = self._clock()
+        try:
+            socket.create_connection((known.address, known.port), _CONNECT_SECONDS).close()
+        except ConnectionRefusedError:
+            self._refused.setdefault(node, begin)
+        except OSError:
+            self._silent.setdefault(node, begin)
+        else:
+            self._refused.pop(node, None)
+            self._silent.pop(node, None)

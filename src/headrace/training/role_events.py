@@ -1,0 +1,64 @@
+"""What happens to the roles of a run: shown, recorded, and summed up."""
+
+from collections import Counter
+from typing import Any
+
+from headrace.launch import Exit
+from headrace.report.display import Display
+from headrace.report.run_directory import RunDirectory
+from headrace.roles.base import Role
+from headrace.training.clock import TrainingClock
+from headrace.training.evaluation import Evaluations
+from headrace.training.monitor import Monitor
+
+__all__ = ["RoleEvents"]
+
+
+class RoleEvents:
+    """Implements `Observer`. One thread."""
+
+    def __init__(
+        self, display: Display, run: RunDirectory, clock: TrainingClock, monitor: Monitor, evaluations: Evaluations
+    ) -> None:
+        self._display = display
+        self._run = run
+        self._clock = clock
+        self._monitor = monitor
+        self._evaluations = evaluations
+        self._places: dict[str, str] = {}
+        self.exits: list[dict[str, Any]] = []
+        """Every death of a role since this start of the run: its name, the reason, and the time on the clock."""
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Number of roles on each machine; empty if all run on this one."""
+        return dict(Counter(self._places.values()))
+
+    def on_exit(self, ended: Exit, again: bool) -> None:
+        """A death of a role; `again` says whether it is started again."""
+        role = ended.role
+        if role.kind in ("actor", "worker"):
+            self._monitor.forget(role.index)
+        elif role.kind == "evaluator":
+            self._evaluations.repeat()
+        self._display.message(
+            f"{role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else "")
+        )
+        reason = f"{ended.reason}: {ended.message}"
+        self.exits.append({"role": role.name, "reason": reason, "seconds": self._clock.seconds})
+        self._run.append({"kind": "exit", **self.exits[-1]})
+
+    def on_place(self, role: Role, place: str) -> None:
+        """The machine on which a role was started; shown if it was started before."""
+        if role.name in self._places:
+            self._display.message(f"{role.name} runs on {place} now")
+        self._places[role.name] = place
+        self._run.append({"kind": "place", "role": role.name, "place": place, "seconds": self._clock.seconds})
+
+    def on_wait(self, waiting: int, roles: int) -> None:
+        """How many of all roles have no room."""
+        self._display.message(
+            f"{waiting} of {roles} processes wait for room; they start when nodes join the cluster"
+            if waiting
+            else f"all {roles} processes run"
+        )

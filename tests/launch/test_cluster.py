@@ -1,0 +1,147 @@
+"""Whole runs on clusters of three nodes on this machine: nodes that join and die, and a driver that dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from headrace.training.checkpoint import has_checkpoint
+
+CPUS = 2
+"""Of each node."""
+PATIENCE_SECONDS = 240.0
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A head with which the learner shares its machine, and two nodes."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    for _ in range(2):
+        made.add_node(num_cpus=CPUS)
+    yield made
+    made.shutdown()
+
+
+class Run:
+    """`headrace` as a user starts it, with its run directory."""
+
+    def __init__(self, directory: Path, *command: str) -> None:
+        self.directory = directory
+        self._output = (directory.parent / "output.txt").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", *command],
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            cwd=directory.parent,
+        )
+
+    def output(self) -> str:
+        return (self.directory.parent / "output.txt").read_text()
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
+        path = self.directory / "metrics.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [
+            each for each in map(json.loads, (line for line in lines if line.endswith("\n"))) if each["kind"] == kind
+        ]
+
+    def wait_for(self, what: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not what():
+            assert self.process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
+            time.sleep(0.1)
+
+    def finish_at(self, score: float) -> dict[str, Any]:
+        """Waits for an evaluation with this mean return, ends the run, and returns its summary."""
+        self.wait_for(lambda: max((each["mean_return"] for each in self.records("evaluation")), default=0.0) >= score)
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(PATIENCE_SECONDS) == 130, self.output()
+        summary: dict[str, Any] = json.loads((self.directory / "summary.json").read_text())
+        return summary
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def train(cluster: Cluster, directory: Path, *options: str) -> Run:
+    address = ["--launcher", "ray", "--ray-address", cluster.address, "--run-dir", str(directory)]
+    return Run(
+        directory, "train", "CartPole-v1", "--evaluation-period-seconds", "3", "--time-limit", "1h", *address, *options
+    )
+
+
+def role_processes() -> set[int]:
+    """Processes of roles on this machine's nodes, apart from other tests' only by number."""
+    found = set()
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if (each / "cmdline").read_bytes().startswith(b"ray::Host"):
+                found.add(int(each.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_apex_goes_on_while_nodes_join_and_die(cluster: Cluster, tmp_path: Path) -> None:
+    run = train(cluster, tmp_path / "run", "--actors", "6")
+    try:
+        run.wait_for(lambda: "1 of 7 processes wait for room; they start when nodes join the cluster" in run.output())
+        cluster.add_node(num_cpus=CPUS)
+        run.wait_for(lambda: "all 7 processes run" in run.output())
+        assert len({each["place"] for each in run.records("place") if "actor" in each["role"]}) == 4
+
+        dying = next(iter(cluster.worker_nodes))
+        lost = [each["role"] for each in run.records("place") if dying.node_id[:6] in each["place"]]
+        assert lost
+        os.kill(dying.all_processes["raylet"][0].process.pid, signal.SIGKILL)
+        run.wait_for(lambda: {each["role"] for each in run.records("exit")} >= set(lost))
+        assert all("its node was lost" in each["reason"] for each in run.records("exit"))
+
+        summary = run.finish_at(475)
+        assert {each["role"] for each in summary["exits"]} == set(lost)
+        assert sum(summary["places"].values()) >= 6
+    finally:
+        run.kill()
+
+
+def test_parameter_server_dies_with_its_driver_and_is_resumed(cluster: Cluster, tmp_path: Path) -> None:
+    others = role_processes()
+    run = train(
+        cluster,
+        tmp_path / "run",
+        "--topology",
+        "parameter-server",
+        "--workers",
+        "4",
+        "--checkpoint-period-seconds",
+        "1",
+    )
+    try:
+        run.wait_for(lambda: len(run.records("place")) == 5 and run.records("evaluation"))
+        assert len({each["place"] for each in run.records("place") if "worker" in each["role"]}) == 3
+        run.wait_for(lambda: has_checkpoint(tmp_path / "run" / "checkpoints"))
+        assert role_processes() - others
+    finally:
+        run.kill()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while role_processes() - others:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+    run = Run(tmp_path / "run", "resume", str(tmp_path / "run"))
+    try:
+        summary = run.finish_at(475)
+        assert sum(summary["places"].values()) == 5
+    finally:
+        run.kill()
