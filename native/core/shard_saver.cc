@@ -27,15 +27,17 @@ std::vector<std::string> ShardSaver::warnings() const {
 }
 
 void ShardSaver::run() {
-  for (bool last = false;;) {
+  auto next = Clock::now() + period_;
+  for (bool last = false; !last;) {
+    {
+      const LockGuard lock(mutex_);
+      while (!stop_ && stopping_.wait_until(mutex_, next)) continue;
+      last = stop_;
+    }
     const auto begin = Clock::now();
     save();
-    if (last) return;
     const auto took = Clock::now() - begin;
-    const auto next = begin + std::max(period_ - took, 2 * took);
-    const LockGuard lock(mutex_);
-    while (!stop_ && stopping_.wait_until(mutex_, next)) continue;
-    last = stop_;
+    next = begin + std::max(period_ - took, 2 * took);
   }
 }
 
