@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 240.0
 
 
 @pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster() -> Iterator[Cluster]:
     """A head with which the learner shares its machine, and two nodes."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
@@ -81,12 +81,12 @@ def train(cluster: Cluster, directory: Path, *options: str) -> Run:
     )
 
 
-def role_processes() -> set[int]:
-    """Processes of roles on this machine's nodes, apart from other tests' only by number."""
+def processes(kind: bytes = b"ray::Host") -> set[int]:
+    """Processes of this kind on this machine's nodes, those of other tests too; Host: of roles."""
     found = set()
     for each in Path("/proc").glob("[0-9]*"):
         try:
-            if (each / "cmdline").read_bytes().startswith(b"ray::Host"):
+            if (each / "cmdline").read_bytes().startswith(kind):
                 found.add(int(each.name))
         except OSError:
             continue
@@ -116,7 +116,7 @@ def test_apex_goes_on_while_nodes_join_and_die(cluster: Cluster, tmp_path: Path)
 
 
 def test_parameter_server_dies_with_its_driver_and_is_resumed(cluster: Cluster, tmp_path: Path) -> None:
-    others = role_processes()
+    others = processes()
     run = train(
         cluster,
         tmp_path / "run",
@@ -131,11 +131,11 @@ def test_parameter_server_dies_with_its_driver_and_is_resumed(cluster: Cluster, 
         run.wait_for(lambda: len(run.records("place")) == 5 and run.records("evaluation"))
         assert len({each["place"] for each in run.records("place") if "worker" in each["role"]}) == 3
         run.wait_for(lambda: has_checkpoint(tmp_path / "run" / "checkpoints"))
-        assert role_processes() - others
+        assert processes() - others
     finally:
         run.kill()
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while role_processes() - others:
+    while processes() - others:
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
@@ -143,5 +143,20 @@ def test_parameter_server_dies_with_its_driver_and_is_resumed(cluster: Cluster, 
     try:
         summary = run.finish_at(475)
         assert sum(summary["places"].values()) == 5
+    finally:
+        run.kill()
+
+
+def test_the_server_on_a_node_is_killed_and_starts_again(cluster: Cluster, tmp_path: Path) -> None:
+    others = processes(b"ray::ServerHost")
+    address = cluster.address.rpartition(":")[0]
+    run = train(cluster, tmp_path / "run", "--server-node", address, "--server-data", str(tmp_path / "data"))
+    try:
+        run.wait_for(lambda: run.records("progress") and run.records("progress")[-1]["learner_steps"])
+        [server] = processes(b"ray::ServerHost") - others
+        os.kill(server, signal.SIGKILL)
+        run.wait_for(lambda: run.records("server-restart"))
+        summary = run.finish_at(100)
+        assert summary["replay_size"] > 0
     finally:
         run.kill()

@@ -173,3 +173,40 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         ConfigError, match=r"launcher is ray, which needs the package ray: pip install 'headrace\[ray\]'"
     ):
         Ray().open()
+
+
+def test_a_server_on_an_unknown_node_is_one_line() -> None:
+    with (
+        pytest.raises(ConfigError, match=r"^server_node is 10.0.0.99; it must be the address of a node .*: [\d.]+$"),
+        Ray(server_node="10.0.0.99").open(),
+    ):
+        pass
+
+
+def test_a_cluster_of_another_version_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def differ(**_: object) -> None:
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1\n    Python: 3.8")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", differ)
+    with (
+        pytest.raises(
+            ConfigError, match=r"^the Ray cluster at auto can't be used .*: Version mismatch: .* Python: 3.8$"
+        ),
+        Ray(ray_address="auto").open(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("[1]", "it must be a YAML file"), ("{", "it can't be read"), (None, "it can")]
+)
+def test_a_runtime_environment_that_is_none(
+    content: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "environment.yaml"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    with pytest.raises(ConfigError, match=f"^ray_runtime_env is {file}; {said}"), Ray(ray_runtime_env=file).open():
+        pass

@@ -63,6 +63,8 @@ class Site(NamedTuple):
     """Secret that the server requires."""
     reconnect_seconds: float = 0.0
     """How long a role retries a lost connection."""
+    server: Endpoint | None = None
+    """The run's server, if the launcher has started one: then none is needed in the training process."""
 
 
 def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:

@@ -74,12 +74,18 @@ class Ray(LauncherConfig):
     """spread: over as many nodes as possible; pack: fill nodes one after the other, each to half before the next."""
     wait_seconds: float = 60.0
     """How long to wait for room for the first actor or worker."""
+    server_node: str | None = None
+    """Address of a node on which the run's server is started; by default it is in the training process."""
+    server_data: Path | None = None
+    """Directory on that node in which the server keeps experience and parameters."""
     ray_runtime_env: Path | None = None
     """YAML file with a Ray runtime environment for all nodes; by default the working directory is copied to them."""
 
     def __post_init__(self) -> None:
         check_types(self)
         require_positive(self, "wait_seconds")
+        holds = self.server_data is None or self.server_node is not None
+        require("server_data", self.server_data, holds, "left out where no server_node is given")
         require("actor_cpus", self.actor_cpus, 0 < self.actor_cpus <= _MOST_CPUS, f"above 0 and at most {_MOST_CPUS:g}")
 
     def open(self) -> AbstractContextManager[Site]:

@@ -14,6 +14,7 @@ import torch
 from headrace.environments import require_spec
 from headrace.errors import (
     ClosedError,
+    ConfigError,
     DivergenceError,
     EnvironmentFault,
     HeadraceError,
@@ -88,8 +89,11 @@ class Trainer:
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
             site = self._watches.enter_context(config.launcher.open())
+            if site.server is not None and config.server.address is not None:
+                raise ConfigError("server_node and server are both given; a run has one server")
+            self._separate = site.server or config.server.endpoint
             self._server = open_server(
-                config.server.endpoint,
+                self._separate,
                 self._run_id,
                 address=site.address,
                 token=site.token,
@@ -180,9 +184,9 @@ class Trainer:
                     self._restore(self._checkpoint)
             return self._finish(self._train_or_save(interrupts), interrupts)
         except (ReplayError, ServerError) as error:
-            if not self._config.server.address:
+            if self._separate is None:
                 raise
-            server, reason = blamed_server(error, self._config.server.address)
+            server, reason = blamed_server(error, self._separate.address)
             if interrupts.gave_up:
                 reason = "it did not answer when the run was asked to stop"
             resumable = has_checkpoint(self._run.checkpoints_path)
@@ -404,7 +408,7 @@ class Trainer:
 
     def _give_up(self) -> None:
         """Called if the run does not stop long after a request: it waits for a separate server that is unavailable."""
-        if self._config.server.address:
+        if self._separate is not None:
             self._server.close()
 
     def _policy(self) -> bytes:
@@ -445,10 +449,10 @@ class Trainer:
         state = checkpoint.state
         require_spec(self._config.environment, self._spec, checkpoint.spec)
         self._updater.load(checkpoint.tensors())
-        server, size = self._config.server, int(self._stats["size"])
-        if self._server.keeps_experience and (size or self._program.figures() is None):
+        server, size = self._separate, int(self._stats["size"])
+        if server is not None and self._server.keeps_experience and (size or self._program.figures() is None):
             self._display.message(
-                f"continues with the {size:,} transitions that run {server.run} has on {shown(str(server.address))}"
+                f"continues with the {size:,} transitions that run {server.run} has on {shown(server.address)}"
             )
         elif self._program.saves_experience:
             checkpoint.restore_replay(self._program.table)

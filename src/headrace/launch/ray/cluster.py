@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from headrace.errors import ConfigError
 from headrace.launch.base import Site, error_line
+from headrace.launch.ray.hosts import ServerHost, free_port
 from headrace.launch.ray.launcher import RayLauncher
 from headrace.servers import Endpoint
 
@@ -23,6 +25,7 @@ __all__ = ["open_cluster"]
 
 _CONNECT_SECONDS = 5.0
 _RECONNECT_SECONDS = 60.0
+_SERVER_SECONDS = 60.0
 _NOT_UPLOADED = ["runs", ".git", ".venv", "build", "__pycache__"]
 
 
@@ -49,16 +52,43 @@ def open_cluster(config: "Ray") -> Iterator[Site]:
         launchers.append(RayLauncher(endpoint, logs, config, own=own))
         return launchers[-1]
 
+    ends = contextlib.ExitStack()
     try:
-        if own:
+        if config.server_node is not None:
+            yield Site(make_launcher, server=ends.enter_context(_server(config, config.server_node)))
+        elif own:
             yield Site(make_launcher)  # one machine: a Unix socket is faster, and needs no secret
         else:
             yield Site(make_launcher, f"tcp://{_own_address(config)}:0", secrets.token_hex(32), _RECONNECT_SECONDS)
     finally:
         for launcher in launchers:
             launcher.close()
+        ends.close()
         if connect:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _server(config: "Ray", address: str) -> Iterator[Endpoint]:
+    """A server on the node with this address, which Ray restarts there if its process dies."""
+    found = [each["NodeID"] for each in ray.nodes() if each["Alive"] and each["NodeManagerAddress"] == address]
+    if not found:
+        known = ", ".join(sorted({each["NodeManagerAddress"] for each in ray.nodes() if each["Alive"]}))
+        raise ConfigError(f"server_node is {address}; it must be the address of a node of the cluster: {known}")
+    here = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(found[0], soft=False)}
+    token = secrets.token_hex(32)
+    try:
+        port = ray.get(ray.remote(free_port).options(**here).remote(address), timeout=_SERVER_SECONDS)
+        listened = f"tcp://{address}:{port}"
+        host = ray.remote(ServerHost).options(**here, max_restarts=-1)
+        server = host.remote(listened, token, str(config.server_data or ""))
+        ray.get(server.ready.remote(), timeout=_SERVER_SECONDS)
+    except RayError as error:
+        raise ConfigError(f"the server can't be started on node {address}: {error_line(error)}") from None
+    yield Endpoint(listened, "default", reconnect_seconds=_RECONNECT_SECONDS, token=token)
+    with contextlib.suppress(RayError):
+        ray.get(server.close.remote(), timeout=_SERVER_SECONDS)
+    ray.kill(server)
 
 
 def _connect(config: "Ray") -> bool:
@@ -67,6 +97,7 @@ def _connect(config: "Ray") -> bool:
     if address not in (None, "auto", "local"):
         _require_listener(str(address))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no statistics
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")  # an error is reported in one line
     options: dict[str, Any] = {}
     if config.ray_runtime_env is not None:
         options["runtime_env"] = _read_runtime_env(config.ray_runtime_env)
@@ -89,7 +120,7 @@ def _init(address: str, options: dict[str, Any]) -> None:
         if address == "auto":
             raise
         raise _unusable(address, error) from None
-    except (ValueError, RuntimeError, RayError) as error:
+    except (ValueError, RuntimeError, OSError, RayError) as error:
         raise _unusable(address, error) from None
 
 

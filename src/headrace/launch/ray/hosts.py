@@ -1,6 +1,8 @@
 """What runs in the processes of a Ray cluster: a role, or the relay of a node's actors."""
 
 import os
+import resource
+import socket
 import tempfile
 import time
 import traceback
@@ -8,18 +10,22 @@ from typing import NamedTuple
 
 import ray
 
+from headrace._native import Server
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json, write_json
 from headrace.launch.base import FAULTS, RoleStart, error_line, run_role
 from headrace.launch.guard import Guard
 from headrace.launch.relay import Relay
+from headrace.machine import total_memory_bytes
 from headrace.roles.base import Stop
 from headrace.roles.handles import PolicyHandle
 from headrace.servers import Endpoint, connect_role
 
-__all__ = ["End", "Host", "RelayHost"]
+__all__ = ["End", "Host", "RelayHost", "ServerHost", "free_port"]
 
 _OUTPUT_BYTES = 1 << 16
+_LISTEN_SECONDS = 30.0
+_MEMORY_SHARE = 0.8
 
 
 class End(NamedTuple):
@@ -90,3 +96,36 @@ class RelayHost:
         while True:
             self._relay.check()
             time.sleep(1.0)
+
+
+class ServerHost:
+    """The run's server. Ray restarts it on the same node, where it listens on the same port again."""
+
+    def __init__(self, address: str, token: str, data: str) -> None:
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # each connection takes one or more
+        memory = int(_MEMORY_SHARE * total_memory_bytes())
+        self._server = Server(data=data, memory_bytes=memory, token=token.encode())
+        deadline = time.monotonic() + _LISTEN_SECONDS
+        while True:  # the port of a process that was killed is free a little later
+            try:
+                self._server.listen(address)
+                return
+            except HeadraceError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def ready(self) -> None:
+        """Returns when the server listens."""
+
+    def close(self) -> None:
+        """Writes what is in memory to the data directory, and ends the server."""
+        self._server.close()
+
+
+def free_port(address: str) -> int:
+    """A port of this node that is free now."""
+    with socket.create_server((address, 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

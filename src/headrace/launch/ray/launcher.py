@@ -232,9 +232,9 @@ class RayLauncher:
 
     def _replace_relays(self) -> None:
         """Ends relays that failed: their actors end too, and get a new relay when they are started again."""
-        for relay in _ready({relay.end: relay for relay in self._relays.values()}):
-            self._relays = {node: other for node, other in self._relays.items() if other is not relay}
-            _kill(relay.host)
+        failed = set(_ready({relay.end: node for node, relay in self._relays.items()}))
+        for node in failed | (self._nodes.lost() & set(self._relays)):
+            _kill(self._relays.pop(node).host)
 
     def _write_output(self, role: Role, output: bytes) -> None:
         if not output:

@@ -12,12 +12,12 @@ from ray.exceptions import RayError
 
 __all__ = ["Nodes"]
 
-_PERIOD_SECONDS = 1.0
+_PERIOD_SECONDS = 0.5
 _CLOSE_SECONDS = 5.0
-_CONNECT_SECONDS = 2.0
+_CONNECT_SECONDS = 1.0
 _REFUSED_SECONDS = 1.5
 """How long a node's raylet must refuse connections: its process is gone."""
-_SILENT_SECONDS = 12.0
+_SILENT_SECONDS = 11.0
 """How long a node must not answer: longer than the network outages that a run is to survive without a restart."""
 
 
@@ -32,7 +32,7 @@ class Nodes:
     """Watches the nodes in a separate thread, so that a lost node is noticed before Ray notices it (about 15 s).
 
     Ray's own list is the basis. In addition each node's raylet must accept connections: a node is lost if its raylet
-    refuses them for 1.5 s, or does not answer for 12 s. Any thread may call the methods, none of which waits.
+    refuses them for 1.5 s, or does not answer for 11 s. Any thread may call the methods, none of which waits.
     """
 
     def __init__(
