@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.measure import require
 
 _SHORT = ("table", "inference", "learner_wait", "network", "refresh", "shards")
-_LONG = ("reverb", "load", "connections", "apart", "launchers", "learning", "time_to_score")
+_LONG = ("reverb", "load", "connections", "shard_saving", "apart", "launchers", "learning", "time_to_score")
 
 
 def main() -> int:

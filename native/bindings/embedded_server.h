@@ -27,17 +27,21 @@ class EmbeddedServer {
   EmbeddedServer(const EmbeddedServer&) = delete;
   EmbeddedServer& operator=(const EmbeddedServer&) = delete;
 
-  // Tables first, so that held requests are answered while their connections exist. Called with the GIL. Throws where a
-  // file can't be written; everything is closed nevertheless.
+  // Tables first, so that held requests are answered while their connections exist; shards last, when no request can
+  // change them. Called with the GIL. Throws where a file can't be written; everything is closed nevertheless.
   void close() {
     const nanobind::gil_scoped_release release;
     std::exception_ptr failed;
-    try {
-      core_.close();
-    } catch (...) {
-      failed = std::current_exception();
-    }
+    const auto attempt = [&](auto step) {
+      try {
+        step();
+      } catch (...) {
+        failed = std::current_exception();
+      }
+    };
+    attempt([&] { core_.close(); });
     loop_.close();
+    attempt([&] { core_.close_shards(); });
     if (failed) std::rethrow_exception(failed);
   }
 

@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <span>
 
 #include "core/chunk.h"
 #include "core/error.h"
+#include "core/sealed.h"
 
 namespace headrace {
 namespace {
@@ -24,21 +24,7 @@ constexpr std::uint64_t kMagic = 0x33414e4552415248;  // "HRARENA3"
 constexpr std::uint64_t kAnyVersion = 0x00ffffffffffffff;
 constexpr const char* kVersion = "3";
 
-// A key of 48 bits and 16 bits of its checksum, so that a damaged word is never believed.
-std::uint64_t sealed(std::uint64_t key) { return key << 16 | (crc32c(std::as_bytes(std::span(&key, 1))) & 0xffff); }
-
-std::optional<std::uint64_t> unsealed(std::uint64_t word) {
-  const std::uint64_t key = word >> 16;
-  return sealed(key) == word ? std::optional(key) : std::nullopt;
-}
-
 constexpr std::uint64_t kUnknown = 0;  // which no key is sealed as
-
-// In order with the chunks' bytes on either side: a killed process must leave what recovery expects.
-void store_in_order(std::uint64_t& word, std::uint64_t value) {
-  std::atomic_ref(word).store(value, std::memory_order_seq_cst);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-}
 
 }  // namespace
 

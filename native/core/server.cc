@@ -40,6 +40,10 @@ void check_same(const std::string& name, const TableOptions& held, const TableOp
 
 Server::Server(ServerOptions options)
     : options_(std::move(options)), instance_(draw_entropy()), budget_(options_.memory_bytes) {
+  if (options_.shard_save_period.count() <= 0) {
+    throw Error(ErrorKind::kInvalid, "shard_save_seconds: " + std::to_string(options_.shard_save_period.count()) +
+                                         " ms given, above 0 required");
+  }
   if (options_.data.empty()) return;
   store_ = std::make_unique<TableStore>(options_.data);
   const std::vector<TableStore::Kept> found = store_->recover();
@@ -62,9 +66,16 @@ Server::Server(ServerOptions options)
       throw Error(ErrorKind::kCorrupt, what + ": " + error.what());
     }
   }
-  if (std::string note = claims_.keep_in(options_.data, !tables_.empty()); !note.empty()) {
-    notices_.push_back(std::move(note));
-  }
+  std::ranges::move(shards_.keep_in(options_.data), std::back_inserter(notices_));
+  const bool claims = !tables_.empty() || !shards_.list().empty();
+  if (std::string note = claims_.keep_in(options_.data, claims); !note.empty()) notices_.push_back(std::move(note));
+  saver_ = std::make_unique<ShardSaver>(shards_, options_.shard_save_period);
+}
+
+std::vector<std::string> Server::notices() const {
+  std::vector<std::string> notices = notices_;
+  if (saver_) std::ranges::move(saver_->warnings(), std::back_inserter(notices));
+  return notices;
 }
 
 void Server::check_open() const {
@@ -278,6 +289,13 @@ void Server::close() {
     }
   }
   if (failed) std::rethrow_exception(failed);
+}
+
+void Server::close_shards() {
+  if (!saver_) return;
+  saver_->stop();
+  for (const auto& [name, why] : shards_.save()) throw Error(ErrorKind::kSystem, "shard " + quoted(name) + ": " + why);
+  shards_.flush();
 }
 
 }  // namespace headrace

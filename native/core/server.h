@@ -2,8 +2,9 @@
 //
 // With a data directory, tables live in files there, each with a settings file, and a server that restarts on the
 // directory restores them: experience with its priorities, as of the last acknowledged insert even after kill -9. The
-// paused and closed states are not kept, nor are blobs and mailboxes (their owners publish and put again) and shards
-// (checkpoints have them). Names that a learner has claimed stay reserved for it for a while.
+// paused and closed states are not kept, nor are blobs and mailboxes (their owners publish and put again). Shards are
+// saved at intervals by a thread of the server, and restored as of their last save. Names that a learner has claimed
+// stay reserved for it for a while.
 //
 // Threading: every method may be called from any thread. Tables are created, opened and dropped one at a time, which
 // takes as long as their file operations and blocks nothing else. A dropped table is closed; its memory and the blocks
@@ -24,6 +25,7 @@
 #include "core/memory_budget.h"
 #include "core/mutex.h"
 #include "core/parameters.h"
+#include "core/shard_saver.h"
 #include "core/shards.h"
 #include "core/table.h"
 #include "core/table_store.h"
@@ -33,6 +35,7 @@ namespace headrace {
 struct ServerOptions {
   std::string data = {};                                  // directory, made if it is missing; empty: memory alone
   std::uint64_t memory_bytes = MemoryBudget::kUnlimited;  // for tables, blobs, shards, messages, connections' buffers
+  std::chrono::milliseconds shard_save_period{1000};      // no shard's file is older than this after a kill -9
 };
 
 // What one connection has done; written by its session, read by any thread.
@@ -50,15 +53,15 @@ class Server {
   static constexpr std::size_t kMaxTables = 1024;
   static constexpr std::size_t kMaxMailboxes = 4096;
 
-  // Restores the tables in `data`. Throws kSystem, kCorrupt, kMismatch, kRefused (they take more than memory_bytes;
-  // another server has the directory), naming the file.
+  // Restores the tables and shards in `data`. Throws kSystem, kCorrupt, kMismatch, kRefused (they take more than
+  // memory_bytes; another server has the directory), naming the file.
   explicit Server(ServerOptions options = {});
 
   std::uint64_t instance() const { return instance_; }  // a random number, different after every start
   const std::string& data() const { return options_.data; }
-  // Warnings of the start for the user, a line each: files of the data directory that were set aside, experience that
-  // could not be read back.
-  const std::vector<std::string>& notices() const { return notices_; }
+  // Warnings for the user, a line each: first those of the start (files of the data directory that were set aside,
+  // experience and updates that could not be read back), then shards that could not be saved.
+  std::vector<std::string> notices() const;
   std::chrono::steady_clock::time_point since() const { return since_; }
   MemoryBudget& budget() { return budget_; }
 
@@ -85,6 +88,8 @@ class Server {
   std::vector<std::shared_ptr<const ConnectionMeter>> meters() const;
 
   void close();  // closes every table for good, and writes what lies in files to the disk; throws kSystem
+  // Saves the shards for the last time, on the disk, after all requests; throws kSystem.
+  void close_shards();
 
  private:
   struct Entry {
@@ -124,6 +129,7 @@ class Server {
   Parameters parameters_{budget_};
   Shards shards_{budget_};
   Claims claims_;
+  std::unique_ptr<ShardSaver> saver_;  // null: without a data directory. After the shards that it saves
 };
 
 }  // namespace headrace

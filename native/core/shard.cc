@@ -90,23 +90,21 @@ PushResult Shard::process_once(const PushedGradient& pushed, std::optional<std::
 
 PushResult Shard::process(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
   const auto begun = std::chrono::steady_clock::now();
-  if (pushed.base_version > version_ || pushed.own_updates > version_ - pushed.base_version) {
-    throw Error(ErrorKind::kInvalid,
-                "base version " + std::to_string(pushed.base_version) + " and " + std::to_string(pushed.own_updates) +
-                    " updates of the worker's own: at most the shard's version required, which is " +
-                    std::to_string(version_) + "; the gradient is not applied");
-  }
-  PushResult result{version_, version_ - pushed.base_version - pushed.own_updates, Verdict::kAccepted};
+  PushResult result{version_, 0, Verdict::kAccepted};
+  const bool known = pushed.base_version <= version_ && pushed.own_updates <= version_ - pushed.base_version;
+  if (known) result.staleness = version_ - pushed.base_version - pushed.own_updates;
   const bool compensates = options_.policy == StalenessPolicy::kCompensate;
   const float* const fetched = compensates ? backup_of(pushed) : nullptr;
   const bool too_late = options_.policy == StalenessPolicy::kDrop && result.staleness > options_.max_staleness;
   if (!gradient || !is_finite(*gradient)) {
     result.verdict = Verdict::kRefused;
-  } else if (too_late || (compensates && fetched == nullptr)) {
+  } else if (!known || too_late || (compensates && fetched == nullptr)) {
     result.verdict = Verdict::kDropped;
   } else {
     apply(*gradient, result.staleness, fetched);
-    result.version = ++version_;
+    ++steps_;
+    note_version(version_ + 1);
+    result.version = version_;
   }
   count(result, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
   return result;
@@ -124,7 +122,7 @@ void Shard::apply(std::span<const std::byte> gradient, std::uint64_t staleness, 
   if (options_.policy == StalenessPolicy::kScale && staleness > 1) {
     optimizer.learning_rate /= static_cast<double>(staleness);
   }
-  const std::uint64_t step = version_ + 1;
+  const std::uint64_t step = steps_ + 1;
   float* const parameters = parameters_.data();
   float* const moments = moments_.data();
   const auto apply_at = [&](std::size_t at, std::span<const float> part) {
@@ -160,7 +158,7 @@ std::optional<std::uint64_t> Shard::fetch(std::uint64_t worker_name, std::int64_
   const bool kept = worker_name != 0 && options_.policy == StalenessPolicy::kCompensate;
   Worker* const by = kept ? &worker(worker_name) : nullptr;
   const bool lost = by != nullptr && !(by->backup && by->backup->version == version_);  // its backup was dropped
-  if (!lost && newer_than >= 0 && static_cast<std::uint64_t>(newer_than) >= version_) return std::nullopt;
+  if (!lost && newer_than >= 0 && static_cast<std::uint64_t>(newer_than) == version_) return std::nullopt;
   if (by != nullptr) back_up(*by);
   std::memcpy(to.data(), parameters_.data(), to.size());
   return version_;
@@ -209,21 +207,107 @@ std::uint64_t Shard::state(std::span<std::byte> to) const {
   const LockGuard lock(mutex_);
   std::memcpy(to.data(), parameters_.data(), bytes());
   if (moments_.size() > 0) std::memcpy(to.data() + bytes(), moments_.data(), to.size() - bytes());
-  return version_;
+  return steps_;
 }
 
-void Shard::load(std::uint64_t version, std::span<const std::byte> state) {
+void Shard::load(std::uint64_t steps, std::span<const std::byte> state) {
   check_bytes("a shard's state", state.size(), state_bytes());
   if (!is_finite(state)) {
     throw Error(ErrorKind::kRefused, "a shard's state: finite numbers required; nothing is changed");
   }
   const LockGuard lock(mutex_);
-  std::memcpy(parameters_.data(), state.data(), bytes());
-  if (moments_.size() > 0) std::memcpy(moments_.data(), state.data() + bytes(), state.size() - bytes());
-  version_ = version;
+  replace(state, steps);
+  note_version(steps);
   for (auto& [name, each] : workers_) each.backup.reset();
   const LockGuard counting(stats_mutex_);
-  stats_.version = version;
+  stats_.version = version_;
+}
+
+void Shard::replace(std::span<const std::byte> state, std::uint64_t steps) {
+  std::memcpy(parameters_.data(), state.data(), bytes());
+  if (moments_.size() > 0) std::memcpy(moments_.data(), state.data() + bytes(), state.size() - bytes());
+  steps_ = steps;
+}
+
+void Shard::note_version(std::uint64_t version) {
+  version_ = version;
+  ++changes_;
+  if (file_) file_->set_latest(version);
+}
+
+void Shard::restore(const ShardImage& image, std::optional<std::uint64_t> latest) {
+  const auto valid = [](const ShardImage::Worker& each) {
+    return each.name != 0 && each.verdict <= static_cast<std::uint64_t>(Verdict::kRefused);
+  };
+  if (image.state.size() != state_bytes() || !is_finite(image.state) || !std::ranges::all_of(image.workers, valid)) {
+    throw Error(ErrorKind::kCorrupt, "a shard's image: finite numbers of its size, and valid workers required");
+  }
+  const LockGuard lock(mutex_);
+  replace(image.state, image.steps);
+  const bool complete = latest.value_or(0) <= image.version;
+  lost_ = image.lost + (complete ? 0 : *latest - image.version);
+  note_version(complete ? image.version : *latest + 1);
+  for (const auto& each : image.workers) {
+    Worker& restored = worker(each.name);
+    restored.heard = each.heard;
+    restored.sequence = each.sequence;
+    restored.last = {each.version, each.staleness, static_cast<Verdict>(each.verdict)};
+    clock_ = std::max(clock_, each.heard);
+  }
+  const LockGuard counting(stats_mutex_);
+  stats_.version = version_;
+  stats_.saved_version = image.version;
+  stats_.lost = lost_;
+}
+
+ShardImage Shard::copy(std::span<std::byte> memory) const {
+  ShardImage image{version_, steps_, lost_, {}, memory};
+  std::memcpy(memory.data(), parameters_.data(), bytes());
+  if (moments_.size() > 0) std::memcpy(memory.data() + bytes(), moments_.data(), memory.size() - bytes());
+  for (const auto& [name, each] : workers_) {
+    const PushResult& last = each.last;
+    image.workers.push_back(
+        {name, each.heard, each.sequence, last.version, last.staleness, static_cast<std::uint64_t>(last.verdict)});
+  }
+  return image;
+}
+
+ShardImage Shard::image(std::span<std::byte> memory) const {
+  check_bytes("room for a shard's image", memory.size(), state_bytes());
+  const LockGuard lock(mutex_);
+  return copy(memory);
+}
+
+void Shard::keep_in(std::shared_ptr<ShardFile> file) {
+  const LockGuard lock(mutex_);
+  file_ = std::move(file);
+  file_->set_latest(version_);
+}
+
+std::shared_ptr<ShardFile> Shard::file() const {
+  const LockGuard lock(mutex_);
+  return file_;
+}
+
+void Shard::save(std::span<std::byte> memory) {
+  check_bytes("room for a shard's image", memory.size(), state_bytes());
+  ShardImage image;
+  std::shared_ptr<ShardFile> file;
+  std::uint64_t changes = 0;
+  {
+    const LockGuard lock(mutex_);
+    if (!file_ || changes_ == saved_changes_) return;
+    image = copy(memory);
+    file = file_;
+    changes = changes_;
+  }
+  file->save(image);
+  {
+    const LockGuard lock(mutex_);
+    saved_changes_ = changes;
+  }
+  const LockGuard counting(stats_mutex_);
+  stats_.saved_version = image.version;
 }
 
 ShardStats Shard::stats() const {

@@ -5,6 +5,10 @@
 // workers since its worker fetched the parameters it was computed at; the policy decides what happens to a stale one. A
 // gradient that is not finite is always refused.
 //
+// A shard may be kept in a file. The next server restores its last image: parameters, optimizer state, version, and the
+// last push of every worker. Where updates were made since, they are lost, and the version continues above the highest
+// that was ever reached: no version ever denotes two sets of parameters, and every worker finds newer ones.
+//
 // Threading: every method may be called from any thread. One mutex is held for a whole update, fetch or load, so that
 // none sees another incomplete: for as long as the memory accesses take. Counters have their own mutex, held for
 // microseconds.
@@ -21,13 +25,15 @@
 #include "core/huge_array.h"
 #include "core/memory_budget.h"
 #include "core/mutex.h"
+#include "core/shard_file.h"
+#include "core/shard_image.h"
 #include "core/shard_options.h"
 
 namespace headrace {
 
 enum class Verdict : std::uint8_t {
   kAccepted = 0,
-  kDropped = 1,  // too stale; under kCompensate, computed at parameters that are not kept (any more)
+  kDropped = 1,  // too stale; computed at parameters that the shard never had or, under kCompensate, does not keep
   kRefused = 2,  // not finite
 };
 
@@ -49,6 +55,8 @@ struct ShardStats {
   static constexpr std::size_t kStalenessBins = 65;
 
   std::uint64_t version = 0;
+  std::uint64_t saved_version = 0;  // of the last image in its file
+  std::uint64_t lost = 0;           // updates that were lost with earlier servers
   std::uint64_t accepted = 0, dropped = 0, refused = 0;
   double apply_seconds = 0;                                  // spent checking gradients and applying them
   std::array<std::uint64_t, kStalenessBins> staleness = {};  // gradients by it, refused ones too; the last: or more
@@ -56,7 +64,7 @@ struct ShardStats {
 
 class Shard {
  public:
-  static constexpr std::size_t kMaxWorkers = 4096;      // remembered; the least recent are forgotten first
+  static constexpr std::size_t kMaxWorkers = ShardFile::kMaxWorkers;  // remembered; the least recent go first
   static constexpr std::size_t kMaxBackups = 256;       // of parameters as a worker fetched them; likewise
   static constexpr std::size_t kBytesEachWorker = 160;  // of memory, rounded up
 
@@ -67,22 +75,34 @@ class Shard {
   const ShardOptions& options() const { return options_; }
   std::size_t lane() const { return lane_; }
   std::size_t bytes() const { return options_.size * sizeof(float); }  // of parameters
-  std::size_t state_bytes() const { return (1 + options_.optimizer.moments()) * bytes(); }
+  std::size_t state_bytes() const { return options_.state_bytes(); }
   std::uint64_t version() const { return stats().version; }
 
   // Applies a gradient of `size` floats at any address, from where it lies where the address is a float's. A gradient
-  // that was sent before returns its first result. kRefused: another length. kInvalid: a base version with its own
-  // updates above the shard's version.
+  // that was sent before returns its first result. kRefused: another length.
   PushResult push(const PushedGradient& pushed, std::span<const std::byte> gradient);
   // As push() with a gradient that is not finite: another shard's part of it is not.
   PushResult refuse(const PushedGradient& pushed);
-  // Copies the parameters where their version is above `newer_than`, and keeps them for the worker under kCompensate;
-  // if the worker's copy is not kept, they are copied in any case. kRefused: there is no memory for the copy.
+  // Copies the parameters where `newer_than` is not their version, and keeps them for the worker under kCompensate; if
+  // the worker's copy is not kept, they are copied in any case. A higher version than the shard's is of parameters that
+  // were lost with their disk. kRefused: there is no memory for the copy.
   std::optional<std::uint64_t> fetch(std::uint64_t worker, std::int64_t newer_than, std::span<std::byte> to);
 
-  // Parameters, then the optimizer state; returns the version, which is also its step count.
+  // Parameters, then the optimizer state; returns the step count, which is the version where no update was ever lost.
   std::uint64_t state(std::span<std::byte> to) const;
-  void load(std::uint64_t version, std::span<const std::byte> state);  // kRefused: another length; not finite
+  void load(std::uint64_t steps, std::span<const std::byte> state);  // kRefused: another length; not finite
+
+  // Continues from an image of the same options. `latest`: the highest version that was reached after it, if that is
+  // known. kCorrupt: an image that no shard has made. kRefused: the budget.
+  void restore(const ShardImage& image, std::optional<std::uint64_t> latest);
+  // Everything of the shard, in memory of state_bytes().
+  ShardImage image(std::span<std::byte> memory) const;
+  // The file notes every version from now on, and save() writes to it.
+  void keep_in(std::shared_ptr<ShardFile> file);
+  // Writes an image, if anything has changed since the last one. Updates wait while it is copied to `memory`, which has
+  // state_bytes(), but not while it is written. One thread at a time. Throws kSystem.
+  void save(std::span<std::byte> memory);
+  std::shared_ptr<ShardFile> file() const;  // null: it is in no file
 
   ShardStats stats() const;
 
@@ -108,6 +128,9 @@ class Shard {
   void back_up(Worker& worker) REQUIRES(mutex_);
   bool forget_backup(const Worker& but) REQUIRES(mutex_);
   void apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched) REQUIRES(mutex_);
+  void replace(std::span<const std::byte> state, std::uint64_t steps) REQUIRES(mutex_);
+  void note_version(std::uint64_t version) REQUIRES(mutex_);
+  ShardImage copy(std::span<std::byte> memory) const REQUIRES(mutex_);
   void count(const PushResult& result, double seconds) EXCLUDES(stats_mutex_);
 
   const ShardOptions options_;
@@ -119,6 +142,10 @@ class Shard {
   HugeArray<float> parameters_ GUARDED_BY(mutex_);
   HugeArray<float> moments_ GUARDED_BY(mutex_);
   std::uint64_t version_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t steps_ GUARDED_BY(mutex_) = 0;  // of the optimizer
+  std::uint64_t lost_ GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<ShardFile> file_ GUARDED_BY(mutex_);
+  std::uint64_t changes_ GUARDED_BY(mutex_) = 1, saved_changes_ GUARDED_BY(mutex_) = 0;
   std::uint64_t clock_ GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, Worker> workers_ GUARDED_BY(mutex_);
 

@@ -25,6 +25,7 @@ struct ShardOptions {
   double compensation = 0;          // kCompensate's lambda, 0 or more
   OptimizerOptions optimizer = {};
 
+  std::uint64_t state_bytes() const { return (1 + optimizer.moments()) * size * sizeof(float); }
   void check() const;  // throws kInvalid, naming the field
   // Text, two lines: "size=1000;policy=accept;...", then the optimizer's. decode() throws kCorrupt, and kInvalid where
   // check() does.

@@ -1,6 +1,6 @@
 #include "core/shards.h"
 
-#include <iterator>
+#include <exception>
 
 #include "core/error.h"
 
@@ -49,10 +49,17 @@ std::shared_ptr<Shard> Shards::open(const std::string& name, const ShardOptions&
     }
   }
   auto made = std::make_shared<Shard>(options, initial, budget_, held ? held->lane() : next_lane_);
+  if (store_) store_->keep(name, *made, held.get());
   if (!held) ++next_lane_;
   const LockGuard lock(mutex_);
   shards_[name] = made;
   return made;
+}
+
+void Shards::load(const std::string& name, std::uint64_t steps, std::span<const std::byte> state) {
+  const auto into = find(name);
+  into->load(steps, state);
+  if (store_) store_->save(*into);
 }
 
 std::shared_ptr<Shard> Shards::find(const std::string& name) const {
@@ -66,14 +73,51 @@ std::vector<std::pair<std::string, std::shared_ptr<Shard>>> Shards::list() const
 }
 
 std::size_t Shards::drop(std::string_view prefix) {
-  std::vector<std::shared_ptr<Shard>> dropped;  // freed after the lock is gone
-  const LockGuard lock(mutex_);
-  for (auto at = shards_.begin(); at != shards_.end();) {
-    const auto next = std::next(at);
-    if (at->first.starts_with(prefix)) dropped.push_back(std::move(shards_.extract(at).mapped()));
-    at = next;
+  std::vector<std::shared_ptr<Shard>> dropped;  // freed after the locks are gone
+  const LockGuard changing(change_mutex_);
+  bool empty = true;
+  for (auto& [name, shard] : list()) {
+    if (!name.starts_with(prefix)) {
+      empty = false;
+      continue;
+    }
+    if (store_) store_->remove(*shard);
+    dropped.push_back(std::move(shard));
+    const LockGuard lock(mutex_);
+    shards_.erase(name);
   }
+  if (store_ && empty) store_->release();
   return dropped.size();
+}
+
+std::vector<std::string> Shards::keep_in(const std::string& directory) {
+  const LockGuard changing(change_mutex_);
+  store_ = std::make_unique<ShardStore>(directory, budget_);
+  std::vector<std::string> notices;
+  auto kept = store_->recover(notices);
+  next_lane_ = kept.size();
+  if (kept.empty()) store_->release();
+  const LockGuard lock(mutex_);
+  for (auto& [name, shard] : kept) shards_.emplace(std::move(name), std::move(shard));
+  return notices;
+}
+
+std::map<std::string, std::string> Shards::save() {
+  std::map<std::string, std::string> failed;
+  for (const auto& [name, shard] : list()) {
+    try {
+      store_->save(*shard);
+    } catch (const std::exception& error) {
+      failed[name] = error.what();
+    }
+  }
+  return failed;
+}
+
+void Shards::flush() {
+  for (const auto& [name, shard] : list()) {
+    if (const auto file = shard->file()) file->flush();
+  }
 }
 
 }  // namespace headrace

@@ -2,17 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -21,6 +18,7 @@
 #include "core/arena_file.h"
 #include "core/chunk.h"
 #include "core/error.h"
+#include "core/kept_files.h"
 
 namespace headrace {
 namespace {
@@ -32,29 +30,12 @@ constexpr std::size_t kDigits = 8;  // of the checksum, in hexadecimal
 constexpr std::string_view kStem = "table-";
 constexpr const char *kArena = ".arena", *kSettings = ".settings", *kUnfinished = ".settings.new";
 constexpr const char* kDropped = ".settings.dropped";
-constexpr std::string_view kOrphan = ".orphan";  // then nothing, or .2, .3 and so on
 
 std::string checksum_of(std::string_view text) {
   std::uint32_t checksum = crc32c(std::as_bytes(std::span(text)));
   std::string digits(kDigits, '0');
   for (auto at = digits.rbegin(); at != digits.rend(); ++at, checksum >>= 4) *at = "0123456789abcdef"[checksum & 15];
   return digits;
-}
-
-// N and the ending of `table-N<ending>`.
-std::optional<std::pair<std::uint64_t, std::string_view>> parsed(std::string_view file) {
-  if (!file.starts_with(kStem)) return std::nullopt;
-  file.remove_prefix(kStem.size());
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(file.data(), file.data() + file.size(), number);
-  const bool canonical = error == std::errc() && file.front() != '0' && number < (std::uint64_t{1} << 62);
-  if (!canonical) return std::nullopt;
-  return std::pair(number, file.substr(static_cast<std::size_t>(end - file.data())));
-}
-
-bool exists(const std::string& path) {
-  struct stat found {};
-  return lstat(path.c_str(), &found) == 0;
 }
 
 // False, and errno says why, where the bytes are not on the disk.
@@ -73,8 +54,7 @@ bool write_whole(const std::string& path, std::string_view bytes) {
 [[noreturn]] void corrupt(const std::string& settings, const std::string& what) {
   throw Error(ErrorKind::kCorrupt, "table settings " + settings + ": " + what +
                                        "; move the file away to start without this table (its arena, if there is one, "
-                                       "is then set aside with the ending " +
-                                       std::string(kOrphan) + ")");
+                                       "is then set aside with the ending .orphan)");
 }
 
 }  // namespace
@@ -116,7 +96,7 @@ std::vector<TableStore::Kept> TableStore::recover() {
   std::error_code error;
   for (std::filesystem::directory_iterator at(directory_, error), end; !error && at != end; at.increment(error)) {
     const std::string file = at->path().filename().string();
-    const auto name = parsed(file);
+    const auto name = parse_kept_file(kStem, file);
     if (!name) continue;
     const auto& [number, ending] = *name;
     next_number_ = std::max(next_number_, number + 1);  // of every file, also of those set aside
@@ -135,13 +115,14 @@ std::vector<TableStore::Kept> TableStore::recover() {
     if (!settings.contains(number) && finish_drop(number)) {
       arenas.erase(number);
     } else {
-      set_aside(path_of(number, kDropped), "is not what a server leaves of a table that it drops");
+      notices_.push_back(set_aside(path_of(number, kDropped), "is not what a server leaves of a table that it drops"));
     }
   }
   for (const std::uint64_t number : arenas) {
-    if (!settings.contains(number)) set_aside(path_of(number, kArena), "has no settings file");
+    if (!settings.contains(number)) notices_.push_back(set_aside(path_of(number, kArena), "has no settings file"));
   }
-  for (const std::uint64_t number : unfinished) set_aside(path_of(number, kUnfinished), "was never finished");
+  for (const std::uint64_t number : unfinished)
+    notices_.push_back(set_aside(path_of(number, kUnfinished), "was never finished"));
   sync();
   return kept;
 }
@@ -159,16 +140,6 @@ bool TableStore::finish_drop(std::uint64_t number) {
                        std::strerror(errno) + "; the next start tries again");
   }
   return true;
-}
-
-void TableStore::set_aside(const std::string& path, const std::string& why) {
-  std::string aside = path + std::string(kOrphan);
-  for (unsigned i = 2; exists(aside); ++i) aside = path + std::string(kOrphan) + "." + std::to_string(i);
-  if (rename(path.c_str(), aside.c_str()) != 0) {
-    notices_.push_back(path + " " + why + ", and can't be set aside: " + std::strerror(errno) + "; it is left there");
-  } else {
-    notices_.push_back(path + " " + why + "; it is set aside as " + aside + ", and nothing in it was changed");
-  }
 }
 
 TableStore::Kept TableStore::read(const std::string& settings) const {

@@ -49,7 +49,6 @@ class TableStore {
   Kept read(const std::string& settings) const;  // `path` is left empty
   Kept read(std::uint64_t number) const;
   bool finish_drop(std::uint64_t number);  // false where the decision to drop it can't be read
-  void set_aside(const std::string& path, const std::string& why);
   std::string path_of(std::uint64_t number, const char* ending) const;
   void sync() const;  // names that were made or removed are on the disk
   [[noreturn]] void fail(const std::string& path, const char* action) const;

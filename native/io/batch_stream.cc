@@ -13,8 +13,8 @@
 
 #include "core/huge_array.h"
 #include "core/mutex.h"
+#include "core/quiet_thread.h"
 #include "io/link.h"
-#include "io/quiet_thread.h"
 #include "io/shared_memory.h"
 #include "io/waker.h"
 #include "wire/batch_sections.h"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "io/quiet_thread.h"
+#include "core/quiet_thread.h"
 
 namespace headrace {
 namespace {

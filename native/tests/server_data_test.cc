@@ -159,7 +159,7 @@ TEST_CASE("server: a table that can't be created leaves no file and does not pre
 
 // The one notice that names this file.
 void check_notice(const Server& server, const std::string& file) {
-  const auto& notices = server.notices();
+  const auto notices = server.notices();
   CHECK(std::count_if(notices.begin(), notices.end(),
                       [&](const std::string& notice) { return notice.find(file + " ") != std::string::npos; }) == 1);
 }
@@ -340,7 +340,7 @@ TEST_CASE("server: it reports and counts what each table lost") {
   write(data + "/table-2.arena", arena);
   const Server server({.data = data});
   REQUIRE(server.notices().size() == 1);
-  const std::string& notice = server.notices().front();
+  const std::string notice = server.notices().front();
   for (const std::string& part :
        {std::string("\"damaged\""), data + "/table-2.arena", std::string(" 5 transitions"), std::string(" 10 were")}) {
     CAPTURE(part);

@@ -121,7 +121,6 @@ TEST_CASE("shards: invalid requests are refused") {
   ask(session, open_request("model/0", {1, 2}));
   check_refused(session, push_request("model/1", {1, 2}, 1), ErrorKind::kNotFound, "model/1");
   check_refused(session, push_request("model/0", {1}, 1), ErrorKind::kRefused, "8 required");
-  check_refused(session, push_request("model/0", {1, 2}, 1, 3), ErrorKind::kInvalid, "base version 3");
   check_refused(session, frame(MessageType::kPushGradient, "model/0", numbers(std::uint64_t{5})), ErrorKind::kMalformed,
                 "sequence");
   check_refused(session, frame(MessageType::kLoadShard, "model/0", with_version(1, {1})), ErrorKind::kRefused,

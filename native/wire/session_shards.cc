@@ -99,8 +99,9 @@ void Session::shard_state(const FrameHeader& header, const std::string& name) {
 }
 
 void Session::load_shard(const FrameHeader& header, const std::string& name, BodyReader& body) {
-  const auto version = body.number<std::uint64_t>("version");
-  shard(name)->load(version, body.rest());
+  const auto steps = body.number<std::uint64_t>("steps");
+  lane_ = server_.shards().find(name)->lane();
+  server_.shards().load(name, steps, body.rest());
   reply(header, {});
 }
 

@@ -161,6 +161,8 @@ void append_shard(std::string& json, const Shard& shard) {
   object.text("policy", ShardOptions::name_of(options.policy));
   object.number("bytes", shard.state_bytes());
   object.number("version", stats.version);
+  object.number("saved_version", stats.saved_version);
+  object.number("lost", stats.lost);
   object.number("accepted", stats.accepted);
   object.number("dropped", stats.dropped);
   object.number("refused", stats.refused);

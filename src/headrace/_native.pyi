@@ -116,12 +116,17 @@ class BatchAhead:
     def close(self) -> None: ...
 
 class Server:
-    def __init__(self, *, data: str = "", memory_bytes: int = 0, token: bytes | None = None) -> None:
-        """`data`: a directory that keeps the tables; `memory_bytes` 0: no bound; `token`: required over TCP."""
+    def __init__(
+        self, *, data: str = "", memory_bytes: int = 0, token: bytes | None = None, shard_save_seconds: float = 1.0
+    ) -> None:
+        """`data`: a directory that keeps tables and shards; `memory_bytes` 0: no bound; `token`: required over TCP.
+
+        `shard_save_seconds`: interval between two saves of a shard in `data`.
+        """
     @property
     def instance(self) -> int: ...
     def notices(self) -> list[str]:
-        """What the start found in `data` that the user must know: files set aside, experience that is lost."""
+        """Warnings: files of `data` that the start set aside, experience and updates that are lost, failed saves."""
     def add_table(self, name: str, signature: Signature, **options: Any) -> Table: ...  # options as Table's
     def open_table(self, name: str, signature: Signature, *, fresh: bool, **options: Any) -> Table: ...  # but path
     def table(self, name: str) -> Table: ...
@@ -136,7 +141,7 @@ class Server:
         """Serves on tcp://HOST:PORT, unix:PATH or unix:@NAME from now on. -> the address, name or port picked."""
     def connections(self) -> int: ...
     def close(self) -> None:
-        """Closes tables and connections, and writes what lies in `data` to the disk."""
+        """Closes tables and connections, and writes tables and shards in `data` to the disk."""
 
 class Client:
     """A blocking connection; one request at a time (calls from several threads queue). ClosedError once it is gone.

@@ -4,11 +4,12 @@ import re
 import resource
 import signal
 import socket
+import time
 
 import numpy as np
 import pytest
 
-from headrace._native import ChunkWriter, Client, Server, Signature
+from headrace._native import ChunkWriter, Client, OptimizerOptions, Server, ShardedModel, Signature
 from headrace.errors import HeadraceError
 from headrace.replay.remote import read_token
 
@@ -106,6 +107,37 @@ def test_acknowledged_transitions_survive_kill_9(serve, tmp_path):
     assert code == 0
     assert f"data      {data}, with 1 table of 70 transitions\n" in out
     assert "stopping: writing the remaining data to disk\n" in out
+
+
+def test_shards_survive_kill_9(serve, tmp_path):
+    data = tmp_path / "data"
+    server = serve("--data", str(data), "--shard-save-period", "0.01")
+    model = ShardedModel([server.address], "run/model", 3, shards=2)
+    model.open(OptimizerOptions("sgd", learning_rate=1.0), np.zeros(3, np.float32), fresh=True)
+    model.fetch_into(np.empty(3, np.float32))
+    model.push(np.full(3, 2, np.float32))
+    client = Client(server.address)
+    while {shard["saved_version"] for shard in client.stats()["shards"].values()} != {1}:
+        time.sleep(0.01)
+    assert server.stop(signal.SIGKILL)[0] == -signal.SIGKILL
+    again = serve("--data", str(data))
+    model = ShardedModel([again.address], "run/model", 3, shards=2)
+    assert model.open(OptimizerOptions("sgd", learning_rate=1.0), fresh=False) == 1
+    values = np.empty(3, np.float32)
+    model.fetch_into(values)
+    assert values.tolist() == [-2, -2, -2]
+    code, out, err = again.stop()
+    assert (code, err) == (0, "")
+    assert f"data      {data}, with 2 shards\n" in out
+
+
+def test_a_shard_file_that_cannot_be_used_is_a_warning(serve, tmp_path):
+    (tmp_path / "shard-1.slots").write_bytes(b"\xff" * 50_000)
+    code, out, err = serve("--data", str(tmp_path)).stop()
+    assert code == 0
+    assert "with nothing yet\n" in out
+    assert err.startswith(f"headrace: warning: {tmp_path}/shard-1.slots can't be used")
+    assert err.count("\n") == 1
 
 
 def test_it_reports_what_is_damaged_and_lost(serve, tmp_path):
@@ -214,6 +246,10 @@ def taken():
         ("--data {folder}/used", r"{folder}/used"),
         ("--memory 8X", r"8X is not a size"),
         ("--memory 0", r"memory is 0; it must be above 0 bytes"),
+        ("--shard-save-period 0", r"shard_save_period is 0\.0; it must be above 0, at most a day"),
+        ("--shard-save-period 2d", r"shard_save_period is 172800\.0; it must be"),
+        ("--shard-save-period -1", r"-1"),
+        ("--shard-save-period soon", r"soon is not a duration"),
         ("--port 7447", r"--port is not an option of headrace serve"),
         ("7447", r"Unrecognized options: 7447"),
     ],

@@ -1,6 +1,7 @@
 """Parameters in a server's shards, against those of this process and against sums worked out by hand."""
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -102,6 +103,27 @@ def test_joining_shards_that_a_restarted_server_lost_is_refused(tmp_path):
     assert not server.stats()["shards"]
     worker.close()
     server.close()
+
+
+def test_a_worker_continues_with_a_server_that_lost_updates(tmp_path):
+    server = Server(data=str(tmp_path / "data"), shard_save_seconds=1e6)
+    endpoint = Endpoint(server.listen(f"unix:{tmp_path / 'socket'}"), "run", reconnect_seconds=60.0)
+    options = ServedOptions(fetch_period=100)
+    vector = ServedVector(np.zeros(2, np.float32), DESCENT, endpoint, "model", options, fresh=True)
+    for version in range(1, 4):
+        assert push(vector, 1.0) == (version, 0, True)
+    shutil.copytree(tmp_path / "data", tmp_path / "killed")  # what a server that is killed now leaves
+    server.close()
+    with contextlib.closing(vector), contextlib.closing(Server(data=str(tmp_path / "killed"))) as again:
+        again.listen(endpoint.address)
+        assert push(vector, 2.0) == (5, 1, True)  # the restart is version 4
+        assert vector.parameters.tolist() == [0.0, 0.0]
+        assert vector.pull() == 5  # before the end of the period
+        assert vector.parameters.tolist() == [-1.0, -1.0]
+        assert push(vector, 2.0) == (6, 0, True)
+        assert vector.state()["steps"] == 2
+        again.drop("run/")
+        assert not list((tmp_path / "killed").glob("shard-*"))
 
 
 def test_a_worker_keeps_its_parameters_between_two_fetches(open_vector: Open):

@@ -1,5 +1,9 @@
 """A run's shared parameters on servers after its end."""
 
+import contextlib
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -26,6 +30,30 @@ def test_a_run_that_ends_leaves_no_shards_on_further_servers() -> None:
     further.close()
     assert runs[1] is not None
     runs[1].close()  # no server answers
+
+
+def test_lost_updates_are_asked_for_after_a_connection_was_lost(tmp_path: Path) -> None:
+    server = Server(data=str(tmp_path / "data"), shard_save_seconds=1e6)
+    endpoint = Endpoint(server.listen(f"unix:{tmp_path / 'socket'}"), "run", reconnect_seconds=60.0)
+    vectors = open_vectors(ParameterServer(workers=1), A3C(), endpoint)
+    assert vectors is not None
+    vector = vectors(np.zeros(5, np.float32), OptimizerOptions("sgd"))
+    for _ in range(4):
+        vector.apply()
+    assert vectors.updates_lost == 0
+    shutil.copytree(tmp_path / "data", tmp_path / "killed")  # what a server that is killed now leaves
+    server.close()
+    with contextlib.closing(vectors):
+        for _ in range(2):
+            again = Server(data=str(tmp_path / "killed"))
+            again.listen(endpoint.address)
+            vector.pull()
+            again.close()
+            del again  # which releases the directory
+        assert vectors.updates_lost == 0  # no server answers
+        with contextlib.closing(Server(data=str(tmp_path / "killed"))) as last:
+            last.listen(endpoint.address)
+            assert vectors.updates_lost == 4
 
 
 @pytest.mark.parametrize("opened", [False, True])

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -273,6 +274,18 @@ def test_a_turn_longer_than_the_maximum_wait_is_counted(
     assert late_turns(program) == 1
     program.table.set_paused(True)
     assert late_turns(program) == 2
+
+
+def test_lost_updates_are_counted_over_all_starts(server: EmbeddedServer) -> None:
+    config = ParameterServer(workers=1)
+    context = context_of(server, ALGORITHMS["plain"], config)
+    vectors = Mock(wraps=context.vectors, handles=context.vectors.handles if context.vectors else (), updates_lost=3)
+    program = WorkersProgram(config, context._replace(vectors=vectors), 0)
+    assert (program.figures() or {})["updates_lost"] == 3
+    later = WorkersProgram(config, context._replace(vectors=vectors), 1)
+    later.restore(json.loads(json.dumps(program.state())))
+    vectors.updates_lost = 2
+    assert (later.figures() or {})["updates_lost"] == 5
 
 
 def late_turns(program: WorkersProgram) -> int:

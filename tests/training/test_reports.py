@@ -20,14 +20,14 @@ class Desk:
     """Reports of a run that was resumed once, and the objects that receive them."""
 
     def __init__(self, run: RunDirectory) -> None:
-        self.supervisor, self.schedule, self._server = Mock(), Mock(), Mock()
+        self.supervisor, self.schedule, self.server = Mock(), Mock(), Mock()
         self.monitor = Mock(environment_steps=700)
         self._run = run
         program, clock = Mock(), Mock(seconds=2.5)
         self.program = program
         program.take_reports.return_value = []
         self.reports = Reports(
-            self._server,
+            self.server,
             program,
             run,
             clock,
@@ -40,7 +40,7 @@ class Desk:
         )
 
     def take(self, *messages: dict[str, Any]) -> None:
-        self._server.drain.return_value = [json.dumps(message).encode() for message in messages]
+        self.server.drain.return_value = [json.dumps(message).encode() for message in messages]
         self.reports.collect()
 
     def records(self) -> list[dict[str, Any]]:
@@ -132,10 +132,13 @@ def test_actors_of_this_run_are_counted_and_scores_go_to_the_schedule(desk: Desk
     assert desk.supervisor.receive.call_count == 3
 
 
-@pytest.mark.parametrize(("took", "period"), [(0.001, 0.1), (0.01, 0.2), (10.0, 5.0)])
-def test_a_slow_server_is_polled_less_often(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, took: float, period: float
+@pytest.mark.parametrize(
+    ("took", "outages", "period"), [(0.001, [3, 3], 0.1), (0.01, [3, 3], 0.2), (10.0, [3, 3], 5.0), (10.0, [3, 4], 0.1)]
+)
+def test_a_slow_server_is_polled_less_often_but_not_one_that_was_away(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, took: float, outages: list[int], period: float
 ) -> None:
+    desk.server.outages.side_effect = outages
     monkeypatch.setattr(module, "time", Mock(**{"perf_counter.side_effect": [100.0, 100.0 + took]}))
     desk.take()
     assert desk.reports.period_seconds == pytest.approx(period)

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
+from headrace import ParameterServer
 from headrace._native import ChunkWriter, Client, Server, Signature
 from headrace.environments import Episode
 from headrace.errors import ClosedError, ConfigError, DivergenceError, LaunchError
@@ -133,18 +134,20 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 class ServerProcess:
     """A server that can be killed and restarted on its data."""
 
-    def __init__(self, folder: Path, *, keeps: bool = True) -> None:
+    def __init__(self, folder: Path, *, keeps: bool = True, shard_save_seconds: float = 1.0) -> None:
         self._data = str(folder / "data") if keeps else ""
+        self._shard_save_seconds = shard_save_seconds
         self._listen = f"unix:{folder}/socket"
         self.start()
 
     def start(self) -> None:
         program = (
-            "import sys; from headrace._native import Server; server = Server(data=sys.argv[1]); "
+            "import sys; from headrace._native import Server; "
+            "server = Server(data=sys.argv[1], shard_save_seconds=float(sys.argv[3])); "
             "print(server.listen(sys.argv[2]), flush=True); sys.stdin.read()"
         )
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program, self._data, self._listen],
+            [sys.executable, "-c", program, self._data, self._listen, str(self._shard_save_seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -374,6 +377,49 @@ def test_a_run_continues_after_its_server_was_killed_and_restarted(
     assert summary["environment_steps"] == sum(steps)  # even if reports were lost
     assert not any("died" in text for text in run.messages.texts)
     assert [record["kind"] for record in run.directory.read_metrics()].count("server-restart") == 2
+
+
+@pytest.mark.parametrize(("shard_save_seconds", "replay"), [(0.05, "local"), (1e6, "global")])
+def test_workers_continue_after_their_server_was_killed_and_restarted(
+    start: Any, tmp_path: Path, shard_save_seconds: float, replay: Literal["local", "global"]
+) -> None:
+    process = ServerProcess(tmp_path, shard_save_seconds=shard_save_seconds)
+    topology = ParameterServer(workers=2, envs_per_worker=2, chunk_steps=10, shards=2, replay=replay)
+    run = start(process.address, topology=topology, steps=10**9)
+    lost = 0
+    for _ in range(2):
+        run.wait(run.updates() + 50)
+        process.kill()
+        process.start()
+        with contextlib.closing(Client(process.address)) as client:
+            lost = max(shard["lost"] for shard in client.stats()["shards"].values())
+        run.wait(run.updates() + 50)
+    run.end_after(500)
+    summary = run.summary()
+    process.kill()
+    workers = summary["workers"]
+    assert summary["stopped_by"] == "steps"
+    assert workers["updates_lost"] == lost
+    assert (workers["dropped"], workers["refused"]) == (0, 0)
+    # A restart that lost updates counts as one. A push without an answer may be applied again, and a late turn counted.
+    assert 0 <= summary["learner_steps"] - workers["updates"] <= 2 + 2 * topology.workers + workers["late_turns"]
+    if shard_save_seconds > 1000:
+        assert lost >= 100
+    assert not any("died" in text for text in run.messages.texts)
+    records = run.directory.read_metrics()
+    assert [record["kind"] for record in records].count("server-restart") == 2
+    assert [record for record in records if record["kind"] == "workers"][-1]["updates_lost"] == lost
+
+
+def test_workers_end_with_a_server_that_did_not_keep_their_shards(start: Any, tmp_path: Path) -> None:
+    process = ServerProcess(tmp_path, keeps=False)
+    run = start(process.address, topology=TOPOLOGIES["parameter-server"], steps=10**9)
+    run.wait(50)
+    process.kill()
+    process.start()
+    with pytest.raises(LaunchError, match="is not on this server"):
+        run.summary()
+    process.kill()
 
 
 def test_a_killed_server_has_every_acknowledged_chunk(server_process: ServerProcess) -> None:

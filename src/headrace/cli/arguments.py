@@ -25,6 +25,7 @@ __all__ = [
     "Positional",
     "Run",
     "RunName",
+    "SavePeriod",
     "ServerOptions",
     "Size",
     "Switch",
@@ -40,6 +41,7 @@ T = TypeVar("T")
 _FLAG_NAMES = {
     "time_limit_seconds": "time-limit",
     "period_seconds": "period",
+    "shard_save_period_seconds": "shard-save-period",
     "algorithm_name": "algorithm",
     "topology_name": "topology",
     "launcher_name": "launcher",
@@ -78,6 +80,8 @@ TimeLimit = Annotated[float | None, _word(parse_duration, "TIME"), tyro.conf.arg
 """Seconds, written 90, 90s, 10m or 2h."""
 Period = Annotated[float, _word(parse_duration, "TIME"), tyro.conf.arg(name="period")]
 """Interval in seconds, written likewise."""
+SavePeriod = Annotated[float, _word(parse_duration, "TIME"), tyro.conf.arg(name="shard-save-period")]
+"""The same for saves of shards."""
 Size = Annotated[int | None, _word(parse_size, "SIZE")]
 """Bytes, written 512M, 8G or 1.5GiB."""
 Switch = FlagCreatePairsOff[bool]

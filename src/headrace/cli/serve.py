@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import tyro
 
 from headrace._native import Server
-from headrace.cli.arguments import Size, Switch, parse
+from headrace.cli.arguments import SavePeriod, Size, Switch, parse
 from headrace.errors import ConfigError, require
 from headrace.machine import total_memory_bytes
 from headrace.report.display import draws_live
@@ -37,7 +37,9 @@ class _Options:
     listen: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="ADDRESS")] = ()
     """tcp://HOST:PORT (port 0 is a free one), unix:PATH or unix:@NAME; tcp://127.0.0.1:7447 if not set."""
     data: Path | None = None
-    """Directory that keeps the experience, so that a restarted server has it again; created if it is missing."""
+    """Directory that keeps experience and shards, so that a restarted server has them again; created if missing."""
+    shard_save_period_seconds: SavePeriod = 1.0
+    """With --data: how old a shard of parameters may be after the server was killed."""
     memory: Size = None
     """Limit for tables, parameters and buffers: 512M, 8G, 1.5GiB; if not set, 80 % of this machine's memory."""
     token_file: Path | None = None
@@ -47,6 +49,8 @@ class _Options:
 
     def __post_init__(self) -> None:
         require("memory", self.memory, self.memory is None or 0 < self.memory < 2**63, "above 0 bytes")
+        period = self.shard_save_period_seconds
+        require("shard_save_period", period, 0 < period <= 86400, "above 0, at most a day")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -67,12 +71,16 @@ def run(arguments: Sequence[str]) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # each connection takes one or more
     memory = options.memory or int(_MEMORY_SHARE * total_memory_bytes())
     with _interrupts() as requested:
-        server = Server(data=str(options.data or ""), memory_bytes=memory, token=token)
+        server = Server(
+            data=str(options.data or ""),
+            memory_bytes=memory,
+            token=token,
+            shard_save_seconds=options.shard_save_period_seconds,
+        )
         try:
-            for notice in server.notices():
-                _warn(notice)
+            warned = _warn_of(server, 0)
             _listen(server, options, memory)
-            _serve(server, requested, quiet=options.quiet)
+            _serve(server, requested, warned, quiet=options.quiet)
             if not options.quiet:
                 _say("stopping" + (": writing the remaining data to disk" if options.data else ""))
         finally:
@@ -91,20 +99,24 @@ def _listen(server: Server, options: _Options, memory: int) -> None:
     if options.data is None:
         _say("data      kept only in memory; --data DIR keeps it on disk")
     else:
-        tables = server.stats()["tables"]
-        recovered = sum(table["recovered"] for table in tables.values())
-        found = f"{counted(len(tables), 'table')} of {count(recovered)} transitions" if tables else "nothing yet"
-        _say(f"data      {options.data}, with {found}")
+        stats = server.stats()
+        recovered = sum(table["recovered"] for table in stats["tables"].values())
+        found = (
+            [f"{counted(len(stats['tables']), 'table')} of {count(recovered)} transitions"] if stats["tables"] else []
+        )
+        found += [counted(len(stats["shards"]), "shard")] if stats["shards"] else []
+        _say(f"data      {options.data}, with {' and '.join(found) or 'nothing yet'}")
 
 
-def _serve(server: Server, requested: Callable[[], bool], *, quiet: bool) -> None:
-    """Shows a status line at intervals until a stop is requested."""
+def _serve(server: Server, requested: Callable[[], bool], warned: int, *, quiet: bool) -> None:
+    """Shows a status line at intervals, and warnings after the first `warned`, until a stop is requested."""
     live = not quiet and draws_live(sys.stdout)
     period = _LIVE_SECONDS if live else _STATUS_SECONDS
     with _status_display(live) as show:
         before: dict[str, Any] | None = None
         due = time.monotonic() + (0.0 if live else period)
         while not requested():
+            warned = _warn_of(server, warned)
             if not quiet and time.monotonic() >= due:
                 due += period
                 after = server.stats()
@@ -160,6 +172,14 @@ def _token(path: Path | None) -> bytes | None:
     if mode & 0o077:
         _warn(f"{path} has mode {mode:o}, so other users of this machine may read the token; chmod 600 {path}")
     return token
+
+
+def _warn_of(server: Server, warned: int) -> int:
+    """Prints the server's warnings but the first `warned`; returns their number."""
+    notices = server.notices()
+    for notice in notices[warned:]:
+        _warn(notice)
+    return len(notices)
 
 
 def _warn(text: str) -> None:

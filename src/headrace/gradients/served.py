@@ -45,9 +45,11 @@ class ServedVector:
     summed, as in that paper, but all at the same parameters, so a sum is as stale as each of its gradients. A sum that
     is pending at close() is lost.
 
+    A restarted server that keeps its shards continues from their last save; the next pull() fetches those parameters.
+
     With `fresh`, existing shards of this name are dropped and new ones start with `initial`; otherwise existing shards
     are joined unchanged. Raises as `open_shards()`, and ServerError if the server's shards have other settings or do
-    not exist: a restarted server has lost them.
+    not exist: a restarted server without a data directory has lost them.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class ServedVector:
         self._sum = np.zeros_like(self._values) if options.push_period > 1 else self._change
         self._summed = 0
         self._applied_since_fetch = 0
+        self._reconnections = 0
         self._model = open_shards(endpoint, name, len(initial), options.shards, options.servers)
         self._version = self._model.open(
             optimizer,
@@ -80,13 +83,22 @@ class ServedVector:
         self._fetch()
 
     @property
+    def reconnections(self) -> int:
+        """Number of times that a lost connection was restored."""
+        return self._model.reconnections
+
+    @property
     def version(self) -> int:
         """Version of the last fetched parameters: of the first shard if there are several."""
         return self._version
 
     def pull(self) -> int:
-        """Fetches newer parameters if the fetch period is over and no sum is pending; returns their version."""
-        if not self._summed and not 0 < self._applied_since_fetch < self._options.fetch_period:
+        """Fetches newer parameters if the fetch period is over and no sum is pending; returns their version.
+
+        After a lost connection it does not wait for the end of the period.
+        """
+        waits = 0 < self._applied_since_fetch < self._options.fetch_period
+        if not self._summed and not (waits and self._model.reconnections == self._reconnections):
             self._fetch()
         return self._version
 
@@ -132,6 +144,7 @@ class ServedVector:
         self._model.close()
 
     def _fetch(self) -> None:
+        self._reconnections = self._model.reconnections  # before: one that is lost meanwhile leads to another fetch
         version = self._model.fetch_into(self._values)
         if version is not None:
             self._version = version

@@ -2,16 +2,16 @@
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from headrace._native import Client, ShardedModel
 from headrace.errors import ConfigError, HeadraceError
 from headrace.servers.base import Endpoint, shown
 
-__all__ = ["blamed_server", "drop_shards", "open_shards"]
+__all__ = ["blamed_server", "drop_shards", "lost_updates", "open_shards"]
 
 _CONNECT_SECONDS = 10.0
-_DROP_SECONDS = 2.0
+_ANSWER_SECONDS = 2.0
 _REDIS = "redis://"
 
 
@@ -50,9 +50,30 @@ def blamed_server(error: HeadraceError, address: str) -> tuple[str, str]:
 def drop_shards(endpoint: Endpoint, name: str, servers: Sequence[str]) -> None:
     """Removes a model's shards from `servers`; a server that does not answer quickly keeps its shards."""
     for server in servers:
-        with contextlib.suppress(HeadraceError):
-            client = Client(
-                server, timeout_seconds=_DROP_SECONDS, token=endpoint.secret(), request_timeout_seconds=_DROP_SECONDS
-            )
-            with contextlib.closing(client):
-                client.drop(endpoint.name(f"{name}/"))
+        with contextlib.suppress(HeadraceError), _brief_client(endpoint, server) as client:
+            client.drop(endpoint.name(f"{name}/"))
+
+
+def lost_updates(endpoint: Endpoint, name: str, servers: Sequence[str] = ()) -> int:
+    """Number of updates of a model that its servers lost when they were killed.
+
+    Of a vector's shards, the one that lost most counts. Raises HeadraceError if a server does not answer quickly.
+    """
+    lost: dict[str, int] = {}
+    for server in [endpoint.address, *servers]:
+        with _brief_client(endpoint, server) as client:
+            for shard, stats in client.stats()["shards"].items():
+                if shard.startswith(endpoint.name(f"{name}/")):
+                    vector = shard.rpartition("/")[0]
+                    lost[vector] = max(lost.get(vector, 0), stats["lost"])
+    return sum(lost.values())
+
+
+@contextlib.contextmanager
+def _brief_client(endpoint: Endpoint, server: str) -> Iterator[Client]:
+    """A connection to a server of the run that must answer quickly."""
+    client = Client(
+        server, timeout_seconds=_ANSWER_SECONDS, token=endpoint.secret(), request_timeout_seconds=_ANSWER_SECONDS
+    )
+    with contextlib.closing(client):
+        yield client

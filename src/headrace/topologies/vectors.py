@@ -1,5 +1,6 @@
 """The parameter vectors that a run's workers share, as the training process creates and reads them."""
 
+import contextlib
 import dataclasses
 from typing import Protocol
 
@@ -8,12 +9,12 @@ from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
 from headrace.algorithms.config import Algorithm
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.handles import Mode, ServedHandle, SharedHandle, VectorHandle
 from headrace.gradients.served import ServedOptions, ServedVector
 from headrace.gradients.shared import OverseenVector
-from headrace.servers import Endpoint, drop_shards
+from headrace.servers import Endpoint, drop_shards, lost_updates
 from headrace.topologies.config import AdPsgd, Hogwild, Lock, ParameterServer, Topology
 
 __all__ = ["SharedVectors", "open_saved_vectors", "open_vectors"]
@@ -32,6 +33,10 @@ class SharedVectors(Protocol):
     @property
     def version(self) -> int:
         """Number of updates applied to the first vector, as far as is known without asking a server."""
+
+    @property
+    def updates_lost(self) -> int:
+        """Number of updates that restarted servers did not have any more, over all vectors."""
 
     def close(self) -> None:
         """Closes connections and removes the run's shards from servers that outlive it; its workers have ended."""
@@ -94,6 +99,11 @@ class _Shared:
         """Number of updates applied to the first vector."""
         return self._models[0].version if self._models else 0
 
+    @property
+    def updates_lost(self) -> int:
+        """0: the memory lasts as long as the run."""
+        return 0
+
     def close(self) -> None:
         """No effect: the shared memory is released when its last user closes it."""
 
@@ -111,6 +121,8 @@ class _Served:
         self._endpoint = endpoint
         self._vectors: list[ServedVector] = []
         self._handles: list[ServedHandle] = []
+        self._reconnections = 0
+        self._updates_lost = 0
         self._name = f"model-{run_id}" if config.shard_servers else "model"
         self._options = ServedOptions(
             config.shards,
@@ -138,6 +150,16 @@ class _Served:
     def version(self) -> int:
         """Version of the last fetched parameters of the first vector."""
         return self._vectors[0].version if self._vectors else 0
+
+    @property
+    def updates_lost(self) -> int:
+        """As far as is known: servers are asked after a connection was lost, and again if one does not answer."""
+        reconnections = sum(vector.reconnections for vector in self._vectors)
+        if reconnections != self._reconnections:
+            with contextlib.suppress(HeadraceError):
+                self._updates_lost = lost_updates(self._endpoint, self._name, self._options.servers)
+                self._reconnections = reconnections
+        return self._updates_lost
 
     def close(self) -> None:
         """Closes the connections and drops the shards on additional servers, which no later run would replace."""

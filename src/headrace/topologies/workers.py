@@ -43,6 +43,7 @@ class WorkersProgram(Program):
         self.saves_experience = False
         self.services: list[Role] = []
         self._vectors = context.vectors
+        self._lost_before = 0
         shared = _shares_replay(config, context)
         table = (
             add_table(context, config.acting_processes * config.envs_per_worker, config.chunk_steps) if shared else None
@@ -74,22 +75,33 @@ class WorkersProgram(Program):
             self._replay.receive(report)
 
     def figures(self) -> dict[str, Any] | None:
-        """Gradient statistics of the workers, and the number of turns that exceeded the maximum wait of a hold."""
-        return {**self._learning.figures(), "late_turns": self._replay.totals["late_turns"]}
+        """Gradient statistics, updates lost with servers, and the turns that exceeded the maximum wait of a hold."""
+        late_turns = self._replay.totals["late_turns"]
+        return {**self._learning.figures(), "updates_lost": self._updates_lost, "late_turns": late_turns}
 
     def state(self) -> dict[str, Any]:
         """Sums over all workers."""
-        return {"learning": self._learning.totals.sums, "replay": self._replay.totals.sums}
+        return {
+            "learning": self._learning.totals.sums,
+            "replay": self._replay.totals.sums,
+            "updates_lost": self._updates_lost,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned."""
         self._learning.totals.sums = state["learning"]
         self._replay.totals.sums = state["replay"]
+        self._lost_before = state.get("updates_lost", 0)  # earlier checkpoints have none
         self._replay.publish_gate()
 
     def close(self) -> None:
         """Closes the parameters; the launcher ends the workers."""
         self._vectors.close()
+
+    @property
+    def _updates_lost(self) -> int:
+        """Over all starts of the run."""
+        return self._lost_before + self._vectors.updates_lost
 
 
 def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerSettings:

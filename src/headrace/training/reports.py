@@ -72,9 +72,10 @@ class Reports:
                 self._record_planning(report)
             else:
                 self._monitor.add(report)
-        begin = time.perf_counter()
+        outages, begin = self._server.outages(), time.perf_counter()
         messages = self._server.drain(REPORTS)
-        self._drain_seconds = time.perf_counter() - begin
+        if self._server.outages() == outages:  # the time that a server was away is no response time
+            self._drain_seconds = time.perf_counter() - begin
         for message in messages:
             self._take(json.loads(message))
 
