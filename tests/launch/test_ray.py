@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import pytest
 import ray
 
 import headrace
-from headrace.errors import ConfigError
+from headrace.environments.toy import Corridor
+from headrace.errors import ConfigError, EnvironmentFault
 from headrace.gradients.handles import SharedHandle
 from headrace.launch.base import Exit
 from headrace.launch.config import Ray
@@ -90,6 +92,22 @@ def test_a_run_learns_and_leaves_the_cluster_to_its_owner(tmp_path: Path) -> Non
     )
     assert result.summary["stopped_by"] == "score"
     assert ray.is_initialized()
+
+
+def test_an_environment_that_a_node_lacks_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("only_here")
+    vars(module)["make"] = Corridor
+    monkeypatch.setitem(sys.modules, "only_here", module)  # of this process, where the learner runs
+    with pytest.raises(EnvironmentFault, match=r"only_here.* \(on node [\d.]+ \(\w{6}\)\)$"):
+        headrace.train(
+            "only_here:make",
+            algorithm=SMALL,
+            topology=Apex(actors=1),
+            launcher=Ray(),
+            steps=1_000_000,
+            run_dir=tmp_path / "run",
+            quiet=True,
+        )
 
 
 def actor(index: int = 0, environment: str = "NoSuch-v0") -> ActorRole:

@@ -114,13 +114,13 @@ def test_roles_without_room_are_told_once_their_number_has_settled(time: Time) -
     supervisor.check()
     assert record.events == []
     for _ in range(3):
-        time.now += 5.1
+        time.now += 10.1
         supervisor.check()
     assert record.events == [(2, 2)]
     launcher.waiting = False
     for _ in range(3):
         supervisor.check()
-        time.now += 5.1
+        time.now += 10.1
     assert record.events[1:] == [("actor 0", "node 10.0.0.2"), ("actor 1", "node 10.0.0.2"), (0, 2)]
 
 

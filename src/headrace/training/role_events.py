@@ -58,7 +58,5 @@ class RoleEvents:
     def on_wait(self, waiting: int, roles: int) -> None:
         """How many of all roles have no room."""
         self._display.message(
-            f"{waiting} of {roles} processes wait for room; they start when nodes join the cluster"
-            if waiting
-            else f"all {roles} processes run"
+            f"{waiting} of {roles} processes wait for a node that has room" if waiting else f"all {roles} processes run"
         )

@@ -12,7 +12,7 @@ from headrace.roles.base import Role
 
 __all__ = ["Observer", "Supervisor"]
 
-_SETTLE_SECONDS = 5.0
+_SETTLE_SECONDS = 10.0
 """How long the set of roles without room must not change before it is reported."""
 
 
