@@ -19,6 +19,8 @@ CPUS = 2
 """Of each node."""
 PATIENCE_SECONDS = 240.0
 
+pytestmark = pytest.mark.timeout(900)  # several waits in each test
+
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
