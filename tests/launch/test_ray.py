@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import ray
+from ray.util.client import ray as client
 
 import headrace
 from headrace.environments.toy import Corridor
@@ -156,7 +157,7 @@ def test_no_room_in_time_is_one_line(tmp_path: Path) -> None:
     bench.close()
 
 
-def test_roles_that_share_memory_need_room_on_this_node(bench: Bench) -> None:
+def test_roles_that_share_memory_need_room_on_this_node(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     vector = SharedHandle("/dev/shm/none", "hogwild", 1, True)
     settings = WorkerSettings(actor().settings, 9, (vector,), None, 0)
     workers = [WorkerRole(index, settings) for index in range(9)]
@@ -165,6 +166,11 @@ def test_roles_that_share_memory_need_room_on_this_node(bench: Bench) -> None:
     with pytest.raises(ConfigError, match=r"^workers share memory with the learner, whose node has 8 CPUs: 9 of them"):
         bench.launcher.start(workers[8])
     bench.launcher.stop(workers)
+    monkeypatch.setattr(client, "is_connected", lambda: True)
+    with pytest.raises(
+        ConfigError, match=r"^workers share memory with the learner, which is not on a node .*\(ray://\)"
+    ):
+        bench.launcher.start(workers[0])
 
 
 def test_stopping_ends_the_processes(bench: Bench) -> None:

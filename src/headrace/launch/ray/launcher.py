@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 from ray.exceptions import RayActorError, RayError
+from ray.util.client import ray as client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from headrace.errors import ConfigError, StorageError
@@ -154,13 +155,18 @@ class RayLauncher:
         self._nodes.close()
 
     def _require_room_here(self, role: Role, cpus: float) -> None:
+        advice = "on a node of the cluster with room for all of them, or use --topology parameter-server"
+        if client.is_connected():
+            raise ConfigError(
+                f"{role.kind}s share memory with the learner, which is not on a node of the cluster (ray://); start "
+                f"the run {advice}"
+            )
         self._sharing.add(role.name)
         room = self._nodes.cpus(self._nodes.own)
         if len(self._sharing) * cpus > room:
             raise ConfigError(
                 f"{role.kind}s share memory with the learner, whose node has {room:g} CPUs: {len(self._sharing)} of "
-                f"them with {cpus:g} CPU each (--actor-cpus) do not fit; start the run on a larger node, or use "
-                "--topology parameter-server"
+                f"them with {cpus:g} CPU each (--actor-cpus) do not fit; start the run {advice}"
             )
 
     def _start_placed(self) -> list[Exit]:
