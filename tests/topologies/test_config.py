@@ -49,12 +49,33 @@ def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
 @pytest.mark.parametrize(
     ("topology", "algorithm", "count"),
     [
-        (Serial(), DQN(), 1),  # the evaluator
-        (Apex(actors=3), DQN(), 4),
-        (Apex(actors=3, precision="int8"), DQN(), 5),
-        (Apex(actors=3), DynaQ(planners=2), 6),
-        (Hogwild(workers=2), DQN(), 3),
+        (Serial(), DQN(), 0),
+        (Apex(actors=3), DQN(), 3),
+        (Apex(actors=3, precision="int8"), DQN(), 3),  # neither the evaluator nor the quantizer counts
+        (Apex(actors=3), DynaQ(planners=2), 5),
+        (Hogwild(workers=2), DQN(), 2),
     ],
 )
-def test_the_processes_of_a_run_are_counted(topology: Topology, algorithm: Algorithm, count: int) -> None:
-    assert topology.role_count(algorithm) == count
+def test_the_processes_that_need_a_core_are_counted(topology: Topology, algorithm: Algorithm, count: int) -> None:
+    assert topology.core_count(algorithm) == count
+
+
+@pytest.mark.parametrize(
+    ("topology", "algorithm", "most", "fitted"),
+    [
+        (Serial(), DQN(), 0, Serial()),
+        (Apex(), DQN(), 3, Apex(actors=3)),
+        (Apex(), DQN(), 99, Apex(actors=7)),
+        (Apex(), DQN(), 0, Apex(actors=1)),
+        (Apex(actors=5), DQN(), 3, Apex(actors=5)),
+        (Apex(), DynaQ(planners=2), 5, Apex(actors=1)),
+        (Hogwild(), DQN(), 4, Hogwild(workers=4)),
+        (Hogwild(), DQN(), 99, Hogwild(workers=8)),
+        (Hogwild(workers=6), DQN(), 4, Hogwild(workers=6)),
+    ],
+)
+def test_a_default_number_of_processes_is_fixed_so_that_it_fits(
+    topology: Topology, algorithm: Algorithm, most: int, fitted: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.topologies.config.available_cores", lambda: 8)
+    assert topology.fitted(algorithm, most) == fitted

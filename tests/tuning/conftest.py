@@ -25,6 +25,7 @@ CONFIG = RunConfig(
 OpenStudy = Callable[..., Study]
 
 ENVIRONMENTS = """
+import os
 import time
 from pathlib import Path
 from headrace.environments.toy import Corridor
@@ -35,6 +36,9 @@ def unlucky():
         return Corridor()
     luck.touch()
     raise RuntimeError("out of luck")
+
+def deadly():
+    os._exit(1)
 
 class Slow(Corridor):  # after one evaluation there is time to end the run
     steps = 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,11 @@ from headrace.errors import ConfigError
 from headrace.launch.config import Ray
 from headrace.settings import RunConfig
 from headrace.topologies.config import Apex
+from headrace.tuning.ray import _reason
 from headrace.tuning.run import tune
+from headrace.tuning.study import Study
+
+RATES = {"learning-rate": "log:1e-4:1e-2"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,13 +32,15 @@ def cluster(environments: str) -> Iterator[None]:
 
 
 def test_trials_run_in_placement_groups(config: RunConfig, tmp_path: Path) -> None:
-    topology = Apex(actors=1, envs_per_actor=2, chunk_steps=10)
+    topology = Apex(envs_per_actor=2, chunk_steps=10)
     placed = dataclasses.replace(config, launcher=Ray(), topology=topology, evaluation_period_seconds=2.0)
-    tuned = tune(placed, {"learning-rate": "log:1e-4:1e-2"}, trials=2, parallel=2, path=tmp_path / "study", quiet=True)
+    tuned = tune(placed, RATES, trials=2, parallel=2, path=tmp_path / "study", quiet=True)
     assert [trial.state for trial in tuned.trials] == ["complete"] * 2
     assert all((trial.path / "summary.json").exists() for trial in tuned.trials)
     groups = ray.util.placement_group_table().values()
-    assert sorted(len(group["bundles"]) for group in groups) == [3, 3]  # learner, actor, evaluator
+    runs = [RunConfig.from_json((trial.path / "config.json").read_text()) for trial in tuned.trials]
+    actors = [run.topology.actors for run in runs]  # the default, which the study has fixed
+    assert sorted(len(group["bundles"]) for group in groups) == [1 + count for count in sorted(actors)]
     assert {group["strategy"] for group in groups} == {"SPREAD"}
 
 
@@ -44,16 +51,76 @@ def test_a_trial_with_low_scores_is_pruned(
     study = open_study(slow)
     add_good_trials(study)
     study.close()
-    tuned = tune(slow, {"learning-rate": "log:1e-4:1e-2"}, trials=6, parallel=1, path=tmp_path / "study", quiet=True)
+    tuned = tune(slow, RATES, trials=6, parallel=1, path=tmp_path / "study", quiet=True)
     [pruned] = [trial for trial in tuned.trials if trial.state == "pruned"]
     assert pruned.number == 5
     assert list((pruned.path / "checkpoints").iterdir())
 
 
+def test_an_interrupt_lets_trials_save(
+    config: RunConfig, tmp_path: Path, environments: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = Study.report
+
+    def interrupt(study: Study, number: int, record: Any) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return report(study, number, record)
+
+    monkeypatch.setattr(Study, "report", interrupt)
+    slow = dataclasses.replace(config, launcher=Ray(), environment=f"{environments}:Slow")
+    tuned = tune(slow, RATES, trials=6, parallel=1, path=tmp_path / "study", quiet=True)
+    assert tuned.interrupted
+    [trial] = tuned.trials
+    assert trial.state == "interrupted"
+    assert list((trial.path / "checkpoints").iterdir())
+
+
+def test_trials_without_room_are_refused_after_a_while(config: RunConfig, tmp_path: Path) -> None:
+    topology = Apex(actors=1)
+    placed = dataclasses.replace(config, launcher=Ray(actor_cpus=5, wait_seconds=0.1), topology=topology)
+    with pytest.raises(ConfigError, match=r"0.1 s .*needs 10 CPUs in all .*there are 8 CPUs"):
+        tune(placed, RATES, trials=2, parallel=2, path=tmp_path / "study", quiet=True)
+
+
+def test_three_deaths_by_the_same_reason_end_the_study(config: RunConfig, tmp_path: Path, environments: str) -> None:
+    deadly = dataclasses.replace(config, launcher=Ray(), environment=f"{environments}:deadly")
+    with pytest.raises(ConfigError, match=r"the first 3 trials failed: its process died: .*exit"):
+        tune(deadly, RATES, trials=9, parallel=1, path=tmp_path / "study", quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Failure # 1\n", "no reason is known"),
+        ("Failure # 1\nTask was killed.\nMemory on 10.0.0.1\n", "Task was killed."),
+        ("Failure # 1\nThe actor died.\n pid: 7\n Worker exit detail: It crashed. End of file.\n", "It crashed"),
+        ("Failure # 1\nray::T() (pid=7)\n Traceback ...\nImportError: no b. c\n", "ImportError: no b. c"),
+    ],
+)
+def test_a_reason_does_not_name_the_process(text: str, reason: str) -> None:
+    assert _reason(text) == reason
+
+
+def test_settings_that_no_study_can_have_are_refused(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study"
+    placed = dataclasses.replace(config, launcher=Ray(server_node="10.0.0.1"))
+    with pytest.raises(ConfigError, match=r"server_node is 10\.0\.0\.1"):
+        tune(placed, RATES, trials=1, parallel=1, path=path, quiet=True)
+    placed = dataclasses.replace(config, launcher=Ray(ray_address="ray://10.0.0.1:10001"))
+    with pytest.raises(ConfigError, match=r"ray_address is ray://10.0.0.1:10001; .*ray job submit"):
+        tune(placed, RATES, trials=1, parallel=1, path=path, quiet=True)
+    monkeypatch.setenv("RAY_ADDRESS", "ray://10.0.0.1:10001")
+    with pytest.raises(ConfigError, match=r"ray_address is ray://10.0.0.1:10001"):
+        tune(dataclasses.replace(config, launcher=Ray()), RATES, trials=1, parallel=1, path=path, quiet=True)
+    assert not path.exists()
+
+
 def test_a_mistake_of_all_trials_is_one_line(config: RunConfig, tmp_path: Path) -> None:
     wrong = dataclasses.replace(config, launcher=Ray(), environment="NoSuch-v0")
     with pytest.raises(ConfigError, match=r"the first 3 trials failed: .*NoSuch"):
-        tune(wrong, {"learning-rate": "log:1e-4:1e-2"}, trials=9, parallel=2, path=tmp_path / "study", quiet=True)
+        tune(wrong, RATES, trials=9, parallel=2, path=tmp_path / "study", quiet=True)
 
 
 def test_without_ray_tune_the_extras_are_named(
@@ -64,4 +131,4 @@ def test_without_ray_tune_the_extras_are_named(
     monkeypatch.delitem(sys.modules, "headrace.tuning.ray", raising=False)
     placed = dataclasses.replace(config, launcher=Ray())
     with pytest.raises(ConfigError, match=r"pip install 'headrace\[ray,tune\]'"):
-        tune(placed, {"learning-rate": "log:1e-4:1e-2"}, trials=1, parallel=1, path=tmp_path / "study", quiet=True)
+        tune(placed, RATES, trials=1, parallel=1, path=tmp_path / "study", quiet=True)

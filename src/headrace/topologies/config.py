@@ -1,8 +1,9 @@
 """Settings of the topologies: which roles exist and how they are connected."""
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError, require
@@ -37,6 +38,10 @@ _MOST_CHUNK_STEPS = 10_000
 _MOST_BATCHES = 1_024
 _MOST_SHARDS = 4_096
 """A server's limit."""
+
+
+def _planners(algorithm: Algorithm) -> int:
+    return algorithm.world_model.planners if algorithm.world_model else 0
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,13 @@ class Topology(ABC):
         """The same for an algorithm whose other processes also need cores."""
         return self.acting_processes
 
-    def role_count(self, algorithm: Algorithm) -> int:
-        """Number of processes that a run starts: those that act, a quantizer, planners and the evaluator."""
-        planners = algorithm.world_model.planners if algorithm.world_model else 0
-        return self.actor_count(algorithm) + self.quantizes + planners + 1
+    def core_count(self, algorithm: Algorithm) -> int:
+        """Number of processes that need a core each, without the learner: those that act, and planners."""
+        return self.actor_count(algorithm) + _planners(algorithm)
+
+    def fitted(self, algorithm: Algorithm, most: int) -> Self:
+        """The same with a fixed number of acting processes; if none was given, of at most `most` with the planners."""
+        return self
 
     @property
     @abstractmethod
@@ -126,9 +134,9 @@ class Serial(Topology):
         """One: the training process itself."""
         return 1
 
-    def role_count(self, algorithm: Algorithm) -> int:
-        """One: the evaluator."""
-        return 1
+    def core_count(self, algorithm: Algorithm) -> int:
+        """None: the training process acts."""
+        return 0
 
     @property
     def environments_each(self) -> int:
@@ -193,6 +201,11 @@ class Apex(Topology):
         """The same, but only one by default if there are planners."""
         return 1 if algorithm.world_model and self.actors is None else self.acting_processes
 
+    def fitted(self, algorithm: Algorithm, most: int) -> Self:
+        """The same with a fixed number of actors."""
+        fitting = max(1, min(self.actor_count(algorithm), most - _planners(algorithm)))
+        return dataclasses.replace(self, actors=self.actors or fitting)
+
     @property
     def environments_each(self) -> int:
         """Number of environments that each actor steps."""
@@ -244,6 +257,11 @@ class Workers(Topology):
     def acting_processes(self) -> int:
         """The configured number of workers, or one per core."""
         return self.workers or available_cores()
+
+    def fitted(self, algorithm: Algorithm, most: int) -> Self:
+        """The same with a fixed number of workers."""
+        fitting = max(1, min(self.actor_count(algorithm), most - _planners(algorithm)))
+        return dataclasses.replace(self, workers=self.workers or fitting)
 
     @property
     def environments_each(self) -> int:

@@ -53,11 +53,12 @@ def tune(
     require("trials", trials, 0 < trials <= MOST_TRIALS, f"between 1 and {MOST_TRIALS:,}")
     require("parallel", parallel, 0 < parallel <= _MOST_PARALLEL, f"between 1 and {_MOST_PARALLEL:,}")
     spaces = read_spaces(values, config)
+    run = _runner(config)
     path = path or default_run_directory(f"tune-{config.environment}", config.algorithm.name, datetime.now())
     interrupted = False
     with Study(path, config, spaces, _silence if quiet else _say, parallel=parallel) as study:
         try:
-            _runner(config)(study, trials, parallel)
+            run(study, trials, parallel)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -77,6 +78,7 @@ def _silence(line: str) -> None:
 def _runner(config: RunConfig) -> Callable[[Study, int, int], None]:
     if config.launcher.name == "processes":
         return run_in_processes
-    from headrace.tuning.ray import run_in_ray  # an optional dependency, imported only if used
+    from headrace.tuning.ray import require_usable, run_in_ray  # an optional dependency, imported only if used
 
+    require_usable(config)
     return run_in_ray

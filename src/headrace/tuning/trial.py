@@ -18,7 +18,7 @@ from headrace.launch.base import error_line
 from headrace.report import QuietDisplay, RunDirectory
 from headrace.settings import RunConfig
 
-__all__ = ["Outcome", "Trial", "TrialStart", "run_trial"]
+__all__ = ["Outcome", "Stopped", "Trial", "TrialStart", "run_trial"]
 
 Report = Callable[[Mapping[str, Any]], None]
 
@@ -54,7 +54,11 @@ class Outcome:
     error: str = ""
     """Why it failed; empty if it did not."""
     mistake: bool = False
-    """Whether the error is a user's mistake, which other trials may repeat."""
+    """Whether the error may be that of all trials: a user's mistake, or a process of the cluster that died."""
+
+
+class Stopped(HeadraceError):
+    """Raised by `report`: the run saves what it has learned, and ends."""
 
 
 class _ReportingDirectory(RunDirectory):
@@ -76,6 +80,8 @@ def run_trial(trial: Trial, report: Report) -> Outcome:
             from headrace.training import train
 
             summary = train(trial.config, directory, QuietDisplay()).summary
+    except Stopped:
+        return Outcome(interrupted=True)
     except HeadraceError as error:
         return Outcome(error=str(error), mistake=isinstance(error, ConfigError | EnvironmentFault))
     except Exception as error:
