@@ -145,6 +145,7 @@ def test_no_environment():
         ("X --algorithm=d4pg --epsilon_base=0", r"^--epsilon-base is a setting of --algorithm dqn"),
         ("X --actor-cpus 2", r"^--actor-cpus is a setting of --launcher ray, and this run's is processes; leave"),
         ("X --launcher ray --actor-cpus 0", r"^actor_cpus is 0; it must be above 0 and at most 1024"),
+        ("X --launcher ray --wait-seconds 0", r"^wait_seconds is 0; it must be above 0"),
         ("X --launcher slurm", r"--launcher.*processes.*ray"),
         ("X --topology serial --precision int8", r"^--precision is a setting of --topology apex"),
         ("X --algorithm", r"^Missing value for argument '--algorithm'"),

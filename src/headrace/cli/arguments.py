@@ -45,7 +45,6 @@ _FLAG_NAMES = {
     "algorithm_name": "algorithm",
     "topology_name": "topology",
     "launcher_name": "launcher",
-    "wait_seconds": "wait",
     "address": "server",
 }
 """Fields whose flags have other names."""

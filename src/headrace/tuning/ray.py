@@ -248,7 +248,7 @@ class _Watch(tune.Callback):  # type: ignore[misc]
             )
             where = "on one node" if group.strategy == "STRICT_PACK" else "in all"
             self._search.error = ConfigError(
-                f"the cluster had no room for a trial for {seconds:g} s (--wait): it needs {needed} {where} "
+                f"the cluster had no room for a trial for {seconds:g} s (--wait-seconds): it needs {needed} {where} "
                 f"(--actor-cpus for each process), and there are {room}, whether free or not"
             )
 

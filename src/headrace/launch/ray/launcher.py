@@ -113,8 +113,8 @@ class RayLauncher:
         waits = any(waiting.role.elastic for waiting in self._waiting.values())
         if waits and not self._had_room and time.monotonic() - self._started > self._config.wait_seconds:
             raise ConfigError(
-                f"no node of the cluster had room for {self._config.wait_seconds:g} s (--wait): each process of the "
-                f"run needs {self._config.actor_cpus:g} CPU (--actor-cpus)"
+                f"no node of the cluster had room for {self._config.wait_seconds:g} s (--wait-seconds): each process "
+                f"of the run needs {self._config.actor_cpus:g} CPU (--actor-cpus)"
             )
         return exits
 
