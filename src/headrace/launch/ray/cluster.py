@@ -112,7 +112,7 @@ def _connect(config: "Ray") -> bool:
     if config.ray_runtime_env is not None:
         options["runtime_env"] = _read_runtime_env(config.ray_runtime_env)
     copied = {"runtime_env": {"working_dir": os.getcwd(), "excludes": _NOT_UPLOADED}}
-    if "RAY_JOB_CONFIG_JSON" in os.environ:  # its runtime environment is given to the job
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:  # its runtime environment is given to the job
         copied = {}
     if address is None:
         with contextlib.suppress(ConnectionError):  # there is none on this machine
