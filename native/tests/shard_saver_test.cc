@@ -177,5 +177,27 @@ TEST_CASE("shard saver: at the end every shard that can be written is on the dis
   server.close_shards();
 }
 
+TEST_CASE("shard saver: a shard that lost updates is restored where it can't be written, and then loses no count") {
+  const ScratchFolder folder;
+  const auto killed = [&](const std::string& data, const std::string& name) {
+    std::filesystem::copy(folder.file(data), folder.file(name));
+    return ServerOptions{.data = folder.file(name), .shard_save_period = kNever};
+  };
+  Server before({.data = folder.file("before"), .shard_save_period = kNever});
+  const auto shard = open(before.shards(), "model/0");
+  for (int i = 0; i < 3; ++i) push(*shard);
+  const auto options = killed("before", "first");
+  const auto first = [&] {
+    const WriteLimit limit(4096);
+    return std::make_unique<Server>(options);
+  }();
+  CHECK(first->shards().find("model/0")->stats().lost == 3);
+  CHECK(first->shards().find("model/0")->version() == 4);
+  CHECK(first->shards().find("model/0")->stats().saved_version == 0);
+  Server second(killed("first", "second"));
+  CHECK(second.shards().find("model/0")->stats().lost == 3);
+  CHECK(second.shards().find("model/0")->version() == 4);
+}
+
 }  // namespace
 }  // namespace headrace
