@@ -114,7 +114,7 @@ std::shared_ptr<Shard> ShardStore::restore(const std::string& path, std::size_t 
   }
 }
 
-void ShardStore::keep(const std::string& name, Shard& shard, const Shard* replaced) {
+void ShardStore::keep(const std::string& name, Shard& shard, Shard* replaced) {
   const auto old = replaced != nullptr ? replaced->file() : nullptr;
   const std::string path =
       old ? old->path() : directory_ + "/" + std::string(kStem) + std::to_string(next_number_) + std::string(kSlots);
@@ -122,17 +122,20 @@ void ShardStore::keep(const std::string& name, Shard& shard, const Shard* replac
   auto file = std::make_shared<ShardFile>(path, name, shard.options(), shard.image(room(shard.state_bytes())));
   if (!old) ++next_number_;
   shard.keep_in(std::move(file));
+  if (replaced != nullptr) replaced->keep_in(nullptr);
 }
 
-void ShardStore::remove(const Shard& shard) {
+void ShardStore::remove(Shard& shard) {
   const auto file = shard.file();
   if (file && unlink(file->path().c_str()) != 0 && errno != ENOENT) {
     throw Error(ErrorKind::kSystem, "shard file " + file->path() + " can't be removed: " + std::strerror(errno));
   }
+  shard.keep_in(nullptr);
 }
 
 void ShardStore::save(Shard& shard) {
   const LockGuard lock(copying_);
+  if (!shard.file()) return;  // it takes no memory that release() has given back
   shard.save(room(shard.state_bytes()));
 }
 

@@ -297,5 +297,27 @@ TEST_CASE("shard store: the copy that is written counts, once for all shards") {
   }
 }
 
+TEST_CASE("shard store: a save that comes after the drop, or after the shard was replaced, takes no memory") {
+  const ScratchFolder folder;
+  MemoryBudget budget;
+  ShardStore store(folder.file(""), budget);
+  const std::vector<float> initial(kSize, 1);
+  Shard replaced(adam(), std::as_bytes(std::span(initial)), budget, 0);
+  Shard dropped(adam(), std::as_bytes(std::span(initial)), budget, 0);
+  store.keep("model/0", replaced, nullptr);
+  store.keep("model/0", dropped, &replaced);
+  push(replaced, 1, 1);
+  push(dropped, 1, 1);
+  CHECK(budget.used() >= 3 * adam().state_bytes());  // with the copy
+  store.remove(dropped);
+  store.release();
+  const auto used = budget.used();
+  for (Shard* const each : {&replaced, &dropped}) {
+    store.save(*each);
+    CHECK(budget.used() == used);
+  }
+  CHECK(files_in(folder.file("")).empty());
+}
+
 }  // namespace
 }  // namespace headrace
