@@ -9,6 +9,7 @@ import pytest
 from headrace import Apex
 from headrace.errors import CheckpointError, ConfigError
 from headrace.settings import RunConfig, ServerConfig
+from headrace.tuning.results import trial_table, write_results
 from headrace.tuning.study import Study
 from headrace.tuning.trial import Outcome, Trial
 
@@ -103,6 +104,18 @@ def test_a_study_continues_with_its_trials_and_other_values(open_study: Any) -> 
     assert len(rates) == 3
 
 
+def test_a_trial_whose_settings_were_not_chosen_is_left_out_of_tables(open_study: Any, tmp_path: Path) -> None:
+    study = open_study()
+    study._study.ask()  # as if the process were killed before the study has chosen
+    study = open_study()
+    [row] = study.rows()
+    assert (row.state, row.settings) == ("interrupted", {})
+    spaces = study._spaces
+    assert trial_table(study.rows(), spaces).row_count == 1
+    write_results(study.rows(), spaces, tmp_path, "title")
+    assert begin(study).number == 1
+
+
 def test_other_settings_are_refused(open_study: Any, config: RunConfig) -> None:
     open_study()
     with pytest.raises(ConfigError, match=r"other settings .*steps is 800 there and 900 here"):
@@ -122,9 +135,15 @@ def test_other_files_are_refused(open_study: Any, config: RunConfig, tmp_path: P
     (tmp_path / "study" / "notes.txt").touch()
     with pytest.raises(CheckpointError, match="holds other files"):
         open_study()
+    assert not (tmp_path / "study" / "trials").exists()
     (tmp_path / "study" / "study.log").write_text("notes\n")
     with pytest.raises(CheckpointError, match="is not a study"):
         open_study()
+
+
+def test_a_directory_whose_process_was_killed_at_its_start_is_used(open_study: Any, tmp_path: Path) -> None:
+    (tmp_path / "study" / "trials").mkdir(parents=True)
+    assert open_study().rows() == []
 
 
 def test_a_trial_must_end_and_have_its_own_server(open_study: Any, config: RunConfig) -> None:

@@ -77,7 +77,7 @@ def _headings(spaces: Sequence[Space]) -> list[str]:
 
 def _cells(rank: int, row: TrialRow, spaces: Sequence[Space]) -> list[str]:
     ranked = str(rank) if row.state == "complete" else ""
-    values = [shown_value(row.settings[space.name]) for space in spaces]
+    values = [shown_value(row.settings.get(space.name, "")) for space in spaces]
     spent = [count(row.environment_steps), duration(row.seconds)]
     return [ranked, str(row.number), number(row.score), *values, *spent, row.state, str(row.path)]
 
@@ -116,7 +116,7 @@ def _curves(rows: Sequence[TrialRow]) -> str:
 def _values(rows: Sequence[TrialRow], space: Space) -> str:
     """Scores against the values of one setting."""
     figure, axes = plain_axes(space.name, "score")
-    chosen = [(row.settings[space.name], row) for row in rows]
+    chosen = [(row.settings[space.name], row) for row in rows if space.name in row.settings]
     if space.kind == "choice":
         axes.set_xticks(range(len(space.choices)), space.choices)
         chosen = [(space.choices.index(value), row) for value, row in chosen]

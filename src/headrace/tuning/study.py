@@ -50,7 +50,7 @@ class TrialRow(NamedTuple):
     score: float | None
     """Mean return of its last evaluation."""
     settings: dict[str, Any]
-    """The values that the study chose, by name."""
+    """The values that the study chose, by name; some are missing if it was killed while it chose."""
     environment_steps: int
     seconds: float
     """Training time."""
@@ -280,9 +280,13 @@ def _difference(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 def _lock(path: Path) -> int:
     """Makes the directory if it is missing, and locks it; returns the lock's descriptor."""
     try:
-        if path.exists() and not (path / _FILE).exists() and {entry.name for entry in path.iterdir()} - {_LOCK}:
+        trials = path / "trials"
+        found = {entry.name for entry in path.iterdir()} if path.exists() else set()
+        if trials.is_dir() and not any(trials.iterdir()):
+            found.remove(trials.name)  # left by a process that was killed at its start
+        if found - {_LOCK} and _FILE not in found:
             raise CheckpointError(f"study directory {path} holds other files; choose another --study-dir")
-        (path / "trials").mkdir(parents=True, exist_ok=True)
+        trials.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
