@@ -294,8 +294,9 @@ void Server::close() {
 void Server::close_shards() {
   if (!saver_) return;
   saver_->stop();
-  for (const auto& [name, why] : shards_.save()) throw Error(ErrorKind::kSystem, "shard " + quoted(name) + ": " + why);
-  shards_.flush();
+  auto failed = shards_.save();
+  failed.merge(shards_.flush());
+  for (const auto& [name, why] : failed) throw Error(ErrorKind::kSystem, "shard " + quoted(name) + ": " + why);
 }
 
 }  // namespace headrace

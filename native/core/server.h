@@ -88,7 +88,7 @@ class Server {
   std::vector<std::shared_ptr<const ConnectionMeter>> meters() const;
 
   void close();  // closes every table for good, and writes what lies in files to the disk; throws kSystem
-  // Saves the shards for the last time, on the disk, after all requests; throws kSystem.
+  // Saves the shards for the last time, on the disk, after all requests; throws kSystem, after every other is there.
   void close_shards();
 
  private:

@@ -281,7 +281,6 @@ ShardImage Shard::image(std::span<std::byte> memory) const {
 void Shard::keep_in(std::shared_ptr<ShardFile> file) {
   const LockGuard lock(mutex_);
   file_ = std::move(file);
-  file_->set_latest(version_);
 }
 
 std::shared_ptr<ShardFile> Shard::file() const {

@@ -97,7 +97,7 @@ class Shard {
   void restore(const ShardImage& image, std::optional<std::uint64_t> latest);
   // Everything of the shard, in memory of state_bytes().
   ShardImage image(std::span<std::byte> memory) const;
-  // The file notes every version from now on, and save() writes to it.
+  // The file notes every version from the next one on, and save() writes to it. Null: no file does.
   void keep_in(std::shared_ptr<ShardFile> file);
   // Writes an image, if anything has changed since the last one. Updates wait while it is copied to `memory`, which has
   // state_bytes(), but not while it is written. One thread at a time. Throws kSystem.

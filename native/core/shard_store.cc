@@ -18,6 +18,16 @@ namespace {
 
 constexpr std::string_view kStem = "shard-", kSlots = ".slots", kUnfinished = ".slots.new";
 
+// Saves a shard that has lost updates, before it gets new ones: the next server counts none of them twice. Until it is
+// saved, the newest version in its file stays as it was found.
+void save_lost(Shard& shard, std::span<std::byte> memory) {
+  try {
+    shard.save(memory);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kSystem) throw;  // the next save tries again, and its failure is reported
+  }
+}
+
 }  // namespace
 
 std::span<std::byte> ShardStore::room(std::size_t bytes) {
@@ -84,13 +94,17 @@ std::shared_ptr<Shard> ShardStore::restore(const std::string& path, std::size_t 
     const auto parameters = image.state.first(file->options().size * sizeof(float));
     auto shard = std::make_shared<Shard>(file->options(), parameters, budget_, lane);
     const auto latest = file->latest();
-    if (!latest) notices.push_back("shard file " + path + ": its newest version is damaged; it may have lost updates");
+    if (!latest) {
+      notices.push_back("shard file " + path + ": its newest version is damaged; it may have lost updates");
+      file->set_latest(image.version);
+    }
     shard->restore(image, latest);
+    shard->keep_in(std::move(file));
     if (const auto lost = shard->stats().lost - image.lost; lost > 0) {
       notices.push_back("shard \"" + name + "\": " + std::to_string(lost) +
                         " updates that were made after its last save are lost");
+      save_lost(*shard, image.state);
     }
-    shard->keep_in(std::move(file));
     return shard;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kRefused) throw Error(error.kind(), "shard file " + path + ": " + error.what());
@@ -100,7 +114,7 @@ std::shared_ptr<Shard> ShardStore::restore(const std::string& path, std::size_t 
   }
 }
 
-void ShardStore::keep(const std::string& name, Shard& shard, const Shard* replaced) {
+void ShardStore::keep(const std::string& name, Shard& shard, Shard* replaced) {
   const auto old = replaced != nullptr ? replaced->file() : nullptr;
   const std::string path =
       old ? old->path() : directory_ + "/" + std::string(kStem) + std::to_string(next_number_) + std::string(kSlots);
@@ -108,17 +122,20 @@ void ShardStore::keep(const std::string& name, Shard& shard, const Shard* replac
   auto file = std::make_shared<ShardFile>(path, name, shard.options(), shard.image(room(shard.state_bytes())));
   if (!old) ++next_number_;
   shard.keep_in(std::move(file));
+  if (replaced != nullptr) replaced->keep_in(nullptr);
 }
 
-void ShardStore::remove(const Shard& shard) {
+void ShardStore::remove(Shard& shard) {
   const auto file = shard.file();
   if (file && unlink(file->path().c_str()) != 0 && errno != ENOENT) {
     throw Error(ErrorKind::kSystem, "shard file " + file->path() + " can't be removed: " + std::strerror(errno));
   }
+  shard.keep_in(nullptr);
 }
 
 void ShardStore::save(Shard& shard) {
   const LockGuard lock(copying_);
+  if (!shard.file()) return;  // it takes no memory that release() has given back
   shard.save(room(shard.state_bytes()));
 }
 

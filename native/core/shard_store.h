@@ -34,10 +34,10 @@ class ShardStore {
   Kept recover(std::vector<std::string>& notices);
   // The shard exists from now on, in the file of the one that it replaces, if there is one. Throws kSystem, and
   // kRefused where the budget has no room for the copy that saving needs.
-  void keep(const std::string& name, Shard& shard, const Shard* replaced);
-  void remove(const Shard& shard);  // with its file; throws kSystem
-  void release();                   // memory for copies, when no shard is left
-  void save(Shard& shard);          // as Shard::save()
+  void keep(const std::string& name, Shard& shard, Shard* replaced);
+  void remove(Shard& shard);  // with its file; throws kSystem
+  void release();             // memory for copies, when no shard is left
+  void save(Shard& shard);    // as Shard::save(); nothing where it was replaced or removed meanwhile
 
  private:
   std::shared_ptr<Shard> restore(const std::string& path, std::size_t lane, std::string& name,

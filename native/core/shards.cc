@@ -102,11 +102,12 @@ std::vector<std::string> Shards::keep_in(const std::string& directory) {
   return notices;
 }
 
-std::map<std::string, std::string> Shards::save() {
+// Returns a message for each with which it failed, by name.
+std::map<std::string, std::string> Shards::for_each(const std::function<void(Shard&)>& act) {
   std::map<std::string, std::string> failed;
   for (const auto& [name, shard] : list()) {
     try {
-      store_->save(*shard);
+      act(*shard);
     } catch (const std::exception& error) {
       failed[name] = error.what();
     }
@@ -114,10 +115,14 @@ std::map<std::string, std::string> Shards::save() {
   return failed;
 }
 
-void Shards::flush() {
-  for (const auto& [name, shard] : list()) {
-    if (const auto file = shard->file()) file->flush();
-  }
+std::map<std::string, std::string> Shards::save() {
+  return for_each([this](Shard& shard) { store_->save(shard); });
+}
+
+std::map<std::string, std::string> Shards::flush() {
+  return for_each([](Shard& shard) {
+    if (const auto file = shard.file()) file->flush();
+  });
 }
 
 }  // namespace headrace

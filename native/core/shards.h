@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -44,9 +45,10 @@ class Shards {
 
   // Writes the shards that changed to their files. Returns a message for each that could not be written, by name.
   std::map<std::string, std::string> save();
-  void flush();  // what was written is on the disk; throws kSystem
+  std::map<std::string, std::string> flush();  // likewise: what was written is on the disk
 
  private:
+  std::map<std::string, std::string> for_each(const std::function<void(Shard&)>& act);
   std::shared_ptr<Shard> at(const std::string& name) const EXCLUDES(mutex_);  // null where there is none
 
   MemoryBudget& budget_;

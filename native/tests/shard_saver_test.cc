@@ -1,13 +1,36 @@
 #include "core/shard_saver.h"
 
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "core/server.h"
 #include "core_fixtures.h"
+
+namespace {
+
+thread_local std::function<bool(const std::string&)> before_fdatasync;  // with the file's name; false: it fails
+
+}  // namespace
+
+// In place of the C library's: a test can tell what is flushed.
+extern "C" int fdatasync(int file) {
+  const std::filesystem::path link = "/proc/self/fd/" + std::to_string(file);
+  if (before_fdatasync && !before_fdatasync(std::filesystem::read_symlink(link).filename())) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_fdatasync, file));
+}
 
 namespace headrace {
 namespace {
@@ -18,15 +41,16 @@ using fixtures::soon;
 
 constexpr std::size_t kSize = 50'000;
 constexpr std::chrono::milliseconds kOften{1};
+constexpr std::chrono::hours kNever{1000};
 
-std::shared_ptr<Shard> open(Shards& shards, const std::string& name) {
-  const std::vector<float> initial(kSize);
-  const ShardOptions options{.size = kSize, .optimizer = {.kind = OptimizerOptions::Kind::kMomentum}};
+std::shared_ptr<Shard> open(Shards& shards, const std::string& name, std::size_t size = kSize) {
+  const std::vector<float> initial(size);
+  const ShardOptions options{.size = size, .optimizer = {.kind = OptimizerOptions::Kind::kMomentum}};
   return shards.open(name, options, true, std::as_bytes(std::span(initial)));
 }
 
 void push(Shard& shard) {
-  const std::vector<float> gradient(kSize, 1);
+  const std::vector<float> gradient(shard.options().size, 1);
   shard.push({.base_version = shard.version()}, std::as_bytes(std::span(gradient)));
 }
 
@@ -125,6 +149,54 @@ TEST_CASE("shard saver: a server shows warnings, and needs a period") {
   server.close_shards();
   CHECK(shard->stats().saved_version == 1);
   check_error(ErrorKind::kInvalid, "shard_save_seconds", [] { Server({.shard_save_period = {}}); });
+}
+
+TEST_CASE("shard saver: at the end every shard that can be written is on the disk, whichever others cannot") {
+  const ScratchFolder folder;
+  Server server({.data = folder.file("data"), .shard_save_period = kNever});
+  const auto large = open(server.shards(), "model/0");
+  const auto small = open(server.shards(), "model/1", 10), other = open(server.shards(), "model/2", 10);
+  for (const auto& shard : {large, small, other}) push(*shard);
+  std::set<std::string> flushed;
+  before_fdatasync = [&](const std::string& file) {
+    flushed.insert(file);
+    return file != "shard-2.slots";
+  };
+  const std::set<std::string> all{"shard-1.slots", "shard-2.slots", "shard-3.slots"};
+  {
+    const WriteLimit limit(500'000);  // the large one's second slot is beyond it
+    check_error(ErrorKind::kSystem, "\"model/0\"", [&] { server.close_shards(); });
+  }
+  CHECK(large->stats().saved_version == 0);
+  CHECK(other->stats().saved_version == 1);
+  CHECK(flushed == all);
+  flushed.clear();
+  check_error(ErrorKind::kSystem, "\"model/1\"", [&] { server.close_shards(); });
+  CHECK(flushed == all);
+  before_fdatasync = nullptr;
+  server.close_shards();
+}
+
+TEST_CASE("shard saver: a shard that lost updates is restored where it can't be written, and then loses no count") {
+  const ScratchFolder folder;
+  const auto killed = [&](const std::string& data, const std::string& name) {
+    std::filesystem::copy(folder.file(data), folder.file(name));
+    return ServerOptions{.data = folder.file(name), .shard_save_period = kNever};
+  };
+  Server before({.data = folder.file("before"), .shard_save_period = kNever});
+  const auto shard = open(before.shards(), "model/0");
+  for (int i = 0; i < 3; ++i) push(*shard);
+  const auto options = killed("before", "first");
+  const auto first = [&] {
+    const WriteLimit limit(4096);
+    return std::make_unique<Server>(options);
+  }();
+  CHECK(first->shards().find("model/0")->stats().lost == 3);
+  CHECK(first->shards().find("model/0")->version() == 4);
+  CHECK(first->shards().find("model/0")->stats().saved_version == 0);
+  Server second(killed("first", "second"));
+  CHECK(second.shards().find("model/0")->stats().lost == 3);
+  CHECK(second.shards().find("model/0")->version() == 4);
 }
 
 }  // namespace

@@ -140,6 +140,46 @@ TEST_CASE("shard store: after a kill a shard continues from its last save, and c
   CHECK(third.shards().find("run/model/0")->version() == 9);
 }
 
+TEST_CASE("shard store: killed again before its next save, it counts every lost update once") {
+  const ScratchFolder folder;
+  Server before({.data = folder.file("data"), .shard_save_period = kNever});
+  const auto shard = open(before, "run/model/0");
+  push(*shard, 1, 4);
+  CHECK(before.shards().save().empty());
+  push(*shard, 5, 3);
+  const auto start = [&](std::uint64_t number) {
+    const auto of = [&](std::uint64_t n) { return n == 0 ? std::string("data") : "killed-" + std::to_string(n); };
+    const std::string data = killed(folder, folder.file(of(number - 1)), of(number));
+    return std::make_unique<Server>(ServerOptions{.data = data, .shard_save_period = kNever});
+  };
+  const auto first = start(1);
+  CHECK(first->shards().find("run/model/0")->stats().lost == 3);
+  CHECK(first->shards().find("run/model/0")->stats().saved_version == 8);
+  const auto second = start(2);  // nothing has happened since
+  CHECK(all(*second).empty());
+  const auto unchanged = second->shards().find("run/model/0");
+  CHECK(unchanged->stats().lost == 3);
+  CHECK(unchanged->version() == 8);
+  push(*unchanged, 5, 2);
+  const auto third = start(3);
+  CHECK_MESSAGE(all(*third).find("\"run/model/0\": 2 updates") != std::string::npos, all(*third));
+  CHECK(third->shards().find("run/model/0")->stats().lost == 5);
+  CHECK(third->shards().find("run/model/0")->version() == 11);
+}
+
+TEST_CASE("shard store: a newest version that is damaged is said once") {
+  const ScratchFolder folder;
+  const std::string data = folder.file("data");
+  {
+    Server server({.data = data});
+    open(server, "run/model/0");
+  }
+  std::fstream(data + "/shard-1.slots", std::ios::in | std::ios::out | std::ios::binary).write("damaged", 7);
+  Server server({.data = data, .shard_save_period = kNever});
+  CHECK_MESSAGE(all(server).find("newest version is damaged") != std::string::npos, all(server));
+  CHECK(all(Server({.data = killed(folder, data)})).empty());
+}
+
 TEST_CASE("shard store: what was opened or loaded is there at once") {
   const ScratchFolder folder;
   const std::string data = folder.file("data");
@@ -255,6 +295,28 @@ TEST_CASE("shard store: the copy that is written counts, once for all shards") {
     CHECK(server.budget().used() == 0);
     CHECK(server.shards().list().empty());
   }
+}
+
+TEST_CASE("shard store: a save that comes after the drop, or after the shard was replaced, takes no memory") {
+  const ScratchFolder folder;
+  MemoryBudget budget;
+  ShardStore store(folder.file(""), budget);
+  const std::vector<float> initial(kSize, 1);
+  Shard replaced(adam(), std::as_bytes(std::span(initial)), budget, 0);
+  Shard dropped(adam(), std::as_bytes(std::span(initial)), budget, 0);
+  store.keep("model/0", replaced, nullptr);
+  store.keep("model/0", dropped, &replaced);
+  push(replaced, 1, 1);
+  push(dropped, 1, 1);
+  CHECK(budget.used() >= 3 * adam().state_bytes());  // with the copy
+  store.remove(dropped);
+  store.release();
+  const auto used = budget.used();
+  for (Shard* const each : {&replaced, &dropped}) {
+    store.save(*each);
+    CHECK(budget.used() == used);
+  }
+  CHECK(files_in(folder.file("")).empty());
 }
 
 }  // namespace

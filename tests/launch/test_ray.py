@@ -9,6 +9,7 @@ import time
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -29,7 +30,8 @@ from headrace.roles.handles import POLICY, REPLAY
 from headrace.roles.remote_actor import ActorRole
 from headrace.roles.remote_worker import WorkerRole, WorkerSettings
 from headrace.servers import EmbeddedServer
-from headrace.topologies.config import Apex
+from headrace.settings import RunConfig, ServerConfig
+from headrace.topologies.config import Apex, Serial, Topology
 from headrace.types import EnvironmentSpec
 
 SMALL = headrace.DQN(hidden=(32,), batch_size=32, replay_capacity=5_000, learning_starts=200, epsilon_decay_steps=1_000)
@@ -207,6 +209,35 @@ def test_a_server_on_an_unknown_node_is_one_line() -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"server_data": Path("data")}, r"^server_data is data; it must be an absolute path"),
+        ({"server_data": Path("/data")}, r"^server_data is /data; it must be left out without a server_node"),
+        ({"wait_seconds": 0.0}, r"^wait_seconds is 0"),
+    ],
+)
+def test_settings_that_no_cluster_takes(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Ray(**config)
+
+
+@pytest.mark.parametrize(
+    ("topology", "server", "said"),
+    [
+        (Serial(), ServerConfig(), r"^server_node is given and topology is serial, which uses no server$"),
+        (
+            Apex(actors=1),
+            ServerConfig("tcp://10.0.0.1:7447"),
+            r"^server is tcp://10.0.0.1:7447 and server_node is given",
+        ),
+    ],
+)
+def test_a_server_node_that_the_run_has_no_use_for(topology: Topology, server: ServerConfig, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        RunConfig("CartPole-v1", SMALL, topology, server=server, launcher=Ray(server_node="10.0.0.1"))
+
+
 def test_a_cluster_of_another_version_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def differ(**_: object) -> None:
         raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1\n    Python: 3.8")
@@ -223,7 +254,7 @@ def test_a_cluster_of_another_version_is_one_line(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [("[1]", "it must be a YAML file"), ("{", "it can't be read"), (None, "it can")]
+    ("content", "said"), [("[1]", "it must be a YAML file"), ("{", "it can't be read"), (None, "it can't be read")]
 )
 def test_a_runtime_environment_that_is_none(
     content: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -85,6 +85,7 @@ def test_a_node_that_ray_calls_dead_is_lost_at_once(bench: Bench) -> None:
 
 
 def test_a_raylet_that_refuses_connections_is_lost_soon_and_this_node_never(bench: Bench) -> None:
+    bench.turn()
     for raylet in bench.raylets:
         raylet.listener.close()
     bench.turn()
@@ -99,6 +100,7 @@ def test_a_node_that_does_not_answer_is_lost_only_after_a_short_outage(
     def unreachable(*_: object) -> socket.socket:
         raise TimeoutError
 
+    bench.turn()
     with monkeypatch.context() as patch:
         patch.setattr(nodes.socket, "create_connection", unreachable)
         bench.turn()
@@ -106,6 +108,16 @@ def test_a_node_that_does_not_answer_is_lost_only_after_a_short_outage(
         assert bench.nodes.lost() == frozenset()
         bench.time.now += 1.1
         assert bench.nodes.lost() == {"there0"}
+    bench.turn()
+    assert bench.nodes.lost() == frozenset()
+
+
+def test_a_raylet_that_was_never_reached_is_left_to_ray(bench: Bench) -> None:
+    other = Raylet("behind")
+    other.listener.close()
+    bench.raylets.append(other)
+    bench.turn()
+    bench.time.now += 100.0
     bench.turn()
     assert bench.nodes.lost() == frozenset()
 

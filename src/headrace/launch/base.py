@@ -65,6 +65,8 @@ class Site(NamedTuple):
     """How long a role retries a lost connection."""
     server: Endpoint | None = None
     """The run's server, if the launcher has started one: then none is needed in the training process."""
+    notices: tuple[str, ...] = ()
+    """What the user is to know about that server: what it found, and lost."""
 
 
 def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:

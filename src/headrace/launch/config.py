@@ -28,6 +28,11 @@ class LauncherConfig(ABC):
     summary: ClassVar[str]
     """What --help says of it, in a few words."""
 
+    @property
+    def starts_server(self) -> bool:
+        """Whether it starts a server for the run, which then has none in the training process."""
+        return False
+
     @abstractmethod
     def open(self) -> AbstractContextManager[Site]:
         """A context in which roles can be started; raises ConfigError or LaunchError."""
@@ -84,9 +89,15 @@ class Ray(LauncherConfig):
     def __post_init__(self) -> None:
         check_types(self)
         require_positive(self, "wait_seconds")
-        holds = self.server_data is None or self.server_node is not None
-        require("server_data", self.server_data, holds, "left out where no server_node is given")
+        data = self.server_data
+        require("server_data", data, data is None or data.is_absolute(), "an absolute path, on the node of the server")
+        require("server_data", data, data is None or self.server_node is not None, "left out without a server_node")
         require("actor_cpus", self.actor_cpus, 0 < self.actor_cpus <= _MOST_CPUS, f"above 0 and at most {_MOST_CPUS:g}")
+
+    @property
+    def starts_server(self) -> bool:
+        """Whether a node for the server is given."""
+        return self.server_node is not None
 
     def open(self) -> AbstractContextManager[Site]:
         """A connection to the cluster; raises ConfigError if Ray is not installed or has no cluster at the address."""

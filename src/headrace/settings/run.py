@@ -69,6 +69,11 @@ class RunConfig:
         require("final_evaluation_episodes", final, final <= MOST_EPISODES, f"at most {MOST_EPISODES:,}")
         require("seed", self.seed, 0 <= self.seed < 2**63, "between 0 and 2^63 - 1")
         require_registered(self.algorithm)
+        own = self.launcher.starts_server
+        if own and self.server.address is not None:
+            raise ConfigError(f"server is {shown(self.server.address)} and server_node is given: leave one of them out")
+        if own and not self.topology.takes_server:
+            raise ConfigError(f"server_node is given and topology is {self.topology.name}, which uses no server")
         if self.server.address is not None and not self.topology.takes_server:
             able = " or ".join(name for name, kind in TOPOLOGIES.items() if kind.takes_server)
             raise ConfigError(

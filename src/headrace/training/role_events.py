@@ -26,6 +26,7 @@ class RoleEvents:
         self._monitor = monitor
         self._evaluations = evaluations
         self._places: dict[str, str] = {}
+        self._placed: set[str] = set()  # names of roles that have had a place
         self.exits: list[dict[str, Any]] = []
         """Every death of a role since this start of the run: its name, the reason, and the time on the clock."""
 
@@ -37,6 +38,7 @@ class RoleEvents:
     def on_exit(self, ended: Exit, again: bool) -> None:
         """A death of a role; `again` says whether it is started again."""
         role = ended.role
+        self._places.pop(role.name, None)
         if role.kind in ("actor", "worker"):
             self._monitor.forget(role.index)
         elif role.kind == "evaluator":
@@ -50,9 +52,10 @@ class RoleEvents:
 
     def on_place(self, role: Role, place: str) -> None:
         """The machine on which a role was started; shown if it was started before."""
-        if role.name in self._places:
+        if role.name in self._placed:
             self._display.message(f"{role.name} runs on {place} now")
         self._places[role.name] = place
+        self._placed.add(role.name)
         self._run.append({"kind": "place", "role": role.name, "place": place, "seconds": self._clock.seconds})
 
     def on_wait(self, waiting: int, roles: int) -> None:

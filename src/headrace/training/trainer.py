@@ -14,7 +14,6 @@ import torch
 from headrace.environments import require_spec
 from headrace.errors import (
     ClosedError,
-    ConfigError,
     DivergenceError,
     EnvironmentFault,
     HeadraceError,
@@ -88,8 +87,8 @@ class Trainer:
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
             site = self._watches.enter_context(config.launcher.open())
-            if site.server is not None and config.server.address is not None:
-                raise ConfigError("server_node and server are both given; a run has one server")
+            for notice in site.notices:
+                display.message(notice)
             self._separate = site.server or config.server.endpoint
             self._server = open_server(
                 self._separate,

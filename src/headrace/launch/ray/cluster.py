@@ -5,6 +5,7 @@ import logging
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,8 @@ def open_cluster(config: "Ray") -> Iterator[Site]:
     ends = contextlib.ExitStack()
     try:
         if config.server_node is not None:
-            yield Site(make_launcher, server=ends.enter_context(_server(config, config.server_node)))
+            server, notices = ends.enter_context(_server(config, config.server_node))
+            yield Site(make_launcher, server=server, notices=notices)
         elif own:
             yield Site(make_launcher)  # one machine: a Unix socket is faster, and needs no secret
         else:
@@ -70,25 +72,30 @@ def open_cluster(config: "Ray") -> Iterator[Site]:
 
 
 @contextlib.contextmanager
-def _server(config: "Ray", address: str) -> Iterator[Endpoint]:
-    """A server on the node with this address, which Ray restarts there if its process dies."""
-    found = [each["NodeID"] for each in ray.nodes() if each["Alive"] and each["NodeManagerAddress"] == address]
-    if not found:
+def _server(config: "Ray", address: str) -> Iterator[tuple[Endpoint, tuple[str, ...]]]:
+    """A server on the node with this address, which Ray restarts there if its process dies; with its notices."""
+    nodes = [each["NodeID"] for each in ray.nodes() if each["Alive"] and each["NodeManagerAddress"] == address]
+    if not nodes:
         known = ", ".join(sorted({each["NodeManagerAddress"] for each in ray.nodes() if each["Alive"]}))
         raise ConfigError(f"server_node is {address}; it must be the address of a node of the cluster: {known}")
-    here = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(found[0], soft=False)}
+    here = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(nodes[0], soft=False)}
     token = secrets.token_hex(32)
     try:
         port = ray.get(ray.remote(free_port).options(**here).remote(address), timeout=_SERVER_SECONDS)
         listened = f"tcp://{address}:{port}"
         host = ray.remote(ServerHost).options(**here, max_restarts=-1)
         server = host.remote(listened, token, str(config.server_data or ""))
-        ray.get(server.ready.remote(), timeout=_SERVER_SECONDS)
+        found = tuple(ray.get(server.notices.remote(), timeout=_SERVER_SECONDS))
     except RayError as error:
         raise ConfigError(f"the server can't be started on node {address}: {error_line(error)}") from None
-    yield Endpoint(listened, "default", reconnect_seconds=_RECONNECT_SECONDS, token=token)
-    with contextlib.suppress(RayError):
-        ray.get(server.close.remote(), timeout=_SERVER_SECONDS)
+    yield Endpoint(listened, "default", reconnect_seconds=_RECONNECT_SECONDS, token=token), found
+    try:
+        notices = [each for each in ray.get(server.close.remote(), timeout=_SERVER_SECONDS) if each not in found]
+    except RayError as error:
+        notices = [f"the server on node {address} did not end in order: {error_line(error)}"]
+    for notice in notices:
+        with contextlib.suppress(OSError):
+            print(f"headrace: warning: {notice}", file=sys.stderr, flush=True)
     ray.kill(server)
 
 
@@ -100,18 +107,20 @@ def _connect(config: "Ray") -> bool:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here sends no statistics
     logging.getLogger("ray").setLevel(logging.WARNING)
     options: dict[str, Any] = {}
-    if config.ray_runtime_env is not None:
-        options["runtime_env"] = _read_runtime_env(config.ray_runtime_env)
-    elif address not in (None, "local") and "RAY_JOB_CONFIG_JSON_ENV_VAR" not in os.environ:
-        options["runtime_env"] = {"working_dir": os.getcwd(), "excludes": _NOT_UPLOADED}
     if not str(address).startswith("ray://"):
         options |= {"include_dashboard": False, "configure_logging": False}
+    if config.ray_runtime_env is not None:
+        options["runtime_env"] = _read_runtime_env(config.ray_runtime_env)
+    copied = {"runtime_env": {"working_dir": os.getcwd(), "excludes": _NOT_UPLOADED}}
+    if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:  # its runtime environment is given to the job
+        copied = {}
     if address is None:
         with contextlib.suppress(ConnectionError):  # there is none on this machine
-            _init("auto", options)
+            _init("auto", copied | options)
             return False
-    _init(address or "local", options)
-    return address in (None, "local")
+    own = address in (None, "local")
+    _init(address or "local", options if own else copied | options)
+    return own
 
 
 def _init(address: str, options: dict[str, Any]) -> None:
@@ -121,12 +130,14 @@ def _init(address: str, options: dict[str, Any]) -> None:
         if address == "auto":
             raise
         raise _unusable(address, error) from None
-    except (ValueError, RuntimeError, OSError, RayError) as error:
+    except (ValueError, TypeError, RuntimeError, OSError, RayError) as error:
         raise _unusable(address, error) from None
 
 
 def _unusable(address: str, error: Exception) -> ConfigError:
-    return ConfigError(f"the Ray cluster at {address} can't be used (--ray-address): {error_line(error)}")
+    return ConfigError(
+        f"the Ray cluster at {address} can't be used (--ray-address, --ray-runtime-env): {error_line(error)}"
+    )
 
 
 def _read_runtime_env(path: Path) -> dict[str, Any]:

@@ -116,12 +116,18 @@ class ServerHost:
                     raise
                 time.sleep(0.1)
 
-    def ready(self) -> None:
-        """Returns when the server listens."""
+    def notices(self) -> list[str]:
+        """What the server found in its data directory, and could not use or save."""
+        return self._server.notices()
 
-    def close(self) -> None:
-        """Writes what is in memory to the data directory, and ends the server."""
-        self._server.close()
+    def close(self) -> list[str]:
+        """Writes what is in memory to the data directory, and ends the server; returns all its notices."""
+        notices = self._server.notices()
+        try:
+            self._server.close()
+        except HeadraceError as error:
+            notices.append(f"the server's data could not be saved: {error}")
+        return notices
 
 
 def free_port(address: str) -> int:

@@ -6,6 +6,7 @@ through Ray's object store. Ray restarts nothing by itself: the run's supervisor
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -78,7 +79,7 @@ class RayLauncher:
         self._relays: dict[str, _RelayActor] = {}
         self._nodes = Nodes()
         self._sharing: set[str] = set()  # names of roles that share memory with this process
-        self._started = time.monotonic()
+        self._asked = math.inf  # time.monotonic() of the first elastic role's start
         self._had_room = False
 
     def start(self, role: Role) -> None:
@@ -86,6 +87,8 @@ class RayLauncher:
 
         Raises ConfigError if it must run on this node, together with others, and this node is too small.
         """
+        if role.elastic:
+            self._asked = min(self._asked, time.monotonic())
         cpus = self._config.actor_cpus if role.elastic and not self._own else 0
         strategy: Any = "SPREAD" if self._config.placement == "spread" else "DEFAULT"
         group = ray.util.get_current_placement_group()  # that of a trial, which has room for all roles
@@ -111,10 +114,11 @@ class RayLauncher:
         exits = [*self._start_placed(), *self._collect_ended(), *self._collect_lost()]
         self._replace_relays()
         waits = any(waiting.role.elastic for waiting in self._waiting.values())
-        if waits and not self._had_room and time.monotonic() - self._started > self._config.wait_seconds:
+        if waits and not self._had_room and time.monotonic() - self._asked > self._config.wait_seconds:
             raise ConfigError(
                 f"no node of the cluster had room for {self._config.wait_seconds:g} s (--wait-seconds): each process "
-                f"of the run needs {self._config.actor_cpus:g} CPU (--actor-cpus)"
+                f"of the run needs {self._config.actor_cpus:g} CPU (--actor-cpus), and time to install its runtime "
+                "environment"
             )
         return exits
 

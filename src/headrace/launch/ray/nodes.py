@@ -31,8 +31,9 @@ class _Node(NamedTuple):
 class Nodes:
     """Watches the nodes in a separate thread, so that a lost node is noticed before Ray notices it (about 15 s).
 
-    Ray's own list is the basis. In addition each node's raylet must accept connections: a node is lost if its raylet
-    refuses them for 1.5 s, or does not answer for 11 s. Any thread may call the methods, none of which waits.
+    Ray's own list is the basis. In addition, a node whose raylet has accepted a connection is lost if it refuses others
+    for 1.5 s, or does not answer for 11 s; raylets that this machine can't reach at all are left to Ray. Any thread may
+    call the methods, none of which waits.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Nodes:
         self._clock = clock
         self.own = own or str(ray.get_runtime_context().get_node_id())
         """The id of this process's node."""
+        self._reached: set[str] = set()
         self._refused: dict[str, float] = {}  # since when, by the node's id
         self._silent: dict[str, float] = {}
         self._nodes = self._listed()
@@ -96,9 +98,12 @@ class Nodes:
         try:
             socket.create_connection((known.address, known.port), _CONNECT_SECONDS).close()
         except ConnectionRefusedError:
-            self._refused.setdefault(node, begin)
+            if node in self._reached:
+                self._refused.setdefault(node, begin)
         except OSError:
-            self._silent.setdefault(node, begin)
+            if node in self._reached:
+                self._silent.setdefault(node, begin)
         else:
+            self._reached.add(node)
             self._refused.pop(node, None)
             self._silent.pop(node, None)
