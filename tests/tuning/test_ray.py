@@ -105,7 +105,7 @@ def test_settings_that_no_study_can_have_are_refused(
     config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study"
-    placed = dataclasses.replace(config, launcher=Ray(server_node="10.0.0.1"))
+    placed = dataclasses.replace(config, launcher=Ray(server_node="10.0.0.1"), topology=Apex())
     with pytest.raises(ConfigError, match=r"server_node is 10\.0\.0\.1"):
         tune(placed, RATES, trials=1, parallel=1, path=path, quiet=True)
     placed = dataclasses.replace(config, launcher=Ray(ray_address="ray://10.0.0.1:10001"))
