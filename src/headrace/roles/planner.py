@@ -159,6 +159,11 @@ class PlannerRole(Role):
     transitions: TableHandle
     simulated: TableHandle
 
+    @property
+    def elastic(self) -> bool:
+        """True: the others plan too, and without any the run learns from real experience."""
+        return True
+
     def run(self, context: RoleContext) -> None:
         """Plans until stopped or until the server is gone."""
         server, transitions, stop = context.connect(), context.table(self.transitions), context.stop
