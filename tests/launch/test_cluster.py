@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ray.cluster_utils import Cluster
+from ray.util import get_node_ip_address
 
 from headrace.training.checkpoint import has_checkpoint
 
@@ -76,10 +77,10 @@ class Run:
         self.process.wait()
 
 
-def train(cluster: Cluster, directory: Path, *options: str) -> Run:
-    address = ["--launcher", "ray", "--ray-address", cluster.address, "--run-dir", str(directory)]
+def train(address: str, directory: Path, *options: str) -> Run:
+    cluster = ["--launcher", "ray", "--ray-address", address, "--run-dir", str(directory)]
     return Run(
-        directory, "train", "CartPole-v1", "--evaluation-period-seconds", "3", "--time-limit", "1h", *address, *options
+        directory, "train", "CartPole-v1", "--evaluation-period-seconds", "3", "--time-limit", "1h", *cluster, *options
     )
 
 
@@ -101,7 +102,7 @@ def processes(kind: bytes = b"ray::Host") -> set[int]:
 
 
 def test_apex_goes_on_while_nodes_join_and_die(cluster: Cluster, tmp_path: Path) -> None:
-    run = train(cluster, tmp_path / "run", "--actors", "6")
+    run = train(cluster.address, tmp_path / "run", "--actors", "6")
     try:
         run.wait_for(lambda: "1 of 7 processes wait for a node that has room" in run.output())
         cluster.add_node(num_cpus=CPUS)
@@ -127,7 +128,7 @@ def test_parameter_server_survives_a_drained_node_and_is_resumed_after_its_drive
 ) -> None:
     others = processes()
     run = train(
-        cluster,
+        cluster.address,
         tmp_path / "run",
         "--topology",
         "parameter-server",
@@ -160,10 +161,10 @@ def test_parameter_server_survives_a_drained_node_and_is_resumed_after_its_drive
         run.kill()
 
 
-def test_the_server_on_a_node_is_killed_and_starts_again(cluster: Cluster, tmp_path: Path) -> None:
+def test_the_server_on_a_node_is_killed_and_starts_again(tmp_path: Path) -> None:
     others = processes(b"ray::ServerHost")
-    address = cluster.address.rpartition(":")[0]
-    run = train(cluster, tmp_path / "run", "--server-node", address, "--server-data", str(tmp_path / "data"))
+    server = ["--server-node", get_node_ip_address(), "--server-data", str(tmp_path / "data")]
+    run = train("local", tmp_path / "run", *server)
     try:
         run.wait_for(lambda: run.records("progress") and run.records("progress")[-1]["learner_steps"])
         [server] = processes(b"ray::ServerHost") - others

@@ -117,12 +117,6 @@ def test_settings_that_no_study_can_have_are_refused(
     assert not path.exists()
 
 
-def test_a_mistake_of_all_trials_is_one_line(config: RunConfig, tmp_path: Path) -> None:
-    wrong = dataclasses.replace(config, launcher=Ray(), environment="NoSuch-v0")
-    with pytest.raises(ConfigError, match=r"the first 3 trials failed: .*NoSuch"):
-        tune(wrong, RATES, trials=9, parallel=2, path=tmp_path / "study", quiet=True)
-
-
 def test_without_ray_tune_the_extras_are_named(
     config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
