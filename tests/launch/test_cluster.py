@@ -161,6 +161,7 @@ def test_parameter_server_survives_a_drained_node_and_is_resumed_after_its_drive
         run.kill()
 
 
+@pytest.mark.slow
 def test_the_server_on_a_node_is_killed_and_starts_again(tmp_path: Path) -> None:
     others = processes(b"ray::ServerHost")
     server = ["--server-node", get_node_ip_address(), "--server-data", str(tmp_path / "data")]

@@ -112,7 +112,9 @@ def test_diverging_training_is_reported_and_keeps_the_last_good_checkpoint(tmp_p
         assert all(value.isfinite().all() for value in load_file(path).values())
 
 
-@pytest.mark.parametrize(("toy", "said"), [("Crashing", "RuntimeError"), ("Exiting", "exit 3")])
+@pytest.mark.parametrize(
+    ("toy", "said"), [("Crashing", "RuntimeError"), pytest.param("Exiting", "exit 3", marks=pytest.mark.slow)]
+)
 def test_three_deaths_stop_the_run_with_the_actors_own_error(tmp_path: Path, toy: str, said: str) -> None:
     ended = train(tmp_path, f"{TOY}{toy}", *SMALL, "--steps", "5000")
     assert ended.returncode == 1
@@ -129,15 +131,17 @@ def test_an_environment_that_hangs_is_noticed(tmp_path: Path, topology: str) -> 
     assert re.search(r"environment has not returned for", ended.stderr)
 
 
-def test_a_killed_actor_is_restarted(tmp_path: Path) -> None:
+def test_a_killed_actor_is_restarted_and_the_folder_of_its_log_made_again(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "20000", "--final-evaluation-episodes", "1")
     wait_for(lambda: learning(tmp_path))
+    shutil.rmtree(tmp_path / "run" / "logs")
     os.kill(actors(process.pid)[0], signal.SIGKILL)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "actor 0 died (killed by SIGKILL" in out
     records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [record["role"] for record in records if record["kind"] == "exit"] == ["actor 0"]
+    assert (tmp_path / "run" / "logs" / "actor-0.log").exists()
 
 
 def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
@@ -193,7 +197,7 @@ def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path: Path) -> None:
     assert after["replay_size"] >= 0.9 * summary["replay_size"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_other_signals_save_as_ctrl_c_does(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
     wait_for(lambda: learning(tmp_path))
@@ -277,17 +281,6 @@ def test_a_run_directory_that_is_removed_ends_the_run(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == []
 
 
-def test_a_removed_log_folder_is_created_again(tmp_path: Path) -> None:
-    process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "20000", "--final-evaluation-episodes", "1")
-    wait_for(lambda: learning(tmp_path))
-    shutil.rmtree(tmp_path / "run" / "logs")
-    os.kill(actors(process.pid)[0], signal.SIGKILL)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert "actor 0 died" in out
-    assert (tmp_path / "run" / "logs" / "actor-0.log").exists()
-
-
 def test_a_run_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     arguments = [f"{TOY}Corridor", *SMALL, "--steps", "500", "--final-evaluation-episodes", "0"]
     assert train(tmp_path, *arguments).returncode == 0
@@ -298,21 +291,23 @@ def test_a_run_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "summary.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("broken", ["learner.safetensors", "replay.headrace", "state.json", "manifest.json"])
-def test_a_broken_checkpoint_is_refused(tmp_path: Path, broken: str) -> None:
+def test_a_broken_checkpoint_is_refused(tmp_path: Path) -> None:
     arguments = [f"{TOY}Corridor", *SMALL, "--steps", "500", "--final-evaluation-episodes", "0"]
     assert train(tmp_path, *arguments).returncode == 0
-    [file] = (tmp_path / "run" / "checkpoints").glob(f"*/{broken}")
-    file.write_bytes(file.read_bytes()[:-7])
-    resumed = subprocess.run(
-        [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "1000000"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert resumed.returncode == 2
-    assert re.fullmatch(r"headrace: error: .*broken.*\n", resumed.stderr)
+    [checkpoint] = (path.parent for path in (tmp_path / "run" / "checkpoints").glob("*/manifest.json"))
+    for name in ("learner.safetensors", "replay.headrace", "state.json", "manifest.json"):
+        whole = (checkpoint / name).read_bytes()
+        (checkpoint / name).write_bytes(whole[:-7])
+        resumed = subprocess.run(
+            [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "1000000"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert resumed.returncode == 2, name
+        assert re.fullmatch(r"headrace: error: .*broken.*\n", resumed.stderr), name
+        (checkpoint / name).write_bytes(whole)
 
 
 def test_no_disk_space_is_one_clear_line_and_loses_nothing(tmp_path: Path) -> None:

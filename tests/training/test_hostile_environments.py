@@ -174,6 +174,7 @@ def test_a_constructor_that_hangs_in_the_training_process_is_named(place: Path) 
     assert not (place / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_hanging_constructor_is_named_from_python_too(place: Path) -> None:
     code = "import headrace; headrace.train('hostile:constructor', steps=1000, hang_seconds=2.0, run_dir='run')"
     ended = subprocess.run(
@@ -199,8 +200,8 @@ def test_a_constructor_that_hangs_in_roles_ends_the_run(place: Path) -> None:
     ("environment", "code", "said"),
     [
         ("Close", 0, "its close() has not returned"),
-        ("NativeClose", 2, "its close() has not returned"),
-        ("at_exit", 0, "a function registered with atexit has not ended"),
+        pytest.param("NativeClose", 2, "its close() has not returned", marks=pytest.mark.slow),
+        pytest.param("at_exit", 0, "a function registered with atexit has not ended", marks=pytest.mark.slow),
         ("thread", 0, "thread endless, endless has not ended"),
     ],
 )
@@ -269,7 +270,9 @@ def test_a_run_stopped_for_a_long_time_continues(place: Path) -> None:
     assert code == 130, err
 
 
-@pytest.mark.parametrize("topology", [SERIAL, APEX], ids=["serial", "apex"])
+@pytest.mark.parametrize(
+    "topology", [pytest.param(SERIAL, id="serial", marks=pytest.mark.slow), pytest.param(APEX, id="apex")]
+)
 def test_nothing_that_an_environment_started_outlives_a_killed_run(place: Path, topology: list[str]) -> None:
     process = train(place, "Forks", *topology, "--steps", "10000000")
     wait_for(lambda: len(noted(place)) == 3)

@@ -23,6 +23,8 @@ from .conftest import SMALL as SMALL_DQN
 from .conftest import TOPOLOGIES, WORKERS, Train
 from .test_faults import SMALL, TOY, children, learning, start, wait_for
 
+SHORT = [pytest.param(name, marks=pytest.mark.slow) if name in ("lock", "ad-psgd") else name for name in WORKERS]
+"""All, of which two are left to the slow tests: the others take the same paths."""
 FEW = [*SMALL[4:], "--envs-per-worker", "2"]
 _THREADS = """
 import os
@@ -81,7 +83,7 @@ def test_racing_workers_learn(train: Train, topology: str, algorithm: Algorithm)
     assert result.summary["stopped_by"] == "score"
 
 
-@pytest.mark.parametrize("topology", WORKERS)
+@pytest.mark.parametrize("topology", SHORT)
 def test_a_resumed_run_continues_from_parameters_and_optimizer_state(train: Train, topology: str) -> None:
     first = train(topology, steps=3_000, final_evaluation_episodes=0)
     saved = newest_checkpoint(first.run.checkpoints_path)
@@ -114,7 +116,7 @@ def test_a_worker_uses_one_thread_regardless_of_its_environment_variables() -> N
     assert run.stdout.split() == ["1", "0"]
 
 
-@pytest.mark.parametrize("topology", WORKERS)
+@pytest.mark.parametrize("topology", SHORT)
 def test_a_run_continues_when_its_workers_are_killed_one_after_the_other(tmp_path: Path, topology: str) -> None:
     """The second continues alone for a while after the first is killed; then only the replacements learn."""
     arguments = ["--topology", topology, "--workers", "2", *FEW, "--time-limit", "60"]

@@ -44,6 +44,7 @@ def test_trials_run_in_placement_groups(config: RunConfig, tmp_path: Path) -> No
     assert {group["strategy"] for group in groups} == {"SPREAD"}
 
 
+@pytest.mark.slow
 def test_a_trial_with_low_scores_is_pruned(
     config: RunConfig, tmp_path: Path, environments: str, open_study: Any, add_good_trials: Any
 ) -> None:
@@ -82,6 +83,7 @@ def test_trials_without_room_are_refused_after_a_while(config: RunConfig, tmp_pa
         tune(placed, RATES, trials=2, parallel=2, path=tmp_path / "study", quiet=True)
 
 
+@pytest.mark.slow
 def test_three_deaths_by_the_same_reason_end_the_study(config: RunConfig, tmp_path: Path, environments: str) -> None:
     deadly = dataclasses.replace(config, launcher=Ray(), environment=f"{environments}:deadly")
     with pytest.raises(ConfigError, match=r"the first 3 trials failed: its process died: .*exit"):
