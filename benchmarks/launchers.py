@@ -1,7 +1,8 @@
 """LunarLander-v3 to 200 with local processes and with Ray on this machine, in turn, seed by seed.
 
 Ray must not cost training time: the median time to the score is at most 1.15 times that with processes, and the same
-actors make at least 0.97 times the environment steps per second. The training clock excludes the start.
+actors make at least 0.97 times the environment steps per second once all processes have started. The training clock
+begins before they have, so the time to the score includes what Ray's slower start costs.
 """
 
 import argparse
@@ -20,6 +21,8 @@ _ROOT = Path(__file__).parent.parent
 _LAUNCHERS = {"processes": (), "ray": ("--ray-address", "local")}
 _RATIO = 1.15
 _SHARE = 0.97
+_START_SECONDS = 5.0
+"""By then all processes run, those that Ray starts for itself too."""
 
 
 def _run(launcher: str, arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
@@ -42,16 +45,25 @@ def _run(launcher: str, arguments: argparse.Namespace, seed: int) -> dict[str, A
         ]
         subprocess.run(command, cwd=_ROOT, stdout=subprocess.DEVNULL, check=True)
         summary = json.loads((run / "summary.json").read_text())
+        steps_per_second = _steady_rate(run)
     record = {
         "launcher": launcher,
         "seed": seed,
         "seconds_to_score": summary["seconds_to_score"] or arguments.time_limit,
         "solved": summary["solved"],
-        "steps_per_second": summary["environment_steps"] / summary["wall_seconds"],
-        "updates_per_second": summary["learner_steps"] / summary["wall_seconds"],
+        "steps_per_second": steps_per_second,
+        "steps_per_second_with_start": summary["environment_steps"] / summary["wall_seconds"],
     }
     print(record, flush=True)
     return record
+
+
+def _steady_rate(run: Path) -> float:
+    """Environment steps per second from the end of the start to the last progress record."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    late = [each for each in records if each["kind"] == "progress" and each["seconds"] >= _START_SECONDS]
+    first, last = late[0], late[-1]
+    return float((last["environment_steps"] - first["environment_steps"]) / (last["seconds"] - first["seconds"]))
 
 
 def main() -> int:
