@@ -1,10 +1,6 @@
 // Every insert that was acknowledged lies in the file, whenever the process is killed.
-#include <fcntl.h>
-#include <sys/wait.h>
-
-#include <csignal>
-
 #include "core_fixtures.h"
+#include "killed_process.h"
 
 namespace headrace {
 namespace {
@@ -13,6 +9,7 @@ using fixtures::Buffers;
 using fixtures::PlainChunk;
 using fixtures::ScratchFolder;
 using fixtures::small_signature;
+using fixtures::Tell;
 
 constexpr std::uint64_t kWriter = 7;
 constexpr std::uint32_t kMostSteps = 12;
@@ -29,42 +26,10 @@ std::vector<std::byte> chunk_of(std::uint64_t sequence) {
   return chunk.bytes(small_signature());
 }
 
-// Inserts for ever, from `sequence` on, and says after each which one is in. A plain write: the pipe is the one thing
-// that a killed process and its parent agree on.
-[[noreturn]] void insert_for_ever(const TableOptions& options, std::uint64_t sequence, int pipe) {
-  try {
-    Table table(options);
-    for (; table.try_insert(chunk_of(sequence)); ++sequence) {
-      if (write(pipe, &sequence, sizeof(sequence)) != sizeof(sequence)) break;
-    }
-  } catch (const std::exception&) {
-  }
-  _exit(1);  // which its parent will notice
-}
-
-// Forks such a process, kills it after it acknowledged `count` more and an instant longer; the last it acknowledged.
-std::uint64_t insert_until_killed(const TableOptions& options, std::uint64_t sequence, unsigned count,
-                                  useconds_t longer) {
-  int ends[2];
-  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    close(ends[0]);
-    insert_for_ever(options, sequence, ends[1]);
-  }
-  close(ends[1]);
-  std::uint64_t last = sequence - 1, acknowledged = 0;
-  const auto next = [&] { return read(ends[0], &acknowledged, sizeof(acknowledged)) == sizeof(acknowledged); };
-  for (unsigned i = 0; i < count && next(); ++i) last = acknowledged;
-  usleep(longer);
-  kill(child, SIGKILL);
-  while (next()) last = acknowledged;  // what was in the pipe
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(WIFSIGNALED(status));
-  close(ends[0]);
-  return last;
+// Inserts for ever, from `sequence` on, and tells after each which one is in.
+void insert_for_ever(const TableOptions& options, std::uint64_t sequence, const Tell& tell) {
+  Table table(options);
+  while (table.try_insert(chunk_of(sequence)) && tell(sequence)) ++sequence;
 }
 
 void check_kept(const TableOptions& options, std::uint64_t acknowledged) {
@@ -107,7 +72,8 @@ TEST_CASE("table: killed at any moment, a file keeps every acknowledged chunk th
       CAPTURE(round);
       // What was sent last is sent again, as by an actor whose answer was lost.
       const std::uint64_t next = std::max<std::uint64_t>(1, acknowledged);
-      acknowledged = insert_until_killed(options, next, 40 + random() % 60, random() % 500);
+      const auto work = [&](const Tell& tell) { insert_for_ever(options, next, tell); };
+      acknowledged = fixtures::run_until_killed(work, next - 1, 40 + random() % 60, random() % 500);
       check_kept(options, acknowledged);
     }
   }

@@ -18,6 +18,7 @@ __all__ = [
     "check_types",
     "errors_of",
     "fits",
+    "read_choice",
     "read_fields",
     "read_json",
     "read_object",
@@ -113,6 +114,14 @@ def read_fields(kind: type[T], record: object, **given: Any) -> T:
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(f"{key} is missing; {name} must have it")
     return kind(**values, **given)
+
+
+def read_choice(kinds: Mapping[str, type[T]], record: dict[str, Any], key: str = "name") -> T:
+    """Creates a dataclass as read_fields() does, of the kind that the text at `key` of the JSON object chooses."""
+    fields = dict(record)
+    name = fields.pop(key, None)
+    require(key, f"{name!r:.60}", name in (*kinds,), f"one of {', '.join(kinds)}")
+    return read_fields(kinds[name], fields)
 
 
 def read_json(kind: type[T], text: str | bytes, what: str) -> T:

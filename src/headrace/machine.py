@@ -1,11 +1,20 @@
-"""Processor cores and memory that this machine offers."""
+"""Processor cores, memory and open files that this machine offers."""
 
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_cores", "total_memory_bytes"]
+__all__ = [
+    "SERVER_MEMORY_SHARE",
+    "available_cores",
+    "raise_descriptor_limit",
+    "server_memory_bytes",
+    "total_memory_bytes",
+]
 
+SERVER_MEMORY_SHARE = 0.8
+"""Share of the memory that a standalone server uses if no limit is given."""
 _ROOT = Path("/")
 
 
@@ -30,6 +39,17 @@ def total_memory_bytes() -> int:
             if limit.isdigit():
                 memory.append(int(limit))
     return min(memory)
+
+
+def server_memory_bytes() -> int:
+    """Bytes that a standalone server uses if no limit is given."""
+    return int(SERVER_MEMORY_SHARE * total_memory_bytes())
+
+
+def raise_descriptor_limit() -> None:
+    """Lets this process open as many files as the system allows: each connection of a server takes one or more."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _groups(controller: str) -> Iterator[Path]:

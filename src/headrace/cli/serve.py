@@ -1,7 +1,6 @@
 """`headrace serve`: a standalone server for the actors and learners of any number of runs."""
 
 import contextlib
-import resource
 import signal
 import stat
 import sys
@@ -17,7 +16,7 @@ import tyro
 from headrace._native import Server
 from headrace.cli.arguments import SavePeriod, Size, Switch, parse
 from headrace.errors import ConfigError, require
-from headrace.machine import total_memory_bytes
+from headrace.machine import SERVER_MEMORY_SHARE, raise_descriptor_limit, server_memory_bytes
 from headrace.report.display import draws_live
 from headrace.report.formats import count, counted, size
 from headrace.report.server_view import status_line
@@ -26,7 +25,6 @@ from headrace.servers import read_token, shown
 __all__ = ["run"]
 
 _DEFAULT_ADDRESS = "tcp://127.0.0.1:7447"
-_MEMORY_SHARE = 0.8
 _STATUS_SECONDS = 60.0
 _LIVE_SECONDS = 1.0
 _POLL_SECONDS = 0.1
@@ -67,9 +65,8 @@ def run(arguments: Sequence[str]) -> int:
                 f"listen is {shown(address)}; it must be a tcp:// or unix: address (start Redis with redis-server)"
             )
     token = _token(options.token_file)
-    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # each connection takes one or more
-    memory = options.memory or int(_MEMORY_SHARE * total_memory_bytes())
+    raise_descriptor_limit()
+    memory = options.memory or server_memory_bytes()
     with _interrupts() as requested:
         server = Server(
             data=str(options.data or ""),
@@ -94,7 +91,7 @@ def _listen(server: Server, options: _Options, memory: int) -> None:
         _say(f"listening on {server.listen(address)}")
     if options.quiet:
         return
-    share = "" if options.memory else f", {_MEMORY_SHARE:.0%} of this machine's"
+    share = "" if options.memory else f", {SERVER_MEMORY_SHARE:.0%} of this machine's"
     _say(f"memory    {size(memory)}{share}")
     if options.data is None:
         _say("data      kept only in memory; --data DIR keeps it on disk")

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
-from headrace.errors import require
-from headrace.fields import read_fields, write_fields
+from headrace.fields import read_choice, write_fields
 from headrace.gradients.base import ParameterVector
 from headrace.gradients.measured import MeasuredVector
 from headrace.gradients.served import ServedOptions, ServedVector
@@ -40,11 +39,7 @@ class VectorHandle(ABC):
     @staticmethod
     def from_record(record: dict[str, Any]) -> "VectorHandle":
         """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
-        fields, kinds = dict(record), (SharedHandle, ServedHandle)
-        name = fields.pop("kind", None)
-        chosen = {kind.kind: kind for kind in kinds}
-        require("kind", f"{name!r:.60}", name in (*chosen,), f"one of {', '.join(chosen)}")
-        return read_fields(chosen[name], fields)
+        return read_choice({kind.kind: kind for kind in (SharedHandle, ServedHandle)}, record, "kind")
 
 
 @dataclass(frozen=True)

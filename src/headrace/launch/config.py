@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from headrace.errors import require
-from headrace.fields import check_types, read_fields, require_positive, write_fields
+from headrace.fields import check_types, read_choice, require_positive, write_fields
 from headrace.launch.base import Site
 from headrace.launch.processes import ProcessLauncher
 
@@ -44,10 +44,7 @@ class LauncherConfig(ABC):
     @staticmethod
     def from_record(record: dict[str, Any]) -> "LauncherConfig":
         """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
-        settings = dict(record)
-        name = settings.pop("name", None)
-        require("name", f"{name!r:.60}", name in (*LAUNCHERS,), f"one of {', '.join(LAUNCHERS)}")
-        return read_fields(LAUNCHERS[name], settings)
+        return read_choice(LAUNCHERS, record)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError, require
-from headrace.fields import MOST_STEPS, check_types, read_fields, require_positive, write_fields
+from headrace.fields import MOST_STEPS, check_types, read_choice, require_positive, write_fields
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
@@ -106,10 +106,7 @@ class Topology(ABC):
     @staticmethod
     def from_record(record: dict[str, Any]) -> "Topology":
         """Reads what to_record() returned; raises ConfigError with the field's name if it is something else."""
-        settings = dict(record)
-        name = settings.pop("name", None)
-        require("name", f"{name!r:.60}", name in (*TOPOLOGIES,), f"one of {', '.join(TOPOLOGIES)}")
-        return read_fields(TOPOLOGIES[name], settings)
+        return read_choice(TOPOLOGIES, record)
 
 
 @dataclass(frozen=True)

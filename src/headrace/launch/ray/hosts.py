@@ -1,7 +1,6 @@
 """What runs in the processes of a Ray cluster: a role, or the relay of a node's actors."""
 
 import os
-import resource
 import socket
 import tempfile
 import time
@@ -16,7 +15,7 @@ from headrace.fields import read_json, write_json
 from headrace.launch.base import FAULTS, RoleStart, error_line, run_role
 from headrace.launch.guard import Guard
 from headrace.launch.relay import Relay
-from headrace.machine import total_memory_bytes
+from headrace.machine import raise_descriptor_limit, server_memory_bytes
 from headrace.roles.base import Stop
 from headrace.roles.handles import PolicyHandle
 from headrace.servers import Endpoint, connect_role
@@ -25,7 +24,6 @@ __all__ = ["End", "Host", "RelayHost", "ServerHost", "free_port"]
 
 _OUTPUT_BYTES = 1 << 16
 _LISTEN_SECONDS = 30.0
-_MEMORY_SHARE = 0.8
 
 
 class End(NamedTuple):
@@ -102,10 +100,8 @@ class ServerHost:
     """The run's server. Ray restarts it on the same node, where it listens on the same port again."""
 
     def __init__(self, address: str, token: str, data: str) -> None:
-        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # each connection takes one or more
-        memory = int(_MEMORY_SHARE * total_memory_bytes())
-        self._server = Server(data=data, memory_bytes=memory, token=token.encode())
+        raise_descriptor_limit()
+        self._server = Server(data=data, memory_bytes=server_memory_bytes(), token=token.encode())
         deadline = time.monotonic() + _LISTEN_SECONDS
         while True:  # the port of a process that was killed is free a little later
             try:
