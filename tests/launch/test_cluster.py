@@ -18,9 +18,9 @@ from headrace.training.checkpoint import has_checkpoint
 
 CPUS = 2
 """Of each node."""
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 600.0
 
-pytestmark = pytest.mark.timeout(900)  # several waits in each test
+pytestmark = pytest.mark.timeout(1800)  # several waits in each test
 
 
 @pytest.fixture

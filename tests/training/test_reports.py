@@ -142,3 +142,10 @@ def test_a_slow_server_is_polled_less_often_but_not_one_that_was_away(
     monkeypatch.setattr(module, "time", Mock(**{"perf_counter.side_effect": [100.0, 100.0 + took]}))
     desk.take()
     assert desk.reports.period_seconds == pytest.approx(period)
+
+
+def test_a_heartbeat_is_not_counted(desk: Desk) -> None:
+    alive = {"role": "worker", "index": 0, "generation": GENERATION, "run_id": "mine", "phase": "environment"}
+    desk.take(alive)
+    desk.supervisor.receive.assert_called_once_with(alive)
+    desk.monitor.add.assert_not_called()

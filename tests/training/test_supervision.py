@@ -69,6 +69,7 @@ def test_missing_heartbeats_are_a_hang_except_during_an_outage(time: Time) -> No
     launcher = Pretence()
     supervisor = Supervisor(launcher, [Acting(0)], 10.0, Record())
     supervisor.start()
+    supervisor.receive({"role": "actor", "index": 0})
     time.now += 35.0
     supervisor.skip(30.0)
     supervisor.check()
@@ -86,12 +87,28 @@ def test_a_role_that_waits_for_a_machine_is_not_expected_to_send_heartbeats(time
     time.now += 3600.0
     supervisor.check()
     launcher.waiting = False
-    time.now += 9.9
+    time.now += 299.9
     supervisor.check()
     assert launcher.killed == []
     time.now += 0.2
     supervisor.check()
     assert launcher.killed == ["actor 0"]
+
+
+def test_a_role_may_take_long_to_its_first_report(time: Time) -> None:
+    launcher = Pretence()
+    supervisor = Supervisor(launcher, [Acting(0), Acting(1)], 10.0, Record())
+    supervisor.start()
+    time.now += 299.9
+    supervisor.receive({"role": "actor", "index": 1, "phase": "environment"})
+    supervisor.check()
+    assert launcher.killed == []
+    time.now += 0.2
+    supervisor.check()
+    assert launcher.killed == ["actor 0"]
+    time.now += 10.0
+    supervisor.check()
+    assert launcher.killed == ["actor 0", "actor 1"]
 
 
 def test_skipping_never_moves_a_heartbeat_into_the_future(time: Time) -> None:

@@ -21,6 +21,8 @@ from headrace.tuning.study import Study
 
 RATES = {"learning-rate": "log:1e-4:1e-2"}
 
+pytestmark = pytest.mark.timeout(1800)  # whole trials, each with several processes
+
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster(environments: str) -> Iterator[None]:

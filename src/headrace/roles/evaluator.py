@@ -1,18 +1,16 @@
 """Plays greedy episodes with a published policy, in a separate process."""
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from headrace.algorithms.config import Algorithm
 from headrace.environments import EnvironmentBatch, FrameStack, require_spec
-from headrace.errors import ClosedError
 from headrace.fields import read_fields
 from headrace.parameters import Policy
-from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Role, RoleContext, Stop
-from headrace.servers.base import RoleServer
+from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Role, RoleContext
+from headrace.roles.heartbeat import Heartbeat
 from headrace.types import Array, EnvironmentSpec
 
 __all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "EvaluatorRole", "Score", "greedy_actions", "play"]
@@ -23,7 +21,6 @@ LONGEST_EPISODE = 27_000
 """Maximum steps of an evaluation episode: Atari's 108,000 frames, and a bound for environments without a limit."""
 _TOGETHER = 20
 _POLL_SECONDS = 0.02
-_HEARTBEAT_SECONDS = 1.0
 
 
 class Score(NamedTuple):
@@ -84,31 +81,6 @@ def greedy_actions(algorithm: Algorithm, policy: Policy, spec: EnvironmentSpec) 
     return lambda observation: algorithm.greedy(policy.output(observation), spec)
 
 
-class _Heartbeat:
-    """Reports about once a second that the evaluator is alive; no report means that an environment hangs."""
-
-    def __init__(self, role: Role, server: RoleServer, stop: Stop) -> None:
-        self._record = {"role": role.kind, "index": role.index}
-        self._server = server
-        self._stop = stop
-        self._next = 0.0
-        self.phase = ""
-
-    def enter(self, phase: str) -> None:
-        """Enters a phase and reports it immediately."""
-        self.phase, self._next = phase, 0.0
-        self()
-
-    def __call__(self) -> None:
-        """Raises ClosedError if the evaluator was asked to stop."""
-        if self._stop.is_set():
-            raise ClosedError("the evaluator was stopped")
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _HEARTBEAT_SECONDS
-            self._server.put(REPORTS, json.dumps({**self._record, "phase": self.phase}).encode())
-
-
 @dataclass(frozen=True)
 class EvaluatorRole(Role):
     """Answers evaluation requests.
@@ -122,7 +94,7 @@ class EvaluatorRole(Role):
     def run(self, context: RoleContext) -> None:
         """Answers until stopped; ends with ClosedError when stopped or when the server is gone."""
         server, stop, answered = context.connect(), context.stop, 0
-        alive = _Heartbeat(self, server, stop)
+        alive = Heartbeat(self, server, stop)
         while True:
             alive()
             request = server.fetch(EVALUATION, answered)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from headrace.roles.base import GATE, HELD, Stop
@@ -63,8 +64,11 @@ class GateWatch:
         self._state: State = "held"
         self._next_look = 0.0
 
-    def wait(self) -> float | None:
-        """Returns the seconds that the gate held the worker, 0 if it is open; None if the worker must end."""
+    def wait(self, beat: Callable[[], object] = lambda: None) -> float | None:
+        """Returns the seconds that the gate held the worker, 0 if it is open; None if the worker must end.
+
+        Calls `beat` at each poll of a gate that is not open.
+        """
         begin = time.perf_counter()
         if begin < self._next_look and not self._stop.is_set():
             return 0.0
@@ -80,6 +84,7 @@ class GateWatch:
                 return waited
             if self._state == "closed":
                 return None
+            beat()
             self._stop.wait(_POLL_SECONDS)
             waited = time.perf_counter() - begin
         return None

@@ -15,6 +15,7 @@ from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
 from headrace.roles.base import RoleContext, Stop
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import PolicyHandle, TableHandle
+from headrace.roles.heartbeat import Heartbeat
 from headrace.roles.reporter import ActorReporter
 from headrace.servers import Endpoint, RoleServer
 
@@ -54,12 +55,14 @@ class ActorRole(ActingRole):
         decoder = PolicyDecoder(settings.precision, settings.communication_bits)
         clock = PhaseClock(ACTOR_PHASES)
         with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
-            policy = _first_policy(policy_server, self.policy.name, decoder, stop)
+            alive = Heartbeat(self, report_server, stop, run_id=settings.run_id)
+            policy = _first_policy(policy_server, self.policy.name, decoder, alive, stop)
             if policy is None:
                 return
             refresh = Refresh(policy_server, self.policy.name, self.policy.news, decoder.decode, policy)
             ends.callback(refresh.close)
             ends.callback(policy_server.close)  # before the refresh thread ends, since that may be waiting for it
+            alive.enter("environment")
             reporter = ActorReporter(
                 report_server, self, settings, clock, lambda: {"refresh": refresh.report()}, hang_seconds
             )
@@ -73,8 +76,11 @@ class ActorRole(ActingRole):
             _act(actor, refresh, reporter, clock, schedule, stop)
 
 
-def _first_policy(policy_server: RoleServer, name: str, decoder: PolicyDecoder, stop: Stop) -> Policy | None:
+def _first_policy(
+    policy_server: RoleServer, name: str, decoder: PolicyDecoder, alive: Heartbeat, stop: Stop
+) -> Policy | None:
     while not stop.is_set():
+        alive()
         found = policy_server.fetch(name)
         if found is not None:
             return Policy(decoder.decode(found[1]), found[0])

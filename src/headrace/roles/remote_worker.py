@@ -24,6 +24,7 @@ from headrace.roles.actor import ActorSettings, table_signature
 from headrace.roles.base import RoleContext, Worker
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle
+from headrace.roles.heartbeat import Heartbeat
 from headrace.roles.reporter import ActorReporter
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
@@ -113,8 +114,10 @@ class WorkerRole(ActingRole):
         acting = settings.acting
         with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
             gate = GateWatch(server, self.index, context.stop)
-            if gate.wait() is None:
+            alive = Heartbeat(self, server, context.stop, run_id=acting.run_id)
+            if gate.wait(alive) is None:
                 return
+            alive.enter("environment")
             vectors: list[MeasuredVector] = []
             diverged = ""
 

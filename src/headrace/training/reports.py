@@ -85,7 +85,8 @@ class Reports:
         if report["role"] in ("actor", "worker"):
             if report["run_id"] != self._run_id:
                 return  # from an actor that still acts for an earlier run of this name
-            self._count(report)
+            if "writer" in report:
+                self._count(report)
         elif "request" in report:
             self._schedule.receive(report)
         elif report["role"] == "quantizer":

@@ -12,6 +12,8 @@ from headrace.roles.base import Role
 
 __all__ = ["Observer", "Supervisor"]
 
+_START_SECONDS = 300.0
+"""How long a role may take at least to its first report: on a busy machine or a slow disk, imports take minutes."""
 _SETTLE_SECONDS = 10.0
 """How long the set of roles without room must not change before it is reported."""
 
@@ -35,12 +37,14 @@ class _Heartbeat(NamedTuple):
     phase: str
     stalled_seconds: float
     arrived: float  # time.monotonic()
+    first: bool = False  # True: it was started then, and has not reported yet
 
 
 class Supervisor:
     """Starts and supervises roles. One thread.
 
-    `hang_seconds` limits the time without a heartbeat and the duration of one environment step.
+    `hang_seconds` limits the time without a heartbeat, once a role has reported, and the duration of one environment
+    step.
     """
 
     def __init__(self, launcher: Launcher, roles: list[Role], hang_seconds: float, observer: Observer) -> None:
@@ -82,7 +86,7 @@ class Supervisor:
             self._handle_exit(ended)
         for role in list(self._roles.values()):
             if not self._has_place(role):
-                self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic())
+                self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic(), first=True)
                 continue
             reason = self._hang(self._heartbeats[role.name])
             if reason:
@@ -100,7 +104,7 @@ class Supervisor:
         self._launcher.stop(ended)
 
     def _start(self, role: Role) -> None:
-        self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic())
+        self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic(), first=True)
         self._launcher.start(role)
         self._unplaced.add(role.name)
 
@@ -124,7 +128,7 @@ class Supervisor:
             self._observer.on_wait(self._waiting, len(self._roles))
 
     def _hang(self, heartbeat: _Heartbeat) -> str | None:
-        limit = self._hang_seconds
+        limit = max(self._hang_seconds, _START_SECONDS) if heartbeat.first else self._hang_seconds
         if heartbeat.phase == "environment" and heartbeat.stalled_seconds > limit:
             return f"its environment has not returned for {heartbeat.stalled_seconds:.0f} s; {limit:.0f} s are allowed"
         elapsed = time.monotonic() - heartbeat.arrived
