@@ -1,5 +1,6 @@
 #include "core/claims.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -30,9 +31,23 @@ struct Claims::State {
 
   bool forget_expired() REQUIRES(mutex) {
     const Time now = clock();
-    return std::erase_if(claims, [&](const auto& each) {
-             return each.second.hold == nullptr && each.second.reserved_until <= now;
-           }) > 0;
+    if (now < first_expiry) return false;
+    first_expiry = Time::max();
+    const std::size_t before = claims.size();
+    for (auto at = claims.begin(); at != claims.end();) {
+      const Claim& claim = at->second;
+      if (claim.hold == nullptr && claim.reserved_until > now) {
+        first_expiry = std::min(first_expiry, claim.reserved_until);
+      }
+      const bool expired = claim.hold == nullptr && claim.reserved_until <= now;
+      at = expired ? claims.erase(at) : std::next(at);
+    }
+    return claims.size() < before;
+  }
+  void reserve(Claim& claim, Time until) REQUIRES(mutex) {
+    claim.hold = nullptr;
+    claim.reserved_until = until;
+    first_expiry = std::min(first_expiry, until);
   }
   void write() const REQUIRES(mutex) {
     if (!file) return;
@@ -47,6 +62,7 @@ struct Claims::State {
   const Clock clock;
   Mutex mutex;
   std::map<std::string, Claim> claims GUARDED_BY(mutex);
+  Time first_expiry GUARDED_BY(mutex) = Time::max();  // not after the first reservation's end
   std::optional<ClaimFile> file GUARDED_BY(mutex);
 };
 
@@ -61,8 +77,7 @@ class Claims::Hold {
     if (keep.count() == 0) {
       state_->claims.erase(found);
     } else {
-      found->second.hold = nullptr;
-      found->second.reserved_until = state_->clock() + keep;
+      state_->reserve(found->second, state_->clock() + keep);
     }
   }
   Hold(const Hold&) = delete;
@@ -80,7 +95,9 @@ std::string Claims::keep_in(const std::string& directory, bool expected) {
   state_->file.emplace(directory);
   const auto found = state_->file->read();
   const Time now = state_->clock();
-  for (const KeptClaim& kept : found.claims) state_->claims[kept.name] = {kept, nullptr, now + kept.keep};
+  for (const KeptClaim& kept : found.claims) {
+    state_->reserve(state_->claims[kept.name] = {.terms = kept}, now + kept.keep);
+  }
   if (found.state == ClaimFile::kWhole) return {};
   state_->write();
   if (found.state == ClaimFile::kMissing && !expected) return {};
