@@ -18,6 +18,7 @@ Table::Impl::Impl(TableOptions checked_options)
     : options(std::move(checked_options)),
       writers(writers_limit(options.capacity)),
       transitions(options.signature, options.capacity, options.capacity_bytes, options.path),
+      priorities(options.capacity),
       limiter(options.limiter),
       random(options.seed),
       recovered(transitions.size()) {
@@ -90,23 +91,31 @@ void Table::Impl::weigh(const float* priorities, std::uint32_t steps) {
 
 void Table::Impl::index(std::uint64_t first_key) {
   const ChunkHeader& header = transitions.chunk_at(transitions.slot_of(first_key));
-  const float* priorities = transitions.priorities_of(header);
-  max_priority = std::max(max_priority, *std::max_element(priorities, priorities + header.steps));
-  if (!tree) return;
-  const std::uint64_t slot = transitions.slot_of(first_key);
-  const std::size_t before_wrap = std::min<std::uint64_t>(header.steps, options.capacity - slot);
-  tree->set_range(slot, std::span(weights).first(before_wrap));
-  tree->set_range(0, std::span(weights).subspan(before_wrap));
+  const std::span<const float> stored_priorities(transitions.priorities_of(header), header.steps);
+  for (const auto& run : slots_of(first_key, header.steps)) {
+    priorities.set_range(run.slot, stored_priorities.subspan(run.offset, run.count));
+    if (tree) tree->set_range(run.slot, std::span(weights).subspan(run.offset, run.count));
+  }
 }
 
+// The second run is empty unless the slots wrap.
+std::array<SlotRun, 2> Table::Impl::slots_of(std::uint64_t first_key, std::uint64_t steps) const {
+  const std::uint64_t slot = first_key % options.capacity;
+  const std::size_t before_wrap = std::min(steps, options.capacity - slot);
+  return {{{slot, 0, before_wrap}, {0, before_wrap, steps - before_wrap}}};
+}
+
+// What a new transition gets (Schaul et al. 2016, section 3.3: the maximal priority); 1 in an empty table.
+float Table::Impl::max_priority() const { return transitions.size() > 0 ? priorities.max() : 1.0f; }
+
 void Table::Impl::evict_oldest() {
-  const std::uint64_t slot = transitions.slot_of(transitions.oldest_key());
+  const std::uint64_t key = transitions.oldest_key();
   const std::uint32_t steps = transitions.forget_oldest();
   counters.evicted += steps;
-  if (!tree) return;
-  const std::size_t before_wrap = std::min<std::uint64_t>(steps, options.capacity - slot);
-  tree->clear_range(slot, before_wrap);
-  tree->clear_range(0, steps - before_wrap);
+  for (const auto& run : slots_of(key, steps)) {
+    priorities.clear_range(run.slot, run.count);
+    if (tree) tree->clear_range(run.slot, run.count);
+  }
 }
 
 std::optional<std::size_t> Table::Impl::make_room(const ChunkHeader& header, bool may_wait) {
@@ -139,7 +148,7 @@ std::optional<std::uint64_t> Table::Impl::store(std::span<const std::byte> chunk
   const auto room = make_room(header, may_wait);
   if (!room) return std::nullopt;
   const std::size_t offset = *room;
-  const float unknown_priority = max_priority;
+  const float unknown_priority = max_priority();
   {
     // The copy needs insert_mutex alone: no other thread reads or reserves these bytes.
     const UnlockGuard unlocked(mutex);
@@ -203,7 +212,7 @@ TableStats Table::Impl::stats() const {
           flow.inserts > 0 ? static_cast<double>(flow.samples) / static_cast<double>(flow.inserts) : 0.0,
       .insert_blocked_seconds = insert_held.seconds(),
       .sample_blocked_seconds = sample_held.seconds(),
-      .max_priority = max_priority,
+      .max_priority = max_priority(),
       .total_weight = tree ? tree->total() : static_cast<double>(transitions.size()),
       .recovered = recovered,
       .lost = transitions.arena().lost(),

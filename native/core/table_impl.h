@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/chunk.h"
+#include "core/max_tree.h"
 #include "core/mutex.h"
 #include "core/random.h"
 #include "core/rate_limiter.h"
@@ -63,6 +65,12 @@ class Pins {
   std::vector<std::uint64_t> keys_;
 };
 
+// Consecutive slots of consecutive keys: `count` from `slot`, for the keys from the `offset`-th on.
+struct SlotRun {
+  std::uint64_t slot;
+  std::size_t offset, count;
+};
+
 struct TableCounters {
   std::uint64_t inserts = 0, samples = 0, updates = 0, dropped_updates = 0, evicted = 0;
 };
@@ -94,8 +102,10 @@ struct Table::Impl {
   std::optional<std::size_t> make_room(const ChunkHeader& header, bool may_wait) REQUIRES(insert_mutex, mutex);
   bool unpinned_one() REQUIRES(mutex);  // after a change of pins: true if wakers must be called
   void evict_oldest() REQUIRES(mutex);
+  std::array<SlotRun, 2> slots_of(std::uint64_t first_key, std::uint64_t steps) const;
+  float max_priority() const REQUIRES(mutex);
   void weigh(const float* priorities, std::uint32_t steps) REQUIRES(insert_mutex);  // fills `weights`
-  void index(std::uint64_t first_key) REQUIRES(insert_mutex, mutex);                // puts `weights` into the tree
+  void index(std::uint64_t first_key) REQUIRES(insert_mutex, mutex);                // fills the trees
   std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, std::optional<Deadline> deadline)
       EXCLUDES(insert_mutex, mutex);
   double leaf_weight(float priority) const;
@@ -118,12 +128,12 @@ struct Table::Impl {
   mutable Mutex mutex;
   ConditionVariable insert_allowed, sample_allowed, unpinned;
   Transitions transitions GUARDED_BY(mutex);      // changed under insert_mutex, too
-  std::optional<SumTree> tree GUARDED_BY(mutex);  // prioritized() only
+  std::optional<SumTree> tree GUARDED_BY(mutex);  // of leaf weights; prioritized() only
+  MaxTree priorities GUARDED_BY(mutex);           // as stored, by slot
   RateLimiter limiter GUARDED_BY(mutex);
   Random random GUARDED_BY(mutex);
   Pins pins GUARDED_BY(mutex);
   bool insert_parked GUARDED_BY(mutex) = false;  // a refused insert waits for pins
-  float max_priority GUARDED_BY(mutex) = 1.0f;   // the largest ever written
   bool paused GUARDED_BY(mutex) = false;
   bool closed GUARDED_BY(mutex) = false;
   HeldClock insert_held GUARDED_BY(mutex);

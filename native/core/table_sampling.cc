@@ -135,7 +135,9 @@ std::uint64_t Table::Impl::update(std::span<const std::uint64_t> keys, std::span
   constexpr std::size_t kBlock = 64;  // keys whose cache misses overlap
   thread_local std::vector<std::uint64_t> slots;
   thread_local std::vector<double> leaf_weights;
+  thread_local std::vector<float> applied;
   slots.clear();
+  applied.clear();
   leaf_weights.clear();
   std::array<float*, kBlock> targets;
   std::array<std::uint32_t, kBlock> kept;
@@ -160,10 +162,11 @@ std::uint64_t Table::Impl::update(std::span<const std::uint64_t> keys, std::span
     for (std::size_t i = 0; i < count; ++i) {
       const float priority = priorities[kept[i]];
       *targets[i] = priority;
-      max_priority = std::max(max_priority, priority);
+      applied.push_back(priority);
       if (tree) leaf_weights.push_back(leaf_weight(priority));
     }
   }
+  this->priorities.set_many(slots, applied);
   if (tree) tree->set_many(slots, leaf_weights);
   counters.updates += slots.size();
   counters.dropped_updates += keys.size() - slots.size();
