@@ -117,7 +117,8 @@ void Table::Impl::save(const std::string& path) {
 }
 
 void Table::Impl::restore(const std::string& path) {
-  const LockGuard one(insert_mutex);
+  insert_mutex.lock();
+  const InsertTurn turn(*this);
   const LockGuard lock(mutex);
   if (transitions.next_key() != 0) {
     throw Error(ErrorKind::kInvalid, "restore() from " + path + " needs a table that never held transitions, but " +
@@ -138,7 +139,9 @@ void Table::Impl::restore(const std::string& path) {
       std::span<const std::byte> chunk;
       const ChunkHeader header = read_chunk(reader, options.signature, transitions.next_key(), chunk);
       check_fits(header);
-      remember(header, *store(chunk, header, true));
+      auto key = store(chunk, header);
+      for (; !key; key = store(chunk, header)) unpinned.wait(mutex);  // for a snapshot of the empty table
+      remember(header, *key);
     }
     reader.finish();
   } catch (...) {
