@@ -31,8 +31,8 @@ TEST_CASE("many small requests are handled over several turns, and none is lost"
   Server server;
   OpenSession session(server, yielding());
   Bytes requests;
-  for (std::uint64_t i = 1; i <= 150; ++i) requests += frame(MessageType::kFetch, "policy", numbers(i), i);
-  const auto begun = frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0}), 151);
+  for (std::uint64_t i = 1; i <= 150; ++i) requests += frame(MessageType::kFetch, "policy", fetch_payload(i), i);
+  const auto begun = frame(MessageType::kFetch, "policy", fetch_payload(0), 151);
   requests += std::span(begun).first(30);
   REQUIRE(feed(session, requests) == requests.size());
   std::vector<std::size_t> turns = {replies_in(take_output(session)).size()};

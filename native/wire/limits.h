@@ -14,6 +14,7 @@ struct Limits {
   std::uint32_t max_batch = 1u << 16;             // transitions of one sample
   std::uint64_t max_shared_bytes = 4ull << 30;    // of one session's shared memory
   std::size_t max_claims = 1024;                  // of one session
+  std::uint64_t max_part_bytes = 4ull << 20;      // of a blob, in one request or reply
   std::size_t max_queued_bytes = 4u << 20;        // output that waits; above, or behind a batch, no request is handled
 
   // A session whose peer takes longer is closed.

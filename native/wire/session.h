@@ -208,6 +208,12 @@ class Session {
   std::unique_ptr<Shared> shared_;
   std::unique_ptr<SharedShard> shared_shard_;
   std::map<std::string, std::shared_ptr<Claims::Hold>> claims_;
+  std::optional<Publication> publication_;  // whose parts arrive
+  struct Fetched {
+    std::string name;
+    std::shared_ptr<const Blob> blob;
+  };
+  std::optional<Fetched> fetched_;  // whose parts are sent
   std::optional<Nonce> client_nonce_;  // once the peer has said hello
 
   bool proven_;

@@ -156,17 +156,47 @@ void Session::update_priorities(const FrameHeader& header, const std::string& na
 
 void Session::publish(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto version = body.number<std::uint64_t>("version");
-  const auto blob = body.rest();
-  reply_number(header, server_.parameters().publish(name, version, blob));
+  const auto size = body.number<std::uint64_t>("size");
+  const auto offset = body.number<std::uint64_t>("offset");
+  const auto part = body.rest();
+  if (part.size() > limits_.max_part_bytes) {
+    throw Error(ErrorKind::kRefused, "part of " + std::to_string(part.size()) + " bytes: at most " +
+                                         std::to_string(limits_.max_part_bytes) + "; nothing is published");
+  }
+  auto publication = std::exchange(publication_, std::nullopt);  // where a part is refused, so are those before it
+  if (offset == 0) publication = server_.parameters().begin(name, version, size);
+  if (!publication || !publication->continues(name, version, size, offset)) {
+    throw Error(ErrorKind::kInvalid, "offset " + std::to_string(offset) +
+                                         ": required 0, or the number of bytes that have arrived over this connection "
+                                         "of that name, version and size; nothing is published");
+  }
+  const auto published = publication->add(part);
+  if (published) return reply_number(header, *published);
+  publication_ = std::move(publication);
+  reply_nothing(header);
 }
 
 void Session::fetch(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto newer_than = body.number<std::uint64_t>("newer_than");
+  const auto offset = body.number<std::uint64_t>("offset");
   body.end();
-  const auto blob = server_.parameters().fetch(name, newer_than);
-  if (!blob) return reply_nothing(header);
-  reply_head(header, std::as_bytes(std::span(&blob->version, 1)), blob->bytes.size());
-  output_.push(blob, blob->bytes);
+  auto fetched = std::exchange(fetched_, std::nullopt);
+  if (offset == 0) {
+    auto blob = server_.parameters().fetch(name, newer_than);
+    if (!blob) return reply_nothing(header);
+    fetched = Fetched{name, std::move(blob)};
+  } else if (!fetched || fetched->name != name || offset >= fetched->blob->bytes.size()) {
+    throw Error(ErrorKind::kInvalid, "offset " + std::to_string(offset) +
+                                         ": required 0, or below the size of the blob of which this connection has "
+                                         "fetched the first part; nothing is sent");
+  }
+  const auto& blob = fetched->blob;
+  const std::span<const std::byte> rest = std::span(blob->bytes).subspan(offset);
+  const auto part = rest.first(std::min<std::uint64_t>(rest.size(), limits_.max_part_bytes));
+  const std::array<std::uint64_t, 2> head = {blob->version, blob->bytes.size()};
+  reply_head(header, std::as_bytes(std::span(head)), part.size());
+  output_.push(blob, part);
+  if (part.size() < rest.size()) fetched_ = std::move(fetched);
 }
 
 void Session::put(const FrameHeader& header, const std::string& name, BodyReader& body) {
