@@ -4,6 +4,7 @@
 #include <string>
 
 #include "wire/session.h"
+#include "wire/session_work.h"
 #include "wire_fixtures.h"
 
 using namespace headrace;
@@ -36,7 +37,7 @@ TEST_CASE("more priorities than a batch may have are refused, and none is applie
 TEST_CASE("a fetched blob is sent without a copy") {
   Server server;
   OpenSession session(server);
-  const std::string weights(256, 'w');
+  const std::string weights(kCopiedBytes, 'w');
   const auto payload = publish_payload(5, as_bytes(weights));
   auto replies = ask(session, frame(MessageType::kPublish, "policy", payload));
   REQUIRE(replies.size() == 1);
@@ -93,6 +94,18 @@ TEST_CASE("a blob is published in parts, as a whole with the last one") {
   CHECK(part(4, 9, 0, "abcd").header.status == kNothing);
   CHECK(part(5, 9, 4, "efgh").header.status == status_of(ErrorKind::kInvalid));
   CHECK(part(4, 9, 4, "efgh").header.status == status_of(ErrorKind::kInvalid));  // that one has ended
+}
+
+TEST_CASE("parts of a blob that do not go on are forgotten") {
+  Server server;
+  OpenSession session(server, Limits{.max_part_bytes = 4});
+  auto payload = numbers(std::uint64_t{1}, std::uint64_t{1'000'000}, std::uint64_t{0});
+  payload += as_bytes("abcd");
+  CHECK(ask(session, frame(MessageType::kPublish, "policy", payload)).at(0).header.status == kNothing);
+  session.expire(later(59'999));
+  CHECK(server.budget().used() == 1'000'000);
+  session.expire(later(60'000));
+  CHECK(server.budget().used() == 0);
 }
 
 TEST_CASE("all parts of a fetch are of one version") {
@@ -152,12 +165,13 @@ TEST_CASE("a drain answers with 4 MiB at most, which the budget pays for until t
   Server server({.memory_bytes = 64 << 20});
   const std::string text(kBytes, 'm');
   for (std::size_t i = 0; i < kMessages; ++i) server.mailbox("episodes")->put(as_bytes(text));
-  const std::uint64_t stored = server.budget().used();
   OpenSession session(server);
+  ask(session, frame(MessageType::kStats, ""));
+  const std::uint64_t stored = server.budget().used();
   const auto request = frame(MessageType::kDrain, "episodes", numbers(std::uint64_t{0}, std::uint64_t{0}));
   feed(session, request);
   const std::uint64_t reply_bytes = 16 + 4 * (4 + kBytes);
-  CHECK(server.budget().used() == stored + reply_bytes);
+  CHECK(server.budget().used() == stored + SendQueue::kPieceBytes + reply_bytes);
   const auto reply = replies_in(take_output(session)).at(0);
   CHECK(reply.body.size() == reply_bytes);
   CHECK(number_at<std::uint64_t>(reply.body, 8) == 4);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "wire/session_memory.h"
+#include "wire/session_work.h"
 
 namespace headrace {
 namespace {
@@ -44,6 +45,7 @@ Session::Session(Server& server, SessionOptions options, Time now)
       yields_(options.yields),
       meter_(server.add_meter(std::move(options.peer))),
       input_(server.budget()),
+      output_(server.budget()),
       proven_(options.token == nullptr),
       now_(now),
       connected_(now),
@@ -56,7 +58,8 @@ Session::~Session() = default;
 bool Session::wants_input() const {
   if (closing_ || pending_ || yielded_ || gathered_) return false;
   const bool batch_on_its_way = block_ && block_.use_count() > 1;
-  return !batch_on_its_way && output_.bytes() <= limits_.max_queued_bytes;
+  return !batch_on_its_way && output_.bytes() <= limits_.max_queued_bytes &&
+         output_.uncounted_bytes() <= kUncountedReplyBytes;
 }
 
 std::span<std::byte> Session::prepare() { return input_.space(); }
@@ -104,6 +107,18 @@ void Session::expire(Time now) {
   } else if (!pending_ && output_.bytes() == 0 && now - request_since_ >= idle_wait()) {
     closing_ = true;
   }
+  release_memory();
+}
+
+// What an idle peer would keep from others. A blob that is on its way in parts has as long as a frame.
+void Session::release_memory() {
+  const auto idle = now_ - request_since_;
+  if (pending_ || output_.bytes() > 0 || idle < limits_.memory_wait) return;
+  input_.release();
+  block_.reset();
+  if (idle < limits_.frame_wait) return;
+  publication_.reset();
+  fetched_.reset();
 }
 
 // A peer that connects and then requests nothing takes a place from others.
@@ -226,9 +241,15 @@ void Session::reply_error(const FrameHeader& request, ErrorKind kind, std::strin
   push(encode_reply(request, static_cast<std::uint8_t>(kind), as_bytes(message), 0));
 }
 
-void Session::push(std::vector<std::byte> frame, std::shared_ptr<const void> owner, int descriptor) {
+void Session::push(std::span<const std::byte> frame) {
   if (output_.bytes() == 0) output_deadline_ = now_ + limits_.output_wait;
-  output_.push(std::move(frame), std::move(owner), descriptor);
+  output_.push(frame);
+}
+
+void Session::push_region(const FrameHeader& request, std::uint64_t stride,
+                          const std::shared_ptr<SharedRegion>& region) {
+  if (output_.bytes() == 0) output_deadline_ = now_ + limits_.output_wait;
+  output_.push(encode_reply(request, kOk, std::as_bytes(std::span(&stride, 1)), 0), region, region->descriptor());
 }
 
 }  // namespace headrace

@@ -136,6 +136,7 @@ class Session {
   void make_room();
   std::size_t front_frame_bytes() const;
   std::chrono::seconds idle_wait() const;
+  void release_memory();
   void finish_front();
   bool yields_before(const FrameHeader& header);
   void handle(const FrameHeader& header, std::span<const std::byte> body);
@@ -186,10 +187,11 @@ class Session {
   // As reply(), with what share_of_reply() gave for the body, which is held until it is sent. That throws kRefused.
   void reply_large(const FrameHeader& request, std::vector<std::byte> body, MemoryBudget::Share share);
   MemoryBudget::Share share_of_reply(std::size_t bytes);
+  void push_body(std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
   void reply_nothing(const FrameHeader& request);
   void reply_error(const FrameHeader& request, ErrorKind kind, std::string_view message);
-  void push(std::vector<std::byte> frame, std::shared_ptr<const void> owner = {},
-            int descriptor = SendQueue::kNoDescriptor);
+  void push(std::span<const std::byte> frame);
+  void push_region(const FrameHeader& request, std::uint64_t stride, const std::shared_ptr<SharedRegion>& region);
 
   Server& server_;
   const Limits limits_;

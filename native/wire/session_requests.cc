@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "wire/session.h"
+#include "wire/session_work.h"
 #include "wire/stats_json.h"
 
 namespace headrace {
 namespace {
 
 constexpr std::size_t kKeyBytes = sizeof(std::uint64_t) + sizeof(float);  // of one priority update
-constexpr std::size_t kFreeReplyBytes = 64 << 10;  // that wait for a peer; more draw on the budget
 constexpr auto kFirstType = static_cast<std::uint8_t>(MessageType::kSignature);
 constexpr auto kLastType = static_cast<std::uint8_t>(MessageType::kShareShard);
 
@@ -195,7 +195,7 @@ void Session::fetch(const FrameHeader& header, const std::string& name, BodyRead
   const auto part = rest.first(std::min<std::uint64_t>(rest.size(), limits_.max_part_bytes));
   const std::array<std::uint64_t, 2> head = {blob->version, blob->bytes.size()};
   reply_head(header, std::as_bytes(std::span(head)), part.size());
-  output_.push(blob, part);
+  push_body(blob, part);
   if (part.size() < rest.size()) fetched_ = std::move(fetched);
 }
 
@@ -215,7 +215,7 @@ void Session::drain(const FrameHeader& header, const std::string& name, BodyRead
   if (!mailbox) return reply(header, std::array<std::byte, 2 * sizeof(std::uint64_t)>{});
   // If memory is short, messages are still sent in small answers, which frees their memory.
   const bool ample = server_.budget().limit() - server_.budget().used() >= Mailbox::kMaxTakenBytes;
-  const auto taken = mailbox->take(epoch, seen, ample ? Mailbox::kMaxTakenBytes : kFreeReplyBytes / 2);
+  const auto taken = mailbox->take(epoch, seen, ample ? Mailbox::kMaxTakenBytes : kUncountedReplyBytes / 2);
   std::size_t size = 2 * sizeof(std::uint64_t);
   for (const auto& message : taken.messages) size += sizeof(std::uint32_t) + message.size();
   auto share = share_of_reply(size);
@@ -238,7 +238,8 @@ void Session::stats(const FrameHeader& header) {
 }
 
 MemoryBudget::Share Session::share_of_reply(std::size_t bytes) {
-  if (output_.bytes() + bytes <= kFreeReplyBytes) return {};
+  if (auto share = server_.budget().try_take(bytes)) return std::move(*share);
+  if (output_.bytes() + bytes <= kUncountedReplyBytes) return {};
   return server_.budget().take(bytes, "reply");
 }
 
@@ -249,7 +250,13 @@ void Session::reply_large(const FrameHeader& request, std::vector<std::byte> bod
   };
   const auto held = std::make_shared<const Held>(Held{std::move(body), std::move(share)});
   reply_head(request, {}, held->body.size());
-  output_.push(held, held->body);
+  push_body(held, held->body);
+}
+
+// The rest of a reply, from where it lies if it is large.
+void Session::push_body(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) {
+  if (bytes.size() < kCopiedBytes) return output_.push(bytes);
+  output_.push(std::move(owner), bytes);
 }
 
 void Session::open_table(const FrameHeader& header, const std::string& name, BodyReader& body) {

@@ -106,8 +106,7 @@ void Session::share(const FrameHeader& header, const std::string& name, BodyRead
   auto region = make_region_(count * stride);
   shared_ =
       std::make_unique<Shared>(Shared{name, signature, size, count, stride, std::move(promised), std::move(region)});
-  push(encode_reply(header, kOk, std::as_bytes(std::span(&stride, 1)), 0), shared_->region,
-       shared_->region->descriptor());
+  push_region(header, stride, shared_->region);
 }
 
 void Session::begin_sample_shared(const FrameHeader& header, const std::string& name, BodyReader& body) {
