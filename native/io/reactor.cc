@@ -177,7 +177,10 @@ void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
   try {
     const LockGuard lock(mutex_);
     begin();
-    if (!shut_) inbox_.push_back(std::move(connection));
+    if (!shut_) {
+      inbox_.push_back(std::move(connection));
+      own_count_.fetch_add(1);
+    }
   } catch (const std::exception&) {
     // The connection was not taken, as after stop().
   }
@@ -191,6 +194,7 @@ void Reactor::take_inbox() {
     const LockGuard lock(mutex_);
     arrived.swap(inbox_);
   }
+  own_count_.fetch_sub(arrived.size());  // adopt() adds each again
   for (auto& connection : arrived) adopt(std::move(connection));
 }
 
@@ -200,6 +204,7 @@ void Reactor::adopt(std::unique_ptr<ServedConnection> connection) {
     watch(EPOLL_CTL_ADD, connection->descriptor(), EPOLLRDHUP | EPOLLIN, id);
     if (!connection->session().proven()) unproven_.insert(id);
     served_.emplace(id, Served{std::move(connection), EPOLLRDHUP | EPOLLIN});
+    own_count_.fetch_add(1);
   } catch (const std::exception&) {
     // No memory, or no room in epoll: the peer sees its connection closed.
     unproven_.erase(id);
@@ -219,6 +224,7 @@ std::unique_ptr<ServedConnection> Reactor::release(Id id) {
   if (found->second.waits) std::erase(blocked_, id);
   if (found->second.yielded) std::erase(yielded_, id);
   served_.erase(found);
+  own_count_.fetch_sub(1);
   unproven_.erase(id);
   return connection;
 }
@@ -239,7 +245,7 @@ void Reactor::serve(Id id, Action action) {
   try {
     action(*served.connection);
     settle(served);
-    server = &hooks_.reactor_of(session);
+    server = &hooks_.reactor_of(session, *this);
     if (server != this) watch(EPOLL_CTL_DEL, served.connection->descriptor(), 0, id);
   } catch (const std::exception&) {
     return drop(id);

@@ -26,7 +26,8 @@ class Reactor {
   using Id = ServedConnection::Id;  // odd: a listener; even: a connection
 
   struct Hooks {
-    std::function<Reactor&(const Session&)> reactor_of;  // which reactor serves it from now on
+    // Which reactor serves it from now on, given the one that does.
+    std::function<Reactor&(const Session&, Reactor&)> reactor_of;
     // A listener has connections that wait. False: the process has no descriptors left; ask again after a pause. Empty:
     // this reactor has no listeners.
     std::function<bool(Id)> accept = {};
@@ -43,6 +44,7 @@ class Reactor {
   // Closes it if there is no memory or no thread for it, and after stop().
   void add(std::unique_ptr<ServedConnection> connection) noexcept;
   void adopt(std::unique_ptr<ServedConnection> connection);
+  std::size_t connections() const { return own_count_.load(); }  // that it has, or is about to have
 
  private:
   struct Served {
@@ -81,6 +83,7 @@ class Reactor {
   void shut();
 
   std::atomic<std::uint64_t>& connection_count_;
+  std::atomic<std::size_t> own_count_ = 0;
   const std::size_t max_unproven_;
   const Hooks hooks_;
   const FileDescriptor epoll_;

@@ -11,7 +11,6 @@
 namespace headrace {
 namespace {
 
-constexpr int kFramesPerTurn = 64;
 constexpr std::chrono::seconds::rep kLeastBytesPerSecond = 64 << 10;  // else a slow peer could hold memory forever
 
 constexpr std::string_view kClosing = "; the connection is closed";  // as decode_header() ends its messages
@@ -32,7 +31,11 @@ bool samples(MessageType type) {
 
 bool is_of_shards(MessageType type) { return type >= MessageType::kOpenShard && type <= MessageType::kShareShard; }
 
-bool is_slow(MessageType type) { return type == MessageType::kOpenTable || type == MessageType::kDrop; }
+bool is_slow(const FrameHeader& header) {
+  const auto type = static_cast<MessageType>(header.type);
+  if (type == MessageType::kInsert) return header.length > kQuickInsertBytes;
+  return type == MessageType::kOpenTable || type == MessageType::kDrop;
+}
 
 }  // namespace
 
@@ -85,14 +88,17 @@ void Session::consumed(std::size_t count, Time now) {
 
 bool Session::resume(Time now) {
   now_ = now;
+  if (std::exchange(yielded_, false)) {
+    spent_ = 0;
+    input_deadline_ = now + limits_.frame_wait;
+  }
   if (pending_) {
     try_pending();
-    if (pending_) return false;
+    if (pending_) return !blocked();
     finish_front();
   }
-  if (std::exchange(yielded_, false)) input_deadline_ = now + limits_.frame_wait;
   handle_frames();
-  return !pending_;
+  return !blocked();
 }
 
 void Session::expire(Time now) {
@@ -140,24 +146,23 @@ void Session::finish_front() {
   input_.pop(front_frame_bytes());
   front_.reset();
   input_deadline_ = now_ + limits_.frame_wait;
+  if (place_ != Place::kSlow) return;
+  yielded_ = true;
+  place_ = home_;
 }
 
 void Session::handle_frames() {
-  for (int left = kFramesPerTurn; wants_input(); --left) {
+  while (wants_input()) {
     const auto bytes = input_.bytes();
     if (!front_ && bytes.size() >= kFrameHeaderBytes && !decode_front(bytes.first<kFrameHeaderBytes>())) return;
     if (!front_ || bytes.size() < front_frame_bytes()) return make_room();
-    if (yields_ && (left == 0 || yields_before(*front_))) {
+    if (yields_ && (spent_ >= kUnitsPerTurn || yields_before(*front_))) {
       yielded_ = true;
       return;
     }
     handle(*front_, bytes.subspan(kFrameHeaderBytes, front_->length));
-    if (pending_) return;  // the held request keeps its bytes
+    if (pending_) return;  // the request keeps its bytes
     finish_front();
-    if (place_ == Place::kSlow) {
-      yielded_ = true;
-      place_ = home_;
-    }
   }
 }
 
@@ -167,7 +172,7 @@ bool Session::yields_before(const FrameHeader& header) {
   const auto type = static_cast<MessageType>(header.type);
   if (samples(type)) home_ = Place::kSampling;
   if (is_of_shards(type)) home_ = Place::kShards;
-  const Place before = std::exchange(place_, is_slow(type) ? Place::kSlow : home_);
+  const Place before = std::exchange(place_, is_slow(header) ? Place::kSlow : home_);
   return place_ != before;
 }
 
@@ -213,6 +218,7 @@ void Session::handle(const FrameHeader& header, std::span<const std::byte> body)
   meter_->requests.fetch_add(1);
   request_since_ = now_;
   announced_ = 0;
+  spent_ += 1 + body.size() / kUnitBytes;
   try {
     dispatch(header, body);
   } catch (const Error& error) {

@@ -145,13 +145,13 @@ void Session::update_priorities(const FrameHeader& header, const std::string& na
     throw Error(ErrorKind::kRefused, "priorities of " + std::to_string(count) + " transitions: at most " +
                                          std::to_string(limits_.max_batch) + "; none is applied");
   }
-  std::vector<std::uint64_t> keys(count);  // copies: a frame's body lies at any address
   std::vector<float> priorities(count);
-  if (count > 0) {
-    std::memcpy(keys.data(), payload.data(), count * sizeof(std::uint64_t));
-    std::memcpy(priorities.data(), payload.data() + count * sizeof(std::uint64_t), count * sizeof(float));
-  }
-  reply_number(header, server_.table(name)->update_priorities(keys, priorities));
+  const auto given = payload.subspan(count * sizeof(std::uint64_t));
+  if (count > 0) std::memcpy(priorities.data(), given.data(), given.size());
+  Table::check_priorities(priorities);
+  spent_ += count / kUpdatesPerUnit;
+  pending_ = Pending{header, server_.table(name), never(), UpdateRequest{payload, count}};
+  try_pending();
 }
 
 void Session::publish(const FrameHeader& header, const std::string& name, BodyReader& body) {
