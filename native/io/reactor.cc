@@ -49,7 +49,8 @@ Reactor::Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unprov
       max_unproven_(max_unproven),
       hooks_(std::move(hooks)),
       epoll_(make_epoll()),
-      waker_(std::make_shared<Waker>()) {
+      waker_(std::make_shared<Waker>()),
+      held_([waker = waker_] { waker->poke(); }) {
   watch(EPOLL_CTL_ADD, waker_->descriptor(), EPOLLIN, kWakerId);
 }
 
@@ -134,7 +135,7 @@ void Reactor::turn() {
   if (count > 0 && !hooks_.background) asleep_at_ = now + kAwake;
   if (now >= accept_again_) resume_listeners();
   if (woken) take_inbox();
-  if (woken || now >= resume_at_) resume_blocked();
+  if (woken || now >= held_.next_deadline()) held_.resume_ready(now, [this](Id id) { resume(id); });
   resume_yielded();
   if (now - 2 * kSweepPause >= sweep_at_) {  // it may be never()
     excuse(now - sweep_at_);  // this thread was blocked; what peers sent meanwhile waits in their sockets
@@ -143,7 +144,7 @@ void Reactor::turn() {
   }
 }
 
-Deadline Reactor::next_deadline() const { return std::min({accept_again_, resume_at_, sweep_at_}); }
+Deadline Reactor::next_deadline() const { return std::min({accept_again_, held_.next_deadline(), sweep_at_}); }
 
 void Reactor::watch_listener(Id id, int descriptor) {
   const LockGuard lock(mutex_);
@@ -214,14 +215,14 @@ void Reactor::adopt(std::unique_ptr<ServedConnection> connection) {
   if (sweep_at_ == never()) sweep_at_ = Clock::now() + kSweepPause;
   if (unproven_.size() > max_unproven_) drop(*unproven_.begin());
   // One that was handed over has something to do here, or is held by a table that has changed on the way.
-  serve(id, [](ServedConnection& each) { each.session().resume(Clock::now()); });
+  resume(id);
 }
 
 // Forgets a connection without closing it.
 std::unique_ptr<ServedConnection> Reactor::release(Id id) {
   const auto found = served_.find(id);
   auto connection = std::move(found->second.connection);
-  if (found->second.waits) std::erase(blocked_, id);
+  held_.remove(id);
   if (found->second.yielded) std::erase(yielded_, id);
   served_.erase(found);
   own_count_.fetch_sub(1);
@@ -258,7 +259,7 @@ void Reactor::serve(Id id, Action action) {
 void Reactor::settle(Served& served) {
   auto& session = served.connection->session();
   served.connection->send();
-  if (session.blocked()) note_blocked(served);
+  note_held(served);
   if (session.yielded()) note_yielded(served);
   const bool sending = !session.output().empty();
   const std::uint32_t events = EPOLLRDHUP | (session.wants_input() ? EPOLLIN : 0u) | (sending ? EPOLLOUT : 0u);
@@ -268,16 +269,12 @@ void Reactor::settle(Served& served) {
   }
 }
 
-void Reactor::note_blocked(Served& served) {
+// Files the session among those that a table holds, or takes it from there.
+void Reactor::note_held(const Served& served) {
   const auto& session = served.connection->session();
-  if (!served.waits) blocked_.push_back(served.connection->id());
-  served.waits = true;
-  resume_at_ = std::min(resume_at_, session.deadline());
-  if (const auto table = session.blocked_on()) {
-    watch_table(table);
-  } else {
-    waker_->poke();  // it was dropped just now
-  }
+  const Id id = served.connection->id();
+  if (!session.blocked()) return held_.remove(id);
+  held_.add(id, {session.blocked_on(), session.requests(), session.inserts(), session.deadline()});
 }
 
 void Reactor::note_yielded(Served& served) {
@@ -285,39 +282,8 @@ void Reactor::note_yielded(Served& served) {
   served.yielded = true;
 }
 
-void Reactor::watch_table(const std::shared_ptr<Table>& table) {
-  for (const auto& watched : watched_tables_) {
-    if (watched.table.lock() == table) return;
-  }
-  const auto waker = table->add_waker([waker = waker_] { waker->poke(); });
-  watched_tables_.push_back({table, waker});
-  waker_->poke();  // the table may have changed before it knew of us
-}
-
-// Once a table holds an insert, it holds the later ones too: each of these is tried when the one before it has gone.
-void Reactor::resume_blocked() {
-  std::vector<std::shared_ptr<Table>> full;
-  std::vector<Id> earlier;
-  full.reserve(blocked_.size());
-  earlier.reserve(blocked_.size());
-  earlier.swap(blocked_);  // from here on nothing throws
-  resume_at_ = never();
-  const auto now = Clock::now();
-  for (const Id id : earlier) {
-    const auto found = served_.find(id);
-    if (found == served_.end()) continue;
-    const Session& session = found->second.connection->session();
-    const auto table = session.blocked() && session.inserts() ? session.blocked_on() : nullptr;
-    if (table && now < session.deadline() && std::ranges::find(full, table) != full.end()) {
-      blocked_.push_back(id);
-      resume_at_ = std::min(resume_at_, session.deadline());
-      continue;
-    }
-    found->second.waits = false;
-    serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
-    const auto after = served_.find(id);
-    if (table && after != served_.end() && after->second.waits) full.push_back(table);
-  }
+void Reactor::resume(Id id) {
+  serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
 }
 
 void Reactor::resume_yielded() {
@@ -325,23 +291,8 @@ void Reactor::resume_yielded() {
     const auto found = served_.find(id);
     if (found == served_.end()) continue;
     found->second.yielded = false;
-    serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
+    resume(id);
   }
-}
-
-void Reactor::let_tables_go() {
-  const auto awaited = [this](const std::shared_ptr<Table>& table) {
-    return std::ranges::any_of(blocked_, [&](Id id) {
-      const auto& session = served_.at(id).connection->session();
-      return session.blocked() && session.blocked_on() == table;
-    });
-  };
-  std::erase_if(watched_tables_, [&](const WatchedTable& watched) {
-    const auto table = watched.table.lock();
-    if (table && awaited(table)) return false;
-    if (table) table->remove_waker(watched.waker);
-    return true;
-  });
 }
 
 void Reactor::sweep() {
@@ -350,7 +301,7 @@ void Reactor::sweep() {
   for (const Id id : ids) {
     serve(id, [](ServedConnection& connection) { connection.session().expire(Clock::now()); });
   }
-  let_tables_go();
+  held_.forget_idle_tables();
   sweep_at_ = served_.empty() ? never() : Clock::now() + kSweepPause;
 }
 
@@ -373,8 +324,8 @@ void Reactor::shut() {
       // It is closed below in any case.
     }
   }
-  blocked_.clear();
-  let_tables_go();
+  for (const auto& [id, served] : served_) held_.remove(id);
+  held_.forget_idle_tables();
   connection_count_.fetch_sub(served_.size());
   served_.clear();
 }

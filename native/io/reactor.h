@@ -16,6 +16,7 @@
 
 #include "core/mutex.h"
 #include "io/file_descriptor.h"
+#include "io/held_sessions.h"
 #include "io/served_connection.h"
 #include "io/waker.h"
 
@@ -50,12 +51,7 @@ class Reactor {
   struct Served {
     std::unique_ptr<ServedConnection> connection;
     std::uint32_t events = 0;  // watched for
-    bool waits = false;        // its id is in blocked_
     bool yielded = false;      // its id is in yielded_
-  };
-  struct WatchedTable {
-    std::weak_ptr<Table> table;  // one that is dropped goes
-    std::uint64_t waker;
   };
 
   void begin() REQUIRES(mutex_);
@@ -72,12 +68,10 @@ class Reactor {
   void settle(Served& served);
   template <typename Action>
   void serve(Id id, Action action);
-  void note_blocked(Served& served);
+  void note_held(const Served& served);
   void note_yielded(Served& served);
-  void resume_blocked();
+  void resume(Id id);
   void resume_yielded();
-  void watch_table(const std::shared_ptr<Table>& table);
-  void let_tables_go();
   void sweep();
   void excuse(Deadline::duration lost);
   void shut();
@@ -102,10 +96,8 @@ class Reactor {
   Deadline accept_again_ = never();
   std::unordered_map<Id, Served> served_;
   std::set<Id> unproven_;         // the oldest first
-  std::vector<Id> blocked_;       // in the order in which they began to wait
-  Deadline resume_at_ = never();  // not after the first deadline of those
+  HeldSessions held_;
   std::vector<Id> yielded_;       // that go on after the others' turn
-  std::vector<WatchedTable> watched_tables_;
   Deadline sweep_at_ = never();
   Deadline asleep_at_ = {};  // until then it looks for the next request without going to sleep
 };
