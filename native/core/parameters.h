@@ -61,8 +61,8 @@ class Parameters {
 // A blob on its way to the Parameters that made this, which outlive it. Threading: one thread at a time.
 class Publication {
  public:
-  // The bytes that follow those of earlier calls. The version, once the blob is whole and published. Throws kInvalid for
-  // more bytes than its size, and what Parameters::publish() throws; it is of no more use then.
+  // The bytes that follow those of earlier calls. The version, once the blob is whole and published. Throws kInvalid
+  // for more bytes than its size, and what Parameters::publish() throws; it is of no more use then.
   std::optional<std::uint64_t> add(std::span<const std::byte> part);
   // Whether a part at `offset` of a blob of that name, version and size comes next.
   bool continues(const std::string& name, std::uint64_t version, std::uint64_t size, std::uint64_t offset) const;

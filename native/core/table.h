@@ -118,8 +118,8 @@ class Table {
   // Wakes all waiting callers; every later insert, sample and update throws kClosed until reopen(). The contents can
   // still be saved.
   void close();
-  void reopen();  // undoes close(); throws kClosed after retire()
-  void retire();  // closes it for good
+  void reopen();       // undoes close(); throws kClosed after retire()
+  void retire();       // closes it for good
   void flush() const;  // writes the file to the disk; throws kSystem naming it
   // Called, without any lock held, whenever a refused insert or sample may succeed now, and at close(). For I/O loops.
   // After remove_waker() has returned, the function is not running and will not be called again. It must not throw or

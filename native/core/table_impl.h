@@ -132,8 +132,7 @@ struct Table::Impl {
 
   // table_updates.cc
   std::uint64_t update(std::span<const std::uint64_t> keys, std::span<const float> new_priorities) EXCLUDES(mutex);
-  std::uint64_t update_some(std::span<const std::uint64_t> keys, std::span<const float> new_priorities)
-      EXCLUDES(mutex);
+  std::uint64_t update_some(std::span<const std::uint64_t> keys, std::span<const float> new_priorities) EXCLUDES(mutex);
 
   // table_snapshot.cc
   void save(const std::string& path) EXCLUDES(mutex);

@@ -98,8 +98,7 @@ std::unique_ptr<DrawnKeys>& spare_keys() {
 
 }  // namespace
 
-Table::Draw::Draw(Impl& table, const BatchView& batch)
-    : table_(table), batch_(batch), drawn_(std::move(spare_keys())) {
+Table::Draw::Draw(Impl& table, const BatchView& batch) : table_(table), batch_(batch), drawn_(std::move(spare_keys())) {
   if (!drawn_) drawn_ = std::make_unique<DrawnKeys>();
   drawn_->resize(batch.size, table.prioritized());
 }

@@ -27,7 +27,7 @@ class HeldSessions {
   static constexpr int kInsertsPerTurn = 64;
 
   struct Hold {
-    std::shared_ptr<Table> table;  // null: it is gone, and the session must hear of it
+    std::shared_ptr<Table> table;  // null: it is gone, which the session must report
     std::uint64_t request;         // number of the request, to tell it from the next one
     bool inserts;                  // else it samples
     Deadline deadline;

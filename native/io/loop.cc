@@ -120,10 +120,9 @@ void Loop::admit(Accepted accepted, bool is_unix) {
 }
 
 Reactor::Hooks Loop::hooks(bool background) {
-  return {.reactor_of = [this](const Session& session, Reactor& current) -> Reactor& {
-            return place_of(session, current);
-          },
-          .background = background};
+  return {
+      .reactor_of = [this](const Session& session, Reactor& current) -> Reactor& { return place_of(session, current); },
+      .background = background};
 }
 
 Reactor& Loop::place_of(const Session& session, Reactor& current) {

@@ -77,7 +77,7 @@ class Loop {
   std::vector<std::unique_ptr<Reactor>> appliers_;  // of gradients
   Reactor samplers_;
   std::vector<std::unique_ptr<Reactor>> errands_;  // slow requests
-  Reactor others_;  // which accepts too
+  Reactor others_;                                 // which accepts too
 };
 
 }  // namespace headrace

@@ -25,7 +25,6 @@ constexpr std::size_t kMaxEvents = 64;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 // After a request it stays awake so long for the next, whose sender may be waiting for it: see Stream::receive().
 constexpr auto kAwake = std::chrono::microseconds(50);
-constexpr auto kSweepPause = std::chrono::seconds(1);
 constexpr auto kMemoryPause = std::chrono::milliseconds(10);
 
 bool is_listener(Reactor::Id id) { return id % 2 == 1; }
@@ -46,11 +45,10 @@ int milliseconds_until(Deadline deadline) {
 
 Reactor::Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unproven, Hooks hooks)
     : connection_count_(connections),
-      max_unproven_(max_unproven),
       hooks_(std::move(hooks)),
       epoll_(make_epoll()),
       waker_(std::make_shared<Waker>()),
-      held_([waker = waker_] { waker->poke(); }) {
+      scheduler_(max_unproven, [waker = waker_] { waker->poke(); }) {
   watch(EPOLL_CTL_ADD, waker_->descriptor(), EPOLLIN, kWakerId);
 }
 
@@ -106,9 +104,10 @@ void Reactor::run() {
 void Reactor::turn() {
   std::array<epoll_event, kMaxEvents> events;
   const bool awake = Clock::now() < asleep_at_;
-  const int wait = awake || !yielded_.empty() ? 0 : milliseconds_until(next_deadline());
+  const bool idle = !scheduler_.ready();
+  const int wait = awake || !idle ? 0 : milliseconds_until(std::min(accept_again_, scheduler_.next_deadline()));
   const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, wait);
-  if (count == 0 && awake && yielded_.empty()) {
+  if (count == 0 && awake && idle) {
     ::sched_yield();
     return;
   }
@@ -135,16 +134,10 @@ void Reactor::turn() {
   if (count > 0 && !hooks_.background) asleep_at_ = now + kAwake;
   if (now >= accept_again_) resume_listeners();
   if (woken) take_inbox();
-  if (woken || now >= held_.next_deadline()) held_.resume_ready(now, [this](Id id) { resume(id); });
-  resume_yielded();
-  if (now - 2 * kSweepPause >= sweep_at_) {  // it may be never()
-    excuse(now - sweep_at_);  // this thread was blocked; what peers sent meanwhile waits in their sockets
-  } else if (now >= sweep_at_) {
-    sweep();
-  }
+  scheduler_.turn(now, [this](Id id, Scheduler::Action action) {
+    serve(id, [action](ServedConnection& connection) { action(connection.session(), Clock::now()); });
+  });
 }
-
-Deadline Reactor::next_deadline() const { return std::min({accept_again_, held_.next_deadline(), sweep_at_}); }
 
 void Reactor::watch_listener(Id id, int descriptor) {
   const LockGuard lock(mutex_);
@@ -203,30 +196,28 @@ void Reactor::adopt(std::unique_ptr<ServedConnection> connection) {
   const Id id = connection->id();
   try {
     watch(EPOLL_CTL_ADD, connection->descriptor(), EPOLLRDHUP | EPOLLIN, id);
-    if (!connection->session().proven()) unproven_.insert(id);
     served_.emplace(id, Served{std::move(connection), EPOLLRDHUP | EPOLLIN});
     own_count_.fetch_add(1);
   } catch (const std::exception&) {
     // No memory, or no room in epoll: the peer sees its connection closed.
-    unproven_.erase(id);
     connection_count_.fetch_sub(1);
     return;
   }
-  if (sweep_at_ == never()) sweep_at_ = Clock::now() + kSweepPause;
-  if (unproven_.size() > max_unproven_) drop(*unproven_.begin());
-  // One that was handed over has something to do here, or is held by a table that has changed on the way.
-  resume(id);
+  try {
+    if (const auto oldest = scheduler_.add(id, served_.at(id).connection->session(), Clock::now())) drop(*oldest);
+  } catch (const std::exception&) {
+    return drop(id);
+  }
+  serve(id, [](ServedConnection& each) { Scheduler::resume(each.session(), Clock::now()); });
 }
 
 // Forgets a connection without closing it.
 std::unique_ptr<ServedConnection> Reactor::release(Id id) {
   const auto found = served_.find(id);
   auto connection = std::move(found->second.connection);
-  held_.remove(id);
-  if (found->second.yielded) std::erase(yielded_, id);
+  scheduler_.remove(id);
   served_.erase(found);
   own_count_.fetch_sub(1);
-  unproven_.erase(id);
   return connection;
 }
 
@@ -251,7 +242,6 @@ void Reactor::serve(Id id, Action action) {
   } catch (const std::exception&) {
     return drop(id);
   }
-  if (session.proven()) unproven_.erase(id);
   if (server != this) server->add(release(id));
 }
 
@@ -259,55 +249,13 @@ void Reactor::serve(Id id, Action action) {
 void Reactor::settle(Served& served) {
   auto& session = served.connection->session();
   served.connection->send();
-  note_held(served);
-  if (session.yielded()) note_yielded(served);
+  scheduler_.note(served.connection->id());
   const bool sending = !session.output().empty();
   const std::uint32_t events = EPOLLRDHUP | (session.wants_input() ? EPOLLIN : 0u) | (sending ? EPOLLOUT : 0u);
   if (events != served.events) {
     watch(EPOLL_CTL_MOD, served.connection->descriptor(), events, served.connection->id());
     served.events = events;
   }
-}
-
-// Files the session among those that a table holds, or takes it from there.
-void Reactor::note_held(const Served& served) {
-  const auto& session = served.connection->session();
-  const Id id = served.connection->id();
-  if (!session.blocked()) return held_.remove(id);
-  held_.add(id, {session.blocked_on(), session.requests(), session.inserts(), session.deadline()});
-}
-
-void Reactor::note_yielded(Served& served) {
-  if (!served.yielded) yielded_.push_back(served.connection->id());
-  served.yielded = true;
-}
-
-void Reactor::resume(Id id) {
-  serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
-}
-
-void Reactor::resume_yielded() {
-  for (const Id id : std::exchange(yielded_, {})) {
-    const auto found = served_.find(id);
-    if (found == served_.end()) continue;
-    found->second.yielded = false;
-    resume(id);
-  }
-}
-
-void Reactor::sweep() {
-  std::vector<Id> ids;
-  for (const auto& [id, served] : served_) ids.push_back(id);
-  for (const Id id : ids) {
-    serve(id, [](ServedConnection& connection) { connection.session().expire(Clock::now()); });
-  }
-  held_.forget_idle_tables();
-  sweep_at_ = served_.empty() ? never() : Clock::now() + kSweepPause;
-}
-
-void Reactor::excuse(Deadline::duration lost) {
-  for (const auto& [id, served] : served_) served.connection->session().excuse(lost);
-  sweep_at_ = Clock::now() + kSweepPause;
 }
 
 void Reactor::shut() {
@@ -324,8 +272,7 @@ void Reactor::shut() {
       // It is closed below in any case.
     }
   }
-  for (const auto& [id, served] : served_) held_.remove(id);
-  held_.forget_idle_tables();
+  for (const auto& [id, served] : served_) scheduler_.remove(id);
   connection_count_.fetch_sub(served_.size());
   served_.clear();
 }

@@ -1,4 +1,5 @@
-// One thread that serves connections with epoll; a Loop has several.
+// One thread that serves connections with epoll; a Loop has several. It moves bytes; which session goes on when is up
+// to its Scheduler.
 //
 // Threading: start(), stop(), add() and watch_listener() from any thread; adopt() from the reactor's own, in the
 // accept hook. The hooks run on the reactor's thread. `mutex_` guards the thread's beginning, the inbox, whether it is
@@ -9,14 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "core/mutex.h"
 #include "io/file_descriptor.h"
-#include "io/held_sessions.h"
+#include "io/scheduler.h"
 #include "io/served_connection.h"
 #include "io/waker.h"
 
@@ -51,13 +51,11 @@ class Reactor {
   struct Served {
     std::unique_ptr<ServedConnection> connection;
     std::uint32_t events = 0;  // watched for
-    bool yielded = false;      // its id is in yielded_
   };
 
   void begin() REQUIRES(mutex_);
   void run();
   void turn();
-  Deadline next_deadline() const;
   void watch(int operation, int descriptor, std::uint32_t events, Id id);
   void watch_again(Id id, std::uint32_t events) REQUIRES(mutex_);
   void on_listener(Id id);
@@ -68,17 +66,10 @@ class Reactor {
   void settle(Served& served);
   template <typename Action>
   void serve(Id id, Action action);
-  void note_held(const Served& served);
-  void note_yielded(Served& served);
-  void resume(Id id);
-  void resume_yielded();
-  void sweep();
-  void excuse(Deadline::duration lost);
   void shut();
 
   std::atomic<std::uint64_t>& connection_count_;
   std::atomic<std::size_t> own_count_ = 0;
-  const std::size_t max_unproven_;
   const Hooks hooks_;
   const FileDescriptor epoll_;
   const std::shared_ptr<Waker> waker_;
@@ -95,10 +86,7 @@ class Reactor {
   std::vector<Id> paused_listeners_;  // asked again at accept_again_
   Deadline accept_again_ = never();
   std::unordered_map<Id, Served> served_;
-  std::set<Id> unproven_;         // the oldest first
-  HeldSessions held_;
-  std::vector<Id> yielded_;       // that go on after the others' turn
-  Deadline sweep_at_ = never();
+  Scheduler scheduler_;
   Deadline asleep_at_ = {};  // until then it looks for the next request without going to sleep
 };
 

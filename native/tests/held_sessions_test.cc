@@ -121,7 +121,7 @@ TEST_CASE("held sessions: each is tried at its deadline, also behind one that is
   CHECK(held.sessions.next_deadline() == never());
 }
 
-TEST_CASE("held sessions: a dropped table is not kept, and its sessions hear of it") {
+TEST_CASE("held sessions: a dropped table is not kept, and its sessions are tried") {
   Held held;
   held.hold(2, false);
   held.resume();

@@ -68,7 +68,8 @@ TEST_CASE("a fetched blob is sent without a copy") {
 TEST_CASE("a blob is published in parts, as a whole with the last one") {
   Server server({.memory_bytes = 1 << 20});
   OpenSession session(server, Limits{.max_part_bytes = 4});
-  const auto part = [&session](std::uint64_t version, std::uint64_t size, std::uint64_t offset, std::string_view bytes) {
+  const auto part = [&session](std::uint64_t version, std::uint64_t size, std::uint64_t offset,
+                               std::string_view bytes) {
     auto payload = numbers(version, size, offset);
     payload += as_bytes(bytes);
     return ask(session, frame(MessageType::kPublish, "policy", payload)).at(0);

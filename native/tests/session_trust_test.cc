@@ -236,8 +236,7 @@ TEST_CASE("a peer that sends a frame byte by byte is closed, but not one that se
   OpenSession slow(server);
   std::int64_t seconds = 0;
   for (std::size_t at = 0; at < put.size(); at += 64 << 10, ++seconds) {
-    feed(slow, std::span(put).subspan(at, std::min<std::size_t>(64 << 10, put.size() - at)),
-         later(seconds * 1000));
+    feed(slow, std::span(put).subspan(at, std::min<std::size_t>(64 << 10, put.size() - at)), later(seconds * 1000));
     slow.expire(later(seconds * 1000 + 999));
     REQUIRE_FALSE(slow.closing());
   }

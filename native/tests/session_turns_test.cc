@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "wire/session.h"
 #include "wire/batch_sections.h"
+#include "wire/session.h"
 #include "wire/session_work.h"
 #include "wire_fixtures.h"
 

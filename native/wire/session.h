@@ -232,7 +232,7 @@ class Session {
     std::string name;
     std::shared_ptr<const Blob> blob;
   };
-  std::optional<Fetched> fetched_;  // whose parts are sent
+  std::optional<Fetched> fetched_;     // whose parts are sent
   std::optional<Nonce> client_nonce_;  // once the peer has said hello
 
   bool proven_;

@@ -174,7 +174,8 @@ Session::Progress Session::attempt(const std::shared_ptr<Table>& table, UpdateRe
   std::vector<float> priorities(count);
   if (count > 0) {
     const std::byte* const first_priority = request.payload.data() + request.count * sizeof(std::uint64_t);
-    std::memcpy(keys.data(), request.payload.data() + request.done * sizeof(std::uint64_t), std::span(keys).size_bytes());
+    std::memcpy(keys.data(), request.payload.data() + request.done * sizeof(std::uint64_t),
+                std::span(keys).size_bytes());
     std::memcpy(priorities.data(), first_priority + request.done * sizeof(float), std::span(priorities).size_bytes());
   }
   request.applied += table->update_priorities(keys, priorities);
