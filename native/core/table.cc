@@ -322,7 +322,7 @@ void Table::Impl::close(bool for_good) {
 void Table::reopen() {
   const LockGuard lock(impl_->mutex);
   if (impl_->retired)
-    throw Error(ErrorKind::kClosed, "the table is closed for good: it was dropped, or its server closed");
+    throw Error(ErrorKind::kClosed, "the table is closed for good: it was dropped, or the server is closed");
   impl_->closed = false;
 }
 
