@@ -39,13 +39,14 @@ std::shared_ptr<const Blob> Parameters::same(const std::string& name, std::uint6
   return nullptr;
 }
 
-std::uint64_t Parameters::store(const std::string& name, std::shared_ptr<Blob> made) {
+std::shared_ptr<const Blob> Parameters::store(const std::string& name, const std::shared_ptr<Blob>& made) {
   std::shared_ptr<const Blob> replaced;  // freed after the lock is gone
   const LockGuard lock(mutex_);
-  const std::uint64_t version = admit(name, made->version);
-  made->version = version;
-  replaced = std::exchange(blobs_[name], std::move(made));
-  return version;
+  const auto found = blobs_.find(name);
+  if (found != blobs_.end() && found->second->version == made->version) return found->second;
+  made->version = admit(name, made->version);
+  replaced = std::exchange(blobs_[name], made);
+  return made;
 }
 
 Publication Parameters::begin(const std::string& name, std::uint64_t version, std::uint64_t size) {
@@ -84,7 +85,10 @@ std::optional<std::uint64_t> Publication::add(std::span<const std::byte> part) {
   }
   received_ += part.size();
   if (received_ < size_) return std::nullopt;
-  return same_ ? version_ : parameters_->store(name_, std::move(made_));
+  if (same_) return version_;
+  const auto stored = parameters_->store(name_, made_);
+  if (stored != made_ && !std::ranges::equal(stored->bytes, made_->bytes)) refuse_version(name_, version_, version_);
+  return stored->version;
 }
 
 std::shared_ptr<const Blob> Parameters::fetch(const std::string& name, std::uint64_t newer_than) const {

@@ -51,7 +51,8 @@ class Parameters {
   std::uint64_t admit(const std::string& name, std::uint64_t version) const REQUIRES(mutex_);  // what is stored
   // The stored blob where it has that version, else null: then that version may be stored.
   std::shared_ptr<const Blob> same(const std::string& name, std::uint64_t version) const EXCLUDES(mutex_);
-  std::uint64_t store(const std::string& name, std::shared_ptr<Blob> made) EXCLUDES(mutex_);
+  // The blob of that version from now on: `made`, unless another one arrived earlier.
+  std::shared_ptr<const Blob> store(const std::string& name, const std::shared_ptr<Blob>& made) EXCLUDES(mutex_);
 
   MemoryBudget& budget_;
   mutable Mutex mutex_;
