@@ -18,7 +18,7 @@ from headrace._native import ChunkWriter, Client, Server, Session, Signature
 
 HEADER = struct.Struct("<HBBB3xQQ")
 MAGIC = 0x5248
-VERSION = 5
+VERSION = 6
 SIGNATURE_TYPE, INSERT, SAMPLE, UPDATE, PUBLISH, FETCH, PUT, DRAIN, STATS = range(1, 10)
 HELLO, AUTHENTICATE, OPEN_TABLE, SET_STATE, DROP, CLAIM, SHARE, SAMPLE_SHARED = range(10, 18)
 UNNAMED = {STATS, HELLO, AUTHENTICATE}
@@ -72,9 +72,9 @@ def test_every_request_by_hand(server: Server) -> None:
         frame(INSERT, "replay", struct.pack("<q", -1) + chunk(), request=2),
         frame(SAMPLE, "replay", struct.pack("<Idq", 3, 0.4, -1), request=3),
         frame(UPDATE, "replay", struct.pack("<QQff", 0, 77, 1.0, 2.0), request=4),
-        frame(PUBLISH, "policy", struct.pack("<Q", 0) + b"weights", request=5),
-        frame(FETCH, "policy", struct.pack("<Q", 0), request=6),
-        frame(FETCH, "policy", struct.pack("<Q", 1), request=7),
+        frame(PUBLISH, "policy", struct.pack("<QQQ", 0, 7, 0) + b"weights", request=5),
+        frame(FETCH, "policy", struct.pack("<QQ", 0, 0), request=6),
+        frame(FETCH, "policy", struct.pack("<QQ", 1, 0), request=7),
         frame(PUT, "episodes", struct.pack("<QQ", 7, 1) + b"one", request=8),
         frame(DRAIN, "episodes", struct.pack("<QQ", 0, 0), request=9),
         frame(STATS, request=10),
@@ -90,7 +90,7 @@ def test_every_request_by_hand(server: Server) -> None:
     actions = np.frombuffer(got[2].body[48:72], np.int64)
     assert keys.tolist() == actions.tolist()
     assert got[3].body == struct.pack("<Q", 1)
-    assert got[5].body == struct.pack("<Q", 1) + b"weights"
+    assert got[5].body == struct.pack("<QQ", 1, 7) + b"weights"
     _, last = struct.unpack_from("<QQ", got[8].body)
     assert last == 1
     assert got[8].body[16:] == struct.pack("<I", 3) + b"one"
@@ -223,7 +223,7 @@ def test_requests_of_a_learner_on_a_standalone_server(server: Server) -> None:
         frame(SET_STATE, "other", bytes([PAUSED]), request=3),
         frame(SET_STATE, "run/replay", bytes([9]), request=4),
         frame(CLAIM, "run/learner", struct.pack("<QQq", 5, 0, 0), request=5),
-        frame(PUBLISH, "run/policy", struct.pack("<Q", 0) + b"w", request=6),
+        frame(PUBLISH, "run/policy", struct.pack("<QQQ", 0, 1, 0) + b"w", request=6),
         frame(DROP, "run/", request=7),
         frame(SHARE, "replay", struct.pack("<II", 2, 2), request=8),
     ]

@@ -27,13 +27,14 @@ namespace {
 using Released = nb::gil_scoped_release;
 
 void make_server(EmbeddedServer* self, std::string data, std::uint64_t memory_bytes,
-                 const std::optional<nb::bytes>& token, double shard_save_seconds) {
+                 const std::optional<nb::bytes>& token, double shard_save_seconds, std::size_t max_connections) {
   ServerOptions server;
   server.data = std::move(data);
   if (memory_bytes != 0) server.memory_bytes = memory_bytes;
   server.shard_save_period = duration("shard_save_seconds", shard_save_seconds);
   LoopOptions loop;
   loop.token = token_of(token);
+  loop.max_connections = max_connections;
   const Released release;  // tables of many gigabytes may be taken up
   new (self) EmbeddedServer(std::move(server), std::move(loop));
 }
@@ -95,7 +96,7 @@ void bind_server(nb::module_& module) {
   nb::class_<EmbeddedServer> server(module, "Server",
                                     "Tables, parameters and mailboxes under names, served over sockets.");
   server.def("__init__", &make_server, nb::kw_only(), "data"_a = "", "memory_bytes"_a = 0, "token"_a = nb::none(),
-             "shard_save_seconds"_a = 1.0);
+             "shard_save_seconds"_a = 1.0, "max_connections"_a = LoopOptions().max_connections);
   with_table_arguments([&](const auto&... arguments) {
     server.def("add_table", &add_table, "name"_a, arguments..., "path"_a = "");
     server.def("open_table", &open_table, "name"_a, arguments..., "fresh"_a);

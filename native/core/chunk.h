@@ -10,7 +10,7 @@
 //   last           [T] u32  row of the newest frame of s_{t+n}
 //   reward         [T] f32  n-step return  R = sum_{i<n} gamma^i r_{t+i}
 //   discount       [T] f32  gamma^n, or 0 where the episode terminated inside the n steps; truncation bootstraps
-//   priority       [T] f32  |TD error|, or kUnknownPriority: takes the largest priority the table has seen
+//   priority       [T] f32  |TD error|, or kUnknownPriority: takes the largest priority in the table
 //
 // Sections start at multiples of 8 bytes, little-endian. The stack of row r is rows r-K+1 .. r, where rows before
 // row 0 read as row 0: an episode's first frame repeats, and a later chunk carries its history, so nothing but

@@ -31,32 +31,64 @@ std::uint64_t Parameters::admit(const std::string& name, std::uint64_t version) 
   return version;
 }
 
-// Bytes are compared and copied without the lock, which every fetch takes: a blob may be large.
+std::shared_ptr<const Blob> Parameters::same(const std::string& name, std::uint64_t version) const {
+  const LockGuard lock(mutex_);
+  const auto found = blobs_.find(name);
+  if (found != blobs_.end() && found->second->version == version) return found->second;
+  admit(name, version);
+  return nullptr;
+}
+
+std::shared_ptr<const Blob> Parameters::store(const std::string& name, const std::shared_ptr<Blob>& made) {
+  std::shared_ptr<const Blob> replaced;  // freed after the lock is gone
+  const LockGuard lock(mutex_);
+  const auto found = blobs_.find(name);
+  if (found != blobs_.end() && found->second->version == made->version) return found->second;
+  made->version = admit(name, made->version);
+  replaced = std::exchange(blobs_[name], made);
+  return made;
+}
+
+Publication Parameters::begin(const std::string& name, std::uint64_t version, std::uint64_t size) {
+  return Publication(*this, name, version, size);
+}
+
 std::uint64_t Parameters::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> bytes) {
-  std::shared_ptr<Blob> made;
-  for (;;) {
-    std::shared_ptr<const Blob> other;  // of that version, or the one replaced; freed after the lock is gone
-    {
-      const LockGuard lock(mutex_);
-      const auto found = blobs_.find(name);
-      if (found != blobs_.end() && found->second->version == version) {
-        other = found->second;
-      } else {
-        const std::uint64_t admitted = admit(name, version);
-        if (made) {
-          made->version = admitted;
-          other = std::exchange(found != blobs_.end() ? found->second : blobs_[name], std::move(made));
-          return admitted;
-        }
-      }
-    }
-    if (other) {
-      if (std::ranges::equal(other->bytes, bytes)) return version;
-      refuse_version(name, version, version);
-    }
-    auto share = budget_.take(bytes.size(), "parameters \"" + name + "\"");
-    made = std::make_shared<Blob>(Blob{version, {bytes.begin(), bytes.end()}, std::move(share)});
+  return *begin(name, version, bytes.size()).add(bytes);
+}
+
+Publication::Publication(Parameters& parameters, std::string name, std::uint64_t version, std::uint64_t size)
+    : parameters_(&parameters), name_(std::move(name)), version_(version), size_(size) {
+  same_ = parameters.same(name_, version);
+  if (same_ && same_->bytes.size() != size) refuse_version(name_, version, version);
+  if (same_) return;
+  auto share = parameters.budget_.take(size, "parameters \"" + name_ + "\"");
+  made_ = std::make_shared<Blob>(Blob{.version = version, .share = std::move(share)});
+  made_->bytes.reserve(size);
+}
+
+bool Publication::continues(const std::string& name, std::uint64_t version, std::uint64_t size,
+                            std::uint64_t offset) const {
+  return name == name_ && version == version_ && size == size_ && offset == received_;
+}
+
+// Bytes are compared and copied without the lock, which every fetch takes.
+std::optional<std::uint64_t> Publication::add(std::span<const std::byte> part) {
+  if (part.size() > size_ - received_) {
+    throw Error(ErrorKind::kInvalid, "parameters \"" + name_ + "\": " + std::to_string(received_ + part.size()) +
+                                         " bytes of a blob of " + std::to_string(size_) + "; nothing is stored");
   }
+  if (!same_) {
+    made_->bytes.insert(made_->bytes.end(), part.begin(), part.end());
+  } else if (!std::ranges::equal(std::span(same_->bytes).subspan(received_, part.size()), part)) {
+    refuse_version(name_, version_, version_);
+  }
+  received_ += part.size();
+  if (received_ < size_) return std::nullopt;
+  if (same_) return version_;
+  const auto stored = parameters_->store(name_, made_);
+  if (stored != made_ && !std::ranges::equal(stored->bytes, made_->bytes)) refuse_version(name_, version_, version_);
+  return stored->version;
 }
 
 std::shared_ptr<const Blob> Parameters::fetch(const std::string& name, std::uint64_t newer_than) const {

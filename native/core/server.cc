@@ -106,7 +106,7 @@ struct Server::Removed {
   std::vector<std::shared_ptr<Table>> tables;
   MemoryBudget::Share share;  // the last one's
   ~Removed() {
-    for (const auto& table : tables) table->close();
+    for (const auto& table : tables) table->retire();
   }
 };
 
@@ -206,20 +206,10 @@ std::vector<std::string> Server::table_names() const {
 }
 
 void Server::set_state(const std::string& name, TableState state) {
-  std::shared_ptr<Table> changed;
-  {
-    const LockGuard changing(change_mutex_);  // a table that is dropped meanwhile is closed after this
-    changed = table(name);
-    if (state != TableState::kClosed) {
-      check_open();
-      changed->reopen();
-    }
-  }
-  if (state == TableState::kClosed) {
-    changed->close();
-  } else {
-    changed->set_paused(state == TableState::kPaused);
-  }
+  const auto changed = table(name);
+  if (state == TableState::kClosed) return changed->close();
+  changed->reopen();
+  changed->set_paused(state == TableState::kPaused);
 }
 
 std::shared_ptr<Mailbox> Server::mailbox(const std::string& name) {
@@ -279,7 +269,7 @@ void Server::close() {
     closed_ = true;
   }
   const auto tables = all_tables();
-  for (const auto& table : tables) table->close();
+  for (const auto& table : tables) table->retire();
   std::exception_ptr failed;
   for (const auto& table : tables) {
     try {

@@ -74,7 +74,8 @@ class Server {
   std::shared_ptr<Table> open_table(const std::string& name, TableOptions options, bool fresh);
   std::shared_ptr<Table> table(const std::string& name) const;  // kNotFound, naming the existing tables
   std::vector<std::string> table_names() const;
-  void set_state(const std::string& name, TableState state);  // kNotFound
+  // Waits for no file. kNotFound; kClosed where the table is dropped meanwhile, and after close().
+  void set_state(const std::string& name, TableState state);
 
   Parameters& parameters() { return parameters_; }
   Shards& shards() { return shards_; }

@@ -18,6 +18,7 @@ Table::Impl::Impl(TableOptions checked_options)
     : options(std::move(checked_options)),
       writers(writers_limit(options.capacity)),
       transitions(options.signature, options.capacity, options.capacity_bytes, options.path),
+      priorities(options.capacity),
       limiter(options.limiter),
       random(options.seed),
       recovered(transitions.size()) {
@@ -90,34 +91,39 @@ void Table::Impl::weigh(const float* priorities, std::uint32_t steps) {
 
 void Table::Impl::index(std::uint64_t first_key) {
   const ChunkHeader& header = transitions.chunk_at(transitions.slot_of(first_key));
-  const float* priorities = transitions.priorities_of(header);
-  max_priority = std::max(max_priority, *std::max_element(priorities, priorities + header.steps));
-  if (!tree) return;
-  const std::uint64_t slot = transitions.slot_of(first_key);
-  const std::size_t before_wrap = std::min<std::uint64_t>(header.steps, options.capacity - slot);
-  tree->set_range(slot, std::span(weights).first(before_wrap));
-  tree->set_range(0, std::span(weights).subspan(before_wrap));
+  const std::span<const float> stored_priorities(transitions.priorities_of(header), header.steps);
+  for (const auto& run : slots_of(first_key, header.steps)) {
+    priorities.set_range(run.slot, stored_priorities.subspan(run.offset, run.count));
+    if (tree) tree->set_range(run.slot, std::span(weights).subspan(run.offset, run.count));
+  }
 }
+
+// The second run is empty unless the slots wrap.
+std::array<SlotRun, 2> Table::Impl::slots_of(std::uint64_t first_key, std::uint64_t steps) const {
+  const std::uint64_t slot = first_key % options.capacity;
+  const std::size_t before_wrap = std::min(steps, options.capacity - slot);
+  return {{{slot, 0, before_wrap}, {0, before_wrap, steps - before_wrap}}};
+}
+
+// What a new transition gets (Schaul et al. 2016, section 3.3: the maximal priority); 1 in an empty table.
+float Table::Impl::max_priority() const { return transitions.size() > 0 ? priorities.max() : 1.0f; }
 
 void Table::Impl::evict_oldest() {
-  const std::uint64_t slot = transitions.slot_of(transitions.oldest_key());
+  const std::uint64_t key = transitions.oldest_key();
   const std::uint32_t steps = transitions.forget_oldest();
   counters.evicted += steps;
-  if (!tree) return;
-  const std::size_t before_wrap = std::min<std::uint64_t>(steps, options.capacity - slot);
-  tree->clear_range(slot, before_wrap);
-  tree->clear_range(0, steps - before_wrap);
+  for (const auto& run : slots_of(key, steps)) {
+    priorities.clear_range(run.slot, run.count);
+    if (tree) tree->clear_range(run.slot, run.count);
+  }
 }
 
-std::optional<std::size_t> Table::Impl::make_room(const ChunkHeader& header, bool may_wait) {
+std::optional<std::size_t> Table::Impl::make_room(const ChunkHeader& header) {
   while (transitions.size() + header.steps > options.capacity) evict_oldest();
   for (;;) {
-    while (pins.oldest() < transitions.oldest_key()) {
-      if (!may_wait) {
-        insert_parked = true;
-        return std::nullopt;
-      }
-      unpinned.wait(mutex);
+    if (pinned()) {
+      insert_parked = true;
+      return std::nullopt;
     }
     transitions.release_forgotten();
     if (const auto offset = transitions.reserve(header.bytes)) return offset;
@@ -126,20 +132,20 @@ std::optional<std::size_t> Table::Impl::make_room(const ChunkHeader& header, boo
 }
 
 bool Table::Impl::unpinned_one() {
-  unpinned.notify_one();  // inserts that wait here come one at a time
-  return insert_parked && pins.oldest() >= transitions.oldest_key() && std::exchange(insert_parked, false);
+  if (pinned()) return false;
+  unpinned.notify_all();
+  return std::exchange(insert_parked, false);
 }
 
 void Table::Impl::remember(const ChunkHeader& header, std::uint64_t key) {
   if (header.writer != 0) writers.remember({header.writer, header.sequence, key});
 }
 
-std::optional<std::uint64_t> Table::Impl::store(std::span<const std::byte> chunk, const ChunkHeader& header,
-                                                bool may_wait) {
-  const auto room = make_room(header, may_wait);
+std::optional<std::uint64_t> Table::Impl::store(std::span<const std::byte> chunk, const ChunkHeader& header) {
+  const auto room = make_room(header);
   if (!room) return std::nullopt;
   const std::size_t offset = *room;
-  const float unknown_priority = max_priority;
+  const float unknown_priority = max_priority();
   {
     // The copy needs insert_mutex alone: no other thread reads or reserves these bytes.
     const UnlockGuard unlocked(mutex);
@@ -151,36 +157,77 @@ std::optional<std::uint64_t> Table::Impl::store(std::span<const std::byte> chunk
   return key;
 }
 
-std::optional<std::uint64_t> Table::Impl::insert(std::span<const std::byte> chunk, std::optional<Deadline> deadline) {
+Table::Impl::InsertTurn::~InsertTurn() {
+  table_.insert_mutex.unlock();
+  bool wake = false;
+  {
+    const LockGuard lock(table_.mutex);
+    wake = std::exchange(table_.turn_awaited, false);
+  }
+  if (wake) table_.wakers.wake_all();
+}
+
+bool Table::Impl::try_take_turn() {
+  if (insert_mutex.try_lock()) return true;
+  {
+    const LockGuard lock(mutex);
+    turn_awaited = true;
+  }
+  return insert_mutex.try_lock();  // if the other still has it, its end comes after the note
+}
+
+Table::Impl::Attempt Table::Impl::attempt(std::span<const std::byte> chunk, const ChunkHeader& header) {
+  const Writers::Last* repeated = writers.repeated(header.writer, header.sequence);
+  Attempt made;
+  {
+    const LockGuard lock(mutex);
+    const bool allowed = may_insert();
+    if (repeated != nullptr) return {.key = repeated->key};
+    if (!allowed) {
+      insert_held.hold();
+      return {};
+    }
+    made.key = store(chunk, header);
+    if (!made.key) return {.pinned = true};
+    limiter.inserted(header.steps);
+    counters.inserts += header.steps;
+    made.wake = end_holds();
+  }
+  remember(header, *made.key);
+  return made;
+}
+
+std::optional<std::uint64_t> Table::Impl::try_insert(std::span<const std::byte> chunk) {
+  const ChunkHeader header = check_chunk(options.signature, chunk);
+  check_fits(header);
+  if (!try_take_turn()) return std::nullopt;
+  Attempt made;
+  {
+    const InsertTurn turn(*this);
+    made = attempt(chunk, header);
+  }
+  if (made.wake) wakers.wake_all();
+  return made.key;
+}
+
+// Waits without the turn, so that no other insert waits for this one.
+std::optional<std::uint64_t> Table::Impl::insert(std::span<const std::byte> chunk, Deadline deadline) {
   const ChunkHeader header = check_chunk(options.signature, chunk);
   check_fits(header);
   for (;;) {
-    std::optional<std::uint64_t> key;
-    bool wake = false;
+    Attempt made;
     {
-      const LockGuard one(insert_mutex);
-      const Writers::Last* repeated = writers.repeated(header.writer, header.sequence);
-      {
-        const LockGuard lock(mutex);
-        const bool allowed = may_insert();
-        if (repeated != nullptr) return repeated->key;
-        if (allowed) {
-          key = store(chunk, header, deadline.has_value());
-          if (!key) return std::nullopt;
-          limiter.inserted(header.steps);
-          counters.inserts += header.steps;
-          wake = end_holds();
-        }
-      }
-      if (key) remember(header, *key);
+      insert_mutex.lock();
+      const InsertTurn turn(*this);
+      made = attempt(chunk, header);
     }
-    if (wake) wakers.wake_all();
-    if (key) return key;
+    if (made.wake) wakers.wake_all();
+    if (made.key) return made.key;
     const LockGuard lock(mutex);
-    while (!may_insert()) {
+    while (made.pinned && pinned()) unpinned.wait(mutex);
+    while (!made.pinned && !may_insert()) {
       insert_held.hold();
-      if (!deadline) return std::nullopt;
-      if (!insert_allowed.wait_until(mutex, *deadline) && !may_insert()) return std::nullopt;
+      if (!insert_allowed.wait_until(mutex, deadline) && !may_insert()) return std::nullopt;
     }
   }
 }
@@ -203,7 +250,7 @@ TableStats Table::Impl::stats() const {
           flow.inserts > 0 ? static_cast<double>(flow.samples) / static_cast<double>(flow.inserts) : 0.0,
       .insert_blocked_seconds = insert_held.seconds(),
       .sample_blocked_seconds = sample_held.seconds(),
-      .max_priority = max_priority,
+      .max_priority = max_priority(),
       .total_weight = tree ? tree->total() : static_cast<double>(transitions.size()),
       .recovered = recovered,
       .lost = transitions.arena().lost(),
@@ -222,20 +269,24 @@ std::uint64_t Table::size() const {
   return impl_->transitions.size();
 }
 
-std::optional<std::uint64_t> Table::try_insert(std::span<const std::byte> chunk) {
-  return impl_->insert(chunk, std::nullopt);
-}
+std::optional<std::uint64_t> Table::try_insert(std::span<const std::byte> chunk) { return impl_->try_insert(chunk); }
 
 std::optional<std::uint64_t> Table::insert(std::span<const std::byte> chunk, Deadline deadline) {
   return impl_->insert(chunk, deadline);
 }
 
 bool Table::try_sample(const BatchView& batch, double importance_exponent) {
-  return impl_->sample(batch, importance_exponent, std::nullopt);
+  const auto draw = impl_->draw(batch, importance_exponent, std::nullopt);
+  return draw && draw->gather(batch.size);
 }
 
 bool Table::sample(const BatchView& batch, double importance_exponent, Deadline deadline) {
-  return impl_->sample(batch, importance_exponent, deadline);
+  const auto draw = impl_->draw(batch, importance_exponent, deadline);
+  return draw && draw->gather(batch.size);
+}
+
+std::unique_ptr<Table::Draw> Table::try_draw(const BatchView& batch, double importance_exponent) {
+  return impl_->draw(batch, importance_exponent, std::nullopt);
 }
 
 std::uint64_t Table::update_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities) {
@@ -252,25 +303,32 @@ void Table::set_paused(bool paused) {
   if (wake) impl_->wakers.wake_all();
 }
 
-void Table::close() {
+void Table::close() { impl_->close(false); }
+void Table::retire() { impl_->close(true); }
+
+void Table::Impl::close(bool for_good) {
   {
-    const LockGuard lock(impl_->mutex);
-    impl_->closed = true;
-    impl_->insert_held.allow();
-    impl_->sample_held.allow();
-    impl_->insert_allowed.notify_all();
-    impl_->sample_allowed.notify_all();
+    const LockGuard lock(mutex);
+    closed = true;
+    retired = retired || for_good;
+    insert_held.allow();
+    sample_held.allow();
+    insert_allowed.notify_all();
+    sample_allowed.notify_all();
   }
-  impl_->wakers.wake_all();
+  wakers.wake_all();
 }
 
 void Table::reopen() {
   const LockGuard lock(impl_->mutex);
+  if (impl_->retired)
+    throw Error(ErrorKind::kClosed, "the table is closed for good: it was dropped, or the server is closed");
   impl_->closed = false;
 }
 
 void Table::flush() const {
-  const LockGuard one(impl_->insert_mutex);  // an insert that is under way comes first
+  impl_->insert_mutex.lock();
+  const Impl::InsertTurn turn(*impl_);  // an insert that is under way comes first
   impl_->reserved().arena().flush();
 }
 

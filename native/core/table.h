@@ -5,9 +5,9 @@
 //
 // Threading: every method may be called from any thread. One mutex guards tree, limiter, slots, counters and random
 // state, and is held for microseconds. Copies run outside it: an insert copies into reserved bytes (one insert at a
-// time, under a second mutex) and publishes afterwards; a sample draws its keys under the mutex, pins the oldest of
-// them, gathers, and unpins. An insert that has to overwrite pinned transitions excludes them from sampling at once,
-// and waits until the gather has finished (try_insert is refused until then).
+// time, under a second mutex, which is held over nothing but that) and publishes afterwards; a sample draws its keys
+// under the mutex, pins the oldest of them, gathers, and unpins. An insert that has to overwrite pinned transitions
+// excludes them from sampling at once, and waits until the gather has finished (try_insert is refused until then).
 #pragma once
 
 #include <chrono>
@@ -73,8 +73,12 @@ struct TableStats {
 using Deadline = std::chrono::steady_clock::time_point;
 inline Deadline never() { return Deadline::max(); }
 
+struct DrawnKeys;
+
 class Table {
  public:
+  class Draw;
+
   explicit Table(TableOptions options);  // throws kInvalid naming the setting
   ~Table();
 
@@ -82,9 +86,9 @@ class Table {
   std::uint64_t size() const;
 
   // Stores a chunk after check_chunk(). The oldest chunks are evicted when slots or bytes run out. Returns the key of
-  // the first transition; nullopt if the limiter blocks inserts or readers pin what must be evicted (try_insert), or if
-  // the limiter blocked until the deadline (insert). Throws kChunkRefused (does not fit signature, arena or
-  // capacity), kClosed.
+  // the first transition; nullopt if the limiter blocks inserts, readers pin what must be evicted or another insert is
+  // under way (try_insert, which never waits), or if the limiter blocked until the deadline (insert). Throws
+  // kChunkRefused (does not fit signature, arena or capacity), kClosed.
   //
   // A chunk whose writer has already sent that sequence, or a later one, is stored already: it is ignored,
   // independently of the limiter, and the key is that of the writer's last chunk. The 65,536 most recent writers are
@@ -98,18 +102,24 @@ class Table {
   // holds.
   bool try_sample(const BatchView& batch, double importance_exponent);
   bool sample(const BatchView& batch, double importance_exponent, Deadline deadline);
+  // As try_sample(), but only draws: null where that is false. The memory of `batch` and the table outlive the result.
+  std::unique_ptr<Draw> try_draw(const BatchView& batch, double importance_exponent);
 
-  // Sets priorities (finite, >= 0; throws kInvalid otherwise, and then none is applied). Keys that are no longer stored
-  // are dropped. Returns how many were applied. The priority is also written into the chunk, so that a snapshot or a
-  // file carries it. A leaf weighs max(priority, 1e-6)^alpha: priority 0 stays samplable, barely.
+  // Sets priorities as check_priorities() requires (none is applied otherwise). Keys that are no longer stored are
+  // dropped. Returns how many were applied. The priority is also written into the chunk, so that a snapshot or a file
+  // carries it. A leaf weighs max(priority, 1e-6)^alpha: priority 0 stays samplable, barely. Many are applied some
+  // thousands at a time, between which other calls may come, also close().
   std::uint64_t update_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities);
+  // Throws kInvalid unless all are finite and >= 0, naming the first that is not.
+  static void check_priorities(std::span<const float> priorities);
 
   // Holds back inserts (and only these) while training is paused.
   void set_paused(bool paused);
   // Wakes all waiting callers; every later insert, sample and update throws kClosed until reopen(). The contents can
   // still be saved.
   void close();
-  void reopen();       // undoes close()
+  void reopen();       // undoes close(); throws kClosed after retire()
+  void retire();       // closes it for good
   void flush() const;  // writes the file to the disk; throws kSystem naming it
   // Called, without any lock held, whenever a refused insert or sample may succeed now, and at close(). For I/O loops.
   // After remove_waker() has returned, the function is not running and will not be called again. It must not throw or
@@ -135,6 +145,28 @@ class Table {
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+};
+
+// A batch that is drawn, and gathered a part at a time: a large one takes long. Until it is destroyed, inserts that
+// would overwrite its transitions are held back.
+class Table::Draw {
+ public:
+  ~Draw();
+  Draw(const Draw&) = delete;
+  Draw& operator=(const Draw&) = delete;
+
+  std::uint64_t transition_bytes() const;  // that gather() copies for each
+  bool gather(std::size_t most);           // the next transitions; true once all are there
+
+ private:
+  friend struct Table::Impl;
+  Draw(Impl& table, const BatchView& batch);
+
+  Impl& table_;
+  const BatchView batch_;
+  std::unique_ptr<DrawnKeys> drawn_;
+  std::optional<std::size_t> pin_;
+  std::size_t gathered_ = 0;  // transitions
 };
 
 }  // namespace headrace

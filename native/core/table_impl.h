@@ -2,13 +2,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "core/chunk.h"
+#include "core/max_tree.h"
 #include "core/mutex.h"
 #include "core/random.h"
 #include "core/rate_limiter.h"
@@ -63,6 +66,12 @@ class Pins {
   std::vector<std::uint64_t> keys_;
 };
 
+// Consecutive slots of consecutive keys: `count` from `slot`, for the keys from the `offset`-th on.
+struct SlotRun {
+  std::uint64_t slot;
+  std::size_t offset, count;
+};
+
 struct TableCounters {
   std::uint64_t inserts = 0, samples = 0, updates = 0, dropped_updates = 0, evicted = 0;
 };
@@ -73,6 +82,13 @@ TableOptions checked(TableOptions options);  // table_options.cc: throws kInvali
 constexpr std::size_t writers_limit(std::uint64_t capacity) { return std::clamp<std::uint64_t>(capacity, 1024, 65536); }
 
 struct Table::Impl {
+  class InsertTurn;
+  struct Attempt {  // to store a chunk
+    std::optional<std::uint64_t> key;
+    bool pinned = false;  // readers hold what must go; else it is the limiter that holds
+    bool wake = false;    // wakers must be called
+  };
+
   explicit Impl(TableOptions checked_options);
 
   bool prioritized() const { return options.sampler == Sampler::kPrioritized; }
@@ -88,22 +104,35 @@ struct Table::Impl {
   bool end_holds() REQUIRES(mutex);  // after a change: ends holds that are over; true if wakers must be called
   void check_fits(const ChunkHeader& header) const;  // kChunkRefused where the chunk can never be stored
   void remember(const ChunkHeader& header, std::uint64_t key) REQUIRES(insert_mutex);  // the writer
-  // Both release `mutex` for a time. Nullopt where `may_wait` is false and readers hold what must go; they will wake.
-  std::optional<std::uint64_t> store(std::span<const std::byte> chunk, const ChunkHeader& header, bool may_wait)
+  // Releases `mutex` for a time. Nullopt where readers hold what must go; they will wake.
+  std::optional<std::uint64_t> store(std::span<const std::byte> chunk, const ChunkHeader& header)
       REQUIRES(insert_mutex, mutex);
-  std::optional<std::size_t> make_room(const ChunkHeader& header, bool may_wait) REQUIRES(insert_mutex, mutex);
+  std::optional<std::size_t> make_room(const ChunkHeader& header) REQUIRES(insert_mutex, mutex);
+  bool pinned() const REQUIRES(mutex) { return pins.oldest() < transitions.oldest_key(); }
   bool unpinned_one() REQUIRES(mutex);  // after a change of pins: true if wakers must be called
   void evict_oldest() REQUIRES(mutex);
+  std::array<SlotRun, 2> slots_of(std::uint64_t first_key, std::uint64_t steps) const;
+  float max_priority() const REQUIRES(mutex);
   void weigh(const float* priorities, std::uint32_t steps) REQUIRES(insert_mutex);  // fills `weights`
-  void index(std::uint64_t first_key) REQUIRES(insert_mutex, mutex);                // puts `weights` into the tree
-  std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, std::optional<Deadline> deadline)
+  void index(std::uint64_t first_key) REQUIRES(insert_mutex, mutex);                // fills the trees
+  // False where another insert has the turn: wakers are called when that ends. The analysis can't follow two attempts.
+  bool try_take_turn() TRY_ACQUIRE(true, insert_mutex) EXCLUDES(mutex) NO_THREAD_SAFETY_ANALYSIS;
+  Attempt attempt(std::span<const std::byte> chunk, const ChunkHeader& header) REQUIRES(insert_mutex) EXCLUDES(mutex);
+  std::optional<std::uint64_t> try_insert(std::span<const std::byte> chunk) EXCLUDES(insert_mutex, mutex);
+  std::optional<std::uint64_t> insert(std::span<const std::byte> chunk, Deadline deadline)
       EXCLUDES(insert_mutex, mutex);
   double leaf_weight(float priority) const;
+  void close(bool for_good) EXCLUDES(mutex);
   TableStats stats() const EXCLUDES(mutex);
 
   // table_sampling.cc
-  bool sample(const BatchView& batch, double importance_exponent, std::optional<Deadline> deadline) EXCLUDES(mutex);
-  std::uint64_t update(std::span<const std::uint64_t> keys, std::span<const float> priorities) EXCLUDES(mutex);
+  std::unique_ptr<Draw> draw(const BatchView& batch, double importance_exponent, std::optional<Deadline> deadline)
+      EXCLUDES(mutex);
+  void unpin(std::size_t pin) EXCLUDES(mutex);
+
+  // table_updates.cc
+  std::uint64_t update(std::span<const std::uint64_t> keys, std::span<const float> new_priorities) EXCLUDES(mutex);
+  std::uint64_t update_some(std::span<const std::uint64_t> keys, std::span<const float> new_priorities) EXCLUDES(mutex);
 
   // table_snapshot.cc
   void save(const std::string& path) EXCLUDES(mutex);
@@ -118,14 +147,16 @@ struct Table::Impl {
   mutable Mutex mutex;
   ConditionVariable insert_allowed, sample_allowed, unpinned;
   Transitions transitions GUARDED_BY(mutex);      // changed under insert_mutex, too
-  std::optional<SumTree> tree GUARDED_BY(mutex);  // prioritized() only
+  std::optional<SumTree> tree GUARDED_BY(mutex);  // of leaf weights; prioritized() only
+  MaxTree priorities GUARDED_BY(mutex);           // as stored, by slot
   RateLimiter limiter GUARDED_BY(mutex);
   Random random GUARDED_BY(mutex);
   Pins pins GUARDED_BY(mutex);
   bool insert_parked GUARDED_BY(mutex) = false;  // a refused insert waits for pins
-  float max_priority GUARDED_BY(mutex) = 1.0f;   // the largest ever written
+  bool turn_awaited GUARDED_BY(mutex) = false;   // and one for the insert that was under way
   bool paused GUARDED_BY(mutex) = false;
   bool closed GUARDED_BY(mutex) = false;
+  bool retired GUARDED_BY(mutex) = false;
   HeldClock insert_held GUARDED_BY(mutex);
   HeldClock sample_held GUARDED_BY(mutex);
   std::uint64_t held_batch GUARDED_BY(mutex) = 0;  // the smallest batch refused, while sample_held holds
@@ -133,6 +164,18 @@ struct Table::Impl {
   std::uint64_t recovered GUARDED_BY(mutex) = 0;
 
   Wakers wakers;
+};
+
+// Holds `insert_mutex`, which the caller has taken, and wakes those that were refused meanwhile.
+class SCOPED_CAPABILITY Table::Impl::InsertTurn {
+ public:
+  explicit InsertTurn(Impl& table) REQUIRES(table.insert_mutex) : table_(table) {}
+  ~InsertTurn() RELEASE();
+  InsertTurn(const InsertTurn&) = delete;
+  InsertTurn& operator=(const InsertTurn&) = delete;
+
+ private:
+  Impl& table_;
 };
 
 }  // namespace headrace

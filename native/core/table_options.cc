@@ -85,7 +85,7 @@ TableOptions checked(TableOptions options) {
 std::uint64_t Table::memory_bytes(const TableOptions& options) {
   const TableOptions full = checked(options);
   const std::uint64_t tree = full.sampler == Sampler::kPrioritized ? SumTree::memory_bytes(full.capacity) : 0;
-  return full.capacity_bytes + full.capacity * sizeof(std::size_t) + tree +
+  return full.capacity_bytes + full.capacity * sizeof(std::size_t) + tree + MaxTree::memory_bytes(full.capacity) +
          writers_limit(full.capacity) * Writers::kBytesEach;
 }
 

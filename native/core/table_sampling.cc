@@ -1,17 +1,18 @@
-// Table: drawing batches and taking new priorities.
-#include <array>
+// Table: drawing batches and gathering them.
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/gather.h"
 #include "core/table_impl.h"
 
 namespace headrace {
-namespace {
 
-// What was drawn for one batch; kept by each thread, so that sampling allocates nothing once warm.
-struct Drawn {
+struct DrawnKeys {
   std::vector<double> masses;
   std::vector<std::uint64_t> slots, keys;
   std::vector<double> weights;  // of the leaves; empty where sampling is uniform
@@ -25,8 +26,10 @@ struct Drawn {
   }
 };
 
+namespace {
+
 // One from each B-th of the total weight.
-void draw_prioritized(const SumTree& tree, const Transitions& transitions, Random& random, Drawn& drawn) {
+void draw_prioritized(const SumTree& tree, const Transitions& transitions, Random& random, DrawnKeys& drawn) {
   const std::size_t batch = drawn.keys.size();
   drawn.total = tree.total();
   const double stratum = drawn.total / static_cast<double>(batch);
@@ -42,7 +45,7 @@ void draw_prioritized(const SumTree& tree, const Transitions& transitions, Rando
 }
 
 // One from each B-th of the stored transitions.
-void draw_uniform(const Transitions& transitions, Random& random, Drawn& drawn) {
+void draw_uniform(const Transitions& transitions, Random& random, DrawnKeys& drawn) {
   const std::size_t batch = drawn.keys.size();
   drawn.total = static_cast<double>(transitions.size());
   const double stratum = drawn.total / static_cast<double>(batch);
@@ -57,7 +60,7 @@ void draw_uniform(const Transitions& transitions, Random& random, Drawn& drawn) 
 }
 
 // probability, weight and key of a batch. (N P)^-beta over its largest is (P / P_min)^-beta.
-void describe(const Drawn& drawn, double importance_exponent, const BatchView& batch) {
+void describe(const DrawnKeys& drawn, double importance_exponent, const BatchView& batch) {
   if (batch.key) std::copy(drawn.keys.begin(), drawn.keys.end(), batch.key);
   if (drawn.weights.empty()) {
     if (batch.probability) std::fill_n(batch.probability, batch.size, static_cast<float>(1.0 / drawn.total));
@@ -72,102 +75,97 @@ void describe(const Drawn& drawn, double importance_exponent, const BatchView& b
   }
 }
 
-void check_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities) {
-  if (keys.size() != priorities.size()) {
-    throw Error(ErrorKind::kInvalid, "priorities: " + std::to_string(priorities.size()) + " values for " +
-                                         std::to_string(keys.size()) +
-                                         " keys, but the numbers must be equal; none is applied");
-  }
-  for (std::size_t i = 0; i < priorities.size(); ++i) {
-    if (std::isfinite(priorities[i]) && priorities[i] >= 0) continue;
-    throw Error(ErrorKind::kInvalid, "priorities[" + std::to_string(i) + "] is " + std::to_string(priorities[i]) +
-                                         ", but it must be finite and >= 0; none is applied");
-  }
+// The fields that gather() fills, from the `begin`-th transition on.
+BatchView part_of(const BatchView& batch, std::size_t begin, std::size_t count, std::size_t stack_bytes,
+                  std::size_t action_bytes) {
+  const auto from = [begin](auto* field, std::size_t width) { return field ? field + begin * width : nullptr; };
+  BatchView part;
+  part.size = static_cast<std::uint32_t>(count);
+  part.observation = from(batch.observation, stack_bytes);
+  part.next_observation = from(batch.next_observation, stack_bytes);
+  part.action = from(batch.action, action_bytes);
+  part.reward = from(batch.reward, 1);
+  part.discount = from(batch.discount, 1);
+  part.policy_version = from(batch.policy_version, 1);
+  return part;
+}
+
+// Kept by each thread from batch to batch, because their arrays are large.
+std::unique_ptr<DrawnKeys>& spare_keys() {
+  thread_local std::unique_ptr<DrawnKeys> spare;
+  return spare;
 }
 
 }  // namespace
 
-bool Table::Impl::sample(const BatchView& batch, double importance_exponent, std::optional<Deadline> deadline) {
-  if (batch.size == 0) throw Error(ErrorKind::kInvalid, "batch size is 0, but it must be at least 1");
-  if (!std::isfinite(importance_exponent) || importance_exponent < 0) {
-    throw Error(ErrorKind::kInvalid, "importance_exponent is " + std::to_string(importance_exponent) +
-                                         ", but it must be finite and >= 0; nothing is drawn");
-  }
-  thread_local Drawn drawn;
-  drawn.resize(batch.size, prioritized());
-  std::size_t pin = 0;
+Table::Draw::Draw(Impl& table, const BatchView& batch) : table_(table), batch_(batch), drawn_(std::move(spare_keys())) {
+  if (!drawn_) drawn_ = std::make_unique<DrawnKeys>();
+  drawn_->resize(batch.size, table.prioritized());
+}
+
+Table::Draw::~Draw() {
+  if (pin_) table_.unpin(*pin_);
+  spare_keys() = std::move(drawn_);
+}
+
+std::uint64_t Table::Draw::transition_bytes() const {
+  const Transitions& stored = table_.stored();
+  return 2 * table_.options.signature.stack * stored.row_bytes() + stored.action_bytes();
+}
+
+bool Table::Draw::gather(std::size_t most) {
+  const std::size_t count = std::min(most, batch_.size - gathered_);
+  const Transitions& stored = table_.stored();
+  const std::uint32_t stack = table_.options.signature.stack;
+  const auto part = part_of(batch_, gathered_, count, stack * stored.row_bytes(), stored.action_bytes());
+  headrace::gather(stored, stack, std::span(drawn_->keys).subspan(gathered_, count),
+                   std::span(drawn_->slots).subspan(gathered_, count), part);
+  gathered_ += count;
+  return gathered_ == batch_.size;
+}
+
+void Table::Impl::unpin(std::size_t pin) {
   bool wake = false;
-  {
-    const LockGuard lock(mutex);
-    while (!may_sample(batch.size)) {
-      held_batch = sample_held.holding() ? std::min<std::uint64_t>(held_batch, batch.size) : batch.size;
-      sample_held.hold();
-      if (!deadline) return false;
-      if (!sample_allowed.wait_until(mutex, *deadline) && !may_sample(batch.size)) return false;
-    }
-    if (tree) {
-      draw_prioritized(*tree, transitions, random, drawn);
-    } else {
-      draw_uniform(transitions, random, drawn);
-    }
-    pin = pins.add(*std::min_element(drawn.keys.begin(), drawn.keys.end()));
-    limiter.sampled(batch.size);
-    counters.samples += batch.size;
-    wake = end_holds();
-  }
-
-  if (wake) wakers.wake_all();
-  for (const std::uint64_t slot : drawn.slots) stored().prefetch(slot);
-  describe(drawn, importance_exponent, batch);
-  gather(stored(), options.signature.stack, drawn.keys, drawn.slots, batch);
-
   {
     const LockGuard lock(mutex);
     pins.remove(pin);
     wake = unpinned_one();
   }
   if (wake) wakers.wake_all();
-  return true;
 }
 
-std::uint64_t Table::Impl::update(std::span<const std::uint64_t> keys, std::span<const float> priorities) {
-  check_priorities(keys, priorities);
-  constexpr std::size_t kBlock = 64;  // keys whose cache misses overlap
-  thread_local std::vector<std::uint64_t> slots;
-  thread_local std::vector<double> leaf_weights;
-  slots.clear();
-  leaf_weights.clear();
-  std::array<float*, kBlock> targets;
-  std::array<std::uint32_t, kBlock> kept;
-  const LockGuard lock(mutex);
-  if (closed) throw Error(ErrorKind::kClosed, "the table is closed");
-  for (std::size_t begin = 0; begin < keys.size(); begin += kBlock) {
-    const std::size_t end = std::min(begin + kBlock, keys.size());
-    const std::size_t first = slots.size();
-    for (std::size_t i = begin; i < end; ++i) {
-      if (!transitions.holds(keys[i])) continue;
-      kept[slots.size() - first] = static_cast<std::uint32_t>(i);
-      slots.push_back(transitions.slot_of(keys[i]));
-      transitions.prefetch(slots.back());
-    }
-    const std::size_t count = slots.size() - first;
-    for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(&transitions.chunk_at(slots[first + i]));
-    for (std::size_t i = 0; i < count; ++i) {
-      ChunkHeader& chunk = transitions.chunk_at(slots[first + i]);
-      targets[i] = transitions.priorities_of(chunk) + (keys[kept[i]] - chunk.first_key);
-      __builtin_prefetch(targets[i], 1);
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      const float priority = priorities[kept[i]];
-      *targets[i] = priority;
-      max_priority = std::max(max_priority, priority);
-      if (tree) leaf_weights.push_back(leaf_weight(priority));
-    }
+std::unique_ptr<Table::Draw> Table::Impl::draw(const BatchView& batch, double importance_exponent,
+                                               std::optional<Deadline> deadline) {
+  if (batch.size == 0) throw Error(ErrorKind::kInvalid, "batch size is 0, but it must be at least 1");
+  if (!std::isfinite(importance_exponent) || importance_exponent < 0) {
+    throw Error(ErrorKind::kInvalid, "importance_exponent is " + std::to_string(importance_exponent) +
+                                         ", but it must be finite and >= 0; nothing is drawn");
   }
-  if (tree) tree->set_many(slots, leaf_weights);
-  counters.updates += slots.size();
-  counters.dropped_updates += keys.size() - slots.size();
-  return slots.size();
+  std::unique_ptr<Draw> made(new Draw(*this, batch));
+  DrawnKeys& drawn = *made->drawn_;
+  bool wake = false;
+  {
+    const LockGuard lock(mutex);
+    while (!may_sample(batch.size)) {
+      held_batch = sample_held.holding() ? std::min<std::uint64_t>(held_batch, batch.size) : batch.size;
+      sample_held.hold();
+      if (!deadline) return nullptr;
+      if (!sample_allowed.wait_until(mutex, *deadline) && !may_sample(batch.size)) return nullptr;
+    }
+    if (tree) {
+      draw_prioritized(*tree, transitions, random, drawn);
+    } else {
+      draw_uniform(transitions, random, drawn);
+    }
+    made->pin_ = pins.add(*std::min_element(drawn.keys.begin(), drawn.keys.end()));
+    limiter.sampled(batch.size);
+    counters.samples += batch.size;
+    wake = end_holds();
+  }
+  if (wake) wakers.wake_all();
+  for (const std::uint64_t slot : drawn.slots) stored().prefetch(slot);
+  describe(drawn, importance_exponent, batch);
+  return made;
 }
 
 }  // namespace headrace

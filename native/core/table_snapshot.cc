@@ -11,7 +11,7 @@ namespace headrace {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x31544f4853445248;  // "HRDSHOT1"
-constexpr std::uint64_t kVersion = 2;
+constexpr std::uint64_t kVersion = 3;
 
 struct Preamble {
   std::uint64_t magic = kMagic;
@@ -24,7 +24,6 @@ struct Preamble {
   TableCounters counters;
   RateLimiter::State limiter;
   Random::State random{};
-  double max_priority = 0;
 };
 static_assert(std::is_trivially_copyable_v<Preamble>);
 
@@ -78,7 +77,6 @@ void Table::Impl::save(const std::string& path) {
     preamble.counters = counters;
     preamble.limiter = limiter.state();
     preamble.random = random.state();
-    preamble.max_priority = max_priority;
     pin = pins.add(preamble.oldest_key);
   }
 
@@ -119,7 +117,8 @@ void Table::Impl::save(const std::string& path) {
 }
 
 void Table::Impl::restore(const std::string& path) {
-  const LockGuard one(insert_mutex);
+  insert_mutex.lock();
+  const InsertTurn turn(*this);
   const LockGuard lock(mutex);
   if (transitions.next_key() != 0) {
     throw Error(ErrorKind::kInvalid, "restore() from " + path + " needs a table that never held transitions, but " +
@@ -140,7 +139,9 @@ void Table::Impl::restore(const std::string& path) {
       std::span<const std::byte> chunk;
       const ChunkHeader header = read_chunk(reader, options.signature, transitions.next_key(), chunk);
       check_fits(header);
-      remember(header, *store(chunk, header, true));
+      auto key = store(chunk, header);
+      for (; !key; key = store(chunk, header)) unpinned.wait(mutex);  // for a snapshot of the empty table
+      remember(header, *key);
     }
     reader.finish();
   } catch (...) {
@@ -148,14 +149,12 @@ void Table::Impl::restore(const std::string& path) {
     transitions.release_forgotten();
     transitions.start_over();
     writers.clear();
-    max_priority = 1.0f;
     counters = {};
     throw;
   }
   counters = preamble.counters;
   limiter.restore(preamble.limiter);
   random.restore(preamble.random);
-  max_priority = static_cast<float>(preamble.max_priority);
 }
 
 }  // namespace headrace

@@ -72,6 +72,7 @@ struct Client::Impl {
       : interrupt(options.interrupt),
         most_chunk_bytes(options.limits.max_frame_bytes -
                          std::min(options.limits.max_frame_bytes, options.limits.max_name_bytes + kInsertRoom)),
+        most_part_bytes(options.limits.max_part_bytes),
         link(std::move(options), [this](ClientConnection& connection) { greet(connection); }) {}
 
   // The link calls it, in the constructor or in the turn of the call that connects again.
@@ -112,6 +113,7 @@ struct Client::Impl {
 
   const Interrupt interrupt;
   const std::uint64_t most_chunk_bytes;         // no larger chunk fits a frame
+  const std::uint64_t most_part_bytes;          // of a blob
   const std::uint64_t writer = draw_entropy();  // the same after a reconnection
   Turns turns;
   std::uint64_t sequence GUARDED_BY(turns) = 0;                   // of the writer's chunks and messages
@@ -262,7 +264,16 @@ std::uint64_t Client::update_priorities(const std::string& table, std::span<cons
 
 std::uint64_t Client::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob) {
   const Turn turn(*impl_);
-  return impl_->ask_for_number(MessageType::kPublish, name, bytes_of(version), std::span(&blob, 1));
+  return impl_->link.exchange([&](ClientConnection& connection) -> std::uint64_t {
+    for (std::uint64_t offset = 0;;) {
+      const std::array<std::uint64_t, 3> head = {version, blob.size(), offset};
+      const auto part = blob.subspan(offset).first(std::min(blob.size() - offset, impl_->most_part_bytes));
+      const auto reply = connection.request(MessageType::kPublish, name, bytes_of(head), std::span(&part, 1));
+      if (reply.status == kOk) return connection.receive_number<std::uint64_t>(reply);
+      offset += part.size();
+      if (offset >= blob.size()) connection.throw_malformed("the reply to the last part is not a version");
+    }
+  });
 }
 
 std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(const std::string& name,
@@ -270,13 +281,29 @@ std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(co
   using Result = std::optional<std::pair<std::uint64_t, std::vector<std::byte>>>;
   const Turn turn(*impl_);
   return impl_->link.exchange([&](ClientConnection& connection) -> Result {
-    const auto reply = connection.request(MessageType::kFetch, name, bytes_of(newer_than));
-    if (reply.status == kNothing) return std::nullopt;
     std::uint64_t version = 0;
-    if (reply.length < sizeof(version)) connection.throw_malformed("the reply is too short for a version");
-    std::vector<std::byte> blob(reply.length - sizeof(version));
-    const std::array<std::span<std::byte>, 2> parts = {std::as_writable_bytes(std::span(&version, 1)), blob};
-    connection.receive_body(parts);
+    std::vector<std::byte> blob;
+    std::uint64_t received = 0;
+    do {
+      const auto reply = connection.request(MessageType::kFetch, name, bytes_of(std::array{newer_than, received}));
+      if (reply.status == kNothing && received == 0) return std::nullopt;
+      std::array<std::uint64_t, 2> head{};  // version, size
+      if (reply.length < sizeof(head)) connection.throw_malformed("the reply is too short for a version and a size");
+      const std::span<std::byte> head_bytes = std::as_writable_bytes(std::span(head));
+      connection.receive_body(std::span(&head_bytes, 1));
+      if (received == 0) {
+        version = head[0];
+        blob.resize(head[1]);
+      }
+      const std::uint64_t count = reply.length - sizeof(head);
+      const bool fits = head[0] == version && head[1] == blob.size() && count <= blob.size() - received;
+      if (!fits || (count == 0 && received < blob.size())) {
+        connection.throw_malformed("the reply is not the next part of the blob");
+      }
+      const auto part = std::span(blob).subspan(received, count);
+      connection.receive_body(std::span(&part, 1));
+      received += count;
+    } while (received < blob.size());
     return std::pair(version, std::move(blob));
   });
 }

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kAcceptsPerTurn = 64;
 constexpr std::size_t kMaxAppliers = 16;  // threads; more cores than that wait for the memory
+constexpr std::size_t kErrands = 4;
 
 // Says why, as far as the socket takes it at once.
 void turn_away(const FileDescriptor& socket, const std::string& reason) {
@@ -34,14 +35,18 @@ void turn_away(const FileDescriptor& socket, const std::string& reason) {
 Loop::Loop(Server& server, LoopOptions options)
     : server_(server),
       options_(std::move(options)),
-      samplers_(connection_count_, options_.max_unproven, {.reactor_of = places(), .background = true}),
-      errands_(connection_count_, options_.max_unproven, {.reactor_of = places(), .background = true}),
-      others_(connection_count_, options_.max_unproven,
-              {.reactor_of = places(), .accept = [this](Id id) { return accept(id); }}) {
+      samplers_(connection_count_, options_.max_unproven, hooks(true)),
+      others_(connection_count_, options_.max_unproven, [this] {
+        auto accepting = hooks(false);
+        accepting.accept = [this](Id id) { return accept(id); };
+        return accepting;
+      }()) {
+  for (std::size_t i = 0; i < kErrands; ++i) {
+    errands_.push_back(std::make_unique<Reactor>(connection_count_, options_.max_unproven, hooks(true)));
+  }
   const std::size_t count = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMaxAppliers);
   for (std::size_t i = 0; i < count; ++i) {
-    appliers_.push_back(
-        std::make_unique<Reactor>(connection_count_, options_.max_unproven, Reactor::Hooks{.reactor_of = places()}));
+    appliers_.push_back(std::make_unique<Reactor>(connection_count_, options_.max_unproven, hooks(false)));
   }
 }
 
@@ -78,7 +83,7 @@ void Loop::close() {
   others_.stop();
   for (const auto& applier : appliers_) applier->stop();
   samplers_.stop();
-  errands_.stop();
+  for (const auto& errand : errands_) errand->stop();
 }
 
 bool Loop::accept(Id id) {
@@ -114,20 +119,26 @@ void Loop::admit(Accepted accepted, bool is_unix) {
   }
 }
 
-std::function<Reactor&(const Session&)> Loop::places() {
-  return [this](const Session& session) -> Reactor& {
-    switch (session.place()) {
-      case Session::Place::kSampling:
-        return samplers_;
-      case Session::Place::kSlow:
-        return errands_;
-      case Session::Place::kShards:
-        return *appliers_[session.lane() % appliers_.size()];
-      case Session::Place::kQuick:
-        break;
-    }
-    return others_;
-  };
+Reactor::Hooks Loop::hooks(bool background) {
+  return {
+      .reactor_of = [this](const Session& session, Reactor& current) -> Reactor& { return place_of(session, current); },
+      .background = background};
+}
+
+Reactor& Loop::place_of(const Session& session, Reactor& current) {
+  const auto is_current = [&](const auto& errand) { return errand.get() == &current; };
+  switch (session.place()) {
+    case Session::Place::kSampling:
+      return samplers_;
+    case Session::Place::kSlow:
+      if (std::ranges::any_of(errands_, is_current)) return current;
+      return **std::ranges::min_element(errands_, {}, [](const auto& errand) { return errand->connections(); });
+    case Session::Place::kShards:
+      return *appliers_[session.lane() % appliers_.size()];
+    case Session::Place::kQuick:
+      break;
+  }
+  return others_;
 }
 
 SessionOptions Loop::session_options(std::string peer, bool is_unix) const {

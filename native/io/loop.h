@@ -1,8 +1,9 @@
 // Serves sessions over sockets with epoll; nothing blocks.
 //
 // One thread accepts connections and serves most of them; those that sample are handed to a second one, so that no
-// insert waits for a batch to be gathered. While a table is made or dropped for a connection, a third one has that
-// connection, so that no other connection waits for a disk (Session::place). Connections of shards are spread over as
+// insert waits for a batch to be gathered. While a table is made or dropped for a connection, or a huge chunk inserted,
+// one of four others has that connection, so that no other connection waits for a disk (Session::place): the one with
+// the fewest. Connections of shards are spread over as
 // many threads as there are cores, all of one shard on the same thread (Session::lane), so that no other connection
 // waits for gradients to be applied, and gradients of several shards are applied in parallel.
 //
@@ -37,7 +38,7 @@ namespace headrace {
 struct LoopOptions {
   Limits limits = {};
   std::optional<Token> token = {};     // required over TCP
-  std::size_t max_connections = 4096;  // beyond, a new connection is answered with an error and closed
+  std::size_t max_connections = 4096;  // at least 1; beyond, a new connection is answered with an error and closed
   std::size_t max_unproven = 128;      // connections that have not yet shown the token: beyond, the oldest is closed
 };
 
@@ -59,7 +60,8 @@ class Loop {
 
   bool accept(Id id);
   void admit(Accepted accepted, bool is_unix);
-  std::function<Reactor&(const Session&)> places();
+  Reactor::Hooks hooks(bool background);
+  Reactor& place_of(const Session& session, Reactor& current);
   SessionOptions session_options(std::string peer, bool is_unix) const;
 
   Server& server_;
@@ -74,8 +76,8 @@ class Loop {
 
   std::vector<std::unique_ptr<Reactor>> appliers_;  // of gradients
   Reactor samplers_;
-  Reactor errands_;
-  Reactor others_;  // which accepts too
+  std::vector<std::unique_ptr<Reactor>> errands_;  // slow requests
+  Reactor others_;                                 // which accepts too
 };
 
 }  // namespace headrace

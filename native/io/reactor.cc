@@ -25,7 +25,6 @@ constexpr std::size_t kMaxEvents = 64;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 // After a request it stays awake so long for the next, whose sender may be waiting for it: see Stream::receive().
 constexpr auto kAwake = std::chrono::microseconds(50);
-constexpr auto kSweepPause = std::chrono::seconds(1);
 constexpr auto kMemoryPause = std::chrono::milliseconds(10);
 
 bool is_listener(Reactor::Id id) { return id % 2 == 1; }
@@ -46,10 +45,10 @@ int milliseconds_until(Deadline deadline) {
 
 Reactor::Reactor(std::atomic<std::uint64_t>& connections, std::size_t max_unproven, Hooks hooks)
     : connection_count_(connections),
-      max_unproven_(max_unproven),
       hooks_(std::move(hooks)),
       epoll_(make_epoll()),
-      waker_(std::make_shared<Waker>()) {
+      waker_(std::make_shared<Waker>()),
+      scheduler_(max_unproven, [waker = waker_] { waker->poke(); }) {
   watch(EPOLL_CTL_ADD, waker_->descriptor(), EPOLLIN, kWakerId);
 }
 
@@ -105,9 +104,10 @@ void Reactor::run() {
 void Reactor::turn() {
   std::array<epoll_event, kMaxEvents> events;
   const bool awake = Clock::now() < asleep_at_;
-  const int wait = awake || !yielded_.empty() ? 0 : milliseconds_until(next_deadline());
+  const bool idle = !scheduler_.ready();
+  const int wait = awake || !idle ? 0 : milliseconds_until(std::min(accept_again_, scheduler_.next_deadline()));
   const int count = ::epoll_wait(epoll_.get(), events.data(), kMaxEvents, wait);
-  if (count == 0 && awake && yielded_.empty()) {
+  if (count == 0 && awake && idle) {
     ::sched_yield();
     return;
   }
@@ -134,16 +134,10 @@ void Reactor::turn() {
   if (count > 0 && !hooks_.background) asleep_at_ = now + kAwake;
   if (now >= accept_again_) resume_listeners();
   if (woken) take_inbox();
-  if (woken || now >= resume_at_) resume_blocked();
-  resume_yielded();
-  if (now - 2 * kSweepPause >= sweep_at_) {  // it may be never()
-    excuse(now - sweep_at_);  // this thread was blocked; what peers sent meanwhile waits in their sockets
-  } else if (now >= sweep_at_) {
-    sweep();
-  }
+  scheduler_.turn(now, [this](Id id, Scheduler::Action action) {
+    serve(id, [action](ServedConnection& connection) { action(connection.session(), Clock::now()); });
+  });
 }
-
-Deadline Reactor::next_deadline() const { return std::min({accept_again_, resume_at_, sweep_at_}); }
 
 void Reactor::watch_listener(Id id, int descriptor) {
   const LockGuard lock(mutex_);
@@ -177,7 +171,10 @@ void Reactor::add(std::unique_ptr<ServedConnection> connection) noexcept {
   try {
     const LockGuard lock(mutex_);
     begin();
-    if (!shut_) inbox_.push_back(std::move(connection));
+    if (!shut_) {
+      inbox_.push_back(std::move(connection));
+      own_count_.fetch_add(1);
+    }
   } catch (const std::exception&) {
     // The connection was not taken, as after stop().
   }
@@ -191,6 +188,7 @@ void Reactor::take_inbox() {
     const LockGuard lock(mutex_);
     arrived.swap(inbox_);
   }
+  own_count_.fetch_sub(arrived.size());  // adopt() adds each again
   for (auto& connection : arrived) adopt(std::move(connection));
 }
 
@@ -198,28 +196,28 @@ void Reactor::adopt(std::unique_ptr<ServedConnection> connection) {
   const Id id = connection->id();
   try {
     watch(EPOLL_CTL_ADD, connection->descriptor(), EPOLLRDHUP | EPOLLIN, id);
-    if (!connection->session().proven()) unproven_.insert(id);
     served_.emplace(id, Served{std::move(connection), EPOLLRDHUP | EPOLLIN});
+    own_count_.fetch_add(1);
   } catch (const std::exception&) {
     // No memory, or no room in epoll: the peer sees its connection closed.
-    unproven_.erase(id);
     connection_count_.fetch_sub(1);
     return;
   }
-  if (sweep_at_ == never()) sweep_at_ = Clock::now() + kSweepPause;
-  if (unproven_.size() > max_unproven_) drop(*unproven_.begin());
-  // One that was handed over has something to do here, or is held by a table that has changed on the way.
-  serve(id, [](ServedConnection& each) { each.session().resume(Clock::now()); });
+  try {
+    if (const auto oldest = scheduler_.add(id, served_.at(id).connection->session(), Clock::now())) drop(*oldest);
+  } catch (const std::exception&) {
+    return drop(id);
+  }
+  serve(id, [](ServedConnection& each) { Scheduler::resume(each.session(), Clock::now()); });
 }
 
 // Forgets a connection without closing it.
 std::unique_ptr<ServedConnection> Reactor::release(Id id) {
   const auto found = served_.find(id);
   auto connection = std::move(found->second.connection);
-  if (found->second.waits) std::erase(blocked_, id);
-  if (found->second.yielded) std::erase(yielded_, id);
+  scheduler_.remove(id);
   served_.erase(found);
-  unproven_.erase(id);
+  own_count_.fetch_sub(1);
   return connection;
 }
 
@@ -239,12 +237,11 @@ void Reactor::serve(Id id, Action action) {
   try {
     action(*served.connection);
     settle(served);
-    server = &hooks_.reactor_of(session);
+    server = &hooks_.reactor_of(session, *this);
     if (server != this) watch(EPOLL_CTL_DEL, served.connection->descriptor(), 0, id);
   } catch (const std::exception&) {
     return drop(id);
   }
-  if (session.proven()) unproven_.erase(id);
   if (server != this) server->add(release(id));
 }
 
@@ -252,105 +249,13 @@ void Reactor::serve(Id id, Action action) {
 void Reactor::settle(Served& served) {
   auto& session = served.connection->session();
   served.connection->send();
-  if (session.blocked()) note_blocked(served);
-  if (session.yielded()) note_yielded(served);
+  scheduler_.note(served.connection->id());
   const bool sending = !session.output().empty();
   const std::uint32_t events = EPOLLRDHUP | (session.wants_input() ? EPOLLIN : 0u) | (sending ? EPOLLOUT : 0u);
   if (events != served.events) {
     watch(EPOLL_CTL_MOD, served.connection->descriptor(), events, served.connection->id());
     served.events = events;
   }
-}
-
-void Reactor::note_blocked(Served& served) {
-  const auto& session = served.connection->session();
-  if (!served.waits) blocked_.push_back(served.connection->id());
-  served.waits = true;
-  resume_at_ = std::min(resume_at_, session.deadline());
-  if (const auto table = session.blocked_on()) {
-    watch_table(table);
-  } else {
-    waker_->poke();  // it was dropped just now
-  }
-}
-
-void Reactor::note_yielded(Served& served) {
-  if (!served.yielded) yielded_.push_back(served.connection->id());
-  served.yielded = true;
-}
-
-void Reactor::watch_table(const std::shared_ptr<Table>& table) {
-  for (const auto& watched : watched_tables_) {
-    if (watched.table.lock() == table) return;
-  }
-  const auto waker = table->add_waker([waker = waker_] { waker->poke(); });
-  watched_tables_.push_back({table, waker});
-  waker_->poke();  // the table may have changed before it knew of us
-}
-
-// Once a table holds an insert, it holds the later ones too: each of these is tried when the one before it has gone.
-void Reactor::resume_blocked() {
-  std::vector<std::shared_ptr<Table>> full;
-  std::vector<Id> earlier;
-  full.reserve(blocked_.size());
-  earlier.reserve(blocked_.size());
-  earlier.swap(blocked_);  // from here on nothing throws
-  resume_at_ = never();
-  const auto now = Clock::now();
-  for (const Id id : earlier) {
-    const auto found = served_.find(id);
-    if (found == served_.end()) continue;
-    const Session& session = found->second.connection->session();
-    const auto table = session.blocked() && session.inserts() ? session.blocked_on() : nullptr;
-    if (table && now < session.deadline() && std::ranges::find(full, table) != full.end()) {
-      blocked_.push_back(id);
-      resume_at_ = std::min(resume_at_, session.deadline());
-      continue;
-    }
-    found->second.waits = false;
-    serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
-    const auto after = served_.find(id);
-    if (table && after != served_.end() && after->second.waits) full.push_back(table);
-  }
-}
-
-void Reactor::resume_yielded() {
-  for (const Id id : std::exchange(yielded_, {})) {
-    const auto found = served_.find(id);
-    if (found == served_.end()) continue;
-    found->second.yielded = false;
-    serve(id, [](ServedConnection& connection) { connection.session().resume(Clock::now()); });
-  }
-}
-
-void Reactor::let_tables_go() {
-  const auto awaited = [this](const std::shared_ptr<Table>& table) {
-    return std::ranges::any_of(blocked_, [&](Id id) {
-      const auto& session = served_.at(id).connection->session();
-      return session.blocked() && session.blocked_on() == table;
-    });
-  };
-  std::erase_if(watched_tables_, [&](const WatchedTable& watched) {
-    const auto table = watched.table.lock();
-    if (table && awaited(table)) return false;
-    if (table) table->remove_waker(watched.waker);
-    return true;
-  });
-}
-
-void Reactor::sweep() {
-  std::vector<Id> ids;
-  for (const auto& [id, served] : served_) ids.push_back(id);
-  for (const Id id : ids) {
-    serve(id, [](ServedConnection& connection) { connection.session().expire(Clock::now()); });
-  }
-  let_tables_go();
-  sweep_at_ = served_.empty() ? never() : Clock::now() + kSweepPause;
-}
-
-void Reactor::excuse(Deadline::duration lost) {
-  for (const auto& [id, served] : served_) served.connection->session().excuse(lost);
-  sweep_at_ = Clock::now() + kSweepPause;
 }
 
 void Reactor::shut() {
@@ -367,8 +272,7 @@ void Reactor::shut() {
       // It is closed below in any case.
     }
   }
-  blocked_.clear();
-  let_tables_go();
+  for (const auto& [id, served] : served_) scheduler_.remove(id);
   connection_count_.fetch_sub(served_.size());
   served_.clear();
 }

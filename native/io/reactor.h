@@ -1,4 +1,5 @@
-// One thread that serves connections with epoll; a Loop has several.
+// One thread that serves connections with epoll; a Loop has several. It moves bytes; which session goes on when is up
+// to its Scheduler.
 //
 // Threading: start(), stop(), add() and watch_listener() from any thread; adopt() from the reactor's own, in the
 // accept hook. The hooks run on the reactor's thread. `mutex_` guards the thread's beginning, the inbox, whether it is
@@ -9,13 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "core/mutex.h"
 #include "io/file_descriptor.h"
+#include "io/scheduler.h"
 #include "io/served_connection.h"
 #include "io/waker.h"
 
@@ -26,7 +27,8 @@ class Reactor {
   using Id = ServedConnection::Id;  // odd: a listener; even: a connection
 
   struct Hooks {
-    std::function<Reactor&(const Session&)> reactor_of;  // which reactor serves it from now on
+    // Which reactor serves it from now on, given the one that does.
+    std::function<Reactor&(const Session&, Reactor&)> reactor_of;
     // A listener has connections that wait. False: the process has no descriptors left; ask again after a pause. Empty:
     // this reactor has no listeners.
     std::function<bool(Id)> accept = {};
@@ -43,23 +45,17 @@ class Reactor {
   // Closes it if there is no memory or no thread for it, and after stop().
   void add(std::unique_ptr<ServedConnection> connection) noexcept;
   void adopt(std::unique_ptr<ServedConnection> connection);
+  std::size_t connections() const { return own_count_.load(); }  // that it has, or is about to have
 
  private:
   struct Served {
     std::unique_ptr<ServedConnection> connection;
     std::uint32_t events = 0;  // watched for
-    bool waits = false;        // its id is in blocked_
-    bool yielded = false;      // its id is in yielded_
-  };
-  struct WatchedTable {
-    std::weak_ptr<Table> table;  // one that is dropped goes
-    std::uint64_t waker;
   };
 
   void begin() REQUIRES(mutex_);
   void run();
   void turn();
-  Deadline next_deadline() const;
   void watch(int operation, int descriptor, std::uint32_t events, Id id);
   void watch_again(Id id, std::uint32_t events) REQUIRES(mutex_);
   void on_listener(Id id);
@@ -70,18 +66,10 @@ class Reactor {
   void settle(Served& served);
   template <typename Action>
   void serve(Id id, Action action);
-  void note_blocked(Served& served);
-  void note_yielded(Served& served);
-  void resume_blocked();
-  void resume_yielded();
-  void watch_table(const std::shared_ptr<Table>& table);
-  void let_tables_go();
-  void sweep();
-  void excuse(Deadline::duration lost);
   void shut();
 
   std::atomic<std::uint64_t>& connection_count_;
-  const std::size_t max_unproven_;
+  std::atomic<std::size_t> own_count_ = 0;
   const Hooks hooks_;
   const FileDescriptor epoll_;
   const std::shared_ptr<Waker> waker_;
@@ -98,12 +86,7 @@ class Reactor {
   std::vector<Id> paused_listeners_;  // asked again at accept_again_
   Deadline accept_again_ = never();
   std::unordered_map<Id, Served> served_;
-  std::set<Id> unproven_;         // the oldest first
-  std::vector<Id> blocked_;       // in the order in which they began to wait
-  Deadline resume_at_ = never();  // not after the first deadline of those
-  std::vector<Id> yielded_;       // that go on after the others' turn
-  std::vector<WatchedTable> watched_tables_;
-  Deadline sweep_at_ = never();
+  Scheduler scheduler_;
   Deadline asleep_at_ = {};  // until then it looks for the next request without going to sleep
 };
 

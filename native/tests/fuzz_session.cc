@@ -164,9 +164,10 @@ Bytes valid_request(std::mt19937_64& random, std::uint64_t i) {
     case 2:
       return frame(MessageType::kUpdatePriorities, table, numbers(random() % 16, 2.0f), i);
     case 3:
-      return frame(MessageType::kPublish, "policy", numbers(random() % 2, random()), i);
+      return frame(MessageType::kPublish, "policy",
+                   numbers(random() % 2, 8 + random() % 2 * 8, random() % 2 * 8, random()), i);
     case 4:
-      return frame(MessageType::kFetch, "policy", numbers(random() % 4), i);
+      return frame(MessageType::kFetch, "policy", numbers(random() % 4, random() % 2 * 8), i);
     case 5:
       return frame(MessageType::kPut, "episodes", numbers(random() % 2, random() % 4, random()), i);
     case 6:

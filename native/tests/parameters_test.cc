@@ -1,5 +1,6 @@
 #include "core/parameters.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "core_fixtures.h"
@@ -22,7 +23,7 @@ TEST_CASE("parameters: publish, and fetch if newer") {
   const auto fetched = parameters.fetch("policy", 7);
   REQUIRE(fetched != nullptr);
   CHECK(fetched->version == 8);
-  CHECK(fetched->bytes == blob(3));
+  CHECK(std::ranges::equal(fetched->bytes, blob(3)));
   CHECK(parameters.fetch("policy") == fetched);  // shared, not copied
   CHECK(parameters.fetch("other") == nullptr);
   CHECK(parameters.list().size() == 1);
@@ -34,7 +35,7 @@ TEST_CASE("parameters: versions must increase") {
   parameters.publish("policy", 5, blob(1));
   check_error(ErrorKind::kRefused, "version 5", [&] { parameters.publish("policy", 5, blob(2)); });
   check_error(ErrorKind::kRefused, "policy", [&] { parameters.publish("policy", 4, blob(2)); });
-  CHECK(parameters.fetch("policy")->bytes == blob(1));
+  CHECK(std::ranges::equal(parameters.fetch("policy")->bytes, blob(1)));
 }
 
 TEST_CASE("parameters: the stored version with the stored bytes once more changes nothing") {
@@ -120,7 +121,7 @@ TEST_CASE("parameters: readers see complete blobs while a writer publishes") {
     const auto fetched = parameters.fetch("policy", version);
     if (!fetched) continue;
     REQUIRE(fetched->version > version);
-    REQUIRE(fetched->bytes == blob(static_cast<unsigned char>(fetched->version - 1)));
+    REQUIRE(std::ranges::equal(fetched->bytes, blob(static_cast<unsigned char>(fetched->version - 1))));
     version = fetched->version;
   }
   writer.join();

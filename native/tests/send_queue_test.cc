@@ -14,7 +14,8 @@ Bytes bytes_of(std::string_view text) { return {as_bytes(text).begin(), as_bytes
 }  // namespace
 
 TEST_CASE("an owner lives until its last byte is popped") {
-  SendQueue queue;
+  MemoryBudget budget;
+  SendQueue queue(budget);
   auto blob = std::make_shared<const Bytes>(bytes_of("weights"));
   const std::weak_ptr<const Bytes> alive = blob;
   queue.push(bytes_of("head"));
@@ -33,8 +34,44 @@ TEST_CASE("an owner lives until its last byte is popped") {
   CHECK(queue.buffers().empty());
 }
 
+TEST_CASE("small buffers are packed into pieces of which the budget knows") {
+  MemoryBudget budget(100 * SendQueue::kPieceBytes);
+  SendQueue queue(budget);
+  Bytes expected;
+  for (int i = 0; i < 1000; ++i) {
+    const auto text = std::to_string(i);
+    queue.push(bytes_of(text));
+    expected += as_bytes(text);
+  }
+  CHECK(queue.buffers().size() == budget.used() / SendQueue::kPieceBytes);
+  CHECK(budget.used() < expected.size() + SendQueue::kPieceBytes);
+  Bytes taken;
+  while (queue.bytes() > 0) {
+    const auto front = queue.buffers().front();
+    const auto part = front.first(std::min<std::size_t>(front.size(), 700));
+    taken += part;
+    queue.pop(part.size());
+  }
+  CHECK(taken == expected);
+  CHECK(budget.used() == 0);
+}
+
+TEST_CASE("pieces for which the budget has no room are added up") {
+  MemoryBudget budget(SendQueue::kPieceBytes);
+  SendQueue queue(budget);
+  queue.push(Bytes(SendQueue::kPieceBytes));
+  CHECK(queue.uncounted_bytes() == 0);
+  queue.push(Bytes(1));
+  queue.push(Bytes(3 * SendQueue::kPieceBytes));
+  CHECK(queue.uncounted_bytes() == 4 * SendQueue::kPieceBytes);
+  queue.pop(queue.bytes());
+  CHECK(queue.uncounted_bytes() == 0);
+  CHECK(budget.used() == 0);
+}
+
 TEST_CASE("a descriptor goes with the first byte of its frame, and its frame goes alone") {
-  SendQueue queue;
+  MemoryBudget budget;
+  SendQueue queue(budget);
   auto region = std::make_shared<const int>(0);
   const std::weak_ptr<const int> alive = region;
   queue.push(bytes_of("one"));
@@ -42,7 +79,8 @@ TEST_CASE("a descriptor goes with the first byte of its frame, and its frame goe
   queue.push(bytes_of("shared"), std::move(region), 7);
   queue.push(bytes_of("last"));
   CHECK(queue.descriptor() == -1);
-  CHECK(queue.buffers().size() == 2);
+  REQUIRE(queue.buffers().size() == 1);
+  CHECK(as_text(queue.buffers()[0]) == "onetwo");
   queue.pop(6);
   CHECK(queue.descriptor() == 7);
   REQUIRE(queue.buffers().size() == 1);

@@ -4,11 +4,14 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <functional>
 #include <iterator>
 #include <set>
+#include <thread>
 
 #include "core/server.h"
 #include "core_fixtures.h"
@@ -359,6 +362,42 @@ TEST_CASE("server: two settings of one name are refused") {
   std::filesystem::copy_file(data + "/table-1.settings", data + "/table-2.settings");
   std::filesystem::copy_file(data + "/table-1.arena", data + "/table-2.arena");
   check_error(ErrorKind::kCorrupt, "table-2.settings", [&] { Server{ServerOptions{.data = data}}; });
+}
+
+TEST_CASE("server: a table is paused and opened while the files of another are made") {
+  const ScratchFolder folder;
+  Server server({.data = folder.file("data")});
+  server.add_table("other", small_options());
+  std::atomic<bool> changed = false;
+  std::thread peer;
+  before_fsync = [&](const std::string&) {
+    if (peer.joinable()) return;
+    peer = std::thread([&] {
+      server.set_state("other", TableState::kPaused);
+      server.set_state("other", TableState::kOpen);
+      changed.store(true);
+    });
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!changed.load() && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  };
+  server.open_table("replay", small_options(), false);
+  before_fsync = nullptr;
+  CHECK(changed.load());
+  REQUIRE(peer.joinable());
+  peer.join();
+}
+
+TEST_CASE("server: a table that was dropped, or whose server is closed, stays closed") {
+  Server server;
+  const auto dropped = server.add_table("replay", small_options());
+  server.drop("replay");
+  check_error(ErrorKind::kClosed, "dropped", [&] { dropped->reopen(); });
+  const auto table = server.add_table("replay", small_options());
+  server.set_state("replay", TableState::kClosed);
+  server.set_state("replay", TableState::kOpen);
+  CHECK(table->try_insert(chunk_of(5)));
+  server.close();
+  check_error(ErrorKind::kClosed, "closed", [&] { server.set_state("replay", TableState::kOpen); });
 }
 
 }  // namespace

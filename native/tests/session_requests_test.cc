@@ -4,6 +4,7 @@
 #include <string>
 
 #include "wire/session.h"
+#include "wire/session_work.h"
 #include "wire_fixtures.h"
 
 using namespace headrace;
@@ -36,31 +37,97 @@ TEST_CASE("more priorities than a batch may have are refused, and none is applie
 TEST_CASE("a fetched blob is sent without a copy") {
   Server server;
   OpenSession session(server);
-  Bytes payload = numbers(std::uint64_t{5});
-  payload += as_bytes("weights");
+  const std::string weights(kCopiedBytes, 'w');
+  const auto payload = publish_payload(5, as_bytes(weights));
   auto replies = ask(session, frame(MessageType::kPublish, "policy", payload));
   REQUIRE(replies.size() == 1);
   CHECK(number_at<std::uint64_t>(replies[0].body) == 5);
 
-  feed(session, frame(MessageType::kFetch, "policy", numbers(std::uint64_t{4})));
+  feed(session, frame(MessageType::kFetch, "policy", fetch_payload(4)));
   const auto buffers = session.output();
   REQUIRE(buffers.size() == 2);
   CHECK(buffers[1].data() == server.parameters().fetch("policy", 0)->bytes.data());
   replies = replies_in(take_output(session));
   REQUIRE(replies.size() == 1);
   CHECK(number_at<std::uint64_t>(replies[0].body) == 5);
-  CHECK(as_text(std::span(replies[0].body).subspan(8)) == "weights");
+  CHECK(number_at<std::uint64_t>(replies[0].body, 8) == weights.size());
+  CHECK(as_text(std::span(replies[0].body).subspan(16)) == weights);
 
-  replies = ask(session, frame(MessageType::kFetch, "policy", numbers(std::uint64_t{5})));
+  replies = ask(session, frame(MessageType::kFetch, "policy", fetch_payload(5)));
   REQUIRE(replies.size() == 1);
   CHECK(replies[0].header.status == kNothing);
   replies = ask(session, frame(MessageType::kPublish, "policy", payload));  // once more: its answer was lost
   REQUIRE(replies.size() == 1);
   CHECK(number_at<std::uint64_t>(replies[0].body) == 5);
-  payload += as_bytes("!");
-  replies = ask(session, frame(MessageType::kPublish, "policy", payload));  // version 5 with other bytes
+  const auto other = publish_payload(5, as_bytes(weights + "!"));
+  replies = ask(session, frame(MessageType::kPublish, "policy", other));  // version 5 with other bytes
   REQUIRE(replies.size() == 1);
   CHECK(replies[0].header.status == status_of(ErrorKind::kRefused));
+}
+
+TEST_CASE("a blob is published in parts, as a whole with the last one") {
+  Server server({.memory_bytes = 1 << 20});
+  OpenSession session(server, Limits{.max_part_bytes = 4});
+  const auto part = [&session](std::uint64_t version, std::uint64_t size, std::uint64_t offset,
+                               std::string_view bytes) {
+    auto payload = numbers(version, size, offset);
+    payload += as_bytes(bytes);
+    return ask(session, frame(MessageType::kPublish, "policy", payload)).at(0);
+  };
+  CHECK(part(3, 9, 0, "abcd").header.status == kNothing);
+  CHECK(part(3, 9, 4, "efgh").header.status == kNothing);
+  CHECK(server.parameters().fetch("policy") == nullptr);
+  CHECK(number_at<std::uint64_t>(part(3, 9, 8, "i").body) == 3);
+  const auto blob = server.parameters().fetch("policy");
+  CHECK(as_text(blob->bytes) == "abcdefghi");
+
+  for (const char* last : {"i", "j"}) {  // once more, and then the same version with other bytes
+    CHECK(part(3, 9, 0, "abcd").header.status == kNothing);
+    CHECK(part(3, 9, 4, "efgh").header.status == kNothing);
+    CHECK(part(3, 9, 8, last).header.status == (last[0] == 'i' ? kOk : status_of(ErrorKind::kRefused)));
+  }
+  CHECK(server.parameters().fetch("policy") == blob);
+  CHECK(part(3, 8, 0, "abcd").header.status == status_of(ErrorKind::kRefused));  // at its first part
+  CHECK(part(2, 9, 0, "abcd").header.status == status_of(ErrorKind::kRefused));
+  CHECK(part(4, 2 << 20, 0, "abcd").header.status == status_of(ErrorKind::kRefused));  // beyond the budget
+  CHECK(part(4, 9, 0, "abcde").header.status == status_of(ErrorKind::kRefused));
+  CHECK(part(4, 9, 4, "efgh").header.status == status_of(ErrorKind::kInvalid));
+  CHECK(part(4, 9, 0, "abcd").header.status == kNothing);
+  CHECK(part(5, 9, 4, "efgh").header.status == status_of(ErrorKind::kInvalid));
+  CHECK(part(4, 9, 4, "efgh").header.status == status_of(ErrorKind::kInvalid));  // that one has ended
+}
+
+TEST_CASE("parts of a blob that do not go on are forgotten") {
+  Server server;
+  OpenSession session(server, Limits{.max_part_bytes = 4});
+  auto payload = numbers(std::uint64_t{1}, std::uint64_t{1'000'000}, std::uint64_t{0});
+  payload += as_bytes("abcd");
+  CHECK(ask(session, frame(MessageType::kPublish, "policy", payload)).at(0).header.status == kNothing);
+  session.expire(later(59'999));
+  CHECK(server.budget().used() == 1'000'000);
+  session.expire(later(60'000));
+  CHECK(server.budget().used() == 0);
+}
+
+TEST_CASE("all parts of a fetch are of one version") {
+  Server server;
+  OpenSession session(server, Limits{.max_part_bytes = 4});
+  server.parameters().publish("policy", 1, as_bytes("abcdefghi"));
+  const auto part = [&session](std::uint64_t newer_than, std::uint64_t offset) {
+    return ask(session, frame(MessageType::kFetch, "policy", fetch_payload(newer_than, offset))).at(0);
+  };
+  const auto expected = [](std::uint64_t version, std::uint64_t size, std::string_view bytes) {
+    auto body = numbers(version, size);
+    body += as_bytes(bytes);
+    return body;
+  };
+  CHECK(part(0, 0).body == expected(1, 9, "abcd"));
+  server.parameters().publish("policy", 2, as_bytes("xyz"));
+  CHECK(part(0, 4).body == expected(1, 9, "efgh"));
+  CHECK(part(0, 8).body == expected(1, 9, "i"));
+  CHECK(part(0, 4).header.status == status_of(ErrorKind::kInvalid));  // it has come to its end
+  CHECK(part(1, 0).body == expected(2, 3, "xyz"));
+  CHECK(part(2, 0).header.status == kNothing);
 }
 
 TEST_CASE("mailboxes keep messages separate, in order, and until they are acknowledged") {
@@ -99,12 +166,13 @@ TEST_CASE("a drain answers with 4 MiB at most, which the budget pays for until t
   Server server({.memory_bytes = 64 << 20});
   const std::string text(kBytes, 'm');
   for (std::size_t i = 0; i < kMessages; ++i) server.mailbox("episodes")->put(as_bytes(text));
-  const std::uint64_t stored = server.budget().used();
   OpenSession session(server);
+  ask(session, frame(MessageType::kStats, ""));
+  const std::uint64_t stored = server.budget().used();
   const auto request = frame(MessageType::kDrain, "episodes", numbers(std::uint64_t{0}, std::uint64_t{0}));
   feed(session, request);
   const std::uint64_t reply_bytes = 16 + 4 * (4 + kBytes);
-  CHECK(server.budget().used() == stored + reply_bytes);
+  CHECK(server.budget().used() == stored + SendQueue::kPieceBytes + reply_bytes);
   const auto reply = replies_in(take_output(session)).at(0);
   CHECK(reply.body.size() == reply_bytes);
   CHECK(number_at<std::uint64_t>(reply.body, 8) == 4);
@@ -157,7 +225,7 @@ TEST_CASE("tables are opened, paused, closed and dropped") {
   CHECK(insert() == kOk);
   CHECK(number_at<std::uint64_t>(open(1).body) == 0);
 
-  ask(session, frame(MessageType::kPublish, "run/policy", numbers(std::uint64_t{0})));
+  ask(session, frame(MessageType::kPublish, "run/policy", publish_payload(0, {})));
   ask(session, frame(MessageType::kPut, "other/episodes", put_payload("kept")));
   CHECK(number_at<std::uint64_t>(ask(session, frame(MessageType::kDrop, "run/")).at(0).body) == 2);
   CHECK(server.table_names().empty());
@@ -213,7 +281,7 @@ TEST_CASE("stats are JSON, with names escaped") {
   SessionOptions options;
   options.peer = "unix pid 4711";
   OpenSession session(server, options);
-  ask(session, frame(MessageType::kPublish, "policy", numbers(std::uint64_t{7}, std::uint64_t{0})));
+  ask(session, frame(MessageType::kPublish, "policy", publish_payload(7, Bytes(8))));
   ask(session, frame(MessageType::kClaim, "learner", numbers(std::uint64_t{1}, std::uint64_t{0}, std::int64_t{0})));
   const auto text = ask(session, frame(MessageType::kStats, "")).at(0).text();
   CAPTURE(text);

@@ -98,7 +98,7 @@ TEST_CASE("a gradient is applied at any address of its frame") {
   for (const std::string name : {"m", "mo", "mod", "mode"}) {
     CAPTURE(name);
     ask(session, open_request(name.c_str(), {1, 2, 3}));
-    auto requests = frame(MessageType::kFetch, "x", numbers(std::uint64_t{0}));  // of an odd length
+    auto requests = frame(MessageType::kFetch, "x", fetch_payload(0));  // of an odd length
     requests += push_request(name, {2, 2, 2}, 1);
     requests += fetch_request(name.c_str(), -1);
     const auto replies = ask(session, requests);

@@ -28,6 +28,7 @@ TEST_CASE("shared memory: batches are at the requested index, as the table sampl
   std::shared_ptr<SharedRegion> region;
   OpenSession session(server, with_region(region));
 
+  ask(session, frame(MessageType::kStats, ""));
   const auto used = server.budget().used();
   feed(session, frame(MessageType::kShare, "replay", numbers(6u, 3u)));
   CHECK(session.output_descriptor() == FakeRegion::kDescriptor);

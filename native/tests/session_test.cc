@@ -22,7 +22,7 @@ Bytes header_bytes(std::uint16_t magic, std::uint8_t version, std::uint8_t reser
 
 TEST_CASE("a header is 24 bytes, as documented") {
   const auto bytes = encode_header({.type = 2, .status = 3, .request = 0x0102, .length = 0x0a0b});
-  const std::array<int, 24> expected = {'H', 'R', 5, 2, 3,    0,    0, 0, 2, 1, 0, 0,
+  const std::array<int, 24> expected = {'H', 'R', 6, 2, 3,    0,    0, 0, 2, 1, 0, 0,
                                         0,   0,   0, 0, 0x0b, 0x0a, 0, 0, 0, 0, 0, 0};
   for (std::size_t i = 0; i < 24; ++i) CHECK(std::to_integer<int>(bytes[i]) == expected[i]);
 }
@@ -31,7 +31,7 @@ TEST_CASE("requests are answered the same however the stream is split") {
   const auto requests = [] {
     Bytes bytes = frame(MessageType::kSignature, "replay", {}, 1);
     bytes += frame(MessageType::kInsert, "replay", insert_payload(chunk_of(3)), 2);
-    bytes += frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0}), 3);
+    bytes += frame(MessageType::kFetch, "policy", fetch_payload(0), 3);
     return bytes;
   }();
   const auto answer = [&](std::size_t first, std::size_t step) {
@@ -71,7 +71,7 @@ TEST_CASE("a malformed header is answered with an error, and closes") {
   const std::uint64_t limit = 1000;
   const std::array<Case, 4> cases = {{
       {header_bytes(0x1234, kProtocolVersion, 0, 0), ErrorKind::kMalformed, "magic"},
-      {header_bytes(kFrameMagic, 2, 0, 0), ErrorKind::kMalformed, "version 2: required 5"},
+      {header_bytes(kFrameMagic, 2, 0, 0), ErrorKind::kMalformed, "version 2: required 6"},
       {header_bytes(kFrameMagic, kProtocolVersion, 1, 0), ErrorKind::kMalformed, "reserved"},
       {header_bytes(kFrameMagic, kProtocolVersion, 0, limit + 1), ErrorKind::kRefused, "1001"},
   }};
@@ -144,7 +144,13 @@ TEST_CASE("mistakes inside a frame are answered, and the connection stays usable
       {frame(MessageType::kSample, "replay", numbers(std::uint32_t{4})), ErrorKind::kMalformed, "importance exponent"},
       {frame(MessageType::kUpdatePriorities, "replay", Bytes(13)), ErrorKind::kMalformed, "multiple of 12"},
       {frame(MessageType::kPublish, "policy", Bytes(7)), ErrorKind::kMalformed, "version"},
-      {frame(MessageType::kFetch, "policy", Bytes(9)), ErrorKind::kMalformed, "too many"},
+      {frame(MessageType::kPublish, "policy", Bytes(15)), ErrorKind::kMalformed, "size"},
+      {frame(MessageType::kPublish, "policy", Bytes(23)), ErrorKind::kMalformed, "offset"},
+      {frame(MessageType::kPublish, "policy", numbers(std::uint64_t{0}, std::uint64_t{9}, std::uint64_t{4})),
+       ErrorKind::kInvalid, "offset 4"},
+      {frame(MessageType::kPublish, "policy", Bytes(25)), ErrorKind::kInvalid, "1 bytes of a blob of 0"},
+      {frame(MessageType::kFetch, "policy", Bytes(17)), ErrorKind::kMalformed, "too many"},
+      {frame(MessageType::kFetch, "policy", fetch_payload(0, 1)), ErrorKind::kInvalid, "offset 1"},
       {frame(MessageType::kPut, "episodes", Bytes(15)), ErrorKind::kMalformed, "sequence"},
       {frame(MessageType::kDrain, "episodes", Bytes(8)), ErrorKind::kMalformed, "seen"},
       {frame(MessageType::kHello, "", Bytes(31)), ErrorKind::kMalformed, "nonce"},
@@ -186,7 +192,7 @@ TEST_CASE("a peer that sends requests but does not read cannot fill memory") {
   OpenSession session(server, Limits{.max_queued_bytes = 4'000'000});
   Bytes requests;
   for (std::uint64_t i = 1; i <= 10; ++i) {
-    requests += frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0}), i);
+    requests += frame(MessageType::kFetch, "policy", fetch_payload(0), i);
   }
   CHECK(feed(session, requests) == requests.size());  // all fit in the receive buffer
   CHECK_FALSE(session.wants_input());

@@ -91,13 +91,14 @@ TEST_CASE("table options: mutated text is refused or valid") {
 
 TEST_CASE("table options: the memory of a table, worked by hand") {
   TableOptions options{.signature = small_signature(), .capacity = 100, .capacity_bytes = 6400};
-  // A tree of 112 leaves (whole nodes of 16) and 16 sums above; a slot of 8 bytes each; 1,024 writers.
-  CHECK(Table::memory_bytes(options) == 6400 + 100 * 8 + (112 + 16) * 8 + 1024 * 128);
+  // A slot of 8 bytes each; trees of sums and of maxima, of 112 leaves (whole nodes of 16) and 16 above; 1,024 writers.
+  CHECK(Table::memory_bytes(options) == 6400 + 100 * 8 + (112 + 16) * (8 + 4) + 1024 * 128);
   CHECK(Table(options).memory_bytes() == Table::memory_bytes(options));
   options.sampler = Sampler::kUniform;
-  CHECK(Table::memory_bytes(options) == 6400 + 100 * 8 + 1024 * 128);
+  CHECK(Table::memory_bytes(options) == 6400 + 100 * 8 + (112 + 16) * 4 + 1024 * 128);
   options.capacity = 100'000;
-  CHECK(Table::memory_bytes(options) == 6400 + 100'000 * 8 + 65'536 * 128);
+  const std::uint64_t maxima = (100'000 + 6'256 + 400 + 32 + 16) * 4;
+  CHECK(Table::memory_bytes(options) == 6400 + 100'000 * 8 + maxima + 65'536 * 128);
   options = {.signature = {{"uint8", {1u << 30}}, {"int32", {}}, 1}, .capacity = std::uint64_t{1} << 40};
   check_error(ErrorKind::kInvalid, "capacity_bytes", [&] { Table::memory_bytes(options); });  // no sum overflows
 }

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -54,6 +55,24 @@ TEST_CASE("try_insert does not wait for a reader, and is woken when the reader i
   }
   CHECK(stored < 64);
 
+  std::atomic<bool> waited = false;
+  std::thread waiting([&] {
+    table.insert(chunk, never());
+    waited.store(true);
+  });
+  std::atomic<bool> tried = false;
+  std::thread trying([&] {  // long enough for the other to be waiting
+    for (int i = 0; i < 300; ++i) {
+      CHECK_FALSE(table.try_insert(chunk));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    tried.store(true);
+  });
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!tried.load() && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  CHECK_MESSAGE(tried.load(), "an insert that waits for a reader holds up one that does not wait");
+  CHECK_FALSE(waited.load());
+
   std::atomic<bool> done = false;
   std::thread emptying([&] {
     while (!done.load()) {
@@ -61,6 +80,8 @@ TEST_CASE("try_insert does not wait for a reader, and is woken when the reader i
     }
   });
   reader.join();
+  waiting.join();
+  trying.join();
   done.store(true);
   emptying.join();
   CHECK(wakes.load() > 0);

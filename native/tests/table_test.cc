@@ -146,15 +146,32 @@ TEST_CASE("table: an update for an overwritten transition is dropped, never appl
   CHECK(stats.total_weight == doctest::Approx(4 + 4 * std::pow(2, 0.6) + 2 * std::pow(32, 0.6)));
 }
 
-TEST_CASE("table: unknown priorities take the largest that was ever written") {
+TEST_CASE("table: the largest priority goes with the transition that had it") {
+  Table table(small_options(10));
+  CHECK(table.stats().max_priority == 1);
+  table.try_insert(chunk_of(5));
+  table.update_priorities(std::vector<std::uint64_t>{3}, std::vector<float>{3e38f});
+  CHECK(table.stats().max_priority == 3e38f);
+  table.update_priorities(std::vector<std::uint64_t>{3}, std::vector<float>{0.5f});  // the learner lowers it
+  CHECK(table.stats().max_priority == 1);
+  table.update_priorities(std::vector<std::uint64_t>{0, 1, 2, 3, 4}, std::vector<float>(5, 0.25f));
+  table.update_priorities(std::vector<std::uint64_t>{4}, std::vector<float>{64});
+  table.try_insert(chunk_of(5, kUnknownPriority));
+  CHECK(table.stats().total_weight == doctest::Approx(4 * std::pow(0.25, 0.6) + 6 * std::pow(64, 0.6)));
+  table.update_priorities(std::vector<std::uint64_t>{5, 6, 7, 8, 9}, std::vector<float>(5, 2));
+  table.try_insert(chunk_of(5, kUnknownPriority));  // over the one that had 64
+  CHECK(table.stats().max_priority == 2);
+}
+
+TEST_CASE("table: unknown priorities take the largest of what is stored") {
   Table table(small_options(100));
   table.try_insert(chunk_of(1, kUnknownPriority));
   CHECK(table.stats().total_weight == 1);
   table.try_insert(chunk_of(1, 32));
   table.update_priorities(std::vector<std::uint64_t>{1}, std::vector<float>{0});
   table.try_insert(chunk_of(1, kUnknownPriority));
-  // 1, 10^-6 for the priority 0, and 32, each to the power of 0.6.
-  CHECK(table.stats().total_weight == doctest::Approx(1 + std::pow(1e-6, 0.6) + 8).epsilon(1e-6));
+  // 1, 10^-6 for the priority 0, and 1, the largest that is left, each to the power of 0.6.
+  CHECK(table.stats().total_weight == doctest::Approx(2 + std::pow(1e-6, 0.6)).epsilon(1e-6));
 }
 
 TEST_CASE("table: invalid priorities change nothing") {

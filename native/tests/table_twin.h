@@ -30,10 +30,9 @@ class TableTwin {
     while (transitions_.size() + steps > capacity_) evict();
     place((bytes + 63) / 64 * 64, steps);
     const std::uint64_t first_key = next_key_;
-    const float unknown = max_priority_;
+    const float unknown = max_priority();
     for (std::size_t t = 0; t < steps; ++t) {
       const float priority = chunk.priority[t] == kUnknownPriority ? unknown : chunk.priority[t];
-      max_priority_ = std::max(max_priority_, priority);
       transitions_[next_key_++] = {stacked(chunk, chunk.first[t]),
                                    stacked(chunk, chunk.last[t]),
                                    chunk.action[t],
@@ -51,7 +50,6 @@ class TableTwin {
       const auto found = transitions_.find(keys[i]);
       if (found == transitions_.end()) continue;
       found->second.priority = priorities[i];
-      max_priority_ = std::max(max_priority_, priorities[i]);
       ++applied;
     }
     return applied;
@@ -75,7 +73,12 @@ class TableTwin {
   }
 
   const std::map<std::uint64_t, Transition>& transitions() const { return transitions_; }
-  float max_priority() const { return max_priority_; }
+  float max_priority() const {
+    if (transitions_.empty()) return 1;
+    float largest = 0;
+    for (const auto& [key, transition] : transitions_) largest = std::max(largest, transition.priority);
+    return largest;
+  }
   std::uint64_t next_key() const { return next_key_; }
   std::uint64_t chunks() const { return chunks_.size(); }
 
@@ -115,7 +118,6 @@ class TableTwin {
   std::deque<Stored> chunks_;
   std::size_t head_ = 0;
   std::uint64_t next_key_ = 0;
-  float max_priority_ = 1;
 };
 
 }  // namespace headrace::fixtures

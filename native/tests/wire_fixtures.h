@@ -115,6 +115,15 @@ inline Bytes put_payload(std::string_view message, std::uint64_t writer = 0, std
   return payload;
 }
 
+// A whole blob in one part.
+inline Bytes publish_payload(std::uint64_t version, std::span<const std::byte> blob) {
+  auto payload = numbers(version, std::uint64_t{blob.size()}, std::uint64_t{0});
+  payload += blob;
+  return payload;
+}
+
+inline Bytes fetch_payload(std::uint64_t newer_than, std::uint64_t offset = 0) { return numbers(newer_than, offset); }
+
 struct Reply {
   FrameHeader header;
   Bytes body;

@@ -11,8 +11,8 @@
 //   kSample            u32 B, f64 beta, i64 wait in ms (< 0: no     observation, next_observation, action, reward,
 //                      deadline)                                    discount, weight, probability, key, policy_version
 //   kUpdatePriorities  u64 key [n], f32 priority [n]                u64 applied
-//   kPublish           u64 version, bytes                           u64 version
-//   kFetch             u64 newer_than                               u64 version, bytes
+//   kPublish           u64 version, u64 size, u64 offset, bytes     u64 version, of the last part
+//   kFetch             u64 newer_than, u64 offset                   u64 version, u64 size, bytes
 //   kPut               u64 writer, u64 sequence, message            -
 //   kDrain             u64 epoch, u64 seen                          u64 epoch, u64 last, (u32 length, message) *
 //                                                                   of the first messages (Mailbox::take); 0, 0: none
@@ -40,8 +40,11 @@
 // `place` (GradientPlace) says where floats are: after it in the frame, in the shared memory, or nowhere if the whole
 // gradient counts as not finite.
 //
-// kNothing, with no body, answers an insert or a sample held to its deadline and fetches with nothing newer. Other
-// statuses are an ErrorKind, and the body is the message.
+// A blob of `size` bytes travels in parts, each the `bytes` from `offset` on; it is published, as one, with its last
+// part, and all parts of a fetch are of one version.
+//
+// kNothing, with no body, answers an insert or a sample held to its deadline, fetches with nothing newer, and the parts
+// of a blob but the last. Other statuses are an ErrorKind, and the body is the message.
 //
 // A connection begins with kHello. Where a token is required, kAuthenticate must follow before anything else:
 //   client's proof = HMAC-SHA256(token, "headrace client" + server's nonce + client's nonce)
@@ -69,7 +72,7 @@ namespace headrace {
 static_assert(std::endian::native == std::endian::little, "frames are little-endian and written as they lie");
 
 inline constexpr std::uint16_t kFrameMagic = 0x5248;  // "HR"
-inline constexpr std::uint8_t kProtocolVersion = 5;
+inline constexpr std::uint8_t kProtocolVersion = 6;
 inline constexpr std::size_t kFrameHeaderBytes = 24;
 inline constexpr std::uint8_t kReplyBit = 0x80;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace headrace {
@@ -13,24 +14,26 @@ void ReceiveBuffer::make_room(std::size_t frame_bytes) {
     begin_ = 0;
     end_ = used;
   }
-  if (capacity_ > 0 && end_ == capacity_) grow_to(std::max(kFirstBytes, std::min(2 * capacity_, frame_bytes)));
+  if (capacity_ == 0 || end_ < capacity_) return;
+  const std::size_t capacity = std::max(kFirstBytes, std::min(2 * capacity_, frame_bytes));
+  grow_to(capacity, budget_.take(capacity - share_.bytes(), "bytes received of a frame"));
 }
 
-void ReceiveBuffer::grow_to(std::size_t capacity) {
-  MemoryBudget::Share share;
-  if (capacity > kFirstBytes) share = budget_.take(capacity, "bytes received of a frame");
-  auto data = std::make_unique_for_overwrite<std::byte[]>(capacity);
-  const std::size_t used = end_ - begin_;
-  if (used > 0) std::memcpy(data.get(), data_.get() + begin_, used);
-  data_ = std::move(data);
-  share_ = std::move(share);
+// The system moves the pages of a large buffer, so that growing copies none of its bytes.
+void ReceiveBuffer::grow_to(std::size_t capacity, MemoryBudget::Share share) {
+  auto* data = static_cast<std::byte*>(std::realloc(data_.get(), capacity));
+  if (data == nullptr) throw std::bad_alloc();
+  static_cast<void>(data_.release());
+  data_.reset(data);
+  share_.add(std::move(share));
   capacity_ = capacity;
-  begin_ = 0;
-  end_ = used;
 }
 
 std::span<std::byte> ReceiveBuffer::space() {
-  if (capacity_ == 0) grow_to(kFirstBytes);
+  if (capacity_ == 0) {
+    auto share = budget_.try_take(kFirstBytes);
+    grow_to(share ? kFirstBytes : kUncountedBytes, share ? std::move(*share) : MemoryBudget::Share());
+  }
   return {data_.get() + end_, capacity_ - end_};
 }
 
@@ -38,11 +41,15 @@ void ReceiveBuffer::pop(std::size_t count) {
   begin_ += count;
   if (begin_ < end_) return;
   begin_ = end_ = 0;
-  if (capacity_ > kKeptBytes && !kept_) {
-    data_.reset();
-    share_ = {};
-    capacity_ = 0;
-  }
+  if (capacity_ > kRetainedBytes && !kept_) release();
+}
+
+void ReceiveBuffer::release() {
+  if (begin_ < end_) return;
+  data_.reset();
+  share_ = {};
+  capacity_ = begin_ = end_ = 0;
+  kept_ = false;
 }
 
 }  // namespace headrace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <span>
 
@@ -12,8 +13,10 @@ namespace headrace {
 
 class ReceiveBuffer {
  public:
-  static constexpr std::size_t kFirstBytes = 64 << 10;
-  static constexpr std::size_t kKeptBytes = 4 << 20;  // more is given back once it is empty, unless kept
+  // Not counted, so that small requests (stats, drop) can be made where the budget is used up.
+  static constexpr std::size_t kUncountedBytes = 4 << 10;
+  static constexpr std::size_t kFirstBytes = 64 << 10;    // where the budget has room
+  static constexpr std::size_t kRetainedBytes = 4 << 20;  // more is given back once it is empty, unless kept
 
   explicit ReceiveBuffer(MemoryBudget& budget) : budget_(budget) {}  // which outlives it
 
@@ -25,14 +28,18 @@ class ReceiveBuffer {
   std::span<std::byte> space();  // where to put more; before the first bytes it needs no make_room()
   void commit(std::size_t count) { end_ += count; }
   void pop(std::size_t count);
-  void keep() { kept_ = true; }  // from now on: frames as large as the largest come again and again
+  void keep() { kept_ = true; }  // until release(): frames as large as the largest come again and again
+  void release();                // all memory, if there are no bytes
 
  private:
-  void grow_to(std::size_t capacity);
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  void grow_to(std::size_t capacity, MemoryBudget::Share share);
 
   MemoryBudget& budget_;
   MemoryBudget::Share share_;
-  std::unique_ptr<std::byte[]> data_;
+  std::unique_ptr<std::byte[], Free> data_;
   std::size_t capacity_ = 0;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;

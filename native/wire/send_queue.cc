@@ -5,6 +5,32 @@
 
 namespace headrace {
 
+SendQueue::Piece::Piece(SendQueue& queue, std::size_t size) : uncounted(queue.uncounted_bytes_), size(size) {
+  bytes = std::make_unique_for_overwrite<std::byte[]>(size);
+  if (auto taken = queue.budget_.try_take(size)) {
+    share = std::move(*taken);
+  } else {
+    uncounted += size;
+  }
+}
+
+SendQueue::Piece::~Piece() { uncounted -= size - share.bytes(); }
+
+void SendQueue::push(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  if (!piece_ || piece_->size - piece_->used < bytes.size()) {
+    piece_ = std::make_shared<Piece>(*this, std::max(kPieceBytes, bytes.size()));
+  }
+  const std::span<std::byte> to(piece_->bytes.get() + piece_->used, bytes.size());
+  const bool grows = !segments_.empty() && segments_.back().bytes.data() + segments_.back().bytes.size() == to.data();
+  if (!grows) segments_.push_back({piece_, to.first(0)});
+  std::ranges::copy(bytes, to.begin());  // from here on nothing throws
+  auto& segment = segments_.back().bytes;
+  segment = {segment.data(), segment.size() + to.size()};
+  piece_->used += to.size();
+  bytes_ += to.size();
+}
+
 void SendQueue::push(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   segments_.push_back({std::move(owner), bytes});
@@ -43,6 +69,7 @@ void SendQueue::pop(std::size_t count) {
     count -= taken;
     if (front.bytes.empty()) segments_.pop_front();
   }
+  if (segments_.empty()) piece_.reset();
 }
 
 }  // namespace headrace

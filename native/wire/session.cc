@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "wire/session_memory.h"
+#include "wire/session_work.h"
 
 namespace headrace {
 namespace {
 
-constexpr int kFramesPerTurn = 64;
 constexpr std::chrono::seconds::rep kLeastBytesPerSecond = 64 << 10;  // else a slow peer could hold memory forever
 
 constexpr std::string_view kClosing = "; the connection is closed";  // as decode_header() ends its messages
@@ -31,7 +31,11 @@ bool samples(MessageType type) {
 
 bool is_of_shards(MessageType type) { return type >= MessageType::kOpenShard && type <= MessageType::kShareShard; }
 
-bool is_slow(MessageType type) { return type == MessageType::kOpenTable || type == MessageType::kDrop; }
+bool is_slow(const FrameHeader& header) {
+  const auto type = static_cast<MessageType>(header.type);
+  if (type == MessageType::kInsert) return header.length > kQuickInsertBytes;
+  return type == MessageType::kOpenTable || type == MessageType::kDrop;
+}
 
 }  // namespace
 
@@ -44,6 +48,7 @@ Session::Session(Server& server, SessionOptions options, Time now)
       yields_(options.yields),
       meter_(server.add_meter(std::move(options.peer))),
       input_(server.budget()),
+      output_(server.budget()),
       proven_(options.token == nullptr),
       now_(now),
       connected_(now),
@@ -56,7 +61,8 @@ Session::~Session() = default;
 bool Session::wants_input() const {
   if (closing_ || pending_ || yielded_ || gathered_) return false;
   const bool batch_on_its_way = block_ && block_.use_count() > 1;
-  return !batch_on_its_way && output_.bytes() <= limits_.max_queued_bytes;
+  return !batch_on_its_way && output_.bytes() <= limits_.max_queued_bytes &&
+         output_.uncounted_bytes() <= kUncountedReplyBytes;
 }
 
 std::span<std::byte> Session::prepare() { return input_.space(); }
@@ -82,14 +88,17 @@ void Session::consumed(std::size_t count, Time now) {
 
 bool Session::resume(Time now) {
   now_ = now;
+  if (std::exchange(yielded_, false)) {
+    spent_ = 0;
+    input_deadline_ = now + limits_.frame_wait;
+  }
   if (pending_) {
     try_pending();
-    if (pending_) return false;
+    if (pending_) return !blocked();
     finish_front();
   }
-  if (std::exchange(yielded_, false)) input_deadline_ = now + limits_.frame_wait;
   handle_frames();
-  return !pending_;
+  return !blocked();
 }
 
 void Session::expire(Time now) {
@@ -104,6 +113,18 @@ void Session::expire(Time now) {
   } else if (!pending_ && output_.bytes() == 0 && now - request_since_ >= idle_wait()) {
     closing_ = true;
   }
+  release_memory();
+}
+
+// What an idle peer would keep from others. A blob that is on its way in parts has as long as a frame.
+void Session::release_memory() {
+  const auto idle = now_ - request_since_;
+  if (pending_ || output_.bytes() > 0 || idle < limits_.memory_wait) return;
+  input_.release();
+  block_.reset();
+  if (idle < limits_.frame_wait) return;
+  publication_.reset();
+  fetched_.reset();
 }
 
 // A peer that connects and then requests nothing takes a place from others.
@@ -125,24 +146,23 @@ void Session::finish_front() {
   input_.pop(front_frame_bytes());
   front_.reset();
   input_deadline_ = now_ + limits_.frame_wait;
+  if (place_ != Place::kSlow) return;
+  yielded_ = true;
+  place_ = home_;
 }
 
 void Session::handle_frames() {
-  for (int left = kFramesPerTurn; wants_input(); --left) {
+  while (wants_input()) {
     const auto bytes = input_.bytes();
     if (!front_ && bytes.size() >= kFrameHeaderBytes && !decode_front(bytes.first<kFrameHeaderBytes>())) return;
     if (!front_ || bytes.size() < front_frame_bytes()) return make_room();
-    if (yields_ && (left == 0 || yields_before(*front_))) {
+    if (yields_ && (spent_ >= kUnitsPerTurn || yields_before(*front_))) {
       yielded_ = true;
       return;
     }
     handle(*front_, bytes.subspan(kFrameHeaderBytes, front_->length));
-    if (pending_) return;  // the held request keeps its bytes
+    if (pending_) return;  // the request keeps its bytes
     finish_front();
-    if (place_ == Place::kSlow) {
-      yielded_ = true;
-      place_ = home_;
-    }
   }
 }
 
@@ -152,7 +172,7 @@ bool Session::yields_before(const FrameHeader& header) {
   const auto type = static_cast<MessageType>(header.type);
   if (samples(type)) home_ = Place::kSampling;
   if (is_of_shards(type)) home_ = Place::kShards;
-  const Place before = std::exchange(place_, is_slow(type) ? Place::kSlow : home_);
+  const Place before = std::exchange(place_, is_slow(header) ? Place::kSlow : home_);
   return place_ != before;
 }
 
@@ -198,6 +218,7 @@ void Session::handle(const FrameHeader& header, std::span<const std::byte> body)
   meter_->requests.fetch_add(1);
   request_since_ = now_;
   announced_ = 0;
+  spent_ += 1 + body.size() / kUnitBytes;
   try {
     dispatch(header, body);
   } catch (const Error& error) {
@@ -226,9 +247,15 @@ void Session::reply_error(const FrameHeader& request, ErrorKind kind, std::strin
   push(encode_reply(request, static_cast<std::uint8_t>(kind), as_bytes(message), 0));
 }
 
-void Session::push(std::vector<std::byte> frame, std::shared_ptr<const void> owner, int descriptor) {
+void Session::push(std::span<const std::byte> frame) {
   if (output_.bytes() == 0) output_deadline_ = now_ + limits_.output_wait;
-  output_.push(std::move(frame), std::move(owner), descriptor);
+  output_.push(frame);
+}
+
+void Session::push_region(const FrameHeader& request, std::uint64_t stride,
+                          const std::shared_ptr<SharedRegion>& region) {
+  if (output_.bytes() == 0) output_deadline_ = now_ + limits_.output_wait;
+  output_.push(encode_reply(request, kOk, std::as_bytes(std::span(&stride, 1)), 0), region, region->descriptor());
 }
 
 }  // namespace headrace

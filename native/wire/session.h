@@ -11,9 +11,9 @@
 //   - when blocked(): a request (insert or sample) waits for a table's limiter. No later request is handled meanwhile,
 //     so replies keep their order. Call resume() when that table wakes (Table::add_waker) and at deadline(). After
 //     adding a waker call resume() once more: the table may have changed in between;
-//   - when yielded(), which needs SessionOptions::yields: received frames wait, because it is the turn of other
-//     sessions or because the next frame belongs to another thread. Take the session to the thread for its place() and
-//     lane(), and call resume();
+//   - when yielded(), which needs SessionOptions::yields: received frames, or the rest of a long request, wait, because
+//     it is the turn of other sessions or because the next frame belongs to another thread. Take the session to the
+//     thread for its place() and lane(), and call resume(). Between two turns a session works for a few milliseconds;
 //   - call expire() once a second or so: it begins closing where the peer is too slow, too silent or too long unproven.
 //     Call excuse() first for time in which the driver could not serve it;
 //   - when closing() and output() is empty: close the connection. When broken(): close it at once. At any time the
@@ -72,7 +72,8 @@ class Session {
   enum class Place : std::uint8_t {
     kQuick,
     kSampling,  // gathers batches: from the first on, everything else of the session too
-    kSlow,      // makes or drops a table, which takes as long as its file and memory do; this one request alone
+    kSlow,      // makes or drops a table, which takes as long as its file and memory do, or inserts a huge chunk;
+                // this one request alone
     kShards,    // works on a shard's memory, from the first on; of lane() there are several
   };
 
@@ -90,11 +91,12 @@ class Session {
   int output_descriptor() const { return output_.descriptor(); }
   void consumed(std::size_t count, Time now);
 
-  bool blocked() const { return pending_.has_value(); }
+  bool blocked() const { return pending_.has_value() && !yielded_; }
   // Both need blocked(). Null: the table is gone, and resume() says so to the peer.
   std::shared_ptr<Table> blocked_on() const { return pending_->table.lock(); }
+  std::uint64_t requests() const { return meter_->requests.load(); }  // so far, with the one that is held
   bool inserts() const { return std::holds_alternative<InsertRequest>(pending_->request); }
-  Time deadline() const { return pending_ ? pending_->deadline : never(); }
+  Time deadline() const { return blocked() ? pending_->deadline : never(); }
   bool resume(Time now);  // true: not blocked any more
 
   bool yielded() const { return yielded_; }
@@ -115,20 +117,33 @@ class Session {
   struct InsertRequest {
     std::span<const std::byte> chunks;  // not stored yet; in input_, which stays as it is while the session is blocked
   };
+  struct UpdateRequest {
+    std::span<const std::byte> payload;  // keys, then priorities; where InsertRequest's are
+    std::size_t count;
+    std::size_t done = 0;
+    std::uint64_t applied = 0;
+  };
+  struct Gathering {  // once the batch is drawn
+    std::shared_ptr<Table> table;
+    std::unique_ptr<Table::Draw> draw;
+  };
   struct SampleRequest {
     std::uint32_t size;
     double importance_exponent;
     std::shared_ptr<Block> block;
+    Gathering gathering = {};
   };
   struct SampleSharedRequest {
     std::uint32_t index;
     double importance_exponent;
+    Gathering gathering = {};
   };
+  enum class Progress : std::uint8_t { kDone, kHeld, kMore };  // more: after the turns of others
   struct Pending {
     FrameHeader header;
     std::weak_ptr<Table> table;  // one that is dropped goes
     Deadline deadline;
-    std::variant<InsertRequest, SampleRequest, SampleSharedRequest> request;
+    std::variant<InsertRequest, UpdateRequest, SampleRequest, SampleSharedRequest> request;
   };
 
   void handle_frames();
@@ -136,6 +151,7 @@ class Session {
   void make_room();
   std::size_t front_frame_bytes() const;
   std::chrono::seconds idle_wait() const;
+  void release_memory();
   void finish_front();
   bool yields_before(const FrameHeader& header);
   void handle(const FrameHeader& header, std::span<const std::byte> body);
@@ -172,9 +188,11 @@ class Session {
   std::shared_ptr<Block> block_of(std::uint64_t bytes);
   Deadline deadline_after(std::int64_t wait_milliseconds) const;
   void try_pending();
-  bool attempt(Table& table, InsertRequest& request);
-  bool attempt(Table& table, const SampleRequest& request);
-  bool attempt(Table& table, const SampleSharedRequest& request);
+  Progress attempt(const std::shared_ptr<Table>& table, InsertRequest& request);
+  Progress attempt(const std::shared_ptr<Table>& table, UpdateRequest& request);
+  Progress attempt(const std::shared_ptr<Table>& table, SampleRequest& request);
+  Progress attempt(const std::shared_ptr<Table>& table, SampleSharedRequest& request);
+  Progress gather(const std::shared_ptr<Table>& table, Gathering& gathering, const BatchView& view, double exponent);
 
   void reply(const FrameHeader& request, std::span<const std::byte> body);
   template <typename T>
@@ -186,10 +204,11 @@ class Session {
   // As reply(), with what share_of_reply() gave for the body, which is held until it is sent. That throws kRefused.
   void reply_large(const FrameHeader& request, std::vector<std::byte> body, MemoryBudget::Share share);
   MemoryBudget::Share share_of_reply(std::size_t bytes);
+  void push_body(std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
   void reply_nothing(const FrameHeader& request);
   void reply_error(const FrameHeader& request, ErrorKind kind, std::string_view message);
-  void push(std::vector<std::byte> frame, std::shared_ptr<const void> owner = {},
-            int descriptor = SendQueue::kNoDescriptor);
+  void push(std::span<const std::byte> frame);
+  void push_region(const FrameHeader& request, std::uint64_t stride, const std::shared_ptr<SharedRegion>& region);
 
   Server& server_;
   const Limits limits_;
@@ -208,6 +227,12 @@ class Session {
   std::unique_ptr<Shared> shared_;
   std::unique_ptr<SharedShard> shared_shard_;
   std::map<std::string, std::shared_ptr<Claims::Hold>> claims_;
+  std::optional<Publication> publication_;  // whose parts arrive
+  struct Fetched {
+    std::string name;
+    std::shared_ptr<const Blob> blob;
+  };
+  std::optional<Fetched> fetched_;     // whose parts are sent
   std::optional<Nonce> client_nonce_;  // once the peer has said hello
 
   bool proven_;
@@ -215,6 +240,7 @@ class Session {
   Place place_ = Place::kQuick;
   Place home_ = Place::kQuick;  // where it is between slow requests
   std::size_t lane_ = 0;
+  std::size_t spent_ = 0;      // units of work in this turn
   std::size_t announced_ = 0;  // output_.bytes() at which the reply that was begun last is whole
   bool closing_ = false;
   bool broken_ = false;

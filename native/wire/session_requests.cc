@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "wire/session.h"
+#include "wire/session_work.h"
 #include "wire/stats_json.h"
 
 namespace headrace {
 namespace {
 
 constexpr std::size_t kKeyBytes = sizeof(std::uint64_t) + sizeof(float);  // of one priority update
-constexpr std::size_t kFreeReplyBytes = 64 << 10;  // that wait for a peer; more draw on the budget
 constexpr auto kFirstType = static_cast<std::uint8_t>(MessageType::kSignature);
 constexpr auto kLastType = static_cast<std::uint8_t>(MessageType::kShareShard);
 
@@ -145,28 +145,58 @@ void Session::update_priorities(const FrameHeader& header, const std::string& na
     throw Error(ErrorKind::kRefused, "priorities of " + std::to_string(count) + " transitions: at most " +
                                          std::to_string(limits_.max_batch) + "; none is applied");
   }
-  std::vector<std::uint64_t> keys(count);  // copies: a frame's body lies at any address
   std::vector<float> priorities(count);
-  if (count > 0) {
-    std::memcpy(keys.data(), payload.data(), count * sizeof(std::uint64_t));
-    std::memcpy(priorities.data(), payload.data() + count * sizeof(std::uint64_t), count * sizeof(float));
-  }
-  reply_number(header, server_.table(name)->update_priorities(keys, priorities));
+  const auto given = payload.subspan(count * sizeof(std::uint64_t));
+  if (count > 0) std::memcpy(priorities.data(), given.data(), given.size());
+  Table::check_priorities(priorities);
+  spent_ += count / kUpdatesPerUnit;
+  pending_ = Pending{header, server_.table(name), never(), UpdateRequest{payload, count}};
+  try_pending();
 }
 
 void Session::publish(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto version = body.number<std::uint64_t>("version");
-  const auto blob = body.rest();
-  reply_number(header, server_.parameters().publish(name, version, blob));
+  const auto size = body.number<std::uint64_t>("size");
+  const auto offset = body.number<std::uint64_t>("offset");
+  const auto part = body.rest();
+  if (part.size() > limits_.max_part_bytes) {
+    throw Error(ErrorKind::kRefused, "part of " + std::to_string(part.size()) + " bytes: at most " +
+                                         std::to_string(limits_.max_part_bytes) + "; nothing is published");
+  }
+  auto publication = std::exchange(publication_, std::nullopt);  // where a part is refused, so are those before it
+  if (offset == 0) publication = server_.parameters().begin(name, version, size);
+  if (!publication || !publication->continues(name, version, size, offset)) {
+    throw Error(ErrorKind::kInvalid, "offset " + std::to_string(offset) +
+                                         ": required 0, or the number of bytes that have arrived over this connection "
+                                         "of that name, version and size; nothing is published");
+  }
+  const auto published = publication->add(part);
+  if (published) return reply_number(header, *published);
+  publication_ = std::move(publication);
+  reply_nothing(header);
 }
 
 void Session::fetch(const FrameHeader& header, const std::string& name, BodyReader& body) {
   const auto newer_than = body.number<std::uint64_t>("newer_than");
+  const auto offset = body.number<std::uint64_t>("offset");
   body.end();
-  const auto blob = server_.parameters().fetch(name, newer_than);
-  if (!blob) return reply_nothing(header);
-  reply_head(header, std::as_bytes(std::span(&blob->version, 1)), blob->bytes.size());
-  output_.push(blob, blob->bytes);
+  auto fetched = std::exchange(fetched_, std::nullopt);
+  if (offset == 0) {
+    auto blob = server_.parameters().fetch(name, newer_than);
+    if (!blob) return reply_nothing(header);
+    fetched = Fetched{name, std::move(blob)};
+  } else if (!fetched || fetched->name != name || offset >= fetched->blob->bytes.size()) {
+    throw Error(ErrorKind::kInvalid, "offset " + std::to_string(offset) +
+                                         ": required 0, or below the size of the blob of which this connection has "
+                                         "fetched the first part; nothing is sent");
+  }
+  const auto& blob = fetched->blob;
+  const std::span<const std::byte> rest = std::span(blob->bytes).subspan(offset);
+  const auto part = rest.first(std::min<std::uint64_t>(rest.size(), limits_.max_part_bytes));
+  const std::array<std::uint64_t, 2> head = {blob->version, blob->bytes.size()};
+  reply_head(header, std::as_bytes(std::span(head)), part.size());
+  push_body(blob, part);
+  if (part.size() < rest.size()) fetched_ = std::move(fetched);
 }
 
 void Session::put(const FrameHeader& header, const std::string& name, BodyReader& body) {
@@ -185,7 +215,7 @@ void Session::drain(const FrameHeader& header, const std::string& name, BodyRead
   if (!mailbox) return reply(header, std::array<std::byte, 2 * sizeof(std::uint64_t)>{});
   // If memory is short, messages are still sent in small answers, which frees their memory.
   const bool ample = server_.budget().limit() - server_.budget().used() >= Mailbox::kMaxTakenBytes;
-  const auto taken = mailbox->take(epoch, seen, ample ? Mailbox::kMaxTakenBytes : kFreeReplyBytes / 2);
+  const auto taken = mailbox->take(epoch, seen, ample ? Mailbox::kMaxTakenBytes : kUncountedReplyBytes / 2);
   std::size_t size = 2 * sizeof(std::uint64_t);
   for (const auto& message : taken.messages) size += sizeof(std::uint32_t) + message.size();
   auto share = share_of_reply(size);
@@ -208,7 +238,8 @@ void Session::stats(const FrameHeader& header) {
 }
 
 MemoryBudget::Share Session::share_of_reply(std::size_t bytes) {
-  if (output_.bytes() + bytes <= kFreeReplyBytes) return {};
+  if (auto share = server_.budget().try_take(bytes)) return std::move(*share);
+  if (output_.bytes() + bytes <= kUncountedReplyBytes) return {};
   return server_.budget().take(bytes, "reply");
 }
 
@@ -219,7 +250,13 @@ void Session::reply_large(const FrameHeader& request, std::vector<std::byte> bod
   };
   const auto held = std::make_shared<const Held>(Held{std::move(body), std::move(share)});
   reply_head(request, {}, held->body.size());
-  output_.push(held, held->body);
+  push_body(held, held->body);
+}
+
+// The rest of a reply, from where it lies if it is large.
+void Session::push_body(std::shared_ptr<const void> owner, std::span<const std::byte> bytes) {
+  if (bytes.size() < kCopiedBytes) return output_.push(bytes);
+  output_.push(std::move(owner), bytes);
 }
 
 void Session::open_table(const FrameHeader& header, const std::string& name, BodyReader& body) {

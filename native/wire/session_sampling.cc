@@ -10,6 +10,7 @@
 #include "wire/batch_sections.h"
 #include "wire/session.h"
 #include "wire/session_memory.h"
+#include "wire/session_work.h"
 
 namespace headrace {
 namespace {
@@ -106,8 +107,7 @@ void Session::share(const FrameHeader& header, const std::string& name, BodyRead
   auto region = make_region_(count * stride);
   shared_ =
       std::make_unique<Shared>(Shared{name, signature, size, count, stride, std::move(promised), std::move(region)});
-  push(encode_reply(header, kOk, std::as_bytes(std::span(&stride, 1)), 0), shared_->region,
-       shared_->region->descriptor());
+  push_region(header, stride, shared_->region);
 }
 
 void Session::begin_sample_shared(const FrameHeader& header, const std::string& name, BodyReader& body) {
@@ -134,14 +134,13 @@ void Session::try_pending() {
   try {
     const auto table = pending_->table.lock();
     if (!table) throw Error(ErrorKind::kClosed, "the table was dropped");
-    const auto attempted = [&](auto& request) { return attempt(*table, request); };
-    if (!std::visit(attempted, pending_->request)) {
-      if (now_ < pending_->deadline) {
-        meter_->blocked.store(true);
-        return;
-      }
-      reply_nothing(pending_->header);
-    }
+    const auto attempted = [&](auto& request) { return attempt(table, request); };
+    const Progress progress = std::visit(attempted, pending_->request);
+    yielded_ = progress == Progress::kMore;
+    const bool held = progress == Progress::kHeld && now_ < pending_->deadline;
+    meter_->blocked.store(held);
+    if (yielded_ || held) return;
+    if (progress == Progress::kHeld) reply_nothing(pending_->header);
   } catch (const Error& error) {
     reply_error(pending_->header, error.kind(), error.what());
   } catch (const std::bad_alloc&) {
@@ -152,35 +151,71 @@ void Session::try_pending() {
   meter_->blocked.store(false);
 }
 
-bool Session::attempt(Table& table, InsertRequest& request) {
-  for (;;) {
+Session::Progress Session::attempt(const std::shared_ptr<Table>& table, InsertRequest& request) {
+  for (std::size_t chunks = 0, bytes = 0;; ++chunks) {
+    if (yields_ && (chunks == kUnitsPerTurn * kChunksPerUnit || bytes >= kUnitsPerTurn * kUnitBytes)) {
+      return Progress::kMore;
+    }
     const auto chunk = first_chunk(request.chunks);
-    const auto key = table.try_insert(chunk);
-    if (!key) return false;
+    const auto key = table->try_insert(chunk);
+    if (!key) return Progress::kHeld;
+    bytes += chunk.size();
     request.chunks = request.chunks.subspan(chunk.size());
     if (!request.chunks.empty()) continue;
     reply_number(pending_->header, *key);
-    return true;
+    return Progress::kDone;
   }
 }
 
-bool Session::attempt(Table& table, const SampleRequest& request) {
-  const auto& signature = table.options().signature;
+Session::Progress Session::attempt(const std::shared_ptr<Table>& table, UpdateRequest& request) {
+  const std::size_t left = request.count - request.done;
+  const std::size_t count = yields_ ? std::min(left, kUnitsPerTurn * kUpdatesPerUnit) : left;
+  std::vector<std::uint64_t> keys(count);  // copies: a frame's body lies at any address
+  std::vector<float> priorities(count);
+  if (count > 0) {
+    const std::byte* const first_priority = request.payload.data() + request.count * sizeof(std::uint64_t);
+    std::memcpy(keys.data(), request.payload.data() + request.done * sizeof(std::uint64_t),
+                std::span(keys).size_bytes());
+    std::memcpy(priorities.data(), first_priority + request.done * sizeof(float), std::span(priorities).size_bytes());
+  }
+  request.applied += table->update_priorities(keys, priorities);
+  request.done += count;
+  if (request.done < request.count) return Progress::kMore;
+  reply_number(pending_->header, request.applied);
+  return Progress::kDone;
+}
+
+Session::Progress Session::attempt(const std::shared_ptr<Table>& table, SampleRequest& request) {
+  const auto& signature = table->options().signature;
   const auto view = lay_out(signature, request.size, request.block->memory.data());
-  if (!table.try_sample(view, request.importance_exponent)) return false;
+  const Progress progress = gather(table, request.gathering, view, request.importance_exponent);
+  if (progress != Progress::kDone) return progress;
   const auto sections = sections_of(signature, view);
   reply_head(pending_->header, {}, total_bytes(sections));
   for (const auto section : sections) output_.push(request.block, section);
   gathered_ = true;
-  return true;
+  return progress;
 }
 
-bool Session::attempt(Table& table, const SampleSharedRequest& request) {
+Session::Progress Session::attempt(const std::shared_ptr<Table>& table, SampleSharedRequest& request) {
   const auto view = lay_out(shared_->signature, shared_->size, shared_->at(request.index));
-  if (!table.try_sample(view, request.importance_exponent)) return false;
+  const Progress progress = gather(table, request.gathering, view, request.importance_exponent);
+  if (progress != Progress::kDone) return progress;
   reply_number(pending_->header, request.index);
   gathered_ = true;
-  return true;
+  return progress;
+}
+
+// Draws the batch, or goes on with it.
+Session::Progress Session::gather(const std::shared_ptr<Table>& table, Gathering& gathering, const BatchView& view,
+                                  double exponent) {
+  if (!gathering.draw) {
+    auto draw = table->try_draw(view, exponent);
+    if (!draw) return Progress::kHeld;
+    gathering = {table, std::move(draw)};
+  }
+  const std::uint64_t turn = kUnitsPerTurn * kUnitBytes / gathering.draw->transition_bytes() + 1;
+  return gathering.draw->gather(yields_ ? turn : view.size) ? Progress::kDone : Progress::kMore;
 }
 
 }  // namespace headrace

@@ -119,8 +119,7 @@ void Session::share_shard(const FrameHeader& header, const std::string& name) {
   auto region = make_region_(2 * stride);
   shared_shard_ =
       std::make_unique<SharedShard>(SharedShard{name, of->bytes(), stride, std::move(promised), std::move(region)});
-  push(encode_reply(header, kOk, std::as_bytes(std::span(&stride, 1)), 0), shared_shard_->region,
-       shared_shard_->region->descriptor());
+  push_region(header, stride, shared_shard_->region);
 }
 
 // A shard of that name may have been reopened with another size.

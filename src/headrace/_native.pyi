@@ -117,11 +117,18 @@ class BatchAhead:
 
 class Server:
     def __init__(
-        self, *, data: str = "", memory_bytes: int = 0, token: bytes | None = None, shard_save_seconds: float = 1.0
+        self,
+        *,
+        data: str = "",
+        memory_bytes: int = 0,
+        token: bytes | None = None,
+        shard_save_seconds: float = 1.0,
+        max_connections: int = 4096,
     ) -> None:
         """`data`: a directory that keeps tables and shards; `memory_bytes` 0: no bound; `token`: required over TCP.
 
-        `shard_save_seconds`: interval between two saves of a shard in `data`.
+        `shard_save_seconds`: interval between two saves of a shard in `data`. `max_connections`: at least 1; a further
+        connection is closed with an error.
         """
     @property
     def instance(self) -> int: ...

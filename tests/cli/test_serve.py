@@ -41,6 +41,14 @@ def test_it_prints_its_addresses_and_memory(serve, tmp_path):
     assert not socket_path.exists()
 
 
+def test_the_number_of_connections_is_a_setting(serve):
+    server = serve("--max-connections", "1")
+    first = Client(server.address)
+    with pytest.raises(HeadraceError, match="the server has 1 connections, which is its limit"):
+        Client(server.address, timeout_seconds=0.1)
+    first.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_0_despite_open_connections(serve, number):
     server = serve("--quiet")
@@ -246,6 +254,8 @@ def taken():
         ("--data {folder}/used", r"{folder}/used"),
         ("--memory 8X", r"8X is not a size"),
         ("--memory 0", r"memory is 0; it must be above 0 bytes"),
+        ("--max-connections 0", r"max_connections is 0; it must be from 1 to 1000000"),
+        ("--max-connections 2000000", r"max_connections is 2000000; it must be"),
         ("--shard-save-period 0", r"shard_save_period is 0\.0; it must be above 0, at most a day"),
         ("--shard-save-period 2d", r"shard_save_period is 172800\.0; it must be"),
         ("--shard-save-period -1", r"-1"),

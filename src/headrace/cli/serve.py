@@ -40,12 +40,15 @@ class _Options:
     """With --data: how old a shard of parameters may be after the server was killed."""
     memory: Size = None
     """Limit for tables, parameters and buffers: 512M, 8G, 1.5GiB; if not set, 80 % of this machine's memory."""
+    max_connections: int = 4096
+    """Connections that the server accepts; each takes a file descriptor. A further one is closed with an error."""
     token_file: Path | None = None
     """File with the secret that TCP clients need; required unless the server listens on this machine only."""
     quiet: Switch = False
     """Print only the address."""
 
     def __post_init__(self) -> None:
+        require("max_connections", self.max_connections, 0 < self.max_connections <= 1_000_000, "from 1 to 1000000")
         require("memory", self.memory, self.memory is None or 0 < self.memory < 2**63, "above 0 bytes")
         period = self.shard_save_period_seconds
         require("shard_save_period", period, 0 < period <= 86400, "above 0, at most a day")
@@ -73,6 +76,7 @@ def run(arguments: Sequence[str]) -> int:
             memory_bytes=memory,
             token=token,
             shard_save_seconds=options.shard_save_period_seconds,
+            max_connections=options.max_connections,
         )
         try:
             warned = _warn_of(server, 0)
