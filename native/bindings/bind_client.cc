@@ -16,6 +16,7 @@
 #include "bindings/bind_table.h"
 #include "bindings/calls.h"
 #include "bindings/client_options.h"
+#include "bindings/python_lock.h"
 #include "io/client.h"
 
 namespace nb = nanobind;
@@ -23,8 +24,6 @@ using namespace nb::literals;
 
 namespace headrace::bindings {
 namespace {
-
-using Released = nb::gil_scoped_release;
 
 std::optional<std::chrono::milliseconds> milliseconds(std::optional<double> seconds) {
   if (!seconds) return std::nullopt;

@@ -7,6 +7,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/bind.h"
+#include "bindings/python_lock.h"
 #include "core/optimizer.h"
 
 namespace nb = nanobind;
@@ -26,7 +27,7 @@ void apply(Optimizer& optimizer, nb::handle parameters, nb::handle gradient) {
   const Field real{"float32", {}};
   const Buffer values(parameters.ptr(), ArrayType("parameters", real, {optimizer.count()}), Access::kWrite);
   const Buffer change(gradient.ptr(), ArrayType("gradient", real, {optimizer.count()}), Access::kRead);
-  const nb::gil_scoped_release release;
+  const Released release;
   optimizer.apply({reinterpret_cast<float*>(values.data()), optimizer.count()}, change.as<float>());
 }
 

@@ -16,6 +16,7 @@
 #include "bindings/calls.h"
 #include "bindings/client_options.h"
 #include "bindings/embedded_server.h"
+#include "bindings/python_lock.h"
 #include "wire/stats_json.h"
 
 namespace nb = nanobind;
@@ -23,8 +24,6 @@ using namespace nb::literals;
 
 namespace headrace::bindings {
 namespace {
-
-using Released = nb::gil_scoped_release;
 
 void make_server(EmbeddedServer* self, std::string data, std::uint64_t memory_bytes,
                  const std::optional<nb::bytes>& token, double shard_save_seconds, std::size_t max_connections) {

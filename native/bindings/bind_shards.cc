@@ -15,6 +15,7 @@
 #include "bindings/bind.h"
 #include "bindings/calls.h"
 #include "bindings/client_options.h"
+#include "bindings/python_lock.h"
 #include "core/mutex.h"
 #include "io/sharded_model.h"
 
@@ -23,8 +24,6 @@ using namespace nb::literals;
 
 namespace headrace::bindings {
 namespace {
-
-using Released = nb::gil_scoped_release;
 
 // Core's ShardedModel for callers on several threads: their calls queue.
 class Model {

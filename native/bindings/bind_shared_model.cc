@@ -13,6 +13,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/bind.h"
+#include "bindings/python_lock.h"
 #include "core/error.h"
 #include "core/shared_model.h"
 #include "io/shared_file.h"
@@ -37,7 +38,7 @@ class MappedModel {
     const auto values = initial.as<float>();
     const SharedModelOptions options{optimizer, sharing_of(mode), own_optimizer_state, workers, values.size()};
     options.check();
-    const nb::gil_scoped_release release;
+    const Released release;
     SharedFile file(SharedModel::bytes(options));
     SharedModel::format(file.memory(), options, values);
     return std::make_unique<MappedModel>(std::move(file));
@@ -60,7 +61,7 @@ nb::object parameters(nb::handle self, std::uint32_t worker) {
 std::uint64_t read_into(MappedModel& self, nb::handle out, std::int32_t worker) {
   const Buffer to(out.ptr(), ArrayType("out", kReal, {self.count()}), Access::kWrite);
   const std::span values(reinterpret_cast<float*>(to.data()), self.count());
-  const nb::gil_scoped_release release;
+  const Released release;
   return worker < 0 ? self.model().read_into(values)
                     : self.model().read_into(values, static_cast<std::uint32_t>(worker));
 }
@@ -68,7 +69,7 @@ std::uint64_t read_into(MappedModel& self, nb::handle out, std::int32_t worker) 
 nb::tuple apply(MappedModel& self, std::uint32_t worker, nb::handle gradient, std::uint64_t base_version) {
   const Buffer change(gradient.ptr(), ArrayType("gradient", kReal, {self.count()}), Access::kRead);
   const auto applied = [&] {
-    const nb::gil_scoped_release release;
+    const Released release;
     return self.model().apply(worker, change.as<float>(), base_version);
   }();
   return nb::make_tuple(applied.version, applied.staleness);
@@ -85,7 +86,7 @@ nb::object array_of(std::vector<T> values, const std::vector<std::size_t>& shape
 nb::dict state(MappedModel& self) {
   SharedModel& model = self.model();
   auto state = [&] {
-    const nb::gil_scoped_release release;
+    const Released release;
     return model.state();
   }();
   const std::size_t P = self.count(), S = model.moment_sets(), M = model.options().optimizer.moments();
@@ -119,14 +120,14 @@ void load(MappedModel& self, const nb::dict& given) {
   state.joined = values_of<std::uint8_t>(given, "joined", "uint8", {model.options().workers});
   state.parameters = values_of<float>(given, "parameters", "float32", {model.parameter_sets(), P});
   state.moments = values_of<float>(given, "moments", "float32", {S, M, P});
-  const nb::gil_scoped_release release;
+  const Released release;
   model.load(state);
 }
 
 }  // namespace
 
 void bind_shared_model(nb::module_& module) {
-  using Release = nb::call_guard<nb::gil_scoped_release>;
+  using Release = nb::call_guard<Released>;
   nb::class_<MappedModel>(module, "SharedModel", "A model in memory that workers of this machine share.")
       .def_static("create", &MappedModel::create, "parameters"_a, "optimizer"_a, nb::kw_only(), "mode"_a, "workers"_a,
                   "own_optimizer_state"_a)

@@ -14,6 +14,7 @@
 #include "bindings/bind.h"
 #include "bindings/calls.h"
 #include "bindings/client_options.h"
+#include "bindings/python_lock.h"
 #include "io/batch_stream.h"
 
 namespace nb = nanobind;
@@ -68,7 +69,7 @@ class ArrayStream {
   }
 
   void close() {
-    const nb::gil_scoped_release release;
+    const Released release;
     stream_.close();
   }
 
@@ -105,7 +106,7 @@ void connect(ArrayStream* self, std::string address, std::string table, std::uin
   options.interrupt = [caller = std::this_thread::get_id()] {
     if (std::this_thread::get_id() == caller) check_signals();
   };
-  const nb::gil_scoped_release release;
+  const Released release;
   new (self) ArrayStream(std::move(options), std::move(table), batch_size, credit, importance_exponent);
 }
 

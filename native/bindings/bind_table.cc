@@ -16,6 +16,7 @@
 #include "bindings/batch_view.h"
 #include "bindings/bind.h"
 #include "bindings/calls.h"
+#include "bindings/python_lock.h"
 #include "core/batch_ahead.h"
 
 namespace nb = nanobind;
@@ -34,7 +35,7 @@ std::optional<std::uint64_t> insert(Table& table, nb::handle chunk, Timeout time
 bool sample_into(Table& table, const BatchArrays& batch, double importance_exponent, Timeout timeout_seconds) {
   batch.check(table.options().signature);
   if (timeout_seconds && *timeout_seconds <= 0) {  // a caller that polls must not be put to sleep
-    const nb::gil_scoped_release release;
+    const Released release;
     return table.try_sample(batch.view(), importance_exponent);
   }
   return wait_in_slices(timeout_seconds,
@@ -44,13 +45,13 @@ bool sample_into(Table& table, const BatchArrays& batch, double importance_expon
 std::uint64_t update_priorities(Table& table, nb::handle key, nb::handle priority) {
   const Buffer keys(key.ptr(), "key", "uint64");
   const Buffer priorities(priority.ptr(), "priority", "float32");
-  const nb::gil_scoped_release release;
+  const Released release;
   return table.update_priorities(keys.as<std::uint64_t>(), priorities.as<float>());
 }
 
 nb::dict stats(const Table& table) {
   const TableStats stats = [&] {
-    const nb::gil_scoped_release release;
+    const Released release;
     return table.stats();
   }();
   nb::dict result;
@@ -100,7 +101,7 @@ class Ahead {
   void set_importance_exponent(double exponent) { open()->set_importance_exponent(exponent); }
   void close() {
     auto ahead = std::move(ahead_);
-    const nb::gil_scoped_release release;
+    const Released release;
     ahead.reset();  // waits for the thread
   }
 
@@ -143,7 +144,7 @@ void make_table(Table* self, const Signature& signature, std::uint64_t capacity,
                 double limiter_tolerance, std::uint64_t min_size, std::uint64_t seed, std::string path) {
   auto options = table_options(signature, capacity, capacity_bytes, sampler, priority_exponent, samples_per_insert,
                                limiter_tolerance, min_size, seed, std::move(path));
-  const nb::gil_scoped_release release;  // a file of many gigabytes may be allocated, or walked
+  const Released release;  // a file of many gigabytes may be allocated, or walked
   new (self) Table(std::move(options));
 }
 
@@ -159,11 +160,11 @@ void bind_table(nb::module_& module) {
       .def("insert", &insert, "chunk"_a, "timeout_seconds"_a = nb::none())
       .def("sample_into", &sample_into, "batch"_a, "importance_exponent"_a, "timeout_seconds"_a = nb::none())
       .def("update_priorities", &update_priorities, "key"_a, "priority"_a)
-      .def("set_paused", &Table::set_paused, "paused"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("close", &Table::close, nb::call_guard<nb::gil_scoped_release>())
-      .def("reopen", &Table::reopen, nb::call_guard<nb::gil_scoped_release>())
-      .def("save", &Table::save, "path"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("restore", &Table::restore, "path"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("set_paused", &Table::set_paused, "paused"_a, nb::call_guard<Released>())
+      .def("close", &Table::close, nb::call_guard<Released>())
+      .def("reopen", &Table::reopen, nb::call_guard<Released>())
+      .def("save", &Table::save, "path"_a, nb::call_guard<Released>())
+      .def("restore", &Table::restore, "path"_a, nb::call_guard<Released>())
       .def("stats", &stats);
   bind_batches(module);
 }

@@ -50,7 +50,7 @@ nb::bytes to_bytes(std::span<const std::byte> bytes) {
   if (!result.is_valid()) throw nb::python_error();
   char* to = PyBytes_AsString(result.ptr());
   if (bytes.size() >= kLongCopyBytes) {
-    const nb::gil_scoped_release release;
+    const Released release;
     std::memcpy(to, bytes.data(), bytes.size());
   } else if (!bytes.empty()) {
     std::memcpy(to, bytes.data(), bytes.size());

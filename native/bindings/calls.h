@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/python_lock.h"
 #include "core/error.h"
 #include "core/table.h"
 
@@ -29,17 +30,11 @@ inline Deadline deadline_after(std::optional<double> timeout_seconds) {
   return std::chrono::steady_clock::now() + std::chrono::duration_cast<Deadline::duration>(wait);
 }
 
-// Throws where a signal's handler raised (Ctrl-C). Called without the GIL.
-inline void check_signals() {
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
-}
-
 // Runs `attempt(slice deadline)` without the GIL until it returns a value or the deadline passes.
 template <typename Attempt>
 auto wait_in_slices(std::optional<double> timeout_seconds, Attempt attempt) {
   const Deadline deadline = deadline_after(timeout_seconds);
-  const nb::gil_scoped_release release;
+  const Released release;
   for (;;) {
     const auto result = attempt(std::min(deadline, std::chrono::steady_clock::now() + kSlice));
     if (result || std::chrono::steady_clock::now() >= deadline) return result;

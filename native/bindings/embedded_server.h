@@ -6,6 +6,7 @@
 #include <exception>
 #include <utility>
 
+#include "bindings/python_lock.h"
 #include "core/server.h"
 #include "io/loop.h"
 
@@ -30,7 +31,7 @@ class EmbeddedServer {
   // Tables first, so that held requests are answered while their connections exist; shards last, when no request can
   // change them. Called with the GIL. Throws where a file can't be written; everything is closed nevertheless.
   void close() {
-    const nanobind::gil_scoped_release release;
+    const Released release;
     std::exception_ptr failed;
     const auto attempt = [&](auto step) {
       try {

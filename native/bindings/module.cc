@@ -3,9 +3,11 @@
 
 #include "bindings/bind.h"
 #include "bindings/calls.h"
+#include "bindings/python_lock.h"
 
 NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);  // of objects that a user's globals hold at exit
+  headrace::bindings::watch_exit();
   headrace::bindings::bind_errors(module);
   headrace::bindings::bind_signature(module);
   headrace::bindings::bind_writer(module);

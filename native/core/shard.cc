@@ -82,10 +82,10 @@ PushResult Shard::refuse(const PushedGradient& pushed) {
 PushResult Shard::process_once(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
   if (pushed.worker == 0) return process(pushed, gradient);
   Worker& from = worker(pushed.worker);
-  if (pushed.sequence <= from.sequence) return from.last;
+  if (from.last && pushed.sequence <= from.sequence) return *from.last;
   from.last = process(pushed, gradient);
   from.sequence = pushed.sequence;
-  return from.last;
+  return *from.last;
 }
 
 PushResult Shard::process(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient) {
@@ -96,7 +96,7 @@ PushResult Shard::process(const PushedGradient& pushed, std::optional<std::span<
   const bool compensates = options_.policy == StalenessPolicy::kCompensate;
   const float* const fetched = compensates ? backup_of(pushed) : nullptr;
   const bool too_late = options_.policy == StalenessPolicy::kDrop && result.staleness > options_.max_staleness;
-  if (!gradient || !is_finite(*gradient)) {
+  if (!gradient || !is_applicable(*gradient, fetched)) {
     result.verdict = Verdict::kRefused;
   } else if (!known || too_late || (compensates && fetched == nullptr)) {
     result.verdict = Verdict::kDropped;
@@ -117,6 +117,25 @@ const float* Shard::backup_of(const PushedGradient& pushed) const {
   return backup != nullptr && backup->version == pushed.base_version ? backup->parameters.data() : nullptr;
 }
 
+// As in_pieces(), of the gradient with the estimate of how it has changed since `fetched`.
+template <typename Visit>
+bool Shard::in_compensated_pieces(std::span<const std::byte> gradient, const float* fetched, Visit visit) const {
+  const auto lambda = static_cast<float>(options_.compensation);
+  const float* const parameters = parameters_.data();
+  return in_pieces(gradient, [&](std::size_t at, std::span<float> piece) {
+    const float* const now = parameters + at;
+    const float* const then = fetched + at;
+    for (std::size_t i = 0; i < piece.size(); ++i) piece[i] += lambda * piece[i] * piece[i] * (now[i] - then[i]);
+    return visit(at, piece);
+  });
+}
+
+// Whether it is finite, with its compensation if it is compensated.
+bool Shard::is_applicable(std::span<const std::byte> gradient, const float* fetched) const {
+  if (fetched == nullptr) return is_finite(gradient);
+  return in_compensated_pieces(gradient, fetched, [](std::size_t, std::span<float> part) { return all_finite(part); });
+}
+
 void Shard::apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched) {
   auto optimizer = options_.optimizer;
   if (options_.policy == StalenessPolicy::kScale && staleness > 1) {
@@ -127,18 +146,15 @@ void Shard::apply(std::span<const std::byte> gradient, std::uint64_t staleness, 
   float* const moments = moments_.data();
   const auto apply_at = [&](std::size_t at, std::span<const float> part) {
     apply_gradient(optimizer, step, {parameters + at, part.size()}, moments + at, options_.size, part);
-  };
-  if (fetched == nullptr && is_aligned(gradient)) return apply_at(0, as_floats(gradient));
-  const auto lambda = static_cast<float>(options_.compensation);
-  in_pieces(gradient, [&](std::size_t at, std::span<float> piece) {
-    if (fetched != nullptr) {
-      const float* now = parameters + at;
-      const float* then = fetched + at;
-      for (std::size_t i = 0; i < piece.size(); ++i) piece[i] += lambda * piece[i] * piece[i] * (now[i] - then[i]);
-    }
-    apply_at(at, piece);
     return true;
-  });
+  };
+  if (fetched != nullptr) {
+    in_compensated_pieces(gradient, fetched, apply_at);
+  } else if (is_aligned(gradient)) {
+    apply_at(0, as_floats(gradient));
+  } else {
+    in_pieces(gradient, apply_at);
+  }
 }
 
 void Shard::count(const PushResult& result, double seconds) {
@@ -251,7 +267,7 @@ void Shard::restore(const ShardImage& image, std::optional<std::uint64_t> latest
     Worker& restored = worker(each.name);
     restored.heard = each.heard;
     restored.sequence = each.sequence;
-    restored.last = {each.version, each.staleness, static_cast<Verdict>(each.verdict)};
+    restored.last = PushResult{each.version, each.staleness, static_cast<Verdict>(each.verdict)};
     clock_ = std::max(clock_, each.heard);
   }
   const LockGuard counting(stats_mutex_);
@@ -265,7 +281,8 @@ ShardImage Shard::copy(std::span<std::byte> memory) const {
   std::memcpy(memory.data(), parameters_.data(), bytes());
   if (moments_.size() > 0) std::memcpy(memory.data() + bytes(), moments_.data(), memory.size() - bytes());
   for (const auto& [name, each] : workers_) {
-    const PushResult& last = each.last;
+    if (!each.last) continue;
+    const PushResult& last = *each.last;
     image.workers.push_back(
         {name, each.heard, each.sequence, last.version, last.staleness, static_cast<std::uint64_t>(last.verdict)});
   }

@@ -3,7 +3,7 @@
 //
 // The version is the number of updates that the slice has had. A gradient's staleness is the number of updates by other
 // workers since its worker fetched the parameters it was computed at; the policy decides what happens to a stale one. A
-// gradient that is not finite is always refused.
+// gradient that is not finite, or is not after its compensation, is always refused.
 //
 // A shard may be kept in a file. The next server restores its last image: parameters, optimizer state, version, and the
 // last push of every worker. Where updates were made since, they are lost, and the version continues above the highest
@@ -34,7 +34,7 @@ namespace headrace {
 enum class Verdict : std::uint8_t {
   kAccepted = 0,
   kDropped = 1,  // too stale; computed at parameters that the shard never had or, under kCompensate, does not keep
-  kRefused = 2,  // not finite
+  kRefused = 2,  // not finite, as it was sent or after its compensation
 };
 
 // What a worker sends with a gradient.
@@ -115,7 +115,7 @@ class Shard {
   struct Worker {
     std::uint64_t heard = 0;  // when; of clock_
     std::uint64_t sequence = 0;
-    PushResult last = {};
+    std::optional<PushResult> last = {};  // none: it has only fetched
     std::unique_ptr<Backup> backup = {};
     MemoryBudget::Share share = {};
   };
@@ -125,6 +125,10 @@ class Shard {
   PushResult process_once(const PushedGradient& pushed, std::optional<std::span<const std::byte>> gradient)
       REQUIRES(mutex_);
   const float* backup_of(const PushedGradient& pushed) const REQUIRES(mutex_);
+  template <typename Visit>
+  bool in_compensated_pieces(std::span<const std::byte> gradient, const float* fetched, Visit visit) const
+      REQUIRES(mutex_);
+  bool is_applicable(std::span<const std::byte> gradient, const float* fetched) const REQUIRES(mutex_);
   void back_up(Worker& worker) REQUIRES(mutex_);
   bool forget_backup(const Worker& but) REQUIRES(mutex_);
   void apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched) REQUIRES(mutex_);

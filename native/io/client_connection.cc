@@ -5,13 +5,11 @@
 #include <utility>
 
 #include "core/entropy.h"
-#include "io/address.h"
 
 namespace headrace {
 
 ClientConnection::ClientConnection(FileDescriptor socket, const ClientOptions& options, Interrupt interrupt)
     : address_(options.address),
-      over_tcp_(!Address::parse(options.address).is_unix()),
       token_(options.token),
       limits_(options.limits),
       request_timeout_(options.request_timeout),
@@ -24,24 +22,29 @@ void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
   const auto reply = request(MessageType::kHello, "", ours);
   const auto body = receive_body(reply);
   Nonce theirs;
-  bool required = false;
+  auto need = TokenNeed::kNone;
   try {
     BodyReader reader(body);
     instance_ = reader.number<std::uint64_t>("instance");
-    required = reader.number<std::uint8_t>("token required") != 0;
+    const auto token = reader.number<std::uint8_t>("token");
+    if (token > static_cast<std::uint8_t>(TokenNeed::kOptional)) {
+      throw Error(ErrorKind::kMalformed, "token is " + std::to_string(token) + ": required 0, 1 or 2");
+    }
+    need = static_cast<TokenNeed>(token);
     std::ranges::copy(reader.bytes(theirs.size(), "nonce"), theirs.begin());
     reader.end();
   } catch (const Error& error) {
     throw_malformed(error.what());
   }
-  if (required) {
-    if (!token_) refuse("the server requires a token, and none was given; pass --token-file");
-    authenticate(theirs, ours);
-  } else if (token_ && over_tcp_) {
+  if (token_ && need == TokenNeed::kNone) {
     refuse(
-        "a token was given, but the server asks for none: it may be the wrong server; omit the token "
-        "to use it all the same");
+        "a token was given, but the server has none: it may be the wrong server; omit the token to use it all the "
+        "same");
   }
+  if (!token_ && need == TokenNeed::kRequired) {
+    refuse("the server requires a token, and none was given; pass --token-file");
+  }
+  if (token_) authenticate(theirs, ours);
   stream_.set_timeout(request_timeout_);
   greeted_ = true;
 }

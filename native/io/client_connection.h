@@ -23,8 +23,8 @@ class ClientConnection {
  public:
   ClientConnection(FileDescriptor socket, const ClientOptions& options, Interrupt interrupt);
 
-  // The handshake. Throws kRefused if a token is required and there is none, or where one side does not know it, and
-  // over TCP also where there is one and the server asks for none. Requests come after it.
+  // The handshake. Throws kRefused if the server requires a token and none was given, or has none although one was
+  // given, or where one side does not know it. Requests come after it.
   void shake_hands(std::chrono::milliseconds timeout);
   std::uint64_t instance() const { return instance_; }
 
@@ -65,7 +65,6 @@ class ClientConnection {
   [[noreturn]] void refuse(const std::string& what);  // and shuts
 
   const std::string address_;
-  const bool over_tcp_;
   const std::optional<Token> token_;
   const Limits limits_;
   const std::chrono::milliseconds request_timeout_;

@@ -35,7 +35,7 @@ class Listener {
 std::vector<std::unique_ptr<Listener>> listen_on(const Address& address);
 
 // Connects, or returns empty with errno if there is no answer (refused, unreachable, timed out, no socket file). Other
-// errors throw kSystem (an unknown host, say), an abstract name held by another user kRefused. Non-blocking.
+// errors throw kSystem (an unknown host, say), a Unix socket of another user's server kRefused. Non-blocking.
 FileDescriptor connect_to(const Address& address, std::chrono::milliseconds timeout, const Interrupt& interrupt = {});
 
 }  // namespace headrace

@@ -37,7 +37,7 @@ namespace headrace {
 
 struct LoopOptions {
   Limits limits = {};
-  std::optional<Token> token = {};     // required over TCP
+  std::optional<Token> token = {};     // required over TCP; over a Unix socket, only the server proves it when asked
   std::size_t max_connections = 4096;  // at least 1; beyond, a new connection is answered with an error and closed
   std::size_t max_unproven = 128;      // connections that have not yet shown the token: beyond, the oldest is closed
 };

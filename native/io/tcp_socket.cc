@@ -51,8 +51,12 @@ struct SocketAddress {
     std::array<char, NI_MAXSERV> service = {};
     ::getnameinfo(pointer(), size, host.data(), host.size(), service.data(), service.size(),
                   NI_NUMERICHOST | NI_NUMERICSERV);
-    const std::string name = family() == AF_INET6 ? "[" + std::string(host.data()) + "]" : std::string(host.data());
-    return name + ":" + service.data();
+    const bool bracketed = family() == AF_INET6;
+    std::string text = bracketed ? "[" : "";
+    text += host.data();
+    text += bracketed ? "]:" : ":";
+    text += service.data();
+    return text;
   }
   bool loopback() const {
     const auto is_loopback = [](const std::uint8_t* bytes) { return bytes[0] == 127; };

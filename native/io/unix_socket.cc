@@ -1,14 +1,18 @@
 #include "io/unix_socket.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "core/entropy.h"
@@ -20,6 +24,8 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr int kSocketBufferBytes = 4 << 20;  // asked for; the system may give less
 constexpr int kNameAttempts = 8;
+constexpr auto kLockWait = std::chrono::seconds(10);
+constexpr auto kLockPause = std::chrono::milliseconds(5);
 
 [[noreturn]] void throw_system(const Address& address, const std::string& what) {
   throw Error(ErrorKind::kSystem, "address '" + address.text() + "': " + what);
@@ -59,6 +65,36 @@ std::optional<ucred> peer_of(int descriptor) {
 }
 
 bool same_user(const std::optional<ucred>& peer) { return peer && peer->uid == ::geteuid(); }
+bool same_user_or_root(const std::optional<ucred>& peer) { return same_user(peer) || (peer && peer->uid == 0); }
+
+// Lock of the folder of a socket file, held from the search for a stale file until the new socket listens: otherwise
+// one of two servers that start at once could take the other's new file for a stale one.
+class FolderLock {
+ public:
+  explicit FolderLock(const Address& address) {
+    const auto folder = std::filesystem::path(address.name).parent_path();
+    folder_ = FileDescriptor(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder_) throw_system(address, std::string("its folder can't be opened: ") + std::strerror(errno));
+    const auto deadline = std::chrono::steady_clock::now() + kLockWait;
+    while (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) {
+        throw_system(address, std::string("its folder can't be locked (") + std::strerror(errno) +
+                                  "): choose a folder of a local disk");
+      }
+      if (std::chrono::steady_clock::now() >= deadline) {
+        throw_system(address, "another process has locked its folder for " + std::to_string(kLockWait.count()) +
+                                  " s: choose another folder");
+      }
+      std::this_thread::sleep_for(kLockPause);
+    }
+  }
+  ~FolderLock() { ::flock(folder_.get(), LOCK_UN); }  // a child that was forked meanwhile has the descriptor, too
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  FileDescriptor folder_;
+};
 
 // Why it can't be connected to; 0 where it can.
 int probe(const Address& address) {
@@ -90,7 +126,9 @@ bool bind_to(const FileDescriptor& socket, const Address& address) {
 UnixListener::UnixListener(Address address) : address_(std::move(address)), socket_(make_socket(address_)) {
   const bool file = address_.kind == Address::Kind::kUnixPath;
   const bool pick_name = !file && address_.name.empty();
+  std::optional<FolderLock> lock;
   if (file) {
+    lock.emplace(address_);
     remove_stale_file(address_);
     ::fchmod(socket_.get(), 0600);  // before bind: the file is never there with wider rights
   }
@@ -136,7 +174,8 @@ FileDescriptor connect_unix(const Address& address) {
     errno = error;
     return socket;
   }
-  if (address.kind == Address::Kind::kUnixAbstract && !same_user(peer_of(socket.get()))) {
+  const auto peer = peer_of(socket.get());
+  if (address.kind == Address::Kind::kUnixAbstract ? !same_user(peer) : !same_user_or_root(peer)) {
     throw Error(ErrorKind::kRefused, "address '" + address.text() + "': its server belongs to another user");
   }
   enlarge_buffers(socket.get());

@@ -11,8 +11,9 @@ namespace headrace {
 // processes of the same user are accepted.
 class UnixListener : public Listener {
  public:
-  // Replaces a socket file that refuses connections: its server is gone. kSystem: the path is not a socket, is listened
-  // on, may be listened on (it is another user's), or can't be had.
+  // Replaces a socket file that refuses connections: its server is gone. Of several servers that start on a path at
+  // once, in any process, one gets it. kSystem: the path is not a socket, is listened on, may be listened on (it is
+  // another user's), its folder is locked for 10 s or can't be locked, or it can't be had.
   explicit UnixListener(Address address);
   ~UnixListener() override;
   UnixListener(const UnixListener&) = delete;
@@ -29,7 +30,8 @@ class UnixListener : public Listener {
   struct stat file_ = {};  // of the socket file, so that only our own is removed
 };
 
-// As connect_to(); there is nothing to wait for.
+// As connect_to(); there is nothing to wait for. The server of an abstract name must be of the same user, that of a
+// path of the same user or root; else kRefused.
 FileDescriptor connect_unix(const Address& address);
 
 }  // namespace headrace

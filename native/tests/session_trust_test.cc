@@ -81,6 +81,22 @@ TEST_CASE("a hello, its proof and requests may arrive together") {
   CHECK(server.mailbox("episodes")->drain().size() == 1);
 }
 
+TEST_CASE("where the token is optional, the server proves it to a peer that does") {
+  Server server;
+  auto options = with_token();
+  options.token_required = false;
+  OpenSession session(server, options);
+  CHECK(session.proven());
+  CHECK(ask(session, frame(MessageType::kStats, "")).at(0).header.status == kOk);
+  CHECK(number_at<std::uint8_t>(ask(session, hello()).at(0).body, 8) == 2);
+  CHECK(ask(session, proof(token().client_proof(nonce_of(3), nonce_of(2)))).at(0).header.status ==
+        status_of(ErrorKind::kRefused));
+  const auto reply = ask(session, good_proof()).at(0);
+  const auto expected = token().server_proof(nonce_of(2), nonce_of(1));
+  CHECK(reply.body == Bytes(expected.begin(), expected.end()));
+  CHECK(ask(session, good_proof()).at(0).header.status == status_of(ErrorKind::kInvalid));
+}
+
 TEST_CASE("without the token every request is answered with an error") {
   Server server;
   server.add_table("replay", small_table());

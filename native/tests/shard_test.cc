@@ -164,6 +164,20 @@ TEST_CASE("shard: delay compensation adds the estimated change of the gradient")
   CHECK(fixture.shard.version() == 2);
 }
 
+TEST_CASE("shard: a gradient that is not finite after its compensation is refused, and changes nothing") {
+  auto options = descent(9000, StalenessPolicy::kCompensate);
+  options.compensation = 0.04;
+  Fixture fixture(options, std::vector<float>(9000, 1));
+  for (const std::uint64_t worker : {1, 2}) fixture.fetch(worker);
+  std::vector<float> gradient(9000, 2);
+  CHECK(fixture.push(gradient, {.worker = 1, .sequence = 1}).verdict == Verdict::kAccepted);
+  gradient[8999] = 1e20f;  // finite, but its square is not
+  CHECK(fixture.push(gradient, {.worker = 2, .sequence = 1}).verdict == Verdict::kRefused);
+  CHECK(fixture.values() == std::vector<float>(9000, 0));
+  CHECK(fixture.shard.version() == 1);
+  CHECK(fixture.shard.stats().refused == 1);
+}
+
 TEST_CASE("shard: fetched parameters are kept within the budget; those of the least recent worker are dropped") {
   MemoryBudget budget(3 * 4096 + 4 * Shard::kBytesEachWorker);
   auto options = descent(1024, StalenessPolicy::kCompensate);
@@ -240,6 +254,22 @@ TEST_CASE("shard: a gradient that is sent again returns its first result") {
   CHECK(fixture.push({2}, {.worker = 9, .sequence = 3}).staleness == 2);
   CHECK(fixture.shard.stats().accepted == 3);
   CHECK(fixture.shard.stats().refused == 1);
+}
+
+TEST_CASE("shard: a first gradient is applied with any sequence number") {
+  const auto options = descent(1, StalenessPolicy::kCompensate);
+  Fixture fixture(options, {0});
+  fixture.fetch(9);
+  Fixture restored(options, {0});
+  std::vector<std::byte> memory(fixture.shard.state_bytes());
+  restored.shard.restore(fixture.shard.image(memory), std::nullopt);
+  restored.fetch(9);
+  for (Fixture* each : {&fixture, &restored}) {
+    const PushedGradient first{.worker = 9, .sequence = 0};
+    for (int i = 0; i < 2; ++i) CHECK(each->push({2}, first).version == 1);
+    CHECK(each->values() == std::vector<float>{-1});
+    CHECK(each->shard.stats().accepted == 1);
+  }
 }
 
 TEST_CASE("shard: the number of remembered workers is limited") {

@@ -128,21 +128,25 @@ TEST_CASE("the token: right, wrong, missing") {
   CHECK(served.table->size() == 10);
 }
 
-TEST_CASE("a client with a token refuses a TCP server that requires none") {
-  Served served(small_table(), {}, "tcp://127.0.0.1:0");
-  std::string what;
-  CHECK(kind_of([&] { Client(with_token(served.address, kSecret)); }, &what) == ErrorKind::kRefused);
-  CHECK_MESSAGE(what.find("asks for none") != std::string::npos, what);
+TEST_CASE("a client with a token refuses a server that has none") {
+  for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
+    Served served(small_table(), {}, where);
+    std::string what;
+    CHECK(kind_of([&] { Client(with_token(served.address, kSecret)); }, &what) == ErrorKind::kRefused);
+    CHECK_MESSAGE(what.find("the server has none") != std::string::npos, what);
+  }
 }
 
-TEST_CASE("over a Unix socket no token is required, and one is allowed") {
+TEST_CASE("over a Unix socket no token is required, and one that is given is proven by both sides") {
   Served served(small_table(), {.token = token_of(kSecret)});
   Client(to(served.address)).stats();
   Client(with_token(served.address, kSecret)).stats();
+  CHECK(kind_of([&] { Client(with_token(served.address, "another secret of 16 bytes")); }) == ErrorKind::kRefused);
 }
 
-TEST_CASE("a server that echoes the client's proof is refused") {
-  const auto listeners = listen_on(Address::parse("tcp://127.0.0.1:0"));
+// Connects with a token to a server that sends the client's proof back; `need` is in its hello.
+static void check_echo_refused(const std::string& where, TokenNeed need) {
+  const auto listeners = listen_on(Address::parse(where));
   std::jthread impostor([&] {
     Accepted client;
     REQUIRE(eventually([&] { return bool((client = listeners[0]->accept()).socket); }));
@@ -164,7 +168,7 @@ TEST_CASE("a server that echoes the client's proof is refused") {
       CHECK(::send(client.socket.get(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
     };
     receive(kFrameHeaderBytes + 2 + kNonceBytes);
-    auto hello = numbers(std::uint64_t{7}, std::uint8_t{1});
+    auto hello = numbers(std::uint64_t{7}, static_cast<std::uint8_t>(need));
     hello += Bytes(kNonceBytes);
     send(MessageType::kHello, 1, hello);
     const auto proof = receive(kFrameHeaderBytes + 2 + kProofBytes);
@@ -173,6 +177,11 @@ TEST_CASE("a server that echoes the client's proof is refused") {
   std::string what;
   CHECK(kind_of([&] { Client(with_token(listeners[0]->address().text(), kSecret)); }, &what) == ErrorKind::kRefused);
   CHECK_MESSAGE(what.find("does not know the token") != std::string::npos, what);
+}
+
+TEST_CASE("a server that echoes the client's proof is refused") {
+  check_echo_refused("tcp://127.0.0.1:0", TokenNeed::kRequired);
+  check_echo_refused("unix:@", TokenNeed::kOptional);
 }
 
 TEST_CASE("a server that has not authenticated cannot make the client allocate a long reply") {

@@ -2,12 +2,21 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <barrier>
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "core_fixtures.h"
 #include "io_fixtures.h"
@@ -15,6 +24,30 @@
 using namespace headrace;
 using namespace headrace::testing;
 using fixtures::ScratchFolder;
+
+namespace {
+
+thread_local std::optional<uid_t> peers_user;  // that the kernel reports
+
+// Leaves what a server that was killed leaves: the file without a listener.
+void make_stale_file(const std::string& path) {
+  {
+    const UnixListener listener(Address::parse("unix:" + path));
+    REQUIRE(std::rename(path.c_str(), (path + "2").c_str()) == 0);
+  }
+  REQUIRE(std::rename((path + "2").c_str(), path.c_str()) == 0);
+}
+
+}  // namespace
+
+// In place of the C library's: a test can be another user's peer.
+extern "C" int getsockopt(int socket, int level, int option, void* value, socklen_t* size) noexcept {
+  const auto result = static_cast<int>(::syscall(SYS_getsockopt, socket, level, option, value, size));
+  if (result == 0 && level == SOL_SOCKET && option == SO_PEERCRED && peers_user) {
+    static_cast<ucred*>(value)->uid = *peers_user;
+  }
+  return result;
+}
 
 TEST_CASE("an abstract name vanishes with its server") {
   std::string address;
@@ -47,12 +80,7 @@ TEST_CASE("a socket file is accessible only to its owner and removed with its se
 TEST_CASE("a stale socket file is replaced, any other file is not") {
   const ScratchFolder folder;
   const auto path = folder.file("socket");
-  {
-    // What a server that was killed leaves: the file without a listener.
-    const UnixListener listener(Address::parse("unix:" + path));
-    REQUIRE(std::rename(path.c_str(), (path + "2").c_str()) == 0);
-  }
-  REQUIRE(std::rename((path + "2").c_str(), path.c_str()) == 0);
+  make_stale_file(path);
   Server server;
   {
     Loop loop(server);
@@ -93,4 +121,58 @@ TEST_CASE("a socket that another user listens on is not replaced") {
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
   CHECK(exists(path));
+}
+
+TEST_CASE("a client refuses the server of another user") {
+  const ScratchFolder folder;
+  const std::vector<std::string> addresses = {"unix:" + folder.file("socket"), "unix:@"};
+  for (const auto& address : addresses) {
+    const UnixListener listener(Address::parse(address));
+    CHECK(connect_unix(listener.address()));
+    peers_user = ::geteuid() + 1;
+    CHECK(kind_of([&] { connect_unix(listener.address()); }) == ErrorKind::kRefused);
+    peers_user.reset();
+  }
+  const UnixListener listener(Address::parse(addresses[0]));
+  peers_user = 0;  // root's is trusted
+  CHECK(connect_unix(listener.address()));
+  peers_user.reset();
+}
+
+TEST_CASE("a stale socket file stays while another server may be replacing it") {
+  const ScratchFolder folder;
+  const auto path = folder.file("socket");
+  make_stale_file(path);
+  const FileDescriptor locked(::open(folder.file("").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(::flock(locked.get(), LOCK_EX) == 0);
+  std::unique_ptr<UnixListener> listener;
+  {
+    const std::jthread server([&] { listener = std::make_unique<UnixListener>(Address::parse("unix:" + path)); });
+    std::this_thread::sleep_for(milliseconds(100));  // in which a server that does not wait replaces it
+    CHECK_FALSE(connect_unix(Address::parse("unix:" + path)));
+    CHECK(::flock(locked.get(), LOCK_UN) == 0);
+  }
+  CHECK(connect_unix(listener->address()));
+}
+
+TEST_CASE("of servers that start on a stale socket file at once, one gets it") {
+  constexpr int kServers = 4, kRounds = 100;
+  const ScratchFolder folder;
+  const auto path = folder.file("socket");
+  for (int round = 0; round < kRounds; ++round) {
+    make_stale_file(path);
+    std::barrier start(kServers);
+    std::vector<std::unique_ptr<UnixListener>> listeners(kServers);
+    {
+      std::vector<std::jthread> threads;
+      for (auto& listener : listeners) {
+        threads.emplace_back([&] {
+          start.arrive_and_wait();
+          kind_of([&] { listener = std::make_unique<UnixListener>(Address::parse("unix:" + path)); });
+        });
+      }
+    }
+    REQUIRE(std::ranges::count_if(listeners, [](const auto& each) { return each != nullptr; }) == 1);
+    REQUIRE(connect_unix(Address::parse("unix:" + path)));
+  }
 }

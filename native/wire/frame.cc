@@ -95,10 +95,8 @@ std::vector<std::byte> encode_reply(const FrameHeader& request, std::uint8_t sta
                                     std::uint64_t trailing_bytes) {
   const auto type = static_cast<std::uint8_t>(request.type | kReplyBit);
   const auto header = encode_header({type, status, request.request, body.size() + trailing_bytes});
-  std::vector<std::byte> bytes;
-  bytes.reserve(header.size() + body.size());
-  bytes.insert(bytes.end(), header.begin(), header.end());
-  bytes.insert(bytes.end(), body.begin(), body.end());
+  std::vector<std::byte> bytes(header.size() + body.size());
+  std::ranges::copy(body, std::ranges::copy(header, bytes.begin()).out);
   return bytes;
 }
 

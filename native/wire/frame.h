@@ -102,6 +102,9 @@ enum class MessageType : std::uint8_t {
   kShareShard = 23,
 };
 
+// In the reply to hello. kOptional: the peer need not show the token; if it does, the server proves that it knows it.
+enum class TokenNeed : std::uint8_t { kNone = 0, kRequired = 1, kOptional = 2 };
+
 enum class GradientPlace : std::uint8_t { kFrame = 0, kShared = 1, kNowhere = 2 };
 
 // Bytes of zero before a gradient in a frame, which then begins at a multiple of four from the frame's beginning.

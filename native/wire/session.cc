@@ -49,7 +49,7 @@ Session::Session(Server& server, SessionOptions options, Time now)
       meter_(server.add_meter(std::move(options.peer))),
       input_(server.budget()),
       output_(server.budget()),
-      proven_(options.token == nullptr),
+      proven_(options.token == nullptr || !options.token_required),
       now_(now),
       connected_(now),
       input_deadline_(now + limits_.frame_wait),

@@ -59,7 +59,8 @@ namespace headrace {
 struct SessionOptions {
   Limits limits = {};
   std::string peer = {};         // as the stats show it
-  const Token* token = nullptr;  // required of the peer; outlives the session. Null: none is
+  const Token* token = nullptr;  // the server's, if it has one; outlives the session
+  bool token_required = true;    // else a peer may show it, to have the server prove that it knows it
   Nonce nonce = {};              // random, never used before, where there is a token
   MakeRegion make_region = {};
   bool yields = false;  // to other sessions of the same thread; else all received frames are handled at once
@@ -236,6 +237,7 @@ class Session {
   std::optional<Nonce> client_nonce_;  // once the peer has said hello
 
   bool proven_;
+  bool authenticated_ = false;  // the peer has shown the token
   bool yielded_ = false;
   Place place_ = Place::kQuick;
   Place home_ = Place::kQuick;  // where it is between slow requests

@@ -116,7 +116,8 @@ void Session::hello(const FrameHeader& header, BodyReader& body) {
   client_nonce_ = nonce;
   std::vector<std::byte> answer;
   append_number(answer, server_.instance());
-  append_number(answer, static_cast<std::uint8_t>(token_ != nullptr));
+  const auto need = token_ == nullptr ? TokenNeed::kNone : proven_ ? TokenNeed::kOptional : TokenNeed::kRequired;
+  append_number(answer, static_cast<std::uint8_t>(need));
   answer.insert(answer.end(), nonce_.begin(), nonce_.end());
   reply(header, answer);
 }
@@ -124,13 +125,13 @@ void Session::hello(const FrameHeader& header, BodyReader& body) {
 void Session::authenticate(const FrameHeader& header, BodyReader& body) {
   const auto proof = read_array<kProofBytes>(body, "proof");
   body.end();
-  if (token_ == nullptr) throw Error(ErrorKind::kInvalid, "proof: this server requires none here");
+  if (token_ == nullptr) throw Error(ErrorKind::kInvalid, "proof: this server has no token");
   if (!client_nonce_) throw Error(ErrorKind::kInvalid, "proof: a hello is required before it");
-  if (proven_) throw Error(ErrorKind::kInvalid, "proof: once for each connection");
+  if (authenticated_) throw Error(ErrorKind::kInvalid, "proof: once for each connection");
   if (!equal_in_constant_time(proof, token_->client_proof(nonce_, *client_nonce_))) {
-    throw Error(ErrorKind::kRefused, "token: not the one that this server requires");
+    throw Error(ErrorKind::kRefused, "token: wrong; this server has another one");
   }
-  proven_ = true;
+  proven_ = authenticated_ = true;
   reply(header, token_->server_proof(*client_nonce_, nonce_));
 }
 

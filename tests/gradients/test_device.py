@@ -45,6 +45,21 @@ def test_checkpoints_are_interchangeable_with_the_native_optimizers(kind: str, b
         torch.testing.assert_close(vector.parameters.detach(), local.parameters)
 
 
+def test_a_constant_gradient_keeps_centered_rmsprop_finite() -> None:
+    vectors = pair("centered-rmsprop")
+    constant = torch.linspace(0.1, 0.7, 7)
+    variances = []
+    for _ in range(200):
+        for vector in vectors:
+            vector.gradient.copy_(constant)
+            vector.apply()
+        square, mean = vectors[0].state()["moments"]
+        variances.append(float((square - mean**2).min()))
+    assert min(variances) < 0  # by rounding
+    for vector in vectors:
+        assert all(torch.isfinite(value).all() for value in vector.state().values())
+
+
 def test_its_gradient_is_that_of_its_parameters() -> None:
     device, _ = pair("sgd")
     (device.parameters**2).sum().backward()

@@ -1,6 +1,6 @@
 """Parameters on a learner's GPU."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -81,4 +81,27 @@ def _optimizer(parameters: Tensor, options: OptimizerOptions) -> torch.optim.Opt
         return torch.optim.Adagrad([parameters], rate, eps=epsilon)
     if options.kind in ("sgd", "momentum"):
         return torch.optim.SGD([parameters], rate, decay if options.kind == "momentum" else 0.0)
-    return torch.optim.RMSprop([parameters], rate, decay, epsilon, centered=options.kind == "centered-rmsprop")
+    if options.kind == "rmsprop":
+        return torch.optim.RMSprop([parameters], rate, decay, epsilon)
+    return _CenteredRMSprop([parameters], rate, decay, epsilon)
+
+
+class _CenteredRMSprop(torch.optim.RMSprop):
+    """Torch's centered RMSprop, whose variance E[g²] - E[g]² is not below 0 where rounding would make it so.
+
+    Torch takes the square root of that: NaN, after a few updates with a constant gradient.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # closures: unused
+        """One update of every parameter."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                gradient, state, fresh = parameter.grad, self.state[parameter], 1 - group["alpha"]
+                if not state:
+                    state.update({name: torch.zeros_like(parameter) for name in _MOMENTS["centered-rmsprop"]})
+                square, mean = state["square_avg"], state["grad_avg"]
+                square.mul_(group["alpha"]).addcmul_(gradient, gradient, value=fresh)
+                mean.lerp_(gradient, fresh)
+                deviation = square.addcmul(mean, mean, value=-1).clamp_(min=0).sqrt_().add_(group["eps"])
+                parameter.addcdiv_(gradient, deviation, value=-group["lr"])
