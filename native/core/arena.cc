@@ -23,19 +23,27 @@ ChunkHeader header_at(const std::byte* at) {
   return header;
 }
 
-// The header of a chunk within `room` bytes that is undamaged, or nullopt.
+// The header of a chunk within `room` bytes whose transitions are undamaged, or nullopt.
 std::optional<ChunkHeader> intact_chunk(const Signature& signature, const std::byte* at, std::size_t room) {
   if (room < sizeof(ChunkHeader)) return std::nullopt;
   const ChunkHeader header = header_at(at);
   if (header.magic != kChunkMagic || header.bytes > room) return std::nullopt;
   if (header.first_key > ArenaFile::kMaxKey || header.oldest_key > header.first_key) return std::nullopt;
   try {
-    check_chunk(signature, {at, header.bytes});
+    check_transitions(signature, {at, header.bytes});
   } catch (const Error&) {
     return std::nullopt;
   }
   if (header.checksum != chunk_checksum(signature, {at, header.bytes})) return std::nullopt;
   return header;
+}
+
+// Where a page with priorities is older than the chunk, they may be any bytes: then all of them are unknown.
+void mend_priorities(const Signature& signature, std::byte* at) {
+  const ChunkHeader header = header_at(at);
+  auto* first = reinterpret_cast<float*>(at + ChunkLayout::of(signature, header.steps, header.rows).priority);
+  float* const last = first + header.steps;
+  if (!std::all_of(first, last, is_priority)) std::fill(first, last, kUnknownPriority);
 }
 
 }  // namespace
@@ -134,6 +142,7 @@ void Arena::recover(const Signature& signature) {
     lost_ = next_key_ > from + there ? next_key_ - from - there : 0;
   }
   take_up(std::move(kept));
+  for (const std::size_t offset : recovered_) mend_priorities(signature, at(offset));
   const std::uint64_t oldest_key = recovered_.empty() ? next_key_ : header_at(at(recovered_[0])).first_key;
   if (!consecutive_from(oldest_key)) return renumber(signature);
   file_->set_oldest_key(oldest_key);

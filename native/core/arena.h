@@ -60,7 +60,8 @@ class Arena {
 
   // What a file held when it was opened: the chunks' offsets, oldest first. All checksums hold, and keys follow one
   // another up to next_key(), which is above every key that the file has seen. They are the keys under which the chunks
-  // were stored; but where some are missing among them, all have new ones.
+  // were stored; but where some are missing among them, all have new ones. Priorities that are damaged are
+  // kUnknownPriority.
   const std::vector<std::size_t>& recovered() const { return recovered_; }
   std::uint64_t next_key() const { return next_key_; }
   // Transitions known to have been in the file that could not be read: their chunks are damaged, or had not reached the
