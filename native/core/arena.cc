@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "core/arena_file.h"
@@ -21,19 +23,27 @@ ChunkHeader header_at(const std::byte* at) {
   return header;
 }
 
-// The header of a whole, undamaged chunk within `room` bytes, or nullopt.
+// The header of a chunk within `room` bytes whose transitions are undamaged, or nullopt.
 std::optional<ChunkHeader> intact_chunk(const Signature& signature, const std::byte* at, std::size_t room) {
   if (room < sizeof(ChunkHeader)) return std::nullopt;
   const ChunkHeader header = header_at(at);
   if (header.magic != kChunkMagic || header.bytes > room) return std::nullopt;
   if (header.first_key > ArenaFile::kMaxKey || header.oldest_key > header.first_key) return std::nullopt;
   try {
-    check_chunk(signature, {at, header.bytes});
+    check_transitions(signature, {at, header.bytes});
   } catch (const Error&) {
     return std::nullopt;
   }
   if (header.checksum != chunk_checksum(signature, {at, header.bytes})) return std::nullopt;
   return header;
+}
+
+// Where a page with priorities is older than the chunk, they may be any bytes: then all of them are unknown.
+void mend_priorities(const Signature& signature, std::byte* at) {
+  const ChunkHeader header = header_at(at);
+  auto* first = reinterpret_cast<float*>(at + ChunkLayout::of(signature, header.steps, header.rows).priority);
+  float* const last = first + header.steps;
+  if (!std::all_of(first, last, is_priority)) std::fill(first, last, kUnknownPriority);
 }
 
 }  // namespace
@@ -43,6 +53,7 @@ struct Arena::Found {
   ChunkHeader header;
   std::uint64_t first_key() const { return header.first_key; }
   std::uint64_t next_key() const { return header.first_key + header.steps; }
+  std::size_t end() const { return offset + stride_of(header.bytes); }
 };
 
 Arena::Arena(const Signature& signature, std::size_t capacity_bytes, const std::string& path)
@@ -63,8 +74,9 @@ void Arena::flush() const {
   if (file_) file_->flush();
 }
 
-// Every intact chunk, in the order of keys: of the whole ring, or of what was ever written. They do not overlap:
-// nothing is looked for inside an intact one.
+// Every intact chunk, in the order of keys: of the whole ring, or of what was ever written. Of those that overlap, the
+// newest stays: after a power loss, an evicted chunk may be intact although a newer one begins in its priorities, which
+// no checksum covers. Nothing is looked for in the bytes that a checksum covers.
 std::vector<Arena::Found> Arena::scan(const Signature& signature, bool whole) const {
   std::vector<Found> found;
   std::size_t at = 0;
@@ -73,22 +85,38 @@ std::vector<Arena::Found> Arena::scan(const Signature& signature, bool whole) co
     while (at < std::min(end, capacity_)) {
       const auto header = intact_chunk(signature, base_ + at, capacity_ - at);
       if (header) found.push_back({at, *header});
-      at += header ? stride_of(header->bytes) : kAlignment;
+      at += header ? stride_of(ChunkLayout::of(signature, header->steps, header->rows).priority) : kAlignment;
     }
   }
-  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.first_key() < b.first_key(); });
-  return found;
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.first_key() > b.first_key(); });
+  std::vector<Found> apart;
+  std::map<std::size_t, std::size_t> taken;  // where each of these begins and ends
+  for (const Found& chunk : found) {
+    const auto behind = taken.lower_bound(chunk.offset);
+    const bool reaches_next = behind != taken.end() && behind->first < chunk.end();
+    if (reaches_next || (behind != taken.begin() && std::prev(behind)->second > chunk.offset)) continue;
+    taken.emplace(chunk.offset, chunk.end());
+    apart.push_back(chunk);
+  }
+  std::reverse(apart.begin(), apart.end());
+  return apart;
 }
 
-// Of all intact chunks those that were stored when the newest was: it names the oldest key of that moment. Of chunks
-// that claim the same key one stays.
-std::vector<Arena::Found> Arena::stored_with_newest(const std::vector<Found>& found) {
-  std::vector<Found> stored;
+// Of all intact chunks those that were stored when the newest was: it names the oldest key of that moment. If some of
+// those are missing, evicted chunks take their places, the newest first, but no more transitions than were stored then:
+// a power loss may leave a single chunk of those that overwrote all others. Of chunks that claim the same key one
+// stays.
+std::vector<Arena::Found> Arena::restorable(const std::vector<Found>& found) {
+  std::vector<Found> kept;
+  std::uint64_t missing = found.empty() ? 0 : found.back().next_key() - found.back().header.oldest_key;
   for (auto chunk = found.rbegin(); chunk != found.rend(); ++chunk) {
-    const bool repeats = !stored.empty() && chunk->next_key() > stored.back().first_key();
-    if (!repeats && chunk->first_key() >= found.back().header.oldest_key) stored.push_back(*chunk);
+    if (!kept.empty() && chunk->next_key() > kept.back().first_key()) continue;
+    const bool evicted = chunk->first_key() < found.back().header.oldest_key;
+    if (evicted && chunk->header.steps > missing) break;
+    missing -= std::min<std::uint64_t>(missing, chunk->header.steps);
+    kept.push_back(*chunk);
   }
-  return stored;
+  return kept;
 }
 
 void Arena::recover(const Signature& signature) {
@@ -107,13 +135,14 @@ void Arena::recover(const Signature& signature) {
   if (!oldest || !next || behind != next_key_) {
     found = scan(signature, true);  // all of it, regardless of what the file system reports
     for (const Found& chunk : found) next_key_ = std::max(next_key_, chunk.next_key());
-    kept = stored_with_newest(found);
+    kept = restorable(found);
     const std::uint64_t from = std::max(oldest.value_or(next_key_), found.empty() ? 0 : found.back().header.oldest_key);
     std::uint64_t there = 0;
     for (const Found& chunk : kept) there += chunk.first_key() >= from ? chunk.header.steps : 0;
     lost_ = next_key_ > from + there ? next_key_ - from - there : 0;
   }
   take_up(std::move(kept));
+  for (const std::size_t offset : recovered_) mend_priorities(signature, at(offset));
   const std::uint64_t oldest_key = recovered_.empty() ? next_key_ : header_at(at(recovered_[0])).first_key;
   if (!consecutive_from(oldest_key)) return renumber(signature);
   file_->set_oldest_key(oldest_key);

@@ -3,8 +3,8 @@
 // A file outlives its process: after a server was killed, the next one finds its chunks. Chunks carry lengths, keys and
 // checksums, and each names the oldest key that was stored when it was written. At open the whole ring is scanned for
 // intact chunks, so a damaged chunk loses only itself: the newest chunk names the oldest key that was stored with it,
-// and remains of older chunks are recognized by their keys. A chunk that does not fit before the end of the ring lies
-// at its beginning.
+// and remains of older chunks are recognized by their keys. These are recovered only in place of chunks that are
+// missing. A chunk that does not fit before the end of the ring lies at its beginning.
 //
 // Threading: not thread-safe. The owner (Table) guards it; bytes of stored chunks may be read by other threads
 // for as long as the owner keeps them from being released.
@@ -60,7 +60,8 @@ class Arena {
 
   // What a file held when it was opened: the chunks' offsets, oldest first. All checksums hold, and keys follow one
   // another up to next_key(), which is above every key that the file has seen. They are the keys under which the chunks
-  // were stored; but where some are missing among them, all have new ones.
+  // were stored; but where some are missing among them, all have new ones. Priorities that are damaged are
+  // kUnknownPriority.
   const std::vector<std::size_t>& recovered() const { return recovered_; }
   std::uint64_t next_key() const { return next_key_; }
   // Transitions known to have been in the file that could not be read: their chunks are damaged, or had not reached the
@@ -71,7 +72,7 @@ class Arena {
   struct Found;
   void recover(const Signature& signature);
   std::vector<Found> scan(const Signature& signature, bool whole) const;
-  static std::vector<Found> stored_with_newest(const std::vector<Found>& found);
+  static std::vector<Found> restorable(const std::vector<Found>& found);
   void take_up(std::vector<Found> chunks);
   bool consecutive_from(std::uint64_t key) const;
   void renumber(const Signature& signature);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,10 +42,10 @@ struct ArenaFile::Header {
 };
 
 ArenaFile::Header& ArenaFile::header(std::size_t copy) const {
-  return *reinterpret_cast<Header*>(memory_ + copy * kPage);
+  return *reinterpret_cast<Header*>(mapping_->data() + copy * kPage);
 }
 
-std::byte* ArenaFile::ring() { return memory_ + kRing; }
+std::byte* ArenaFile::ring() { return mapping_->data() + kRing; }
 
 std::vector<ArenaFile::Part> ArenaFile::written() const {
   std::vector<Part> parts;
@@ -71,7 +70,7 @@ void ArenaFile::set_oldest_key(std::optional<std::uint64_t> key) {
 void ArenaFile::set_next_key(std::uint64_t key) { store_in_order(header().next_key, sealed(key)); }
 
 void ArenaFile::flush() const {
-  if (msync(memory_, kRing + capacity_, MS_SYNC) != 0 || fsync(descriptor_) != 0) fail("can't be written", errno);
+  if (!mapping_->flush() || fsync(descriptor_) != 0) fail("can't be written", errno);
 }
 
 void ArenaFile::fail(const std::string& action, int error) const {
@@ -104,14 +103,11 @@ ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, con
       refuse_size(static_cast<std::size_t>(found.st_size), wanted);
     const int space = posix_fallocate(descriptor_, 0, static_cast<off_t>(wanted));
     if (space != 0) fail(std::to_string(wanted) + " bytes can't be allocated", space);
-    void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
-    if (memory == MAP_FAILED) fail(std::to_string(wanted) + " bytes can't be mapped", errno);
-    memory_ = static_cast<std::byte*>(memory);
+    mapping_.emplace(descriptor_, wanted, "arena file " + path);
     if (header(0).magic == 0 && header(1).magic == 0) create(signature.encode());
     mend();
     check(signature.encode());
   } catch (...) {
-    if (memory_ != nullptr) munmap(memory_, kRing + capacity_);
     if (fresh) unlink(path.c_str());
     ::close(descriptor_);
     throw;
@@ -119,7 +115,7 @@ ArenaFile::ArenaFile(const Signature& signature, std::size_t capacity_bytes, con
 }
 
 ArenaFile::~ArenaFile() {
-  munmap(memory_, kRing + capacity_);
+  mapping_.reset();  // while the lock on the file is held
   ::close(descriptor_);
 }
 

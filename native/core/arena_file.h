@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file_mapping.h"
 #include "core/signature.h"
 
 namespace headrace {
@@ -54,7 +55,7 @@ class ArenaFile {
   std::string path_;
   std::size_t capacity_;
   int descriptor_ = -1;
-  std::byte* memory_ = nullptr;
+  std::optional<FileMapping> mapping_;
 };
 
 }  // namespace headrace

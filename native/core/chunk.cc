@@ -100,7 +100,7 @@ __attribute__((target("sse4.2"))) std::uint32_t crc_sse42(const std::byte* at, s
 
 }  // namespace
 
-ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> bytes) {
+ChunkHeader check_transitions(const Signature& signature, std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof(ChunkHeader)) {
     refuse("bytes", std::to_string(bytes.size()), "at least a header of " + std::to_string(sizeof(ChunkHeader)));
   }
@@ -116,8 +116,16 @@ ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> b
                       [](float value) { return std::isfinite(value); });
   check_values<float>("discount", base + layout.discount, header.steps, "in [0, 1]",
                       [](float value) { return value >= 0.0f && value <= 1.0f; });
-  check_values<float>("priority", base + layout.priority, header.steps, "finite and >= 0, or -1 for unknown",
-                      [](float value) { return (value >= 0.0f && std::isfinite(value)) || value == kUnknownPriority; });
+  return header;
+}
+
+bool is_priority(float value) { return (value >= 0.0f && std::isfinite(value)) || value == kUnknownPriority; }
+
+ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> bytes) {
+  const ChunkHeader header = check_transitions(signature, bytes);
+  const ChunkLayout layout = ChunkLayout::of(signature, header.steps, header.rows);
+  check_values<float>("priority", bytes.data() + layout.priority, header.steps, "finite and >= 0, or -1 for unknown",
+                      [](float value) { return is_priority(value); });
   return header;
 }
 

@@ -74,6 +74,9 @@ struct ChunkLayout {
 // and last within M, finite reward, discount in [0, 1], priority finite and >= 0 or kUnknownPriority. Throws
 // kChunkRefused naming the field, the value and what is required. `bytes` needs no alignment.
 ChunkHeader check_chunk(const Signature& signature, std::span<const std::byte> bytes);
+// The same, but for the priorities: for a file, where no checksum covers them.
+ChunkHeader check_transitions(const Signature& signature, std::span<const std::byte> bytes);
+bool is_priority(float value);  // finite and >= 0, or kUnknownPriority
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0);  // SSE4.2 where there is, else a table
 std::uint32_t chunk_checksum(const Signature& signature, std::span<const std::byte> chunk);

@@ -1,7 +1,6 @@
 #include "core/shard_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,7 +76,7 @@ ShardFile::ShardFile(std::string path, std::string_view name, const ShardOptions
     if (std::rename(draft.c_str(), path_.c_str()) != 0) fail("can't be made", errno);
   } catch (...) {
     unlink(draft.c_str());
-    close();
+    ::close(descriptor_);
     throw;
   }
 }
@@ -110,32 +109,23 @@ ShardFile::ShardFile(std::string path) : path_(std::move(path)) {
     }
     throw Error(ErrorKind::kCorrupt, "shard file " + path_ + " has no slot that is whole");
   } catch (...) {
-    close();
+    ::close(descriptor_);
     throw;
   }
 }
 
-ShardFile::~ShardFile() { close(); }
+ShardFile::~ShardFile() { ::close(descriptor_); }
 
-void ShardFile::close() noexcept {
-  if (latest_ != nullptr) munmap(latest_, kPage);
-  ::close(descriptor_);
-}
+void ShardFile::map() { mapping_.emplace(descriptor_, kPage, "shard file " + path_); }
 
-void ShardFile::map() {
-  void* const memory = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
-  if (memory == MAP_FAILED) fail("can't be mapped", errno);
-  latest_ = static_cast<std::uint64_t*>(memory);
-}
-
-std::optional<std::uint64_t> ShardFile::latest() const { return unsealed(*latest_); }
+std::optional<std::uint64_t> ShardFile::latest() const { return unsealed(latest_word()); }
 
 void ShardFile::set_latest(std::uint64_t version) {
-  store_in_order(*latest_, version < kUnsealable ? sealed(version) : 0);
+  store_in_order(latest_word(), version < kUnsealable ? sealed(version) : 0);
 }
 
 void ShardFile::flush() const {
-  if (msync(latest_, kPage, MS_SYNC) != 0 || fdatasync(descriptor_) != 0) fail("can't be written", errno);
+  if (!mapping_->flush() || fdatasync(descriptor_) != 0) fail("can't be written", errno);
 }
 
 void ShardFile::write(std::span<const std::byte> bytes, std::size_t at) const {

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/file_mapping.h"
 #include "core/shard_image.h"
 #include "core/shard_options.h"
 
@@ -54,7 +55,7 @@ class ShardFile {
   bool read_head(std::size_t slot, Head& head);
   bool read_body(std::size_t slot, const Head& head, ShardImage& image) const;
   void map();
-  void close() noexcept;
+  std::uint64_t& latest_word() const { return *reinterpret_cast<std::uint64_t*>(mapping_->data()); }
   void write(std::span<const std::byte> bytes, std::size_t at) const;
   bool read(std::span<std::byte> bytes, std::size_t at) const;
   [[noreturn]] void fail(const std::string& action, int error) const;
@@ -63,9 +64,9 @@ class ShardFile {
   std::string name_;
   ShardOptions options_;
   int descriptor_ = -1;
-  std::uint64_t* latest_ = nullptr;  // the mapped page
-  std::size_t newest_ = 1;           // slot of the last image
-  std::uint64_t saves_ = 0;          // its number
+  std::optional<FileMapping> mapping_;  // of the first page
+  std::size_t newest_ = 1;              // slot of the last image
+  std::uint64_t saves_ = 0;             // its number
 };
 
 }  // namespace headrace

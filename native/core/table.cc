@@ -1,5 +1,6 @@
 #include "core/table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -24,8 +25,10 @@ Table::Impl::Impl(TableOptions checked_options)
       recovered(transitions.size()) {
   if (prioritized()) tree.emplace(options.capacity);
   for (std::uint64_t key = transitions.oldest_key(); key < transitions.next_key();) {
-    const ChunkHeader& header = transitions.chunk_at(transitions.slot_of(key));
-    weigh(transitions.priorities_of(header), header.steps);
+    ChunkHeader& header = transitions.chunk_at(transitions.slot_of(key));
+    float* priorities = transitions.priorities_of(header);
+    std::replace(priorities, priorities + header.steps, kUnknownPriority, max_priority);
+    weigh(priorities, header.steps);
     index(key);
     // Chunks that were renumbered need not lie in the order in which their writer sent them.
     if (!writers.repeated(header.writer, header.sequence)) remember(header, key);

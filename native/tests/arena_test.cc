@@ -1,6 +1,5 @@
 #include "core/arena.h"
 
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -8,74 +7,24 @@
 #include <deque>
 #include <fstream>
 #include <iterator>
-#include <optional>
-#include <set>
-#include <utility>
 
-#include "core_fixtures.h"
+#include "arena_fixtures.h"
 
 namespace headrace {
 namespace {
 
 using fixtures::check_error;
+using fixtures::check_sound;
+using fixtures::Content;
+using fixtures::content_of;
+using fixtures::kHeaderBytes;
+using fixtures::MemoryFile;
 using fixtures::PlainChunk;
+using fixtures::priorities_of;
+using fixtures::Ring;
 using fixtures::ScratchFolder;
 using fixtures::small_signature;
-
-// What Table does with an arena, and no more: chunks with keys, checksummed, the oldest released when room is short.
-struct Ring {
-  explicit Ring(std::size_t capacity_bytes, const std::string& path = "")
-      : arena(small_signature(), capacity_bytes, path) {
-    for (const std::size_t offset : arena.recovered()) {
-      const auto& header = header_at(offset);
-      stored.push_back({offset, header.first_key, header.steps});
-    }
-    next_key = arena.next_key();
-  }
-
-  const ChunkHeader& header_at(std::size_t offset) const {
-    return *reinterpret_cast<const ChunkHeader*>(arena.at(offset));
-  }
-
-  // Chunks are told apart by the tag that their observations carry.
-  void push(std::uint32_t steps, float tag = 0) {
-    const auto bytes = PlainChunk::of(steps, 1, tag).bytes(small_signature());
-    auto offset = arena.reserve(bytes.size());
-    for (; !offset; offset = arena.reserve(bytes.size())) {
-      REQUIRE_FALSE(stored.empty());
-      arena.release_oldest();
-      stored.pop_front();
-    }
-    write(*offset, bytes);
-    arena.commit(*offset, bytes.size());
-    stored.push_back({*offset, next_key, steps});
-    next_key += steps;
-  }
-
-  void write(std::size_t offset, const std::vector<std::byte>& bytes) {
-    auto* header = reinterpret_cast<ChunkHeader*>(arena.at(offset));
-    std::memcpy(arena.at(offset), bytes.data(), bytes.size());
-    header->first_key = next_key;
-    header->oldest_key = stored.empty() ? next_key : stored.front().first_key;
-    header->checksum = chunk_checksum(small_signature(), {arena.at(offset), bytes.size()});
-  }
-
-  float tag_of(std::size_t offset) const {
-    float tag = 0;
-    std::memcpy(&tag, arena.at(offset) + sizeof(ChunkHeader), sizeof(tag));
-    return tag;
-  }
-
-  struct Stored {
-    std::size_t offset;
-    std::uint64_t first_key;
-    std::uint32_t steps;
-    bool operator==(const Stored&) const = default;
-  };
-  Arena arena;
-  std::deque<Stored> stored;
-  std::uint64_t next_key = 0;
-};
+using fixtures::transitions_of;
 
 TEST_CASE("arena: chunks never overlap and are complete") {
   Ring ring(4000);
@@ -112,57 +61,6 @@ TEST_CASE("arena: a reopened file has its chunks, at every position of the ring"
   CHECK(stored.size() > 3);
 }
 
-// What is in a ring, as a restart must give it back: tags and steps, oldest first.
-using Content = std::vector<std::pair<float, std::uint32_t>>;
-
-Content content_of(const Ring& ring) {
-  Content content;
-  for (const auto& chunk : ring.stored) content.emplace_back(ring.tag_of(chunk.offset), chunk.steps);
-  return content;
-}
-
-// Where the bytes begin that no checksum covers.
-std::size_t priorities_of(const Ring::Stored& chunk) {
-  return ChunkLayout::of(small_signature(), chunk.steps, chunk.steps + 1).priority;
-}
-
-// Every chunk is what was pushed under its tag, and keys follow one another up to the next.
-void check_sound(const Ring& ring) {
-  std::uint64_t key = ring.stored.empty() ? ring.next_key : ring.stored.front().first_key;
-  for (const auto& chunk : ring.stored) {
-    REQUIRE(chunk.first_key == key);
-    key += chunk.steps;
-    const auto pushed = PlainChunk::of(chunk.steps, 1, ring.tag_of(chunk.offset)).bytes(small_signature());
-    const std::size_t checked = priorities_of(chunk) - sizeof(ChunkHeader);
-    REQUIRE(std::memcmp(ring.arena.at(chunk.offset) + sizeof(ChunkHeader), pushed.data() + sizeof(ChunkHeader),
-                        checked) == 0);
-  }
-  REQUIRE(key == ring.next_key);
-}
-
-// A file in memory that can be opened by its path: nothing waits for a disk.
-class MemoryFile {
- public:
-  MemoryFile() : descriptor_(memfd_create("arena", MFD_CLOEXEC)) { REQUIRE(descriptor_ >= 0); }
-  explicit MemoryFile(const std::string& bytes) : MemoryFile() {
-    REQUIRE(write(descriptor_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
-  }
-  ~MemoryFile() { close(descriptor_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-
-  std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
-  std::string bytes() const {
-    std::string all(static_cast<std::size_t>(lseek(descriptor_, 0, SEEK_END)), '\0');
-    REQUIRE(pread(descriptor_, all.data(), all.size(), 0) == static_cast<ssize_t>(all.size()));
-    return all;
-  }
-
- private:
-  int descriptor_;
-};
-
-constexpr std::size_t kHeaderBytes = 8192;
 constexpr std::size_t kFlipped = 10'000;  // bytes of a ring
 
 TEST_CASE("arena: a flipped bit loses only the chunk that contains it, at any position") {
@@ -193,7 +91,11 @@ TEST_CASE("arena: a flipped bit loses only the chunk that contains it, at any po
       std::deque<Ring::Stored> first;
       {
         Ring ring(kFlipped, damaged.path());
-        REQUIRE(content_of(ring) == left);
+        Content found = content_of(ring);
+        const std::uint64_t transitions = transitions_of(found);
+        std::erase_if(found, [&](const auto& chunk) { return std::ranges::count(content, chunk) == 0; });
+        REQUIRE(found == left);
+        REQUIRE(transitions <= transitions_of(content));  // an evicted chunk may take the place of the damaged one
         REQUIRE(ring.arena.lost() == lost);
         REQUIRE(ring.next_key >= next_key);
         REQUIRE((lost > 0 || ring.stored == stored));
@@ -290,52 +192,6 @@ TEST_CASE("arena: a kill during renumbering of recovered chunks loses nothing mo
     }
     check(image);
   }
-}
-
-// Power is lost: each page on the disk is that of the last flush or a newer one.
-TEST_CASE("arena: with a mix of old and new pages, all flushed chunks that were not overwritten are recovered") {
-  std::mt19937 random(6);
-  std::uint64_t kept = 0, losses = 0;
-  for (int life = 0; life < 60; ++life) {
-    constexpr std::size_t kBytes = 64'000;
-    const MemoryFile file;
-    Ring ring(kBytes, file.path());
-    float tag = 0;
-    const auto push = [&](unsigned count) {
-      for (unsigned i = 0; i < count; ++i) ring.push(1 + random() % 150, ++tag);
-    };
-    push(1 + random() % 100);
-    const std::string flushed = file.bytes();
-    std::set<float> then;
-    for (const auto& chunk : ring.stored) then.insert(ring.tag_of(chunk.offset));
-    push(1 + random() % (life % 2 == 0 ? 8 : 80));
-    const std::string newer = file.bytes();
-    std::set<float> durable;  // there all the time
-    for (const auto& chunk : ring.stored) {
-      if (then.contains(ring.tag_of(chunk.offset))) durable.insert(ring.tag_of(chunk.offset));
-    }
-    for (int i = 0; i < 50; ++i) {
-      CAPTURE(life);
-      CAPTURE(i);
-      std::string image = flushed;
-      for (std::size_t at = 0; at < image.size(); at += 4096) {
-        if (random() % 2 == 0) image.replace(at, 4096, newer, at, 4096);
-      }
-      const MemoryFile crashed(image);
-      Ring found(kBytes, crashed.path());
-      check_sound(found);
-      std::set<float> tags;
-      for (const auto& chunk : found.stored) REQUIRE(tags.insert(found.tag_of(chunk.offset)).second);
-      for (const float each : durable) REQUIRE(tags.contains(each));
-      REQUIRE((found.stored.empty() || found.stored.back().first_key < found.next_key));
-      kept += found.stored.size();
-      losses += found.arena.lost() > 0;
-      for (int more = 0; more < 20; ++more) found.push(1 + random() % 150, ++tag);
-      check_sound(found);
-    }
-  }
-  CHECK(kept > 0);
-  CHECK(losses > 0);
 }
 
 TEST_CASE("arena: killed while a chunk is copied") {
