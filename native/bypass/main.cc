@@ -85,6 +85,16 @@ void send_last_replies(PollingLoop& loop) {
   }
 }
 
+void listen(PollingLoop& loop, Dpdk& dpdk, const PortAddress& address) {
+  auto interface = std::make_unique<Interface>(dpdk.open(address, Dpdk::End::kServer), address.subnet, address.mtu);
+  try {
+    loop.listen(std::move(interface), address.tcp_port, address.local());
+  } catch (const Error& error) {
+    throw Error(error.kind(), "address '" + address.text() + "': " + error.what());
+  }
+  say("listening on " + address.text());
+}
+
 void serve(Command command) {
   Dpdk dpdk(command.ports);
   Server server(std::move(command.server));
@@ -92,11 +102,7 @@ void serve(Command command) {
   const LoopOptions options{.token = std::move(command.token)};
   Loop sockets(server, options);
   PollingLoop loop(server, options);
-  for (const auto& address : command.ports) {
-    loop.listen(std::make_unique<Interface>(dpdk.open(address, Dpdk::End::kServer), address.subnet, address.mtu),
-                address.tcp_port, address.local());
-    say("listening on " + address.text());
-  }
+  for (const auto& address : command.ports) listen(loop, dpdk, address);
   for (const auto& address : command.sockets) say("listening on " + sockets.listen(address));
   poll(loop, server, command.polling, warned);
   server.close();

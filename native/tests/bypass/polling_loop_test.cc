@@ -151,16 +151,16 @@ TEST_CASE("an insert that the limiter holds goes on when another connection samp
   auto& reader = world.add_client();
   int stored = 0;
   const auto count = [&] { return stored += static_cast<int>(writer.take_replies().size()); };
-  for (int i = 0; i < 4; ++i) writer.send(insert());
-  world.eventually([&] { return count() == 4; }, 2000);
-  REQUIRE(stored < 4);
-  while (stored < 4) {
+  for (int i = 0; i < 12; ++i) writer.send(insert());
+  world.eventually([&] { return count() == 12; }, 2000);
+  REQUIRE(stored < 12);
+  while (stored < 12) {
     const auto reply = world.ask(reader, frame(MessageType::kSample, "replay", sample_payload(8, 0.4, 0)));
     REQUIRE(reply.header.status == kOk);
     const int before = stored;
     world.eventually([&] { return count() > before; }, 100);
   }
-  CHECK(world.table->stats().size == 32);
+  CHECK(world.table->stats().size == 96);
 }
 
 TEST_CASE("a sample that waits for experience is answered at its deadline") {

@@ -30,6 +30,10 @@ struct Sessions {
     return sessions.size();
   }
 
+  void fill() {
+    while (table->try_insert(chunk_of(8))) continue;
+  }
+
   void request(Id id, const Bytes& bytes) {
     feed(sessions[id - 1], bytes);
     schedule.note(id);
@@ -59,7 +63,7 @@ Bytes insert(std::int64_t wait) { return frame(MessageType::kInsert, "replay", i
 
 TEST_CASE("held inserts are tried in their order, and none behind one that is still held") {
   Sessions sessions(limited_table());
-  for (int i = 0; i < 2; ++i) sessions.table->try_insert(chunk_of(8));
+  sessions.fill();
   for (int i = 0; i < 3; ++i) sessions.request(sessions.add(), insert(-1));
   CHECK(sessions.run(1) == std::vector<Id>{1});  // once after the table's waker was added
   CHECK(sessions.run(2).empty());
@@ -69,7 +73,7 @@ TEST_CASE("held inserts are tried in their order, and none behind one that is st
 
 TEST_CASE("a held session goes on at its deadline, also behind one that waits longer") {
   Sessions sessions(limited_table());
-  for (int i = 0; i < 2; ++i) sessions.table->try_insert(chunk_of(8));
+  sessions.fill();
   sessions.request(sessions.add(), insert(-1));
   sessions.request(sessions.add(), insert(500));
   sessions.run(1);
@@ -104,7 +108,7 @@ TEST_CASE("the oldest session without proof is surplus") {
 
 TEST_CASE("tables are released once no session waits for them") {
   Sessions sessions(limited_table());
-  for (int i = 0; i < 2; ++i) sessions.table->try_insert(chunk_of(8));
+  sessions.fill();
   sessions.request(sessions.add(), insert(-1));
   sessions.run(1);
   sessions.schedule.release_tables();
