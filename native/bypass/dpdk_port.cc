@@ -4,7 +4,6 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -68,7 +67,7 @@ DeviceSettings settings_of(const PortAddress& address, Dpdk::End end) {
 
 std::unique_ptr<SocketFile> socket_file(const PortAddress& address, Dpdk::End end) {
   if (!address.has_socket_file() || end == Dpdk::End::kClient) return nullptr;
-  return std::make_unique<SocketFile>(address.place, address.kind == Kind::kMemif ? SOCK_SEQPACKET : SOCK_STREAM);
+  return std::make_unique<SocketFile>(address.place);
 }
 
 }  // namespace

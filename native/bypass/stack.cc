@@ -27,6 +27,7 @@ using std::chrono::duration_cast;
 
 struct Stack {
   Stack() { fill_with_entropy(secret); }
+  Deadline start = never();  // the time of the first advance_stack()
   Deadline now = {};
   std::uint32_t milliseconds = 0;
   std::array<std::byte, 32> secret;
@@ -57,7 +58,9 @@ void start_stack() {
 void advance_stack(Deadline now) {
   auto& state = stack();
   state.now = now;
-  const auto since = duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+  // lwIP starts its timers at 0, and compares times within 24 days.
+  if (state.start == never()) state.start = now;
+  const auto since = duration_cast<std::chrono::milliseconds>(now - state.start).count();
   const auto milliseconds = static_cast<std::uint32_t>(since);
   if (milliseconds == state.milliseconds) return;
   state.milliseconds = milliseconds;

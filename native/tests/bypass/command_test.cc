@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core_fixtures.h"
+#include "wire/frame.h"
 
 using namespace headrace;
 using namespace headrace::bypass;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <deque>
@@ -12,12 +13,19 @@
 #include <vector>
 
 #include "bypass/port.h"
+#include "core/table.h"
 
 extern "C" {
 #include <lwip/pbuf.h>
 }
 
 namespace headrace::testing {
+
+// The stack's time, for all tests of a process: it never goes back. A machine that runs for weeks begins like this.
+inline Deadline& stack_clock() {
+  static Deadline now = Deadline() + std::chrono::hours(1000);
+  return now;
+}
 
 using Frame = std::vector<std::byte>;
 

@@ -61,8 +61,7 @@ struct Pair {
   }
 
   void turn() {
-    static Deadline now = Deadline() + std::chrono::hours(1000);
-    advance_stack(now += std::chrono::milliseconds(1));
+    advance_stack(stack_clock() += std::chrono::milliseconds(1));
     server_side.poll();
     client_side.poll();
   }
