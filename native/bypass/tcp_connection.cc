@@ -4,10 +4,6 @@
 #include <cstring>
 #include <utility>
 
-extern "C" {
-#include <lwip/priv/tcp_priv.h>
-}
-
 namespace headrace::bypass {
 namespace {
 
@@ -26,21 +22,9 @@ std::string name_of(const tcp_pcb& pcb) {
   return std::string(ip4addr_ntoa_r(&pcb.remote_ip, text, sizeof(text))) + ":" + std::to_string(pcb.remote_port);
 }
 
-// Sequence number of the first byte that the stack may still read: it keeps whole segments, also where the peer has
-// acknowledged a part.
-std::uint32_t first_needed(const tcp_pcb& pcb) {
-  std::uint32_t first = pcb.snd_lbb;
-  for (const tcp_seg* segment : {pcb.unacked, pcb.unsent}) {
-    if (segment == nullptr) continue;
-    const std::uint32_t begin = lwip_ntohl(segment->tcphdr->seqno);
-    if (TCP_SEQ_LT(begin, first)) first = begin;
-  }
-  return first;
-}
-
 }  // namespace
 
-TcpConnection::TcpConnection(tcp_pcb* pcb) : pcb_(pcb), peer_(name_of(*pcb)), released_(pcb->snd_lbb) {
+TcpConnection::TcpConnection(tcp_pcb* pcb) : pcb_(pcb), peer_(name_of(*pcb)) {
   tcp_arg(pcb_, this);
   tcp_recv(pcb_, &TcpConnection::on_received);
   tcp_sent(pcb_, &TcpConnection::on_sent);
@@ -89,8 +73,10 @@ err_t TcpConnection::on_received(void* self, tcp_pcb*, pbuf* bytes, err_t) {
   return ERR_OK;
 }
 
-err_t TcpConnection::on_sent(void* self, tcp_pcb*, u16_t) {
-  static_cast<TcpConnection*>(self)->note();
+err_t TcpConnection::on_sent(void* self, tcp_pcb*, u16_t count) {
+  auto& connection = *static_cast<TcpConnection*>(self);
+  connection.acknowledged_ += count;  // of whole segments, none of which the stack reads again
+  connection.note();
   return ERR_OK;
 }
 
@@ -143,10 +129,7 @@ void TcpConnection::finish(std::span<const std::byte> bytes) {
 bool TcpConnection::push() { return pcb_ == nullptr || tcp_output(pcb_) == ERR_OK; }
 
 std::size_t TcpConnection::take_acknowledged() {
-  if (pcb_ == nullptr) return 0;
-  const std::uint32_t first = first_needed(*pcb_);
-  if (TCP_SEQ_LEQ(first, released_)) return 0;  // while connecting, the segment before the first byte is needed
-  const std::size_t count = first - std::exchange(released_, first);
+  const std::size_t count = std::exchange(acknowledged_, 0);
   in_flight_ -= count;
   return count;
 }

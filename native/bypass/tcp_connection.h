@@ -66,8 +66,8 @@ class TcpConnection {
   Ready ready_;
   pbuf* received_ = nullptr;  // a chain, of whose total length 16 bits are not enough
   pbuf* last_received_ = nullptr;
-  std::uint32_t released_;  // sequence number of the first byte in flight
   std::size_t in_flight_ = 0;
+  std::size_t acknowledged_ = 0;  // of these
   bool noted_ = false;
   bool ended_ = false;
 };
