@@ -82,7 +82,7 @@ class Parser {
     while (!rest.empty()) {
       const auto word = next(rest);
       const auto equals = word.find('=');
-      if (equals == std::string_view::npos) refuse("'" + std::string(word) + "': FIELD=VALUE required");
+      if (equals == std::string_view::npos) refuse(std::string(word) + ": FIELD=VALUE required");
       if (!fields.emplace(word.substr(0, equals), word.substr(equals + 1)).second) {
         refuse("field '" + std::string(word.substr(0, equals)) + "': it is there twice");
       }

@@ -54,11 +54,10 @@ def test_the_executable_gets_every_setting(program, monkeypatch, token_file):
         raise SystemExit
 
     monkeypatch.setattr(os, "execv", execute)
+    sizes = ["--memory", "1GB", "--shard-save-period", "2s"]
+    files = ["--data", "experience", "--token-file", str(token_file)]
     with pytest.raises(SystemExit):
-        run(
-            f"--listen {MEMIF} --listen unix:@x --memory 1GB --data experience --token-file {token_file}".split()
-            + ["--poll", "always", "--shard-save-period", "2s"]
-        )
+        run(["--listen", MEMIF, "--listen", "unix:@x", "--poll", "always", *sizes, *files])
     words = ["--listen", MEMIF, "--listen", "unix:@x", "--memory", "1000000000", "--shard-save-period", "2.0"]
     words += ["--poll", "always", "--data", "experience", "--token-file", str(token_file)]
     assert started == [(path, [path, *words])]
