@@ -11,18 +11,19 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 
-NATIVE := $(wildcard native/*/*.cc native/*/*.h)
+NATIVE := $(wildcard native/*/*.cc native/*/*.h native/bypass/lwip/*.h native/bypass/lwip/*/*.h native/tests/bypass/*)
 MODULE := CMakeLists.txt $(wildcard native/core/* native/wire/* native/io/* native/bindings/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt
 LOCKS := $(patsubst native/%.cc,build/locks/%.checked,$(foreach room,core wire io bindings,$(wildcard native/$(room)/*.cc)))
+BYPASS_TESTS := OFF
 FUZZ_TARGETS := $(basename $(notdir $(wildcard native/tests/fuzz_*.cc)))
 PYTEST := python -m pytest -n auto --dist worksteal
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help train test check check-locks format bench test-native test-python test-slow test-sanitizers test-asan test-tsan \
-	fuzz clean
+	fuzz bypass test-bypass clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -60,6 +61,17 @@ test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests in sev
 test-slow: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests that make test leaves out
 	@echo "headrace: slow Python tests"
 	@$(PYTEST) -m slow $(ARGS)
+
+bypass: $(VENV)/.dpdk build/lwip/COPYING  ## headrace-bypass, the server with user-space networking (needs DPDK), into .venv
+	@echo "headrace: building headrace-bypass"
+	@cmake -S . -B build/bypass -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_BYPASS=ON -DHEADRACE_TESTS=$(BYPASS_TESTS)
+	@cmake --build build/bypass --target $(if $(filter ON,$(BYPASS_TESTS)),bypass_tests,headrace-bypass) -- --quiet
+	@install build/bypass/native/bypass/headrace-bypass $(BIN)
+
+test-bypass: BYPASS_TESTS := ON
+test-bypass: $(VENV)/.dev $(VENV)/.module $(VENV)/.doctest $(VENV)/.ethtool bypass  ## native and Python tests of headrace-bypass
+	@ctest --test-dir build/bypass --output-on-failure -R ^bypass_
+	@python -m pytest -n0 tests/cli/test_bypass.py $(ARGS)
 
 test-sanitizers: test-asan test-tsan  ## native tests and fuzzing under sanitizers
 
@@ -129,6 +141,17 @@ $(VENV)/.module: $(VENV)/.run $(MODULE)
 $(VENV)/.doctest: $(VENV)/.python
 	@echo '#include <doctest/doctest.h>' | c++ -E -x c++ - >/dev/null 2>&1 || scripts/system-package "native tests need doctest" doctest-dev
 	@touch $@
+
+$(VENV)/.dpdk: $(VENV)/.dev
+	@pkg-config --exists 'libdpdk >= 22.11' || scripts/system-package "headrace-bypass needs DPDK" pkg-config libdpdk-dev dpkg-dev
+	@touch $@
+
+$(VENV)/.ethtool: $(VENV)/.python
+	@command -v ethtool >/dev/null || scripts/system-package "tests with network namespaces need ethtool" ethtool iproute2
+	@touch $@
+
+build/lwip/COPYING:
+	@scripts/lwip-source build/lwip
 
 $(VENV)/.clang: $(VENV)/.python
 	@command -v clang++ >/dev/null || scripts/system-package "the check of locks needs clang" clang

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import tyro
 
 from headrace._native import Server
+from headrace.cli import bypass
 from headrace.cli.arguments import SavePeriod, Size, Switch, parse
 from headrace.errors import ConfigError, require
 from headrace.machine import SERVER_MEMORY_SHARE, raise_descriptor_limit, server_memory_bytes
@@ -33,7 +34,8 @@ _POLL_SECONDS = 0.1
 @dataclass(frozen=True)
 class _Options:
     listen: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="ADDRESS")] = ()
-    """tcp://HOST:PORT (port 0 is a free one), unix:PATH or unix:@NAME; tcp://127.0.0.1:7447 if not set."""
+    """tcp://HOST:PORT (port 0 is a free one), unix:PATH or unix:@NAME; tcp://127.0.0.1:7447 if not set.
+    dpdk:KIND,... bypasses the kernel, see docs/bypass.md."""
     data: Path | None = None
     """Directory that keeps experience and shards, so that a restarted server has them again; created if missing."""
     shard_save_period_seconds: SavePeriod = 1.0
@@ -44,6 +46,8 @@ class _Options:
     """Connections that the server accepts; each takes a file descriptor. A further one is closed with an error."""
     token_file: Path | None = None
     """File with the secret that TCP clients need; required unless the server listens on this machine only."""
+    poll: bypass.Poll | None = None
+    """With a dpdk: address: adaptive (default) naps when there is nothing to do, always occupies a core."""
     quiet: Switch = False
     """Print only the address."""
 
@@ -52,6 +56,11 @@ class _Options:
         require("memory", self.memory, self.memory is None or 0 < self.memory < 2**63, "above 0 bytes")
         period = self.shard_save_period_seconds
         require("shard_save_period", period, 0 < period <= 86400, "above 0, at most a day")
+        polls = any(map(bypass.is_bypass, self.listen))
+        require("poll", self.poll, self.poll is None or polls, "used with a dpdk: address in --listen")
+        most = bypass.MOST_CONNECTIONS
+        allowed = self.max_connections <= most or not polls
+        require("max_connections", self.max_connections, allowed, f"at most {most} with a dpdk: address in --listen")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -65,11 +74,22 @@ def run(arguments: Sequence[str]) -> int:
     for address in options.listen:
         if address.startswith(("redis:", "rediss:")):
             raise ConfigError(
-                f"listen is {shown(address)}; it must be a tcp:// or unix: address (start Redis with redis-server)"
+                f"listen is {shown(address)}; it must be a tcp://, unix: or dpdk: address "
+                "(start Redis with redis-server)"
             )
     token = _token(options.token_file)
     raise_descriptor_limit()
     memory = options.memory or server_memory_bytes()
+    if any(map(bypass.is_bypass, options.listen)):
+        bypass.start(
+            options.listen,
+            memory_bytes=memory,
+            data=options.data,
+            shard_save_seconds=options.shard_save_period_seconds,
+            max_connections=options.max_connections,
+            token_file=options.token_file,
+            poll=options.poll or "adaptive",
+        )
     with _interrupts() as requested:
         server = Server(
             data=str(options.data or ""),

@@ -1,0 +1,77 @@
+// Two ports that are connected by memory, on a clock that the test advances. The test says which frames are lost.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "bypass/port.h"
+#include "core/table.h"
+
+extern "C" {
+#include <lwip/pbuf.h>
+}
+
+namespace headrace::testing {
+
+// The stack's time, for all tests of a process: it never goes back. A machine that runs for weeks begins like this.
+inline Deadline& stack_clock() {
+  static Deadline now = Deadline() + std::chrono::hours(1000);
+  return now;
+}
+
+using Frame = std::vector<std::byte>;
+
+// One direction.
+struct FrameQueue {
+  std::deque<Frame> frames;
+  std::function<bool(Frame&)> passes = [](Frame&) { return true; };  // false: the frame is lost
+};
+
+class MemoryPort : public bypass::Port {
+ public:
+  MemoryPort(std::uint8_t number, std::shared_ptr<FrameQueue> in, std::shared_ptr<FrameQueue> out)
+      : number_(number), in_(std::move(in)), out_(std::move(out)) {}
+
+  bypass::MacAddress mac() const override { return {0x02, 0, 0, 0, 0, number_}; }
+
+  std::size_t receive(std::span<pbuf*, kBurst> frames) override {
+    std::size_t count = 0;
+    for (; count < kBurst && !in_->frames.empty(); in_->frames.pop_front()) {
+      const auto& frame = in_->frames.front();
+      frames[count] = pbuf_alloc(PBUF_RAW, static_cast<u16_t>(frame.size()), PBUF_RAM);
+      pbuf_take(frames[count++], frame.data(), static_cast<u16_t>(frame.size()));
+    }
+    return count;
+  }
+
+  bool send(const pbuf& frame) override {
+    Frame bytes(frame.tot_len);
+    pbuf_copy_partial(&frame, bytes.data(), frame.tot_len, 0);
+    if (out_->passes(bytes)) out_->frames.push_back(std::move(bytes));
+    return true;
+  }
+
+  void flush() override {}
+
+ private:
+  const std::uint8_t number_;
+  const std::shared_ptr<FrameQueue> in_, out_;
+};
+
+struct MemoryWire {
+  std::shared_ptr<FrameQueue> to_server = std::make_shared<FrameQueue>();
+  std::shared_ptr<FrameQueue> to_client = std::make_shared<FrameQueue>();
+
+  std::unique_ptr<bypass::Port> server_port() const { return std::make_unique<MemoryPort>(1, to_server, to_client); }
+  std::unique_ptr<bypass::Port> client_port() const { return std::make_unique<MemoryPort>(2, to_client, to_server); }
+};
+
+}  // namespace headrace::testing
