@@ -59,7 +59,7 @@ def test_the_executable_gets_every_setting(program, monkeypatch, token_file):
     with pytest.raises(SystemExit):
         run(["--listen", MEMIF, "--listen", "unix:@x", "--poll", "always", *sizes, *files])
     words = ["--listen", MEMIF, "--listen", "unix:@x", "--memory", "1000000000", "--shard-save-period", "2.0"]
-    words += ["--poll", "always", "--data", "experience", "--token-file", str(token_file)]
+    words += ["--poll", "always", "--max-connections", "4096", "--data", "experience", "--token-file", str(token_file)]
     assert started == [(path, [path, *words])]
 
 
