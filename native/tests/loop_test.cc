@@ -310,7 +310,7 @@ TEST_CASE("a peer that takes no replies is closed") {
   Served served(small_table(), {.limits = {.output_wait = std::chrono::seconds(3)}});
   served.server.parameters().publish("policy", 1, Bytes(20'000'000));
   const auto deaf = connect_unix(Address::parse(served.address));
-  send_all(deaf, frame(MessageType::kFetch, "policy", fetch_payload(0)));
+  for (int i = 0; i < 10; ++i) send_all(deaf, frame(MessageType::kFetch, "policy", fetch_payload(0)));
   CHECK(eventually([&] { return served.loop.connections() == 1; }));
   CHECK(eventually([&] { return served.loop.connections() == 0; }));
 }
