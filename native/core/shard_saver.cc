@@ -13,6 +13,7 @@ ShardSaver::ShardSaver(Shards& shards, std::chrono::milliseconds period)
     : shards_(shards), period_(period), thread_(start_quiet_thread([this] { run(); })) {}
 
 void ShardSaver::stop() {
+  const LockGuard one(stop_mutex_);
   {
     const LockGuard lock(mutex_);
     stop_ = true;

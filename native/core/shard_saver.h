@@ -1,6 +1,6 @@
 // A thread that saves a server's shards at intervals.
 //
-// Threading: warnings() from any thread; the rest from the owner's.
+// Threading: stop() and warnings() from any thread; the rest from the owner's.
 #pragma once
 
 #include <chrono>
@@ -35,11 +35,12 @@ class ShardSaver {
   Shards& shards_;
   const std::chrono::steady_clock::duration period_;
   std::map<std::string, std::string> failing_;  // of the last pass; the thread's alone
+  Mutex stop_mutex_ ACQUIRED_BEFORE(mutex_);    // one stop() at a time: a second one waits for the first
   mutable Mutex mutex_;
   ConditionVariable stopping_;
   bool stop_ GUARDED_BY(mutex_) = false;
   std::vector<std::string> warnings_ GUARDED_BY(mutex_);
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_ GUARDED_BY(stop_mutex_);  // last: it uses all of the above
 };
 
 }  // namespace headrace

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -133,6 +134,22 @@ TEST_CASE("shard saver: a shard that can't be written is a warning, once, until 
   ShardImage image{.state = std::as_writable_bytes(std::span(state))};
   CHECK(again.read(image).empty());
   CHECK(image.version == 5);
+}
+
+TEST_CASE("shard saver: two threads may close a server's shards at once, and they are saved for both") {
+  const ScratchFolder folder;
+  for (int round = 0; round < 20; ++round) {
+    Server server({.data = folder.file(std::to_string(round)), .shard_save_period = kNever});
+    const auto shard = open(server.shards(), "model/0");
+    push(*shard);
+    std::barrier start(2);
+    const auto close = [&] {
+      start.arrive_and_wait();
+      CHECK_NOTHROW(server.close_shards());
+      CHECK(shard->stats().saved_version == 1);
+    };
+    const std::jthread one(close), other(close);
+  }
 }
 
 TEST_CASE("shard saver: a server shows warnings, and needs a period") {
