@@ -66,7 +66,9 @@ inline Bytes chunk_of(std::uint32_t steps, std::uint64_t writer, std::uint64_t s
 }
 
 inline Bytes& operator+=(Bytes& bytes, std::span<const std::byte> more) {
-  bytes.insert(bytes.end(), more.begin(), more.end());
+  const std::size_t before = bytes.size();
+  bytes.resize(before + more.size());
+  std::ranges::copy(more, bytes.begin() + static_cast<std::ptrdiff_t>(before));
   return bytes;
 }
 
