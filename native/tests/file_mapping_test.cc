@@ -57,7 +57,7 @@ void touch_all_of_a_cut_file(std::size_t pages) {
   for (std::size_t page = 0; page < 3; ++page) touch(mapping.data() + page * kPage);
 }
 
-// What happens in a process of its own, whose handlers no other test has changed, in a folder of its own.
+// What happens in a separate process, whose handlers no other test has changed, in an empty folder.
 const std::map<std::string, void (*)()> kScenarios = {
     {"first page", [] { touch_all_of_a_cut_file(0); }},
     {"second page", [] { touch_all_of_a_cut_file(1); }},
