@@ -1,4 +1,5 @@
-// Native threads receive no signals: these are for the program's own threads.
+// Native threads receive no signals, which are for the program's own threads, but those that their own faults raise: if
+// these were blocked, a fault would kill the process without calling its handler.
 #pragma once
 
 #include <pthread.h>
@@ -12,10 +13,11 @@ namespace headrace {
 
 template <typename Body>
 std::thread start_quiet_thread(Body body) {
-  sigset_t all;
+  sigset_t blocked;
   sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigfillset(&blocked);
+  for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   std::thread thread(std::move(body));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread;

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "core/arena.h"
+#include "core/quiet_thread.h"
 #include "core/shard_file.h"
 #include "core_fixtures.h"
 
@@ -56,7 +57,7 @@ void touch_all_of_a_cut_file(std::size_t pages) {
   for (std::size_t page = 0; page < 3; ++page) touch(mapping.data() + page * kPage);
 }
 
-// What happens in a process of its own, whose handlers no other test has changed, in a folder of its own.
+// What happens in a separate process, whose handlers no other test has changed, in an empty folder.
 const std::map<std::string, void (*)()> kScenarios = {
     {"first page", [] { touch_all_of_a_cut_file(0); }},
     {"second page", [] { touch_all_of_a_cut_file(1); }},
@@ -80,6 +81,12 @@ const std::map<std::string, void (*)()> kScenarios = {
        ShardFile shard("shard", "model", options, {.state = state});
        cut("shard", 0);
        shard.set_latest(1);
+     }},
+    {"native thread",
+     [] {
+       const FileMapping mapping(make_file("cut"), kPage, "data file cut");
+       cut("cut", 0);
+       start_quiet_thread([&] { touch(mapping.data()); }).join();
      }},
     {"fault elsewhere",
      [] {
@@ -190,11 +197,9 @@ TEST_CASE("file mapping: it has the file's bytes, and flushes them") {
 }
 
 TEST_CASE("file mapping: a page that can't be provided ends the process with one line that names the file") {
-  const std::map<std::string, std::string> named = {{"first page", "data file cut"},
-                                                    {"second page", "data file cut"},
-                                                    {"last page", "data file cut"},
-                                                    {"arena", "arena file arena"},
-                                                    {"shard", "shard file shard"}};
+  const std::map<std::string, std::string> named = {{"first page", "data file cut"}, {"second page", "data file cut"},
+                                                    {"last page", "data file cut"},  {"native thread", "data file cut"},
+                                                    {"arena", "arena file arena"},   {"shard", "shard file shard"}};
   for (const auto& [scenario, name] : named) {
     const Outcome outcome = outcome_of(scenario);
     CAPTURE(scenario);

@@ -1,5 +1,6 @@
 """`headrace serve` as a process: output, errors, shutdown, and data recovered after a kill."""
 
+import os
 import re
 import resource
 import signal
@@ -164,6 +165,21 @@ def test_it_reports_what_is_damaged_and_lost(serve, tmp_path):
     assert err.startswith('headrace: warning: table "run/replay": 10 transitions')
     assert err.count("\n") == 1
     assert str(arena) in err
+
+
+def test_an_arena_that_is_cut_short_ends_it_with_one_line(serve, tmp_path):
+    data = tmp_path / "data"
+    server = serve("--quiet", "--data", str(data))
+    client = Client(server.address)
+    client.open_table("run/replay", SIGNATURE, fresh=True, capacity=1_000)
+    arena = data / "table-1.arena"
+    os.truncate(arena, 8192)
+    with pytest.raises(HeadraceError):
+        client.insert("run/replay", chunk(10))
+    _, err = server.process.communicate(timeout=120)
+    assert server.process.returncode == 2
+    assert err.decode().startswith(f"headrace: error: arena file {arena} has a page that can't be read or written")
+    assert err.count(b"\n") == 1
 
 
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
