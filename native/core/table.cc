@@ -26,9 +26,10 @@ Table::Impl::Impl(TableOptions checked_options)
   if (prioritized()) tree.emplace(options.capacity);
   for (std::uint64_t key = transitions.oldest_key(); key < transitions.next_key();) {
     ChunkHeader& header = transitions.chunk_at(transitions.slot_of(key));
-    float* priorities = transitions.priorities_of(header);
-    std::replace(priorities, priorities + header.steps, kUnknownPriority, max_priority);
-    weigh(priorities, header.steps);
+    float* chunk_priorities = transitions.priorities_of(header);
+    const float largest = key == transitions.oldest_key() ? 1.0f : priorities.max();
+    std::replace(chunk_priorities, chunk_priorities + header.steps, kUnknownPriority, largest);
+    weigh(chunk_priorities, header.steps);
     index(key);
     // Chunks that were renumbered need not lie in the order in which their writer sent them.
     if (!writers.repeated(header.writer, header.sequence)) remember(header, key);
