@@ -269,7 +269,8 @@ def main() -> int:
     parser.add_argument("--environment", default="CartPole-v1")
     parser.add_argument("--steps", type=int, default=60_000, help="environment steps of a run")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=20, help="pairs of runs, seeds 0 .. N-1")
+    parser.add_argument("--rounds", type=int, default=20, help="pairs of runs, each with its own seed")
+    parser.add_argument("--first-seed", type=int, default=0)
     arguments = parser.parse_args()
     require("headrace")
     warn_if_busy()
@@ -280,7 +281,7 @@ def main() -> int:
         holds = _report_rates(rates)
     if arguments.only != "rate":
         runs: list[dict[str, Any]] = []
-        for seed in range(arguments.rounds):
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.rounds):
             for killed in (False, True):
                 runs.append(_run(arguments, seed, killed=killed))
                 write_csv("shard_saving_kills", runs)  # keeps the results so far even if a later run fails
