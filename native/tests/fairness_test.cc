@@ -21,8 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr int kRounds = 8;
-constexpr double kAllowed = 0.3;  // without turns it is near 1
+constexpr int kRounds = 20;
+constexpr double kAllowed = 0.6;  // without turns it is near 1
 
 // The longest that `probe` takes while `request` runs, as a share of the time that `request` takes.
 double longest_wait(const std::function<void()>& request, const std::function<void()>& probe) {
