@@ -187,7 +187,7 @@ class _Bench:
         while True:
             for message in self._server.drain(REPORTS):
                 record = json.loads(message)
-                if record["role"] == "actor":
+                if record["role"] == "actor" and "refresh" in record:
                     self._heard = record
                     latency = record["refresh"]["latency_seconds"]
                     if latency is not None:

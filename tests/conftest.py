@@ -35,6 +35,11 @@ def pytest_xdist_auto_num_workers() -> int:
     return max(2, available_cores() * 3 // 2)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with the longest tests, so that they do not run alone at the end."""
+    items.sort(key=lambda item: item.path.name != "test_cluster.py")
+
+
 class RedisProcess:
     """A redis-server or valkey-server on a free port, which keeps nothing on disk."""
 

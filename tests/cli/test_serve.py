@@ -259,9 +259,9 @@ def taken():
         ("--listen ftp://127.0.0.1:1", r"ftp://127\.0\.0\.1:1"),
         (
             "--listen redis://:pass@127.0.0.1:1",
-            r"listen is redis://127\.0\.0\.1:1; it must be a tcp:// or unix: address",
+            r"listen is redis://127\.0\.0\.1:1; it must be a tcp://, unix: or dpdk: address",
         ),
-        ("--listen rediss://:pass@h", r"listen is rediss://h; it must be a tcp:// or unix: address"),
+        ("--listen rediss://:pass@h", r"listen is rediss://h; it must be a tcp://, unix: or dpdk: address"),
         ("--listen tcp://0.0.0.0:0", r"token.*--token-file"),
         ("--listen unix:/no/such/folder/socket", r"/no/such/folder/socket"),
         ("--token-file {folder}/none", r"token_file is {folder}/none; it must be a file that can be read"),

@@ -204,8 +204,9 @@ def test_after_a_drop_a_worker_fetches_regardless_of_its_period(open_vector: Ope
 
 
 def test_a_worker_whose_kept_copy_was_evicted_fetches_again():
-    two_workers, vectors = 2 * 160, 4  # the shard's, one that a worker fetched, and a reply on each connection
-    server = Server(memory_bytes=vectors * 40_000 + two_workers)
+    vectors = 4  # the shard's, one that a worker fetched, and a reply on each connection
+    received = 2 * 65_536  # a buffer of each connection
+    server = Server(memory_bytes=vectors * 40_000 + received + 20_000)
     endpoint = Endpoint(server.listen("tcp://127.0.0.1:0"))
     options = ServedOptions(staleness="compensate", compensation=0.25)
     initial = np.zeros(10_000, np.float32)

@@ -197,6 +197,8 @@ class _Reports:
         self._launcher.stop(self._roles)
 
     def _take(self, report: dict[str, Any]) -> None:
+        if "refresh" not in report:
+            return  # it only says that the actor is alive
         index, refresh = report["index"], report["refresh"]
         if refresh["count"] > self._counts.get(index, 0) and refresh["latency_seconds"] is not None:
             self.latencies.append(refresh["latency_seconds"])
