@@ -22,7 +22,9 @@ void SendQueue::push(std::span<const std::byte> bytes) {
     piece_ = std::make_shared<Piece>(*this, std::max(kPieceBytes, bytes.size()));
   }
   const std::span<std::byte> to(piece_->bytes.get() + piece_->used, bytes.size());
-  const bool grows = !segments_.empty() && segments_.back().bytes.data() + segments_.back().bytes.size() == to.data();
+  // Two pieces may lie next to each other in memory, but each is kept by its own segments.
+  const bool grows = !segments_.empty() && segments_.back().owner == piece_ &&
+                     segments_.back().bytes.data() + segments_.back().bytes.size() == to.data();
   if (!grows) segments_.push_back({piece_, to.first(0)});
   std::ranges::copy(bytes, to.begin());  // from here on nothing throws
   auto& segment = segments_.back().bytes;
