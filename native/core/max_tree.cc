@@ -5,19 +5,6 @@
 namespace headrace {
 namespace {
 
-std::size_t nodes_over(std::size_t entries) { return (entries + MaxTree::kFanOut - 1) / MaxTree::kFanOut; }
-
-// Calls `take` with the number of entries of each level, the leaves first.
-template <class Take>
-void for_each_level(std::size_t capacity, Take take) {
-  std::size_t entries = capacity;
-  do {
-    const std::size_t nodes = std::max<std::size_t>(1, nodes_over(entries));
-    take(nodes * MaxTree::kFanOut);
-    entries = nodes;
-  } while (entries > 1);
-}
-
 float node_max(const float* values) {
   float largest = values[0];
   for (std::size_t i = 1; i < MaxTree::kFanOut; ++i) largest = values[i] > largest ? values[i] : largest;
@@ -27,14 +14,10 @@ float node_max(const float* values) {
 }  // namespace
 
 MaxTree::MaxTree(std::size_t capacity) {
-  for_each_level(capacity, [&](std::size_t entries) { levels_.emplace_back(entries); });
+  for_each_tree_level(capacity, [&](std::size_t entries) { levels_.emplace_back(entries); });
 }
 
-std::size_t MaxTree::memory_bytes(std::size_t capacity) {
-  std::size_t sum = 0;
-  for_each_level(capacity, [&](std::size_t entries) { sum += entries * sizeof(float); });
-  return sum;
-}
+std::size_t MaxTree::memory_bytes(std::size_t capacity) { return tree_memory_bytes<float>(capacity); }
 
 void MaxTree::set_range(std::size_t begin, std::span<const float> values) {
   std::copy(values.begin(), values.end(), levels_[0].data() + begin);

@@ -11,19 +11,6 @@ static_assert(SumTree::kFanOut == kGroup * kGroup);
 constexpr std::size_t kDoublesPerLine = 8;
 constexpr std::size_t kBlock = 64;  // queries that descend together: enough to overlap misses, few enough for L1
 
-std::size_t nodes_over(std::size_t entries) { return (entries + SumTree::kFanOut - 1) / SumTree::kFanOut; }
-
-// Calls `take` with the number of entries of each level, the leaves first.
-template <class Take>
-void for_each_level(std::size_t capacity, Take take) {
-  std::size_t entries = capacity;
-  do {
-    const std::size_t nodes = std::max<std::size_t>(1, nodes_over(entries));
-    take(nodes * SumTree::kFanOut);
-    entries = nodes;
-  } while (entries > 1);
-}
-
 double group_sum(const double* w) { return (w[0] + w[1]) + (w[2] + w[3]); }
 
 double node_sum(const double* w) { return (group_sum(w) + group_sum(w + 4)) + (group_sum(w + 8) + group_sum(w + 12)); }
@@ -59,14 +46,10 @@ std::size_t descend(const double* node, double& mass) {
 }  // namespace
 
 SumTree::SumTree(std::size_t capacity) : capacity_(capacity) {
-  for_each_level(capacity, [&](std::size_t entries) { levels_.emplace_back(entries); });
+  for_each_tree_level(capacity, [&](std::size_t entries) { levels_.emplace_back(entries); });
 }
 
-std::size_t SumTree::memory_bytes(std::size_t capacity) {
-  std::size_t sum = 0;
-  for_each_level(capacity, [&](std::size_t entries) { sum += entries * sizeof(double); });
-  return sum;
-}
+std::size_t SumTree::memory_bytes(std::size_t capacity) { return tree_memory_bytes<double>(capacity); }
 
 void SumTree::mend(std::size_t level, std::size_t node) {
   const double sum = node_sum(levels_[level].data() + node * kFanOut);

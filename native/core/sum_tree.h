@@ -14,12 +14,13 @@
 #include <vector>
 
 #include "core/huge_array.h"
+#include "core/tree_levels.h"
 
 namespace headrace {
 
 class SumTree {
  public:
-  static constexpr std::size_t kFanOut = 16;
+  static constexpr std::size_t kFanOut = kTreeFanOut;
 
   explicit SumTree(std::size_t capacity);  // all weights 0
   static std::size_t memory_bytes(std::size_t capacity);

@@ -40,6 +40,23 @@ Bytes open_payload() {
   return payload;
 }
 
+// A table of 10,000 transitions.
+std::shared_ptr<Table> add_many(Server& server) {
+  auto options = small_table();
+  options.capacity = 20'000;
+  const auto table = server.add_table("replay", options);
+  table->try_insert(chunk_of(10'000));
+  return table;
+}
+
+// Sets the priorities of all of these, to 2 but for the last one.
+Bytes update_many(float last) {
+  Bytes payload;
+  for (std::uint64_t key = 0; key < 10'000; ++key) append_number(payload, key);
+  for (int i = 0; i < 10'000; ++i) append_number(payload, i == 9'999 ? last : 2.0f);
+  return frame(MessageType::kUpdatePriorities, "replay", payload);
+}
+
 }  // namespace
 
 TEST_CASE("many small requests are handled over several turns, and none is lost") {
@@ -135,15 +152,9 @@ TEST_CASE("a blocked request does not keep a dropped table") {
 
 TEST_CASE("many priorities are applied over several turns") {
   Server server;
-  auto options = small_table();
-  options.capacity = 20'000;
-  const auto table = server.add_table("replay", options);
-  table->try_insert(chunk_of(10'000));
+  const auto table = add_many(server);
   OpenSession session(server, yielding());
-  Bytes payload;
-  for (std::uint64_t key = 0; key < 10'000; ++key) append_number(payload, key);
-  for (int i = 0; i < 10'000; ++i) append_number(payload, 2.0f);
-  feed(session, frame(MessageType::kUpdatePriorities, "replay", payload));
+  feed(session, update_many(2.0f));
   CHECK(session.yielded());
   CHECK(table->stats().updates == kUnitsPerTurn * kUpdatesPerUnit);
   CHECK(session.output().empty());
@@ -154,15 +165,9 @@ TEST_CASE("many priorities are applied over several turns") {
 
 TEST_CASE("if one of many priorities is invalid, none is applied") {
   Server server;
-  auto options = small_table();
-  options.capacity = 20'000;
-  const auto table = server.add_table("replay", options);
-  table->try_insert(chunk_of(10'000));
+  const auto table = add_many(server);
   OpenSession session(server, yielding());
-  Bytes payload;
-  for (std::uint64_t key = 0; key < 10'000; ++key) append_number(payload, key);
-  for (int i = 0; i < 10'000; ++i) append_number(payload, i == 9'999 ? -1.0f : 2.0f);
-  const auto reply = ask(session, frame(MessageType::kUpdatePriorities, "replay", payload)).at(0);
+  const auto reply = ask(session, update_many(-1.0f)).at(0);
   CHECK(reply.header.status == status_of(ErrorKind::kInvalid));
   CHECK(reply.text().starts_with("priorities[9999]"));
   CHECK(table->stats().updates == 0);
