@@ -1,7 +1,6 @@
 #include "bypass/polling_loop.h"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -13,7 +12,7 @@
 namespace headrace::bypass {
 namespace {
 
-constexpr auto kSweepPause = std::chrono::seconds(1);
+void go_on(Session&, Deadline) {}
 
 // Says why, and closes.
 void turn_away(std::unique_ptr<TcpConnection> tcp, const std::string& reason) {
@@ -23,7 +22,7 @@ void turn_away(std::unique_ptr<TcpConnection> tcp, const std::string& reason) {
 }  // namespace
 
 PollingLoop::PollingLoop(Server& server, LoopOptions options)
-    : server_(server), options_(std::move(options)), schedule_(options_.max_unproven) {}
+    : server_(server), options_(std::move(options)), scheduler_(options_.max_unproven, {}) {}
 
 PollingLoop::~PollingLoop() {
   while (!connections_.empty()) drop(connections_.begin()->first);
@@ -51,10 +50,9 @@ bool PollingLoop::turn(Deadline now) {
     for (auto& tcp : each.listener->take_accepted()) admit(std::move(tcp), now);
   }
   serve_ready(now);
-  schedule_.run(now, [&](Id id) { serve(id, now, [&](Session& session) { session.resume(now); }); });
-  if (now >= sweep_at_) sweep(now);
+  scheduler_.turn(now, [&](Id id, Scheduler::Action action) { serve(id, now, action); });
   for (const auto& each : interfaces_) each.interface->flush();
-  return busy || !ready_.empty() || schedule_.has_yielded();
+  return busy || !ready_.empty() || scheduler_.ready();
 }
 
 void PollingLoop::admit(std::unique_ptr<TcpConnection> tcp, Deadline now) {
@@ -73,14 +71,12 @@ void PollingLoop::admit(std::unique_ptr<TcpConnection> tcp, Deadline now) {
     auto connection =
         std::make_unique<PolledConnection>(std::move(tcp), std::move(*window), server_, std::move(options), now);
     auto& entry = *connections_.emplace(id, Served{std::move(connection)}).first;
-    schedule_.add(id, entry.second.connection->session());
     entry.second.connection->tcp().on_ready([this, &entry] { enqueue(entry); });
+    if (const auto oldest = scheduler_.add(id, entry.second.connection->session(), now)) drop(*oldest);
   } catch (const std::exception&) {
     return drop(id);  // no memory: the peer sees its connection closed
   }
-  if (sweep_at_ == never()) sweep_at_ = now + kSweepPause;
-  if (const auto surplus = schedule_.surplus()) drop(*surplus);
-  serve(id, now, [](Session&) {});  // it may have sent something already
+  serve(id, now, go_on);  // it may have sent something already
 }
 
 SessionOptions PollingLoop::session_options(std::string peer) const {
@@ -93,15 +89,14 @@ SessionOptions PollingLoop::session_options(std::string peer) const {
 }
 
 // Runs `action` on a session, and moves its bytes.
-template <typename Action>
-void PollingLoop::serve(Id id, Deadline now, Action action) {
+void PollingLoop::serve(Id id, Deadline now, Scheduler::Action action) {
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   try {
     auto& connection = *found->second.connection;
-    action(connection.session());
+    action(connection.session(), now);
     if (connection.exchange(now)) enqueue(*found);
-    schedule_.note(id);
+    scheduler_.note(id);
   } catch (const std::exception&) {
     drop(id);
   }
@@ -116,24 +111,12 @@ void PollingLoop::serve_ready(Deadline now) {
   turn_.swap(ready_);
   for (const Id id : turn_) {
     if (const auto found = connections_.find(id); found != connections_.end()) found->second.ready = false;
-    serve(id, now, [](Session&) {});
+    serve(id, now, go_on);
   }
-}
-
-void PollingLoop::sweep(Deadline now) {
-  const auto lost = now - sweep_at_;
-  const auto ids = schedule_.ids();
-  if (lost >= 2 * kSweepPause) {  // this thread was blocked; what peers sent meanwhile has not been looked at
-    for (const Id id : ids) connections_.at(id).connection->session().excuse(lost);
-  } else {
-    for (const Id id : ids) serve(id, now, [&](Session& session) { session.expire(now); });
-  }
-  schedule_.release_tables();
-  sweep_at_ = connections_.empty() ? never() : now + kSweepPause;
 }
 
 void PollingLoop::drop(Id id) {
-  schedule_.remove(id);
+  scheduler_.remove(id);
   const auto found = connections_.find(id);
   if (found == connections_.end()) return;
   if (found->second.ready) std::erase(ready_, id);

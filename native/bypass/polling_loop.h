@@ -1,4 +1,5 @@
-// Serves sessions over the user-space stack from one polling thread: no system call between a frame and its reply.
+// Serves sessions over the user-space stack from one polling thread: no system call between a frame and its reply. As
+// in a Reactor, a Scheduler decides which session goes on when.
 //
 // One thread does everything, so a request that takes long, such as one that creates a table, delays all others.
 //
@@ -14,9 +15,9 @@
 
 #include "bypass/interface.h"
 #include "bypass/polled_connection.h"
-#include "bypass/session_schedule.h"
 #include "bypass/tcp_listener.h"
 #include "io/loop.h"
+#include "io/scheduler.h"
 
 namespace headrace::bypass {
 
@@ -37,7 +38,7 @@ class PollingLoop {
   bool has_output() const;  // of a session, that its peer has not acknowledged
 
  private:
-  using Id = SessionSchedule::Id;
+  using Id = Scheduler::Id;
   struct Listening {
     std::unique_ptr<Interface> interface;
     std::unique_ptr<TcpListener> listener;  // destroyed first
@@ -50,22 +51,19 @@ class PollingLoop {
 
   void admit(std::unique_ptr<TcpConnection> tcp, Deadline now);
   SessionOptions session_options(std::string peer) const;
-  template <typename Action>
-  void serve(Id id, Deadline now, Action action);
+  void serve(Id id, Deadline now, Scheduler::Action action);
   void enqueue(Entry& entry);
   void serve_ready(Deadline now);
-  void sweep(Deadline now);
   void drop(Id id);
 
   Server& server_;
   const LoopOptions options_;
   std::vector<Listening> interfaces_;
   std::unordered_map<Id, Served> connections_;
-  SessionSchedule schedule_;  // destroyed before the sessions
+  Scheduler scheduler_;
   Id next_id_ = 1;
   std::vector<Id> ready_;  // have events, or more to do; has room for all, since the stack's callbacks add to it
   std::vector<Id> turn_;   // those of this turn
-  Deadline sweep_at_ = never();
 };
 
 }  // namespace headrace::bypass

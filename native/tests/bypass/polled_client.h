@@ -11,6 +11,7 @@
 
 #include "bypass/interface.h"
 #include "bypass/tcp_connection.h"
+#include "core/memory_budget.h"
 #include "wire/send_queue.h"
 #include "wire_fixtures.h"
 
@@ -67,7 +68,8 @@ class PolledClient {
   bool closed() const { return tcp_->lost() || (tcp_->ended() && !tcp_->has_input()); }
 
  private:
-  SendQueue output_;
+  MemoryBudget budget_;
+  SendQueue output_{budget_};
   std::unique_ptr<bypass::TcpConnection> tcp_;  // destroyed first: it sends the output from where it lies
   Bytes input_;
   bool held_ = false;
