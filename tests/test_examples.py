@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
+@pytest.mark.slow
 def test_own_loop_learns_to_balance() -> None:
     """Random play gives CartPole about 22 steps, and no mean of 20 episodes near 60; 12,000 steps give 200 and more."""
     command = [sys.executable, str(ROOT / "examples/own_loop.py"), "--steps", "12000", "--seed", "0"]

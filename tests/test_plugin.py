@@ -88,7 +88,9 @@ def test_the_example_is_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "topology", [["serial"], ["apex", "--actors", "1"], ["hogwild", "--workers", "1"]], ids=lambda words: words[0]
+    "topology",
+    [["serial"], ["apex", "--actors", "1"], pytest.param(["hogwild", "--workers", "1"], marks=pytest.mark.slow)],
+    ids=lambda words: words[0],
 )
 def test_the_installed_algorithm_trains(installed: Path, tmp_path: Path, topology: list[str]) -> None:
     own = ["--algorithm", "munchausen-dqn", "--temperature", "0.05", "--topology", *topology]

@@ -211,6 +211,7 @@ def test_temperature_rises_for_a_narrow_policy_and_falls_for_a_broad_one(log_sig
     assert (np.sign(np.diff(temperatures)) == direction).all()
 
 
+@pytest.mark.slow
 def test_temperature_brings_the_entropy_to_its_target() -> None:
     updater = make_updater(
         target_entropy=-1.0, learning_rate=3e-3, critic_learning_rate=3e-3, temperature_learning_rate=1e-2

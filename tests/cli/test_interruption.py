@@ -22,8 +22,17 @@ sys.exit(main(["train", "headrace.environments.toy:Corridor", "--steps", "500", 
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("module", ["headrace.cli.train", "numpy", "torch", "headrace.environments.toy"])
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [
+        ("headrace.cli.train", signal.SIGINT),
+        ("headrace.cli.train", signal.SIGTERM),
+        ("headrace.cli.train", signal.SIGHUP),
+        ("numpy", signal.SIGTERM),
+        ("torch", signal.SIGINT),
+        ("headrace.environments.toy", signal.SIGHUP),
+    ],
+)
 def test_a_signal_while_modules_are_imported_is_one_line(tmp_path: Path, number: signal.Signals, module: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", SEND, module, str(int(number))],

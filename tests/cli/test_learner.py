@@ -67,6 +67,7 @@ def await_progress(run, fits):
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_learner_trains_with_workers_of_two_commands(serve, token_file, tmp_path):
     server = serve("--quiet", "--token-file", str(token_file))
     flags = ["--server", server.address, "--token-file", token_file, "--run", "pole"]

@@ -123,6 +123,7 @@ def test_apex_goes_on_while_nodes_join_and_die(cluster: Cluster, tmp_path: Path)
         run.kill()
 
 
+@pytest.mark.slow
 def test_parameter_server_survives_a_drained_node_and_is_resumed_after_its_driver_died(
     cluster: Cluster, tmp_path: Path
 ) -> None:

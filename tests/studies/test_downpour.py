@@ -71,6 +71,7 @@ def test_timing_and_scaling_from_processes_to_page_and_nothing_twice(tmp_path, o
     ]
 
 
+@pytest.mark.slow
 def test_training_from_workers_to_page(tmp_path, origin) -> None:
     served = ParameterServer(workers=2, envs_per_worker=2, fetch_period=4, staleness="drop", staleness_limit=0)
     reward = (toy(Serial(envs_per_actor=4)), toy(ParameterServer(workers=2, envs_per_worker=2)))

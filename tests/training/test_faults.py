@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from headrace.cli.main import main
 from headrace.training.checkpoint import newest_checkpoint
 
 TOY = "headrace.environments.toy:"
@@ -131,6 +132,7 @@ def test_an_environment_that_hangs_is_noticed(tmp_path: Path, topology: str) -> 
     assert re.search(r"environment has not returned for", ended.stderr)
 
 
+@pytest.mark.slow
 def test_a_killed_actor_is_restarted_and_the_folder_of_its_log_made_again(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "20000", "--final-evaluation-episodes", "1")
     wait_for(lambda: learning(tmp_path))
@@ -157,7 +159,7 @@ def test_nothing_outlives_a_killed_learner(tmp_path: Path) -> None:
     assert socket not in Path("/proc/net/unix").read_text()
 
 
-@pytest.mark.parametrize("topology", ["apex", "serial"])
+@pytest.mark.parametrize("topology", [pytest.param("apex", marks=pytest.mark.slow), "serial"])
 def test_a_run_killed_soon_after_its_start_can_be_resumed(tmp_path: Path, topology: str) -> None:
     options = SMALL if topology == "apex" else SMALL[2:]
     process = start(tmp_path, f"{TOY}Corridor", *options, "--topology", topology, "--steps", "10000000")
@@ -224,6 +226,7 @@ def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_the_first_update_can_be_resumed_too(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000", "--learning-starts", "4900")
     wait_for(lambda: bool(actors(process.pid)))
@@ -235,6 +238,7 @@ def test_ctrl_c_before_the_first_update_can_be_resumed_too(tmp_path: Path) -> No
     assert resumed.returncode == 0, resumed.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_output_does_not_end_the_run(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "5000", "--final-evaluation-episodes", "1")
     assert process.stdout is not None
@@ -255,6 +259,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_run_directory_that_is_renamed_ends_the_run_and_is_resumed_there(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
     wait_for(lambda: learning(tmp_path))
@@ -270,6 +275,7 @@ def test_a_run_directory_that_is_renamed_ends_the_run_and_is_resumed_there(tmp_p
     assert resumed.returncode == 0, resumed.stderr
 
 
+@pytest.mark.slow
 def test_a_run_directory_that_is_removed_ends_the_run(tmp_path: Path) -> None:
     process = start(tmp_path, f"{TOY}Corridor", *SMALL, "--steps", "10000000")
     wait_for(lambda: learning(tmp_path))
@@ -291,22 +297,15 @@ def test_a_run_directory_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "summary.json").read_bytes() == before
 
 
-def test_a_broken_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_a_broken_checkpoint_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [f"{TOY}Corridor", *SMALL, "--steps", "500", "--final-evaluation-episodes", "0"]
     assert train(tmp_path, *arguments).returncode == 0
     [checkpoint] = (path.parent for path in (tmp_path / "run" / "checkpoints").glob("*/manifest.json"))
     for name in ("learner.safetensors", "replay.headrace", "state.json", "manifest.json"):
         whole = (checkpoint / name).read_bytes()
         (checkpoint / name).write_bytes(whole[:-7])
-        resumed = subprocess.run(
-            [sys.executable, "-m", "headrace", "resume", str(tmp_path / "run"), "--steps", "1000000"],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert resumed.returncode == 2, name
-        assert re.fullmatch(r"headrace: error: .*broken.*\n", resumed.stderr), name
+        assert main(["resume", str(tmp_path / "run"), "--steps", "1000000"]) == 2, name
+        assert re.fullmatch(r"headrace: error: .*broken.*\n", capsys.readouterr().err), name
         (checkpoint / name).write_bytes(whole)
 
 

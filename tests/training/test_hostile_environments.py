@@ -189,6 +189,7 @@ def test_a_constructor_that_holds_the_lock_is_ended(place: Path) -> None:
     assert re.fullmatch(r"headrace: error: the environment has not returned and holds Python's lock .*\n", err)
 
 
+@pytest.mark.slow
 def test_a_constructor_that_hangs_in_roles_ends_the_run(place: Path) -> None:
     code, out, err = end(train(place, "role_constructor", *APEX, "--steps", "1000", *HANG))
     assert code == 1
@@ -202,7 +203,7 @@ def test_a_constructor_that_hangs_in_roles_ends_the_run(place: Path) -> None:
         ("Close", 0, "its close() has not returned"),
         pytest.param("NativeClose", 2, "its close() has not returned", marks=pytest.mark.slow),
         pytest.param("at_exit", 0, "a function registered with atexit has not ended", marks=pytest.mark.slow),
-        ("thread", 0, "thread endless, endless has not ended"),
+        pytest.param("thread", 0, "thread endless, endless has not ended", marks=pytest.mark.slow),
     ],
 )
 def test_a_hang_at_the_end_does_not_block_a_serial_run(place: Path, environment: str, code: int, said: str) -> None:
@@ -213,7 +214,8 @@ def test_a_hang_at_the_end_does_not_block_a_serial_run(place: Path, environment:
     assert list((place / "run").glob("checkpoints/*-updates-*"))
 
 
-@pytest.mark.parametrize("environment", ["Close", pytest.param("thread", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", ["Close", "thread"])
 def test_a_hang_at_the_end_of_roles_does_not_block_the_run(place: Path, environment: str) -> None:
     code, _, err = end(train(place, environment, *APEX, "--steps", "500", "--hang-seconds", "20"))
     assert code == 0, err
@@ -228,6 +230,7 @@ def test_a_hanging_close_does_not_block_an_evaluation(place: Path) -> None:
     assert "its close() has not returned" in err
 
 
+@pytest.mark.slow
 def test_a_step_that_holds_the_lock_is_ended(place: Path) -> None:
     code, _, err = end(train(place, "LockStep", *SERIAL, "--steps", "5000", *HANG))
     assert code == -signal.SIGKILL
@@ -285,6 +288,7 @@ def test_nothing_that_an_environment_started_outlives_a_killed_run(place: Path, 
     assert not any(alive(pid) for pid in noted(place))
 
 
+@pytest.mark.slow
 def test_nothing_that_an_environment_started_outlives_a_killed_role(place: Path) -> None:
     process = train(place, "Forks", *APEX, "--steps", "10000000")
     wait_for(lambda: len(noted(place)) == 3)

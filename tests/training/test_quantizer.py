@@ -37,7 +37,15 @@ def staleness(path: Path) -> list[float]:
     return [record["staleness"] for record in records(path, "progress") if record.get("staleness") is not None]
 
 
-@pytest.mark.parametrize(("precision", "bits"), [("int8", 32), ("fp16", 32), ("int8", 4), ("fp32", 8)])
+@pytest.mark.parametrize(
+    ("precision", "bits"),
+    [
+        ("int8", 32),
+        pytest.param("fp16", 32, marks=pytest.mark.slow),
+        ("int8", 4),
+        pytest.param("fp32", 8, marks=pytest.mark.slow),
+    ],
+)
 def test_actors_learn_with_a_policy_in_fewer_bits(
     train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: Precision, bits: int
 ) -> None:
@@ -56,6 +64,7 @@ def test_actors_learn_with_a_policy_in_fewer_bits(
     assert 0 < first["largest"] < (1.0 if bits == 4 else 0.1) * first["largest_output"]
 
 
+@pytest.mark.slow
 def test_a_killed_quantizer_is_restarted_and_versions_keep_increasing(tmp_path: Path) -> None:
     arguments = [f"{TOY}Corridor", *QUANTIZED, "--steps", "30000", "--final-evaluation-episodes", "1"]
     process = start(tmp_path, *arguments)

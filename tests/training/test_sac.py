@@ -78,7 +78,14 @@ def test_resume_equals_never_having_stopped(sac: Train) -> None:
         assert resumed.summary[field] == whole.summary[field]
 
 
-@pytest.mark.parametrize("topology", ["hogwild", pytest.param("ad-psgd", marks=pytest.mark.slow), "parameter-server"])
+@pytest.mark.parametrize(
+    "topology",
+    [
+        "hogwild",
+        pytest.param("ad-psgd", marks=pytest.mark.slow),
+        pytest.param("parameter-server", marks=pytest.mark.slow),
+    ],
+)
 def test_workers_share_all_three_vectors_and_a_run_of_them_resumes(sac: Train, topology: str) -> None:
     first = sac(topology, steps=1_500, final_evaluation_episodes=0)
     updates = first.summary["learner_steps"]

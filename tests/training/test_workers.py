@@ -23,8 +23,8 @@ from .conftest import SMALL as SMALL_DQN
 from .conftest import TOPOLOGIES, WORKERS, Train
 from .test_faults import SMALL, TOY, children, learning, start, wait_for
 
-SHORT = [pytest.param(name, marks=pytest.mark.slow) if name in ("lock", "ad-psgd") else name for name in WORKERS]
-"""All, of which two are left to the slow tests: the others take the same paths."""
+SHORT = [pytest.param(name, marks=pytest.mark.slow) if name != "parameter-server" else name for name in WORKERS]
+"""All, of which three are left to the slow tests: they take the same paths."""
 FEW = [*SMALL[4:], "--envs-per-worker", "2"]
 _THREADS = """
 import os
@@ -66,6 +66,7 @@ def test_the_summary_counts_every_gradient_by_outcome(train: Train, tmp_path: Pa
     assert records(tmp_path / "run", "workers")[-1]["updates"] == workers["updates"]
 
 
+@pytest.mark.slow
 def test_one_table_in_the_server_serves_all_workers(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = ParameterServer(workers=2, envs_per_worker=2, chunk_steps=10, replay="global", shards=2)
     monkeypatch.setitem(TOPOLOGIES, "parameter-server", shared)

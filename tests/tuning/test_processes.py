@@ -47,6 +47,7 @@ def test_a_study_gives_a_table_a_file_and_a_page(config: RunConfig, tmp_path: Pa
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_a_mistake_of_all_trials_is_one_line(config: RunConfig, tmp_path: Path) -> None:
     wrong = dataclasses.replace(config, environment="NoSuch-v0")
     with pytest.raises(ConfigError, match=r"the first 3 trials failed: .*NoSuch"):
@@ -103,6 +104,7 @@ def test_trials_share_the_cores_equally(monkeypatch: pytest.MonkeyPatch) -> None
     assert _shares(6) == [()] * 6
 
 
+@pytest.mark.slow
 def test_python_has_the_same_study(tmp_path: Path, config: RunConfig) -> None:
     tuned = headrace.tune(
         config.environment,

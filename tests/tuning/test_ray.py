@@ -33,6 +33,7 @@ def cluster(environments: str) -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.mark.slow
 def test_trials_run_in_placement_groups(config: RunConfig, tmp_path: Path) -> None:
     topology = Apex(envs_per_actor=2, chunk_steps=10)
     placed = dataclasses.replace(config, launcher=Ray(), topology=topology, evaluation_period_seconds=2.0)
@@ -60,6 +61,7 @@ def test_a_trial_with_low_scores_is_pruned(
     assert list((pruned.path / "checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_an_interrupt_lets_trials_save(
     config: RunConfig, tmp_path: Path, environments: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
