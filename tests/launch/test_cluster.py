@@ -78,7 +78,7 @@ class Run:
 
 
 def train(address: str, directory: Path, *options: str) -> Run:
-    cluster = ["--launcher", "ray", "--ray-address", address, "--run-dir", str(directory)]
+    cluster = ["--launcher", "ray", "--ray-address", address, "--wait-seconds", "600", "--run-dir", str(directory)]
     return Run(
         directory, "train", "CartPole-v1", "--evaluation-period-seconds", "3", "--time-limit", "1h", *cluster, *options
     )

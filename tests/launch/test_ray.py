@@ -34,6 +34,9 @@ from headrace.settings import RunConfig, ServerConfig
 from headrace.topologies.config import Apex, Serial, Topology
 from headrace.types import EnvironmentSpec
 
+PATIENCE_SECONDS = 600.0  # a busy machine may need minutes to start a process of Ray
+pytestmark = pytest.mark.timeout(1800)
+PATIENT = Ray(wait_seconds=PATIENCE_SECONDS)
 SMALL = headrace.DQN(hidden=(32,), batch_size=32, replay_capacity=5_000, learning_starts=200, epsilon_decay_steps=1_000)
 
 
@@ -52,7 +55,7 @@ class Bench:
         self.launcher = RayLauncher(self.server.endpoint, logs, config)
 
     def wait_for(self, found: Callable[[], object]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not found():
             assert time.monotonic() < deadline, "it did not happen in time"
             time.sleep(0.02)
@@ -76,7 +79,7 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(Ray(), tmp_path / "logs")
+    made = Bench(PATIENT, tmp_path / "logs")
     yield made
     made.close()
 
@@ -86,9 +89,9 @@ def test_a_run_learns_and_leaves_the_cluster_to_its_owner(tmp_path: Path) -> Non
         "headrace.environments.toy:Corridor",
         algorithm=SMALL,
         topology=Apex(actors=2, envs_per_actor=2, chunk_steps=10, pull_period=20),
-        launcher=Ray(),
+        launcher=PATIENT,
         until_score=0.9,
-        time_limit_seconds=120,
+        time_limit_seconds=PATIENCE_SECONDS,
         evaluation_period_seconds=1.0,
         run_dir=tmp_path / "run",
         quiet=True,
@@ -106,7 +109,7 @@ def test_an_environment_that_a_node_lacks_is_one_line(tmp_path: Path, monkeypatc
             "only_here:make",
             algorithm=SMALL,
             topology=Apex(actors=1),
-            launcher=Ray(),
+            launcher=PATIENT,
             steps=1_000_000,
             run_dir=tmp_path / "run",
             quiet=True,

@@ -36,7 +36,7 @@ def cluster(environments: str) -> Iterator[None]:
 @pytest.mark.slow
 def test_trials_run_in_placement_groups(config: RunConfig, tmp_path: Path) -> None:
     topology = Apex(envs_per_actor=2, chunk_steps=10)
-    placed = dataclasses.replace(config, launcher=Ray(), topology=topology, evaluation_period_seconds=2.0)
+    placed = dataclasses.replace(config, launcher=Ray(wait_seconds=600.0), topology=topology, evaluation_period_seconds=2.0)
     tuned = tune(placed, RATES, trials=2, parallel=2, path=tmp_path / "study", quiet=True)
     assert [trial.state for trial in tuned.trials] == ["complete"] * 2
     assert all((trial.path / "summary.json").exists() for trial in tuned.trials)
@@ -51,7 +51,7 @@ def test_trials_run_in_placement_groups(config: RunConfig, tmp_path: Path) -> No
 def test_a_trial_with_low_scores_is_pruned(
     config: RunConfig, tmp_path: Path, environments: str, open_study: Any, add_good_trials: Any
 ) -> None:
-    slow = dataclasses.replace(config, launcher=Ray(), environment=f"{environments}:Slow")
+    slow = dataclasses.replace(config, launcher=Ray(wait_seconds=600.0), environment=f"{environments}:Slow")
     study = open_study(slow)
     add_good_trials(study)
     study.close()
@@ -72,7 +72,7 @@ def test_an_interrupt_lets_trials_save(
         return report(study, number, record)
 
     monkeypatch.setattr(Study, "report", interrupt)
-    slow = dataclasses.replace(config, launcher=Ray(), environment=f"{environments}:Slow")
+    slow = dataclasses.replace(config, launcher=Ray(wait_seconds=600.0), environment=f"{environments}:Slow")
     tuned = tune(slow, RATES, trials=6, parallel=1, path=tmp_path / "study", quiet=True)
     assert tuned.interrupted
     [trial] = tuned.trials
@@ -89,7 +89,7 @@ def test_trials_without_room_are_refused_after_a_while(config: RunConfig, tmp_pa
 
 @pytest.mark.slow
 def test_three_deaths_by_the_same_reason_end_the_study(config: RunConfig, tmp_path: Path, environments: str) -> None:
-    deadly = dataclasses.replace(config, launcher=Ray(), environment=f"{environments}:deadly")
+    deadly = dataclasses.replace(config, launcher=Ray(wait_seconds=600.0), environment=f"{environments}:deadly")
     with pytest.raises(ConfigError, match=r"the first 3 trials failed: its process died: .*exit"):
         tune(deadly, RATES, trials=9, parallel=1, path=tmp_path / "study", quiet=True)
 
@@ -119,7 +119,7 @@ def test_settings_that_no_study_can_have_are_refused(
         tune(placed, RATES, trials=1, parallel=1, path=path, quiet=True)
     monkeypatch.setenv("RAY_ADDRESS", "ray://10.0.0.1:10001")
     with pytest.raises(ConfigError, match=r"ray_address is ray://10.0.0.1:10001"):
-        tune(dataclasses.replace(config, launcher=Ray()), RATES, trials=1, parallel=1, path=path, quiet=True)
+        tune(dataclasses.replace(config, launcher=Ray(wait_seconds=600.0)), RATES, trials=1, parallel=1, path=path, quiet=True)
     assert not path.exists()
 
 
@@ -129,6 +129,6 @@ def test_without_ray_tune_the_extras_are_named(
     monkeypatch.setitem(sys.modules, "ray.tune", None)
     monkeypatch.delattr(ray, "tune", raising=False)
     monkeypatch.delitem(sys.modules, "headrace.tuning.ray", raising=False)
-    placed = dataclasses.replace(config, launcher=Ray())
+    placed = dataclasses.replace(config, launcher=Ray(wait_seconds=600.0))
     with pytest.raises(ConfigError, match=r"pip install 'headrace\[ray,tune\]'"):
         tune(placed, RATES, trials=1, parallel=1, path=tmp_path / "study", quiet=True)
