@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <system_error>
 
@@ -106,7 +107,7 @@ HEADRACE_WIDE void centered_rmsprop(std::size_t size, Vector p, Vector v, Vector
 
 HEADRACE_WIDE void adagrad(std::size_t size, Vector p, Vector v, Values g, float rate, float epsilon) {
   for (std::size_t i = 0; i < size; ++i) {
-    v[i] = v[i] + g[i] * g[i];
+    v[i] = std::min(v[i] + g[i] * g[i], std::numeric_limits<float>::max());
     p[i] -= rate * g[i] / (std::sqrt(v[i]) + epsilon);
   }
 }
@@ -120,11 +121,12 @@ HEADRACE_WIDE void adam(std::size_t size, Vector p, Vector m, Vector v, Values g
   }
 }
 
-HEADRACE_WIDE bool finite(std::size_t size, Values values) {
-  constexpr std::uint32_t kExponent = 0x7f800000;  // all ones: infinity or NaN
+// All magnitudes below a power of two or infinity, and none NaN: as integers, their bits are in the same order.
+HEADRACE_WIDE bool below(std::size_t size, Values values, std::uint32_t limit) {
+  constexpr std::uint32_t kMagnitude = 0x7fffffff;
   std::uint32_t found = 0;
   for (std::size_t i = 0; i < size; ++i) {
-    found |= (std::bit_cast<std::uint32_t>(values[i]) & kExponent) == kExponent ? 1u : 0u;
+    found |= (std::bit_cast<std::uint32_t>(values[i]) & kMagnitude) >= limit ? 1u : 0u;
   }
   return found == 0;
 }
@@ -232,6 +234,13 @@ void Optimizer::apply(std::span<float> parameters, std::span<const float> gradie
   apply_gradient(options_, ++steps_, parameters, moments_.data(), count_, gradient);
 }
 
-bool all_finite(std::span<const float> values) noexcept { return loops::finite(values.size(), values.data()); }
+bool all_finite(std::span<const float> values) noexcept {
+  constexpr auto kInfinity = std::bit_cast<std::uint32_t>(std::numeric_limits<float>::infinity());
+  return loops::below(values.size(), values.data(), kInfinity);
+}
+
+bool is_gradient(std::span<const float> values) noexcept {
+  return loops::below(values.size(), values.data(), std::bit_cast<std::uint32_t>(kGradientLimit));
+}
 
 }  // namespace headrace

@@ -60,4 +60,9 @@ class Optimizer {
 
 bool all_finite(std::span<const float> values) noexcept;  // no NaN, no infinity; one pass
 
+// A gradient that can be applied: no NaN, and all magnitudes below this, so that the averages of squares that
+// optimizers keep stay finite. One pass.
+constexpr float kGradientLimit = 0x1p60f;
+bool is_gradient(std::span<const float> values) noexcept;
+
 }  // namespace headrace

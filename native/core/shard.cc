@@ -41,10 +41,14 @@ bool in_pieces(std::span<const std::byte> bytes, Visit visit) {
   return true;
 }
 
-bool is_finite(std::span<const std::byte> bytes) {
-  if (is_aligned(bytes)) return all_finite(as_floats(bytes));
-  return in_pieces(bytes, [](std::size_t, std::span<float> piece) { return all_finite(piece); });
+using Check = bool(std::span<const float>) noexcept;
+
+bool all_of(std::span<const std::byte> bytes, Check check) {
+  if (is_aligned(bytes)) return check(as_floats(bytes));
+  return in_pieces(bytes, [check](std::size_t, std::span<float> piece) { return check(piece); });
 }
+
+bool is_finite(std::span<const std::byte> bytes) { return all_of(bytes, all_finite); }
 
 void check_bytes(const char* what, std::size_t given, std::size_t required) {
   if (given == required) return;
@@ -130,10 +134,10 @@ bool Shard::in_compensated_pieces(std::span<const std::byte> gradient, const flo
   });
 }
 
-// Whether it is finite, with its compensation if it is compensated.
+// Whether it can be applied, with its compensation if it is compensated.
 bool Shard::is_applicable(std::span<const std::byte> gradient, const float* fetched) const {
-  if (fetched == nullptr) return is_finite(gradient);
-  return in_compensated_pieces(gradient, fetched, [](std::size_t, std::span<float> part) { return all_finite(part); });
+  if (fetched == nullptr) return all_of(gradient, is_gradient);
+  return in_compensated_pieces(gradient, fetched, [](std::size_t, std::span<float> part) { return is_gradient(part); });
 }
 
 void Shard::apply(std::span<const std::byte> gradient, std::uint64_t staleness, const float* fetched) {

@@ -3,7 +3,7 @@
 //
 // The version is the number of updates that the slice has had. A gradient's staleness is the number of updates by other
 // workers since its worker fetched the parameters it was computed at; the policy decides what happens to a stale one. A
-// gradient that is not finite, or is not after its compensation, is always refused.
+// gradient that is_gradient() refuses, as it was sent or after its compensation, is always refused.
 //
 // A shard may be kept in a file. The next server restores its last image: parameters, optimizer state, version, and the
 // last push of every worker. Where updates were made since, they are lost, and the version continues above the highest
@@ -34,7 +34,7 @@ namespace headrace {
 enum class Verdict : std::uint8_t {
   kAccepted = 0,
   kDropped = 1,  // too stale; computed at parameters that the shard never had or, under kCompensate, does not keep
-  kRefused = 2,  // not finite, as it was sent or after its compensation
+  kRefused = 2,  // not finite or too large, as it was sent or after its compensation
 };
 
 // What a worker sends with a gradient.
@@ -81,7 +81,7 @@ class Shard {
   // Applies a gradient of `size` floats at any address, from where it lies where the address is a float's. A gradient
   // that was sent before returns its first result. kRefused: another length.
   PushResult push(const PushedGradient& pushed, std::span<const std::byte> gradient);
-  // As push() with a gradient that is not finite: another shard's part of it is not.
+  // As push() with a gradient that is refused: another shard's part of it is.
   PushResult refuse(const PushedGradient& pushed);
   // Copies the parameters where `newer_than` is not their version, and keeps them for the worker under kCompensate; if
   // the worker's copy is not kept, they are copied in any case. A higher version than the shard's is of parameters that

@@ -279,7 +279,7 @@ SharedModel::Applied SharedModel::apply(std::uint32_t index, std::span<const flo
                                         std::uint64_t base_version) {
   check_size(gradient.size(), "gradient");
   Worker& applying = worker(index);
-  if (!all_finite(gradient)) return {version(), -1};
+  if (!is_gradient(gradient)) return {version(), -1};
   const bool averages = options().sharing == Sharing::kAdPsgd, own = options().own_optimizer_state;
   const auto update = [&] {
     if (averages) {

@@ -70,7 +70,7 @@ class SharedModel {
 
   struct Applied {
     std::uint64_t version;   // after it
-    std::int64_t staleness;  // updates by others since base_version; -1: refused, because it is not finite
+    std::int64_t staleness;  // updates by others since base_version; -1: refused by is_gradient()
   };
   // kInvalid where an ad-psgd worker has not joined.
   Applied apply(std::uint32_t worker, std::span<const float> gradient, std::uint64_t base_version);

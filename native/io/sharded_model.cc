@@ -215,12 +215,12 @@ PushResult ShardedModel::push(std::span<const float> gradient) {
     if (!part->fetched) throw Error(ErrorKind::kInvalid, "gradient: parameters must be fetched before the first push");
   }
   // One shard's server checks for itself; of several, all must be told.
-  const bool finite = impl_->parts.size() == 1 || all_finite(gradient);
+  const bool applicable = impl_->parts.size() == 1 || is_gradient(gradient);
   const std::uint64_t sequence = ++impl_->sequence;
   PushResult worst;
   impl_->exchange(
       [&](Part& part, ClientConnection& connection) {
-        const auto place = finite ? part.place() : GradientPlace::kNowhere;
+        const auto place = applicable ? part.place() : GradientPlace::kNowhere;
         const auto slice = std::as_bytes(gradient.subspan(part.begin, part.count));
         if (place == GradientPlace::kShared) {
           part.share(connection);

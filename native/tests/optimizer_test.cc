@@ -106,6 +106,27 @@ TEST_CASE("optimizer: one value that is not finite is found at any position") {
   CHECK(all_finite({}));
 }
 
+TEST_CASE("optimizer: the state of every kind stays finite under the largest gradients") {
+  constexpr float kLargest = 0x1.fffffep59f;
+  for (const auto kind :
+       {Kind::kMomentum, Kind::kRmsprop, Kind::kCenteredRmsprop, Kind::kAdagrad, Kind::kAdam, Kind::kSgd}) {
+    const OptimizerOptions options{kind, 1e-3, 0.99, 1e-8, 0.9, 0.999};
+    CAPTURE(options.name());
+    std::vector<float> parameters(20), moments(40), gradient(20, kLargest);
+    for (std::size_t i = 0; i < gradient.size(); i += 2) gradient[i] = -kLargest;
+    CHECK(is_gradient(gradient));
+    for (std::uint32_t step = 1; step <= 2000; ++step) {
+      apply_gradient(options, step, parameters, moments.data(), 20, gradient);
+    }
+    CHECK(all_finite(parameters));
+    CHECK(all_finite(moments));
+    for (const float wrong : {0x1p60f, -0x1p60f, 3e38f, std::numeric_limits<float>::quiet_NaN()}) {
+      gradient[19] = wrong;
+      CHECK_FALSE(is_gradient(gradient));
+    }
+  }
+}
+
 TEST_CASE("optimizer: options as text") {
   const OptimizerOptions options{Kind::kCenteredRmsprop, 0.00025, 0.95, 0.01, 0.5, 0.75};
   const std::string text = options.encode();

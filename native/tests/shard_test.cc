@@ -201,9 +201,9 @@ TEST_CASE("shard: fetched parameters are kept within the budget; those of the le
   CHECK(budget.used() <= budget.limit());
 }
 
-TEST_CASE("shard: a gradient that is not finite is refused, at any position") {
+TEST_CASE("shard: a gradient that is not finite or too large is refused, at any position") {
   for (const std::size_t skip : {0, 1, 2, 3}) {
-    for (const float bad : {kNan, std::numeric_limits<float>::infinity()}) {
+    for (const float bad : {kNan, std::numeric_limits<float>::infinity(), 2e18f}) {
       Fixture fixture(descent(9000), std::vector<float>(9000, 1));
       std::vector<float> gradient(9000, 2);
       std::vector<std::byte> bytes(9000 * sizeof(float) + skip);

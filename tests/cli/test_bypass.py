@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from headrace._native import Client
-from headrace.cli import bypass
 from headrace.cli.serve import run
 from headrace.errors import ConfigError
+from headrace.servers import polling
+from headrace.servers.polling import find_polling_server
 
 MEMIF = "dpdk:memif,socket=/run/headrace,ip=10.9.0.1/24"
 CLIENT_PROGRAM = Path(__file__).parents[2] / "build/bypass/native/bypass/headrace-bypass-client"
@@ -22,7 +23,7 @@ CLIENT_PROGRAM = Path(__file__).parents[2] / "build/bypass/native/bypass/headrac
 def program(monkeypatch, tmp_path):
     """Makes a shell script the polling server."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(bypass, "_PROGRAM", "fake-bypass")
+    monkeypatch.setattr(polling, "_PROGRAM", "fake-bypass")
 
     def make(text):
         path = tmp_path / "fake-bypass"
@@ -34,7 +35,7 @@ def program(monkeypatch, tmp_path):
 
 
 def test_a_missing_executable_is_one_line_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setattr(bypass, "_PROGRAM", "headrace-no-such-program")
+    monkeypatch.setattr(polling, "_PROGRAM", "headrace-no-such-program")
     with pytest.raises(ConfigError, match=r"listen is dpdk:memif.*headrace-no-such-program.*make bypass"):
         run(["--listen", MEMIF])
 
@@ -72,7 +73,7 @@ def test_poll_requires_a_dpdk_address():
 def built():
     """Skips a test where the polling server or the client of its tests is not built."""
     try:
-        bypass._find(MEMIF)
+        find_polling_server()
     except ConfigError as error:
         pytest.skip(str(error))
     if not CLIENT_PROGRAM.exists():

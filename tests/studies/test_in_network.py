@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
-from headrace.errors import LaunchError, StorageError
-from headrace.studies.base import Options, Results
+from headrace.errors import ConfigError, LaunchError, StorageError
+from headrace.studies.base import Results
 from headrace.studies.in_network import hosts, study
 from headrace.studies.in_network.comparisons import compare
 from headrace.studies.in_network.figures import figures_of
 from headrace.studies.in_network.hosts import Hosts, Link, why_no_hosts
 from headrace.studies.in_network.page import present
-from headrace.studies.in_network.study import InNetwork
+from headrace.studies.in_network.study import InNetwork, InNetworkOptions
 from headrace.studies.page import write_page
 from headrace.studies.processes import Process
 from headrace.studies.run import run_plan
@@ -57,13 +57,24 @@ def test_one_case_from_processes_to_page(tmp_path, case, origin) -> None:
 
 def test_what_is_missing_is_left_out_and_said(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(study, "why_no_hosts", lambda: "network namespaces need root")
-    monkeypatch.setattr(study.shutil, "which", lambda name: None)
-    plan, notes = STUDY.prepare(STUDY.plan("small", Options()), {}, tmp_path, lambda line: None)
+    monkeypatch.setattr(study.shutil, "which", lambda name, **_: None)
+    plan, notes = STUDY.prepare(STUDY.plan("small", InNetworkOptions()), {}, tmp_path, lambda line: None)
     cases = plan["measurements"]
     assert {case.variant for case in cases} == {"learner", "server"}
+    assert not any(case.transport == "memif" for case in cases)
     assert not any(case.link for case in cases)
     assert notes[0] == "8 cases between hosts are left out: network namespaces need root"
     assert "redis-server is not installed" in notes[1]
+    assert re.match("2 cases that bypass the kernel are left out: .*make bypass", notes[2])
+
+
+def test_transports_are_chosen() -> None:
+    kernel, bypass = (STUDY.plan("full", InNetworkOptions((word,)))["measurements"] for word in ("kernel", "bypass"))
+    assert {case.transport for case in kernel} == {"unix", "loopback", "hosts"}
+    assert {(case.transport, case.variant) for case in bypass} == {("memif", "learner"), ("memif", "server")}
+    assert {*kernel, *bypass} == {*STUDY.plan("full", InNetworkOptions())["measurements"]}
+    with pytest.raises(ConfigError, match="transports has pci, which the study does not know"):
+        InNetworkOptions(("pci",))
 
 
 def test_a_link_that_cannot_be_made_costs_its_own_cases_only(monkeypatch, tmp_path, case, record, origin) -> None:
@@ -174,7 +185,7 @@ def test_a_command_that_is_not_there_is_one_line(tmp_path) -> None:
 
 
 def test_a_tool_that_is_not_there_is_why_there_are_no_hosts(monkeypatch) -> None:
-    monkeypatch.setattr(hosts.shutil, "which", lambda name: None if name == "sysctl" else f"/usr/bin/{name}")
+    monkeypatch.setattr(hosts.shutil, "which", lambda name, **_: None if name == "sysctl" else f"/usr/bin/{name}")
     assert why_no_hosts() == "sysctl not found (apt-get install iproute2 procps)"
 
 

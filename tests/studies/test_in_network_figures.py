@@ -71,6 +71,27 @@ def test_ours_is_compared_with_the_peers_of_the_same_place(case, record) -> None
     assert {transport for transport, _ in found} == {"loopback"}  # no Redis over Unix sockets nor over a long link
 
 
+def test_bypass_is_compared_with_the_same_variant_over_the_kernel_s_tcp(case, record) -> None:
+    rows = [
+        figures_of(record(case(variant, transport=over), {"wait": [seconds] * 2}))
+        for variant, over, seconds in (
+            ("server", "loopback", 0.010),
+            ("server", "memif", 0.004),
+            ("learner", "loopback", 0.020),
+            ("learner", "memif", 0.015),
+            ("learner", "unix", 0.001),
+        )
+    ]
+    found = {(each.figure, each.peer): each for each in compare(rows) if each.differs_in == "transport"}
+    assert {each.transport for each in found.values()} == {"memif"}
+    assert found["access_p50_us", "server, loopback"].decrease_percent == pytest.approx(60)
+    assert found["access_p50_us", "server, loopback"].published == "−32.7 to −58.9 %"
+    assert found["access_p50_us", "server, loopback"].verdict == "holds"
+    assert found["access_p50_us", "learner, loopback"].decrease_percent == pytest.approx(25)
+    assert found["access_p50_us", "learner, loopback"].verdict == "MISSED"
+    assert found["pull_wire_mb_s", "server, loopback"].published == "+21.9 to +31.9 %"
+
+
 def test_mean_and_p50_are_required_of_redis_alone(case, record) -> None:
     rows = [
         figures_of(record(case("redis"), {"sample": [0.010] * 2})),

@@ -1,15 +1,13 @@
 """The polling server: `headrace serve --listen dpdk:...` is replaced by the executable headrace-bypass."""
 
 import os
-import shutil
-import subprocess
-import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NoReturn
 
 from headrace.errors import ConfigError
 from headrace.servers import shown
+from headrace.servers.polling import find_polling_server
 
 __all__ = ["MOST_CONNECTIONS", "Poll", "is_bypass", "start"]
 
@@ -19,8 +17,6 @@ Poll = Literal["adaptive", "always"]
 MOST_CONNECTIONS = 4096
 """That its TCP has room for."""
 _SCHEME = "dpdk:"
-_PROGRAM = "headrace-bypass"
-_INSTALL = "run `make bypass` in a checkout of Headrace, which builds it and installs what it needs"
 
 
 def is_bypass(address: str) -> bool:
@@ -53,12 +49,7 @@ def start(
 
 def _find(address: str) -> str:
     """The executable, which starts; `address` requires it."""
-    path = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
-    program = shutil.which(_PROGRAM, path=path)
-    if program is None:
-        raise ConfigError(f"listen is {shown(address)}; it requires {_PROGRAM}, which is not installed: {_INSTALL}")
-    checked = subprocess.run([program, "--check"], capture_output=True, text=True, check=False)
-    if checked.returncode != 0:
-        reason = (checked.stderr.strip().splitlines() or [f"exit code {checked.returncode}"])[-1]
-        raise ConfigError(f"listen is {shown(address)}; {_PROGRAM} does not start ({reason}): {_INSTALL}")
-    return program
+    try:
+        return find_polling_server()
+    except ConfigError as error:
+        raise ConfigError(f"listen is {shown(address)}; it requires {error}") from None

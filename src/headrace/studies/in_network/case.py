@@ -10,7 +10,9 @@ from headrace.studies.sheet import fingerprint
 
 __all__ = [
     "LEARNER_PHASES",
+    "OUR_VARIANTS",
     "REDIS_VARIANTS",
+    "TRANSPORTS",
     "VARIANTS",
     "ActorSettings",
     "Actors",
@@ -21,7 +23,7 @@ __all__ = [
 ]
 
 Variant = Literal["redis", "redis-ahead", "learner", "server"]
-Transport = Literal["unix", "loopback", "hosts"]
+Transport = Literal["unix", "loopback", "hosts", "memif"]
 Actors = Literal["synthetic", "breakout"]
 
 VARIANTS: dict[Variant, str] = {
@@ -30,7 +32,9 @@ VARIANTS: dict[Variant, str] = {
     "learner": "our server, sampling in the learner",
     "server": "our server, sampling in the server",
 }
+TRANSPORTS: dict[str, tuple[Transport, ...]] = {"kernel": ("unix", "loopback", "hosts"), "bypass": ("memif",)}
 LEARNER_PHASES = ("pull", "store", "sample", "wait", "transfer", "train", "priorities", "publish", "other")
+OUR_VARIANTS: tuple[Variant, ...] = ("learner", "server")
 REDIS_VARIANTS: tuple[Variant, ...] = ("redis", "redis-ahead")
 """Variants that run over TCP only: our client does not reach Redis over a Unix socket."""
 

@@ -4,13 +4,24 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from headrace.report.formats import counted
-from headrace.studies.in_network.case import Variant
+from headrace.studies.in_network.case import OUR_VARIANTS, Variant
 from headrace.studies.in_network.figures import decrease
 from headrace.studies.in_network.published import published_figures
 from headrace.studies.sheet import Row, Rows
 from headrace.studies.statistics import chosen, distinct, middle
 
-__all__ = ["LATENCIES", "Comparison", "Latency", "Place", "compare", "place_name", "places", "shown_places", "value"]
+__all__ = [
+    "LATENCIES",
+    "Comparison",
+    "Latency",
+    "Place",
+    "compare",
+    "kernel_peer",
+    "place_name",
+    "places",
+    "shown_places",
+    "value",
+]
 
 Place = tuple[str, int, str]
 """Transport, actors, kind."""
@@ -36,14 +47,26 @@ _PEERS: dict[Variant, str] = {
     "learner": "place of sampling, run-ahead",
 }
 """The differences of sampling in our server from each variant."""
+_KERNEL, _BYPASS = "loopback", "memif"
+_BYPASS_FIGURES: dict[str, tuple[str, float | None]] = {
+    "access_p50_us": ("access latency of the shared-memory server (kernel bypass against kernel)", 50.0),
+    "sampling_p50_us": ("", 50.0),
+    "access_p99_us": ("", None),
+    "sampling_p99_us": ("", None),
+    "pull_wire_mb_s": ("replay memory pull throughput (kernel bypass against kernel)", None),
+    "parameters_p50_us": ("", 100 * (1 - 1 / 1.3)),
+}
+"""For user-space networking compared with the kernel's: the published figure, and the least decrease in percent. For
+the pull of 13 MB of parameters, 1.3 times the throughput is required."""
 _PUBLISHED_PEERS = ("redis", "learner")
 
 
 class Comparison(NamedTuple):
-    """Sampling in the server compared with another variant; `decrease_percent` is the difference.
+    """Sampling in the server compared with another variant, or a variant over memif with the same one over TCP.
 
-    `published` is the gain from moving sampling into the server's node on the published system. It is shown for
-    `redis`, the published baseline, and for `learner`, in which only sampling differs.
+    `decrease_percent` is the difference. `published` is the published system's gain: from moving sampling into the
+    server's node, shown for `redis`, the published baseline, and for `learner`, in which only sampling differs; or from
+    bypassing the kernel.
     """
 
     figure: str
@@ -72,6 +95,12 @@ def compare(rows: Rows) -> list[Comparison]:
                 name = f"{latency.name}_{statistic}_us"
                 comparisons += [_beside(rows, name, place, peer, said, least) for peer in _PEERS]
         comparisons.append(_size(rows, place))
+        if place[0] == _BYPASS:
+            comparisons += [
+                _bypassing(rows, figure, place, variant, str(published[quantity]) if quantity else "", least)
+                for variant in OUR_VARIANTS
+                for figure, (quantity, least) in _BYPASS_FIGURES.items()
+            ]
     return [comparison for comparison in comparisons if comparison is not None]
 
 
@@ -93,10 +122,16 @@ def value(rows: Rows, variant: str, place: Place, figure: str) -> float:
     return middle(chosen(_near(rows), variant=variant, transport=transport, actors=actors, kind=kind), figure)
 
 
+def kernel_peer(variant: Variant) -> str:
+    """The name of a variant over the kernel's TCP, with which the same one over memif is compared."""
+    return f"{variant}, {_KERNEL}"
+
+
 def place_name(place: Place) -> str:
     """The place for readers: TCP loopback, 2 synthetic actors."""
     transport, actors, kind = place
-    over = {"unix": "Unix socket", "loopback": "TCP loopback", "hosts": "three hosts"}[transport]
+    names = {"unix": "Unix socket", "loopback": "TCP loopback", "hosts": "three hosts", "memif": "bypass (memif)"}
+    over = names[transport]
     return f"{over}, {counted(actors, f'{kind} actor')}"
 
 
@@ -117,6 +152,21 @@ def _beside(
     if least is not None and peer == "redis":
         required, verdict = f">= {least:g}", "holds" if below >= least else "MISSED"
     return Comparison(figure, *place, peer, _PEERS[peer], before, after, below, said, required, verdict)
+
+
+def _bypassing(
+    rows: Rows, figure: str, place: Place, variant: Variant, published: str, least: float | None
+) -> Comparison | None:
+    """The same variant over memif and over the kernel's TCP."""
+    before, after = value(rows, variant, (_KERNEL, *place[1:]), figure), value(rows, variant, place, figure)
+    if not (before > 0 and after > 0):  # nan too
+        return None
+    below = decrease(before, after)
+    required, verdict = "", ""
+    if least is not None:
+        required, verdict = f">= {least:.3g}", "holds" if below >= least else "MISSED"
+    peer = kernel_peer(variant)
+    return Comparison(figure, *place, peer, "transport", before, after, below, published, required, verdict)
 
 
 def _size(rows: Rows, place: Place) -> Comparison | None:

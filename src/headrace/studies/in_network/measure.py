@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.studies.in_network.case import REDIS_VARIANTS, ActorSettings, Case, LearnerSettings
 from headrace.studies.in_network.hosts import Hosts, Link
-from headrace.studies.in_network.servers import Running, redis_client, start_redis, start_server
+from headrace.studies.in_network.servers import Running, redis_client, start_polling_server, start_redis, start_server
 from headrace.studies.processes import Process, open_window
 
 __all__ = ["Record", "make_hosts", "measure"]
@@ -89,6 +89,8 @@ def _window(case: Case, learner: Process, actors: Sequence[Process], server: Pro
 
 
 def _server(case: Case, hosts: Hosts | None, folder: Path) -> AbstractContextManager[Running]:
+    if case.transport == "memif":
+        return start_polling_server(case.actors + 1, folder)
     start = start_redis if case.variant in REDIS_VARIANTS else start_server
     if hosts:
         ends = hosts.address("server", "learner"), hosts.address("server", "actors"), "0.0.0.0"

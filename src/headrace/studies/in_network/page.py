@@ -4,14 +4,16 @@ from collections.abc import Iterable, Sequence
 from math import isnan, nan
 
 from headrace.report.document import plot_row, share_bar, tile_row
+from headrace.report.formats import counted
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.base import Page, Results
-from headrace.studies.in_network.case import VARIANTS, Case, Variant
+from headrace.studies.in_network.case import OUR_VARIANTS, VARIANTS, Case, Variant
 from headrace.studies.in_network.comparisons import (
     LATENCIES,
     Comparison,
     Latency,
     Place,
+    kernel_peer,
     place_name,
     places,
     shown_places,
@@ -66,7 +68,10 @@ _OVER_ACTORS = {
 }
 _STATISTICS = ("mean", "p50")
 _PUSHED_TRANSITIONS = 3 * 512  # the published 43 MB are as many observations of 4 × 84 × 84 bytes
-_UNMEASURED = "– (Headrace has no poll-mode loop)"
+_BYPASS_FIGURES = {
+    "access latency of the shared-memory server": "access_p50_us",
+    "replay memory pull throughput": "pull_wire_mb_s",
+}
 _WHAT_DIFFERS = (
     "The published figures move sampling from the learner into the server's node, a Redis, all else equal. Against "
     "redis, the published baseline, server and client, the place of sampling, and run-ahead differ here; against "
@@ -149,15 +154,15 @@ def _published_tables(comparisons: Sequence[Comparison], rows: Rows) -> str:
         latencies += table(header, lines, latency.published)
     latencies += note(_WHAT_DIFFERS)
     others = [
-        (quantity, str(figure), _here(quantity, rows))
+        (quantity, str(figure), _here(quantity, rows, comparisons))
         for quantity, figure in published.items()
         if quantity not in [latency.published for latency in LATENCIES]
     ]
     return latencies + table(("", "published", "here"), others)
 
 
-def _here(quantity: str, rows: Rows) -> str:
-    """Our figures over loopback for the published ones other than latencies."""
+def _here(quantity: str, rows: Rows, comparisons: Sequence[Comparison]) -> str:
+    """Our figures for the published ones other than latencies: over loopback, or bypass against loopback."""
     local = [place for place in places(rows) if place[0] == "loopback"]
     if quantity.startswith("communication share"):
         ends = sorted((place for place in local if place[2] == "synthetic"), key=lambda place: place[1])
@@ -175,7 +180,17 @@ def _here(quantity: str, rows: Rows) -> str:
             f"({place[2]})"
             for place in shown
         )
-    return _UNMEASURED
+    name, compared, _ = quantity.partition(" (kernel bypass against kernel)")
+    return _bypassing(_BYPASS_FIGURES[name], comparisons) if compared else ""
+
+
+def _bypassing(figure: str, comparisons: Sequence[Comparison]) -> str:
+    """How a figure changes from the kernel's TCP to user-space networking, for each variant and number of actors."""
+    texts = []
+    for variant in OUR_VARIANTS:
+        found = [each for each in comparisons if (each.figure, each.peer) == (figure, kernel_peer(variant))]
+        texts += [f"{variant}, {counted(each.actors, 'actor')}: {_change(_below(each))}" for each in found]
+    return "; ".join(texts) or "–"
 
 
 def _below(comparison: Comparison) -> float:

@@ -13,7 +13,7 @@ from headrace.errors import ConfigError
 from headrace.servers.base import Endpoint
 from headrace.studies.processes import Process, serve
 
-__all__ = ["REDIS", "Running", "redis_client", "start_redis", "start_server"]
+__all__ = ["REDIS", "Running", "redis_client", "start_polling_server", "start_redis", "start_server"]
 
 REDIS = "redis-server"
 _START_SECONDS = 20.0
@@ -73,6 +73,14 @@ def start_server(
         addresses = [listen] * 2
     with serve(folder, [listen], prefix, options) as (process, _):
         yield Running(process, *(Endpoint(address, _RUN, token_file) for address in addresses))
+
+
+@contextlib.contextmanager
+def start_polling_server(clients: int, folder: Path) -> Iterator[Running]:
+    """`headrace serve` over memif, for this many processes."""
+    address = f"dpdk:memif,socket={folder / 'memif'},ip=10.77.0.1/24,links={clients}"
+    with serve(folder, [address]) as (process, _):
+        yield Running(process, *[Endpoint(address, _RUN)] * 2)
 
 
 def _free_port() -> int:

@@ -3,15 +3,18 @@
 import importlib.util
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from headrace.errors import HeadraceError
+import tyro
+
+from headrace.errors import ConfigError, HeadraceError
+from headrace.servers.polling import find_polling_server
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.in_network import calibration, figures
 from headrace.studies.in_network.calibration import calibrate
-from headrace.studies.in_network.case import REDIS_VARIANTS, VARIANTS, Case, Variant
+from headrace.studies.in_network.case import OUR_VARIANTS, REDIS_VARIANTS, TRANSPORTS, VARIANTS, Case, Transport
 from headrace.studies.in_network.comparisons import Comparison, compare
 from headrace.studies.in_network.figures import figures_of
 from headrace.studies.in_network.hosts import Link, why_no_hosts
@@ -23,7 +26,18 @@ __all__ = ["InNetwork"]
 
 _LAN = Link(10e9)
 """The link between server and learner if all three hosts are in one place."""
-_SAMPLERS: tuple[Variant, ...] = ("learner", "server")
+_LOCAL: tuple[Transport, ...] = ("unix", "memif")
+"""Transports within one machine, besides TCP, that only our server has."""
+
+
+@dataclass(frozen=True)
+class InNetworkOptions(Options):
+    """Which transports to measure."""
+
+    transports: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TRANSPORT ...")] = ()
+    """kernel: sockets; bypass: user-space networking (see docs/bypass.md). By default both."""
+    known: ClassVar = {"transports": tuple(TRANSPORTS)}
+    defaults: ClassVar = {"small": {"transports": tuple(TRANSPORTS)}, "full": {"transports": tuple(TRANSPORTS)}}
 
 
 class InNetwork(Study):
@@ -31,6 +45,7 @@ class InNetwork(Study):
 
     name = "in-network"
     summary = "experience sampled in the server between actors and learner, against Redis (Furukawa, Matsutani)"
+    options = InNetworkOptions
     parts = (
         Part("links", calibration.COLUMNS, later=(CASE,)),
         Part("measurements", figures.COLUMNS, lambda case, _: Measured(figures_of(measure(case))), later=(CASE,)),
@@ -43,10 +58,11 @@ class InNetwork(Study):
         "access_p50_us": "p50 {:,.0f}",
     }
 
-    def plan(self, scale: Scale, options: Options) -> Plan:
+    def plan(self, scale: Scale, options: InNetworkOptions) -> Plan:
         """Every case once in each round, so that a slow minute affects all variants."""
-        del options
-        cases, rounds = (_small(), 1) if scale == "small" else (_full(), 3)
+        wanted = [each for word in options.chosen("transports", scale) for each in TRANSPORTS[word]]
+        every, rounds = (_small(), 1) if scale == "small" else (_full(), 3)
+        cases = [case for case in every if case.transport in wanted]
         measurements = tuple(replace(case, round=number) for number in range(rounds) for case in cases)
         return {"links": _links(measurements), "measurements": measurements}
 
@@ -57,6 +73,7 @@ class InNetwork(Study):
         for what, reason, concerns in (
             ("cases between hosts", why_no_hosts(), lambda case: getattr(case, "link", None) is not None),
             ("cases with Redis", _why_no_redis(), lambda case: getattr(case, "variant", "") in REDIS_VARIANTS),
+            ("cases that bypass the kernel", _why_no_bypass(), lambda case: getattr(case, "transport", "") == "memif"),
             ("cases with real Breakout", _why_no_breakout(), lambda case: getattr(case, "kind", "") == "breakout"),
         ):
             plan, more = leave_out(plan, what, reason, concerns)
@@ -84,7 +101,7 @@ def _small() -> list[Case]:
     base = Case("server", "loopback", 2, "synthetic", batch_size=64, seconds=3.0)
     cases = [replace(base, actors=actors, variant=v) for actors in (1, 2, 4, 8) for v in ("redis", "server")]
     cases += [replace(base, variant=variant) for variant in ("redis-ahead", "learner")]
-    cases += [replace(base, transport="unix", variant=variant) for variant in _SAMPLERS]
+    cases += [replace(base, variant=variant, transport=over) for variant in OUR_VARIANTS for over in _LOCAL]
     cases += [replace(base, kind="breakout", variant=variant) for variant in ("redis", "server")]
     cases += [replace(base, transport="hosts", link=_LAN, variant=variant) for variant in VARIANTS]
     return [*cases, *_edge(base, delays=(50e-6, 5e-3), rates=(1e9,))]
@@ -101,7 +118,7 @@ def _full() -> list[Case]:
                 replace(each, variant=variant, kind="breakout"),
                 replace(each, variant=variant, transport="hosts", link=_LAN),
             ]
-        cases += [replace(each, variant=variant, transport="unix") for variant in _SAMPLERS]
+        cases += [replace(each, variant=variant, transport=over) for variant in OUR_VARIANTS for over in _LOCAL]
     return [*cases, *_edge(base, delays=(50e-6, 5e-3, 20e-3, 50e-3), rates=(1e9, 10e9))]
 
 
@@ -109,7 +126,7 @@ def _edge(base: Case, delays: tuple[float, ...], rates: tuple[float, ...]) -> It
     """Actors and server at the edge, the learner in the cloud: sampling on either side of the link."""
     for rate in rates:
         for delay in delays:
-            for variant in _SAMPLERS:
+            for variant in OUR_VARIANTS:
                 yield replace(base, variant=variant, transport="hosts", link=Link(rate, delay))
 
 
@@ -122,6 +139,14 @@ def _why_no_redis() -> str:
         return f"{REDIS} is not installed (apt-get install {REDIS})"
     if importlib.util.find_spec("redis") is None:
         return 'its client library is not installed (pip install "headrace[redis]")'
+    return ""
+
+
+def _why_no_bypass() -> str:
+    try:
+        find_polling_server()
+    except ConfigError as error:
+        return str(error)
     return ""
 
 
