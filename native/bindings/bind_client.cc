@@ -63,6 +63,13 @@ std::uint64_t update_priorities(Client& client, const std::string& table, nb::ha
   return client.update_priorities(table, keys.as<std::uint64_t>(), priorities.as<float>());
 }
 
+void post_priorities(Client& client, const std::string& table, nb::handle key, nb::handle priority) {
+  const Buffer keys(key.ptr(), "key", "uint64");
+  const Buffer priorities(priority.ptr(), "priority", "float32");
+  const Released release;
+  client.post_priorities(table, keys.as<std::uint64_t>(), priorities.as<float>());
+}
+
 std::uint64_t publish(Client& client, const std::string& name, nb::handle data, std::uint64_t version) {
   const Buffer bytes(data.ptr(), "data");
   const Released release;
@@ -137,6 +144,8 @@ void bind_client(nb::module_& module) {
       .def("insert", &insert, "table"_a, "chunks"_a)
       .def("sample_into", &sample_into, "table"_a, "batch"_a, "importance_exponent"_a, "timeout_seconds"_a = nb::none())
       .def("update_priorities", &update_priorities, "table"_a, "key"_a, "priority"_a)
+      .def("post_priorities", &post_priorities, "table"_a, "key"_a, "priority"_a)
+      .def("settle", &Client::settle, nb::call_guard<Released>())
       .def("publish", &publish, "name"_a, "data"_a, "version"_a = 0)
       .def("fetch", &fetch, "name"_a, "newer_than"_a = 0)
       .def("put", &put, "mailbox"_a, "message"_a)

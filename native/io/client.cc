@@ -35,6 +35,15 @@ struct ClaimTerms {
   std::int64_t keep;
 };
 
+std::array<std::span<const std::byte>, 2> parts_of_update(std::span<const std::uint64_t> keys,
+                                                          std::span<const float> priorities) {
+  if (keys.size() != priorities.size()) {
+    throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
+                                         std::to_string(keys.size()) + " keys; equal numbers required");
+  }
+  return {std::as_bytes(keys), std::as_bytes(priorities)};
+}
+
 // The queue of calls: one of them at a time has the turn.
 class CAPABILITY("turn") Turns {
  public:
@@ -253,13 +262,25 @@ bool Client::sample(const std::string& table, const Signature& signature, const 
 
 std::uint64_t Client::update_priorities(const std::string& table, std::span<const std::uint64_t> keys,
                                         std::span<const float> priorities) {
-  if (keys.size() != priorities.size()) {
-    throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
-                                         std::to_string(keys.size()) + " keys; equal numbers required");
-  }
+  const auto parts = parts_of_update(keys, priorities);
   const Turn turn(*impl_);
-  const std::array parts = {std::as_bytes(keys), std::as_bytes(priorities)};
   return impl_->ask_for_number(MessageType::kUpdatePriorities, table, {}, parts);
+}
+
+void Client::post_priorities(const std::string& table, std::span<const std::uint64_t> keys,
+                             std::span<const float> priorities) {
+  const auto parts = parts_of_update(keys, priorities);
+  const Turn turn(*impl_);
+  impl_->link.exchange(
+      [&](ClientConnection& connection) { connection.post(MessageType::kUpdatePriorities, table, {}, parts); });
+}
+
+void Client::settle() {
+  const Turn turn(*impl_);
+  try {
+    impl_->link.tell([](ClientConnection& connection) { connection.settle(); });
+  } catch (const ConnectionLost&) {  // and what was posted on it
+  }
 }
 
 std::uint64_t Client::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob) {

@@ -46,6 +46,11 @@ class Client {
               std::optional<std::chrono::milliseconds> wait);
   std::uint64_t update_priorities(const std::string& table, std::span<const std::uint64_t> keys,
                                   std::span<const float> priorities);
+  // The same without waiting for the answer: a later call throws the error of an earlier one. Where the connection is
+  // lost, so may be the last ones.
+  void post_priorities(const std::string& table, std::span<const std::uint64_t> keys,
+                       std::span<const float> priorities);
+  void settle();  // waits for the answers to all that was posted; throws the first error
   // `version` 0: the next; after a lost answer the same bytes may have two.
   std::uint64_t publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob);
   std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> fetch(const std::string& name,

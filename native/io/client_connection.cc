@@ -79,7 +79,44 @@ void ClientConnection::send(MessageType type, std::string_view name, std::span<c
   stream_.send(std::span(parts).first(1 + trailing.size()));
 }
 
+void ClientConnection::post(MessageType type, std::string_view name, std::span<const std::byte> payload,
+                            std::span<const std::span<const std::byte>> trailing) {
+  if (posted_.size() >= kMostPosted) receive_posted(kMostPosted / 2);
+  throw_posted_error();
+  send(type, name, payload, trailing);
+  posted_.push_back(type);
+}
+
+void ClientConnection::settle() {
+  receive_posted(0);
+  throw_posted_error();
+}
+
+void ClientConnection::receive_posted(std::size_t most_left) {
+  while (posted_.size() > most_left) {
+    const auto type = posted_.front();
+    posted_.pop_front();
+    try {
+      receive_body(receive_next(type, {}));
+    } catch (const ConnectionLost&) {
+      throw;
+    } catch (const Error& error) {
+      if (!is_open()) throw;
+      if (!posted_error_) posted_error_ = error;
+    }
+  }
+}
+
+void ClientConnection::throw_posted_error() {
+  if (posted_error_) throw *std::exchange(posted_error_, std::nullopt);
+}
+
 FrameHeader ClientConnection::receive(MessageType type, std::chrono::milliseconds wait) {
+  receive_posted(0);
+  return receive_next(type, wait);
+}
+
+FrameHeader ClientConnection::receive_next(MessageType type, std::chrono::milliseconds wait) {
   std::array<std::byte, kFrameHeaderBytes> bytes;
   const std::span<std::byte> part = bytes;
   stream_.receive(std::span(&part, 1), wait);

@@ -1,12 +1,16 @@
 // One connection of a client: the handshake, then requests and their replies, in order.
 //
+// A request can be posted: its reply is received later, together with others, and only tells whether it failed.
+//
 // Errors of the connection name the address, except ConnectionLost, which Link completes.
 //
 // Threading: shut() and is_open() from any thread; the rest from one thread at a time.
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,6 +45,12 @@ class ClientConnection {
     return receive(type, wait);
   }
 
+  // Sends a request and does not wait for its reply, unless kMostPosted others have none yet. Throws what the server
+  // said went wrong with an earlier one, and then sends nothing.
+  void post(MessageType type, std::string_view name, std::span<const std::byte> payload,
+            std::span<const std::span<const std::byte>> trailing);
+  void settle();  // receives the replies to all that was posted; throws the first error among them
+
   void receive_body(std::span<const std::span<std::byte>> parts) { stream_.receive(parts); }
   std::vector<std::byte> receive_body(const FrameHeader& reply);
   template <typename T>
@@ -61,6 +71,11 @@ class ClientConnection {
   [[noreturn]] void throw_malformed(const std::string& what);  // and shuts
 
  private:
+  static constexpr std::size_t kMostPosted = 64;
+
+  FrameHeader receive_next(MessageType type, std::chrono::milliseconds wait);
+  void receive_posted(std::size_t most_left);
+  void throw_posted_error();
   void authenticate(const Nonce& server, const Nonce& client);
   [[noreturn]] void refuse(const std::string& what);  // and shuts
 
@@ -71,8 +86,10 @@ class ClientConnection {
   Stream stream_;
   bool greeted_ = false;  // the handshake is done
   std::uint64_t instance_ = 0;
-  std::uint64_t sent_ = 0;      // requests, whose numbers these are
-  std::uint64_t answered_ = 0;  // of these
+  std::uint64_t sent_ = 0;             // requests, whose numbers these are
+  std::uint64_t answered_ = 0;         // of these
+  std::deque<MessageType> posted_;     // that have no reply yet: the oldest requests without one
+  std::optional<Error> posted_error_;  // the first that nobody was told of
 };
 
 }  // namespace headrace

@@ -168,6 +168,41 @@ TEST_CASE("a reserved claim that is released is free, and one whose connection i
   CHECK(eventually([&] { return !kind_of([&] { other.claim("run/learner", 2); }); }));
 }
 
+TEST_CASE("posted priorities are applied in order, between other requests") {
+  Served served;
+  Client client(to(served.address));
+  REQUIRE(client.insert("replay", chunk_of(10)) == 0);
+  const std::vector<std::uint64_t> keys = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> priorities(10, 0.0f);
+    priorities[static_cast<std::size_t>(round % 10)] = 1;
+    client.post_priorities("replay", keys, priorities);
+    if (round % 70 == 0) CHECK(client.fetch("policy", 0) == std::nullopt);
+  }
+  client.settle();
+  Batch batch(8);
+  REQUIRE(sample(client, batch, {}));
+  for (int i = 0; i < 8; ++i) CHECK(batch.view.key[i] == 9);
+}
+
+TEST_CASE("the error of posted priorities is thrown once, by a later call that posts or settles") {
+  Served served;
+  Client client(to(served.address));
+  const std::vector<std::uint64_t> keys = {0};
+  const std::vector<float> priorities = {1};
+  client.post_priorities("nowhere", keys, priorities);
+  client.post_priorities("replay", keys, priorities);
+  CHECK(client.insert("replay", chunk_of(4)) == 0);
+  CHECK(kind_of([&] { client.settle(); }) == ErrorKind::kNotFound);
+  client.settle();
+  int refused = 0;
+  for (int i = 0; i < 200; ++i)
+    refused += kind_of([&] { client.post_priorities("nowhere", keys, priorities); }) ? 1 : 0;
+  CHECK(refused > 0);
+  CHECK(kind_of([&] { client.post_priorities("replay", keys, {}); }) == ErrorKind::kInvalid);
+  CHECK(client.reconnections() == 0);
+}
+
 TEST_CASE("errors of the server keep their kind, and the connection stays usable") {
   Served served;
   Client client(to(served.address));

@@ -67,7 +67,7 @@ class ReplayTable(Experience, ABC):
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int | None:
         """Sets priorities to |priority| [B], so TD errors may be signed; those of overwritten transitions are dropped.
 
-        Returns how many were applied, or None if they are sent later.
+        Returns how many were applied, or None if the server's answer is not awaited.
         """
 
     @abstractmethod

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import Client, Signature
-from headrace.errors import ClosedError, ConfigError, ServerError
+from headrace.errors import ClosedError, ConfigError, HeadraceError, ServerError
 from headrace.replay.batches import Allocate, StreamedBatches
 from headrace.replay.remote import Connection, RemoteTable
-from headrace.servers.background_calls import BackgroundCalls
 from headrace.servers.base import LEARNER, Endpoint, RoleServer, RunServer
 
 __all__ = ["StandaloneRole", "StandaloneServer", "StandaloneTable", "open_connection"]
@@ -66,23 +65,20 @@ class StandaloneRole(RoleServer):
 
 
 class StandaloneTable(RemoteTable):
-    """A table on a separate server. Priorities are sent while the learner continues.
+    """A table on a separate server. Nobody waits for the answers to priorities, which `late_client` sends.
 
-    `late_table` is the same table on the connection for priorities, which `calls` uses. `open_again` creates the table
-    on a server that may have lost it.
+    `open_again` creates the table on a server that may have lost it.
     """
 
     def __init__(
         self,
         connection: Connection,
         name: str,
-        late_table: RemoteTable,
-        calls: BackgroundCalls,
+        late_client: Client,
         open_again: Callable[[], object],
     ) -> None:
         super().__init__(connection, name)
-        self._late_table = late_table
-        self._calls = calls
+        self._late_client = late_client
         self._open_again = open_again
         self._batches: list[StreamedBatches] = []
 
@@ -95,13 +91,13 @@ class StandaloneTable(RemoteTable):
         return batches
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> None:
-        """Sets priorities [B] in the background; a later call raises the error of an earlier one."""
-        self._calls.send(self._late_table.update_priorities, key.copy(), priority)
+        """Sends priorities [B]; a later call raises the error of an earlier one."""
+        self._late_client.post_priorities(self._name, key, np.abs(priority, dtype=np.float32))
 
     def close(self) -> None:
-        """Releases waiting callers; later inserts raise ClosedError. Pending priorities are sent first."""
+        """Releases waiting callers; later inserts raise ClosedError. Priorities that were sent are applied first."""
         try:
-            self._calls.finish()
+            self._late_client.settle()
         finally:
             super().close()
 
@@ -118,7 +114,8 @@ class StandaloneServer(RunServer):
     The server reserves the name for `owner`, and for later starts of the run with this `run_id` (hexadecimal), as long
     as a lost connection is retried; close() releases it.
 
-    Priorities have their own connection and thread, so that the learner does not wait for a distant server.
+    Priorities have their own connection, on which no answer is awaited, so that the learner does not wait for a distant
+    server.
     Publications have another connection, on which they wait for each other, since a policy may be large. A thread that
     must not wait should leave publishing to another thread.
     """
@@ -133,7 +130,6 @@ class StandaloneServer(RunServer):
             self._publications = undo.enter_context(contextlib.closing(open_connection(endpoint)))
             self._client = self._connection.client
             self._claim(owner, int(run_id, 16) if run_id else 0)
-            self._calls = BackgroundCalls("background-calls")
             undo.pop_all()
         self._instance = self._client.instance
 
@@ -165,8 +161,7 @@ class StandaloneServer(RunServer):
         table = StandaloneTable(
             self._connection,
             full_name,
-            self._late_connection.table(full_name),
-            self._calls,
+            self._late_connection.client,
             lambda: self._client.open_table(full_name, signature, fresh=False, **options),
         )
         self._tables.append(table)
@@ -189,7 +184,8 @@ class StandaloneServer(RunServer):
         before, self._instance = self._instance, self._client.instance
         if self._instance == before:
             return False
-        self._calls.forget()  # errors of the previous server do not matter
+        with contextlib.suppress(HeadraceError):  # errors of priorities for the previous server do not matter
+            self._late_connection.client.settle()
         self._drop_blobs()  # late blobs of earlier versions would block new publications
         for table in self._tables:
             table.renew()
@@ -205,7 +201,6 @@ class StandaloneServer(RunServer):
         self._connection.close()
         self._late_connection.close()
         self._publications.close()
-        self._calls.close()
 
     def _drop_blobs(self) -> None:
         prefix = self._endpoint.name("")

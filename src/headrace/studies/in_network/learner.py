@@ -15,10 +15,10 @@ from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.networks import PolicyGraph
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import POLICY
-from headrace.servers.background_calls import BackgroundCalls
 from headrace.servers.base import RunServer
 from headrace.servers.connect import open_server
-from headrace.studies.in_network.case import LEARNER_PHASES, REDIS_VARIANTS, LearnerSettings
+from headrace.studies.in_network.background_calls import BackgroundCalls
+from headrace.studies.in_network.case import LEARNER_PHASES, LearnerSettings
 from headrace.studies.in_network.experience import DISCOUNT, N_STEP, SPEC
 from headrace.studies.in_network.sources import Source, open_source
 from headrace.studies.processes import Window, answer, received
@@ -39,7 +39,7 @@ class _Learner:
             batch_size=settings.batch_size, publish_period=_PUBLISH_PERIOD,
         )  # fmt: skip
         self._server = server
-        self._calls = BackgroundCalls("publish") if settings.variant in REDIS_VARIANTS else None
+        self._calls = BackgroundCalls("publish")
         self._updater = DQNUpdater(config, SPEC, torch.device("cpu"), seed=0)
         self._graph = PolicyGraph(self._updater.architecture)
         self.clock = PhaseClock(LEARNER_PHASES)
@@ -47,19 +47,15 @@ class _Learner:
         self.parameter_bytes = self.publish()
 
     def publish(self) -> int:
-        """Publishes the policy; returns its bytes. A thread sends it; our server's client already has one."""
+        """Encodes the policy and has a thread publish it; returns its bytes."""
         policy = self._graph.serialize(self._updater.weights())
-        if self._calls:
-            self._calls.send(self._server.publish, POLICY.name, policy, self.updates + 1)
-        else:
-            self._server.publish(POLICY.name, policy, self.updates + 1)
+        self._calls.send(self._server.publish, POLICY.name, policy, self.updates + 1)
         return len(policy)
 
     def close(self) -> None:
         """Sends pending data."""
-        if self._calls:
-            self._calls.finish()
-            self._calls.close()
+        self._calls.finish()
+        self._calls.close()
 
     def update(self, source: Source) -> dict[str, float]:
         """Makes one update; returns the seconds of each phase."""

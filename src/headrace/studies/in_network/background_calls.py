@@ -28,11 +28,6 @@ class BackgroundCalls:
         while self._pending:
             self._pending.popleft().result()
 
-    def forget(self) -> None:
-        """Waits until all calls are done; ignores errors."""
-        while self._pending:
-            self._pending.popleft().exception()
-
     def close(self) -> None:
         """Drops calls that have not started, and waits for the running one."""
         self._executor.shutdown(cancel_futures=True)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from headrace.servers.background_calls import BackgroundCalls
+from headrace.studies.in_network.background_calls import BackgroundCalls
 
 
 def test_calls_are_made_in_order() -> None:
