@@ -68,6 +68,12 @@ class ArrayStream {
     return arrays;
   }
 
+  void post_priorities(nb::handle key, nb::handle priority) {
+    const Buffer keys(key.ptr(), "key", "uint64");
+    const Buffer priorities(priority.ptr(), "priority", "float32");
+    stream_.post_priorities(keys.as<std::uint64_t>(), priorities.as<float>());
+  }
+
   void close() {
     const Released release;
     stream_.close();
@@ -121,6 +127,7 @@ void bind_stream(nb::module_& module) {
   stream.def_prop_ro("signature", &ArrayStream::signature, nb::rv_policy::copy)
       .def_prop_ro("shared", &ArrayStream::shared)
       .def("next", &ArrayStream::next, "timeout_seconds"_a = nb::none())
+      .def("post_priorities", &ArrayStream::post_priorities, "key"_a, "priority"_a)
       .def("close", &ArrayStream::close);
 }
 

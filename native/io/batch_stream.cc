@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <deque>
 #include <exception>
 #include <thread>
@@ -39,6 +40,11 @@ struct Memory {
   std::byte* batch(std::size_t index) { return (shared ? shared->data() : own->data()) + index * stride; }
 };
 
+struct Update {
+  std::vector<std::uint64_t> keys;
+  std::vector<float> priorities;
+};
+
 struct Slot {
   std::shared_ptr<Memory> memory;
   std::size_t index;
@@ -57,6 +63,7 @@ struct BatchStream::Impl {
   ~Impl();
 
   std::optional<Batch> next(Deadline deadline);
+  void post_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities);
   void close();
 
   void greet(ClientConnection& connection);
@@ -66,6 +73,7 @@ struct BatchStream::Impl {
   void ask(ClientConnection& connection);
   bool wait_for_reply(ClientConnection& connection);
   void take_reply(ClientConnection& connection);
+  void take_batch(ClientConnection& connection, std::size_t index);
   void give_back(std::size_t index);
   void end(std::exception_ptr error);
 
@@ -82,8 +90,8 @@ struct BatchStream::Impl {
   std::optional<Signature> signature;  // from the first connection on
 
   // Used by the thread alone, and by the constructor before it.
-  std::deque<std::size_t> asked;     // in the order of the requests
-  Clock::time_point silent_since{};  // while one is asked for
+  std::deque<std::optional<std::size_t>> asked;  // in the order of the requests; an update of priorities has no index
+  Clock::time_point silent_since{};              // while one is asked for
   std::uint64_t memories = 0;
   std::shared_ptr<Memory> memory;  // of the connection that there is
 
@@ -93,6 +101,7 @@ struct BatchStream::Impl {
   ConditionVariable ready_or_ended;
   std::uint64_t current GUARDED_BY(mutex) = 0;      // the number of `memory`
   std::vector<std::size_t> free GUARDED_BY(mutex);  // indices in it
+  std::vector<Update> updates GUARDED_BY(mutex);    // that are not sent yet
   std::deque<Slot> ready GUARDED_BY(mutex);         // in the order drawn; the first may lie in an older memory
   std::exception_ptr error GUARDED_BY(mutex);       // once the thread is at its end
 
@@ -188,14 +197,21 @@ void BatchStream::Impl::run() {
   }
 }
 
-// Asks for a batch in every place that is free.
+// Sends the priorities that there are, and asks for a batch in every place that is free.
 void BatchStream::Impl::ask(ClientConnection& connection) {
   std::vector<std::size_t> places;
+  std::vector<Update> posted;
   {
     const LockGuard lock(mutex);
     places.swap(free);
+    posted.swap(updates);
   }
   if (asked.empty()) silent_since = Clock::now();
+  for (const auto& each : posted) {
+    const std::array parts = {std::as_bytes(std::span(each.keys)), std::as_bytes(std::span(each.priorities))};
+    asked.push_back(std::nullopt);
+    connection.send(MessageType::kUpdatePriorities, table, {}, parts);
+  }
   for (const auto index : places) {
     std::vector<std::byte> payload;
     if (shared) append_number(payload, static_cast<std::uint32_t>(index));
@@ -221,10 +237,18 @@ bool BatchStream::Impl::wait_for_reply(ClientConnection& connection) {
 }
 
 void BatchStream::Impl::take_reply(ClientConnection& connection) {
-  const auto reply = connection.receive(shared ? MessageType::kSampleShared : MessageType::kSample);
-  const auto index = asked.front();  // there is one: no other reply is received
+  const auto index = asked.front();  // there is one: nothing else is received
   asked.pop_front();
+  if (index) {
+    take_batch(connection, *index);
+  } else {
+    connection.receive_number<std::uint64_t>(connection.receive(MessageType::kUpdatePriorities));
+  }
   silent_since = Clock::now();
+}
+
+void BatchStream::Impl::take_batch(ClientConnection& connection, std::size_t index) {
+  const auto reply = connection.receive(shared ? MessageType::kSampleShared : MessageType::kSample);
   if (reply.status == kNothing) return give_back(index);
   if (shared) {
     if (connection.receive_number<std::uint32_t>(reply) != index) {
@@ -249,14 +273,12 @@ void BatchStream::Impl::give_back(std::size_t index) {
 }
 
 std::optional<BatchStream::Batch> BatchStream::Impl::next(Deadline deadline) {
-  bool poke_later = false;
+  bool poke = false;
   {
     const LockGuard lock(mutex);
-    const bool given_back = taken && taken->memory->number == current;
-    if (given_back) free.push_back(taken->index);
+    if (taken && taken->memory->number == current) free.push_back(taken->index);
     taken.reset();
-    if (given_back && ready.empty()) waker.poke();  // else below, once the next one is at hand
-    poke_later = given_back && !ready.empty();
+    if (ready.empty()) waker.poke();
     while (ready.empty()) {
       if (error) std::rethrow_exception(error);
       if (Clock::now() >= deadline) return std::nullopt;
@@ -268,10 +290,23 @@ std::optional<BatchStream::Batch> BatchStream::Impl::next(Deadline deadline) {
     }
     taken = std::move(ready.front());
     ready.pop_front();
+    poke = !free.empty() && ready.size() < credit / 2;  // waking the thread takes longer than the rest of this call
   }
-  if (poke_later) waker.poke();
+  if (poke) waker.poke();
   auto& place = *taken->memory;
   return Batch{place.number, taken->index, lay_out(*signature, batch_size, place.batch(taken->index)), taken->memory};
+}
+
+void BatchStream::Impl::post_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities) {
+  if (keys.size() != priorities.size()) {
+    throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
+                                         std::to_string(keys.size()) + " keys; equal numbers required");
+  }
+  Update update{{keys.begin(), keys.end()}, {priorities.begin(), priorities.end()}};
+  for (float& each : update.priorities) each = std::abs(each);
+  const LockGuard lock(mutex);
+  if (error) std::rethrow_exception(error);
+  updates.push_back(std::move(update));
 }
 
 void BatchStream::Impl::end(std::exception_ptr reason) {
@@ -297,6 +332,9 @@ BatchStream::~BatchStream() = default;
 const Signature& BatchStream::signature() const { return *impl_->signature; }
 bool BatchStream::shared() const { return impl_->shared; }
 std::optional<BatchStream::Batch> BatchStream::next(Deadline deadline) { return impl_->next(deadline); }
+void BatchStream::post_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities) {
+  impl_->post_priorities(keys, priorities);
+}
 void BatchStream::close() { impl_->close(); }
 
 }  // namespace headrace

@@ -1,13 +1,15 @@
-// Batches from a server, kept in flight ahead of a learner: a separate connection with `credit` sample requests under
-// way at all times, and a thread that receives. Over a Unix socket the batches lie in memory shared with the server,
-// which gathers straight into it; over TCP they are received into the client's.
+// Batches from a server, kept in flight ahead of a learner: a separate connection with up to `credit` sample requests
+// under way, and a thread that receives. The thread is woken to ask for more when fewer than half of them are ready.
+// Over a Unix socket the batches lie in memory shared with the server, which gathers straight into it; over TCP they
+// are received into the client's.
 //
-// Threading: next() from one consumer thread at a time; close() from any.
+// Threading: next() and post_priorities() from one consumer thread at a time; close() from any.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "core/table.h"
@@ -36,6 +38,10 @@ class BatchStream {
   // thread, and once all batches received before it are taken, every call rethrows the error: kClosed after the table
   // was closed.
   std::optional<Batch> next(Deadline deadline);
+  // Sets priorities to these magnitudes. They are sent with the request that follows the next next(), so the consumer
+  // waits for nothing; with the last connection, the last ones may be lost. Throws kInvalid, and as next() once the
+  // thread has ended, as it does where the server refuses them.
+  void post_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities);
   void close();
 
  private:

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -56,13 +58,12 @@ TEST_CASE("no more batches are drawn ahead than the credit") {
     auto stream = stream_of(served.address, 3);
     const auto drawn = [&] { return served.table->stats().samples / kBatch; };
     REQUIRE(eventually([&] { return drawn() == 3; }));
-    REQUIRE(stream.next(in(10'000)));  // which is ours now, so that nothing else is asked for
-    std::this_thread::sleep_for(milliseconds(20));
-    CHECK(drawn() == 3);
-    REQUIRE(stream.next(in(10'000)));  // the first is given back
-    CHECK(eventually([&] { return drawn() == 4; }));
-    std::this_thread::sleep_for(milliseconds(20));
-    CHECK(drawn() == 4);
+    for (std::uint64_t taken = 1; taken <= 20; ++taken) {
+      REQUIRE(stream.next(in(10'000)));
+      CHECK(eventually([&] { return drawn() > taken; }));  // one is there for the next call
+      std::this_thread::sleep_for(milliseconds(2));
+      CHECK(drawn() <= taken + 2);  // the one that is ours now lies in memory that nothing is drawn into
+    }
   }
 }
 
@@ -94,6 +95,41 @@ TEST_CASE("a batch waits for its inserts, or the call for its deadline") {
   CHECK_FALSE(stream.next(in(20)));
   std::jthread actor([&] { Client(to(served.address)).insert("replay", chunk_of(8)); });
   CHECK(stream.next(never()));
+}
+
+TEST_CASE("priorities are sent with the next request, and apply to what is drawn after them") {
+  for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
+    CAPTURE(where);
+    Served served(small_table(), {}, where);
+    fill(*served.table);
+    auto stream = stream_of(served.address, 3);
+    std::vector<std::uint64_t> keys(50);
+    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = i;
+    std::vector<float> priorities(50, 0.0f);
+    priorities[17] = -2.5f;  // a TD error
+    for (int i = 0; i < 20; ++i) {
+      REQUIRE(stream.next(in(10'000)));
+      stream.post_priorities(keys, priorities);
+    }
+    for (int i = 0; i < 3; ++i) REQUIRE(stream.next(in(10'000)));  // drawn before, perhaps
+    const auto batch = stream.next(in(10'000));
+    REQUIRE(batch);
+    for (std::uint32_t i = 0; i < kBatch; ++i) CHECK(batch->view.key[i] == 17);
+    CHECK(kind_of([&] { stream.post_priorities(keys, {}); }) == ErrorKind::kInvalid);
+  }
+}
+
+TEST_CASE("priorities that the server refuses end the stream with its error") {
+  Served served;
+  fill(*served.table);
+  auto stream = stream_of(served.address);
+  const std::vector<std::uint64_t> keys = {0};
+  const std::vector<float> priorities = {std::numeric_limits<float>::infinity()};
+  stream.post_priorities(keys, priorities);
+  std::optional<ErrorKind> kind;
+  CHECK(eventually([&] { return (kind = kind_of([&] { stream.next(in(10'000)); })).has_value(); }));
+  CHECK(kind == ErrorKind::kInvalid);
+  CHECK(kind_of([&] { stream.post_priorities(keys, priorities); }) == ErrorKind::kInvalid);
 }
 
 TEST_CASE("received batches are returned before the error that ended the stream") {

@@ -210,6 +210,8 @@ class BatchStream:
     def shared(self) -> bool: ...
     def next(self, timeout_seconds: float | None = None) -> tuple[NDArray[Any], ...] | None:
         """Nine read-only arrays in the order of BatchView's, valid until the next call; None at the deadline."""
+    def post_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.float32]) -> None:
+        """Sets priorities to |priority|; they are sent after the next next()."""
     def close(self) -> None: ...
 
 class OptimizerOptions:

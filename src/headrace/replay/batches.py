@@ -1,9 +1,10 @@
 """Memory for batches, and batches that are prepared before they are requested."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace._native import BatchAhead, BatchStream, BatchView, Signature
 from headrace._native import Table as NativeTable
@@ -83,6 +84,8 @@ class StreamedBatches:
     def __init__(self, open_stream: Callable[[], BatchStream]) -> None:
         self._open = open_stream
         self._stream = open_stream()
+        self.closed = False
+        """Whether close() was called."""
 
     @property
     def shared(self) -> bool:
@@ -94,6 +97,10 @@ class StreamedBatches:
         arrays = self._stream.next(timeout_seconds)
         return None if arrays is None else Batch(*arrays)
 
+    def post_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> None:
+        """Sets priorities to |priority| [B]; they are sent after the next next()."""
+        self._stream.post_priorities(key, np.asarray(priority, np.float32))
+
     def renew(self) -> None:
         """Opens a new stream: the old one ended when the server had no table for it."""
         self._stream.close()
@@ -101,4 +108,5 @@ class StreamedBatches:
 
     def close(self) -> None:
         """Closes the connection; next() raises ClosedError after the batches that had arrived."""
+        self.closed = True
         self._stream.close()

@@ -91,8 +91,14 @@ class StandaloneTable(RemoteTable):
         return batches
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> None:
-        """Sends priorities [B]; a later call raises the error of an earlier one."""
-        self._late_client.post_priorities(self._name, key, np.abs(priority, dtype=np.float32))
+        """Sends priorities [B], together with the request for a batch if batches are kept in flight.
+
+        A later call raises the error of an earlier one.
+        """
+        if self._batches and not self._batches[-1].closed:
+            self._batches[-1].post_priorities(key, priority)
+        else:
+            self._late_client.post_priorities(self._name, key, np.abs(priority, dtype=np.float32))
 
     def close(self) -> None:
         """Releases waiting callers; later inserts raise ClosedError. Priorities that were sent are applied first."""
