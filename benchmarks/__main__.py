@@ -1,7 +1,7 @@
 """Runs every benchmark in a separate process: python -m benchmarks [--all].
 
---all adds the long ones: Reverb, the load of the Ape-X paper, 1,000 connected actors, and those that train to a score,
-which take hours.
+--all adds the long ones: Reverb, the load of the Ape-X paper, user-space networking, 1,000 connected actors, and those
+that train to a score, which take hours.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.measure import require
 
 _SHORT = ("table", "inference", "learner_wait", "network", "refresh", "shards")
-_LONG = ("reverb", "load", "connections", "shard_saving", "apart", "launchers", "learning", "time_to_score")
+_LONG = ("reverb", "load", "bypass", "connections", "shard_saving", "apart", "launchers", "learning", "time_to_score")
 
 
 def main() -> int:
