@@ -10,7 +10,7 @@ from torch import Tensor
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
 from headrace.algorithms.d4pg.config import D4PG
-from headrace.algorithms.flat import local_vectors, open_module
+from headrace.algorithms.flat import flatten, local_vectors, open_module
 from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
 from headrace.algorithms.targets import project
 from headrace.gradients.base import OpenVector
@@ -51,9 +51,12 @@ class D4PGUpdater:
         policy_adam, critic_adam = (OptimizerOptions("adam", learning_rate=rate) for rate in rates)
         self._policy_vector = open_module(open_vector, self._policy, policy_adam)
         self._critic_vector = open_module(open_vector, self._critic, critic_adam)
-        pairs = ((self._target_policy, self._policy), (self._target_critic, self._critic))
-        for target, online in pairs:
-            target.requires_grad_(False).load_state_dict(online.state_dict())
+        self._target_policy.load_state_dict(self._policy.state_dict())
+        self._target_critic.load_state_dict(self._critic.state_dict())
+        pairs = (
+            (flatten(self._target_policy), self._policy_vector.parameters),
+            (flatten(self._target_critic), self._critic_vector.parameters),
+        )
         self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
         self._followed = self._policy_vector.version
         self._support = torch.linspace(config.value_min, config.value_max, config.atoms, device=device)
@@ -89,14 +92,14 @@ class D4PGUpdater:
         """observation, next_observation, action, reward, discount, weight on the learner's device."""
         return to_device(batch, self._device)
 
-    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+    def update(self, fields: tuple[Tensor, ...]) -> Update:
         """One step of critic and policy, both from the critic before the step (Barth-Maron et al. 2018, algorithm 1).
 
         The priority is the divergence KL(target | critic) of each transition (Hessel et al. 2018); the loss is the
         critic's weighted cross-entropy.
         """
         self.pull()
-        observation, next_observation, action, reward, discount, weight = tensors
+        observation, next_observation, action, reward, discount, weight = fields
         target = self._target(next_observation, reward, discount)
         logits = self._critic(observation, action)
         cross_entropy = torch.nn.functional.cross_entropy(logits, target, reduction="none")

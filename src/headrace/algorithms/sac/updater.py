@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
-from headrace.algorithms.flat import local_vectors, open_module
+from headrace.algorithms.flat import flatten, local_vectors, open_module
 from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
 from headrace.algorithms.sac.config import SAC
 from headrace.algorithms.sac.critics import TwinCritics
@@ -67,8 +67,8 @@ class SACUpdater:
                 ("temperature", self._temperature, config.temperature_learning_rate),
             )
         }
-        self._target_critics.requires_grad_(False).load_state_dict(self._critics.state_dict())
-        pairs = ((self._target_critics, self._critics),)
+        self._target_critics.load_state_dict(self._critics.state_dict())
+        pairs = ((flatten(self._target_critics), self._vectors["critics"].parameters),)
         self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
         self._learned = Learned({"target_critics": self._target_critics}, self._vectors)
         self._target_entropy = -float(spec.actions) if config.target_entropy is None else config.target_entropy
@@ -99,14 +99,14 @@ class SACUpdater:
         """observation, next_observation, action, reward, discount, weight on the learner's device."""
         return to_device(batch, self._device)
 
-    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+    def update(self, fields: tuple[Tensor, ...]) -> Update:
         """One step of critics, policy and temperature, all from the parameters before the step.
 
         The priority is |TD error|, the mean of the two critics'; the loss is the sum of the critics' weighted losses.
         The importance weights apply to the critics only.
         """
         self.pull()
-        observation, next_observation, action, reward, discount, weight = tensors
+        observation, next_observation, action, reward, discount, weight = fields
         noise, next_noise = torch.randn(2, *action.shape, generator=self._random).to(self._device)
         for vector in self._vectors.values():
             vector.gradient.zero_()

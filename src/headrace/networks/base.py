@@ -1,0 +1,26 @@
+"""The contract of a network that a learner computes with: outputs, and gradients by the parameters."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.types import Array
+
+__all__ = ["Network"]
+
+
+class Network(Protocol):
+    """A network whose parameters are a vector elsewhere, which may change between two calls. One thread uses it."""
+
+    def place(self, observation: Array) -> Any:
+        """Observations [B, *input] as the other methods take them; may be a view of `observation`."""
+
+    def output(self, x: Any) -> NDArray[np.float32]:
+        """Outputs y [B, *] for placed observations."""
+
+    def forward(self, x: Any) -> NDArray[np.float32]:
+        """The same, for backward(), which must be the next call."""
+
+    def backward(self, dy: NDArray[np.float32]) -> None:
+        """Writes the gradient of sum(dy y) by the parameters, for dy [B, *], to the gradient's vector."""
