@@ -1,13 +1,18 @@
 """The native network next to torch's: outputs and gradients on every instruction set."""
 
+from collections.abc import Callable
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
 
 from headrace._native import dense_instructions
+from headrace.algorithms.engine import Module, open_network
+from headrace.algorithms.sac.critics import TwinCritics
 from headrace.networks import Architecture
 from headrace.networks.architecture import Head
-from headrace.networks.native_network import NativeNetwork
+from headrace.networks.native_network import NativeNetwork, build_dense
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.torch_network import TorchNetwork
 from headrace.types import Array
@@ -41,7 +46,7 @@ def test_outputs_and_gradients_are_torch_s(instructions: str, name: str) -> None
     module = PolicyNetwork(architecture)
     parameters = torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
     gradient = np.empty_like(parameters)
-    network = NativeNetwork(architecture, parameters, gradient, instructions)
+    network = NativeNetwork(build_dense(architecture, instructions), architecture, parameters, gradient)
     for batch in (1, 37):
         observation = make_observation(architecture, batch)
         expected = module(torch.from_numpy(observation))
@@ -63,7 +68,8 @@ def test_both_networks_follow_changes_of_the_parameters() -> None:
     flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
     torch.nn.utils.vector_to_parameters(flat, module.parameters())
     observation = make_observation(architecture, 3)
-    networks = (NativeNetwork(architecture, flat.numpy()), TorchNetwork(module, torch.device("cpu")))
+    native = NativeNetwork(module.build_native(), architecture, flat.numpy())
+    networks = (native, TorchNetwork(module, torch.device("cpu")))
     before = [network.output(network.place(observation)) for network in networks]
     flat.mul_(0.5)
     after = [network.output(network.place(observation)) for network in networks]
@@ -73,12 +79,55 @@ def test_both_networks_follow_changes_of_the_parameters() -> None:
 
 
 def test_observations_are_placed_without_a_copy_where_they_fit() -> None:
+    def place(architecture: Architecture, observation: Array) -> Array:
+        parameters = np.zeros(architecture.parameter_count, np.float32)
+        return NativeNetwork(build_dense(architecture), architecture, parameters).place(observation)
+
     floats, integers = ARCHITECTURES["plain"], ARCHITECTURES["integers"]
     observation = make_observation(floats, 3)
     observation.flags.writeable = False  # like a batch in memory that another process shares
-    placed = NativeNetwork(floats, np.zeros(floats.parameter_count, np.float32)).place(observation)
-    assert np.shares_memory(placed, observation)
-    placed = NativeNetwork(integers, np.zeros(integers.parameter_count, np.float32)).place(
-        make_observation(integers, 3)
-    )
-    assert placed.dtype == np.float32
+    assert np.shares_memory(place(floats, observation), observation)
+    assert place(integers, make_observation(integers, 3)).dtype == np.float32
+
+
+CRITICS: dict[str, Callable[[Architecture], Module]] = {
+    "twin critics": lambda policy: TwinCritics(policy, 2, (36, 20)),
+    "one hidden layer": lambda policy: TwinCritics(policy, 2, (33,)),
+}
+
+
+@pytest.mark.parametrize("name", CRITICS)
+@pytest.mark.parametrize("observations", ["plain", "bytes"])
+def test_a_critic_s_gradients_are_torch_s(name: str, observations: str) -> None:
+    torch.manual_seed(0)
+    architecture = ARCHITECTURES[observations]
+    module = CRITICS[name](architecture)
+    assert isinstance(module, torch.nn.Module)
+    gradient = torch.empty(sum(parameter.numel() for parameter in module.parameters()))
+    flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
+    native = open_network("native", module, flat, gradient)
+    observation = make_observation(architecture, 37)
+    action = torch.rand(37, 2, requires_grad=True)
+    expected = module(torch.from_numpy(observation), action)
+    dy = torch.randn(expected.shape)
+    expected.backward(dy)
+    reference = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
+    assert action.grad is not None
+    inputs = (native.place(observation), action.detach().numpy())
+    np.testing.assert_allclose(native.forward(*inputs), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(native.differentiate(dy.numpy()), action.grad.numpy(), rtol=1e-4, atol=1e-6)
+    native.backward(dy.numpy())
+    assert (gradient - reference).abs().max() <= 1e-5 * reference.abs().max()
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_the_gradient_by_the_action_leaves_that_by_the_parameters_alone(engine: Literal["native", "torch"]) -> None:
+    torch.manual_seed(0)
+    module = TwinCritics(ARCHITECTURES["plain"], 2, (8,))
+    flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
+    gradient = torch.ones_like(flat)
+    network = open_network(engine, module, flat, gradient)
+    x = network.place(make_observation(ARCHITECTURES["plain"], 4))
+    network.forward(x, np.zeros((4, 2), np.float32))
+    assert network.differentiate(np.ones((4, 2), np.float32)).shape == (4, 2)
+    assert (gradient == 1).all()

@@ -1,13 +1,12 @@
-"""The policy's network computed by torch; imported by learners only."""
+"""A learner's network computed by torch; imported by learners only."""
 
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array
 
 __all__ = ["TorchNetwork"]
@@ -19,10 +18,12 @@ class TorchNetwork:
     For backward() the module's gradients are views of `gradient` [P].
     """
 
-    def __init__(self, module: PolicyNetwork, device: torch.device, gradient: Tensor | None = None) -> None:
+    def __init__(self, module: nn.Module, device: torch.device, gradient: Tensor | None = None) -> None:
         self._module = module
         self._device = device
         self._gradient = gradient
+        self._leaves = list(module.parameters())
+        self._last: Tensor | None = None
         self._y: Tensor | None = None
 
     def place(self, observation: Array) -> Tensor:
@@ -30,14 +31,17 @@ class TorchNetwork:
         return torch.from_numpy(observation).to(self._device, non_blocking=True)
 
     @torch.no_grad()
-    def output(self, x: Any) -> NDArray[np.float32]:
+    def output(self, *x: Any) -> NDArray[np.float32]:
         """Outputs [B, *]."""
-        y: NDArray[np.float32] = self._module(x).cpu().numpy()
+        y: NDArray[np.float32] = self._module(*self._tensors(x)).cpu().numpy()
         return y
 
-    def forward(self, x: Any) -> NDArray[np.float32]:
+    def forward(self, *x: Any) -> NDArray[np.float32]:
         """The same; keeps torch's graph."""
-        self._y = self._module(x)
+        inputs = self._tensors(x)
+        if len(inputs) > 1:
+            self._last = inputs[-1].requires_grad_()
+        self._y = self._module(*inputs)
         y: NDArray[np.float32] = self._y.detach().cpu().numpy()
         return y
 
@@ -46,5 +50,18 @@ class TorchNetwork:
         assert self._y is not None
         assert self._gradient is not None
         self._gradient.zero_()
-        torch.autograd.backward(self._y, torch.from_numpy(dy).to(self._device))
+        torch.autograd.backward(self._y, torch.from_numpy(dy).to(self._device), inputs=self._leaves)
         self._y = None
+
+    def differentiate(self, dy: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The gradient by the last input; those by the parameters are not computed."""
+        assert self._y is not None
+        assert self._last is not None
+        (dx,) = torch.autograd.grad(self._y, self._last, torch.from_numpy(dy).to(self._device))
+        self._y = None
+        result: NDArray[np.float32] = dx.cpu().numpy()
+        return result
+
+    def _tensors(self, x: tuple[Any, ...]) -> list[Tensor]:
+        """Placed observations, and actions from NumPy."""
+        return [x[0], *(torch.from_numpy(each).to(self._device) for each in x[1:])]

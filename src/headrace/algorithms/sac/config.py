@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_torch, require_widths
+from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_widths
 from headrace.algorithms.exploration import Exploration
 from headrace.algorithms.sac.exploration import SquashedGaussian, greedy
 from headrace.errors import require
@@ -87,8 +87,7 @@ class SAC(OffPolicy):
         """Policy, twin critics with their targets, and temperature."""
         from headrace.algorithms.sac.updater import SACUpdater
 
-        require_torch(engine, self.name)
-        return SACUpdater(self, spec, device, seed, open_vector)
+        return SACUpdater(self, spec, device, seed, open_vector, engine)
 
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
         """The means after the squashing, tanh(mean) [B, A]."""
