@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from headrace import A3C, D4PG, DQN
+from headrace import A3C, DQN
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.engine import WIDEST, choose_engine
 from headrace.errors import ConfigError
@@ -43,7 +43,7 @@ def test_a_native_engine_that_cannot_compute_the_network_is_refused(
         choose_engine("native", device, architecture)
 
 
-@pytest.mark.parametrize("algorithm", [A3C(), D4PG()])
+@pytest.mark.parametrize("algorithm", [A3C()])
 def test_algorithms_without_native_networks_refuse_the_native_engine(algorithm: Algorithm) -> None:
     spec = EnvironmentSpec((3,), "float32", 2, continuous=True)
     with pytest.raises(ConfigError, match=f"learner_engine is native and algorithm is {algorithm.name}"):

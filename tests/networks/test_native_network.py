@@ -12,6 +12,7 @@ from headrace.algorithms.engine import Module, open_network
 from headrace.algorithms.sac.critics import TwinCritics
 from headrace.networks import Architecture
 from headrace.networks.architecture import Head
+from headrace.networks.critic import Critic
 from headrace.networks.native_network import NativeNetwork, build_dense
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.torch_network import TorchNetwork
@@ -92,7 +93,9 @@ def test_observations_are_placed_without_a_copy_where_they_fit() -> None:
 
 CRITICS: dict[str, Callable[[Architecture], Module]] = {
     "twin critics": lambda policy: TwinCritics(policy, 2, (36, 20)),
-    "one hidden layer": lambda policy: TwinCritics(policy, 2, (33,)),
+    "twin critics, one hidden layer": lambda policy: TwinCritics(policy, 2, (33,)),
+    "distributional critic": lambda policy: Critic(policy, 2, (70, 33, 20), 51),
+    "distributional critic, one hidden layer": lambda policy: Critic(policy, 2, (33,), 11),
 }
 
 

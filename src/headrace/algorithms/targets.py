@@ -11,9 +11,7 @@ parameters.
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 __all__ = [
     "Loss",
@@ -84,7 +82,7 @@ def q_gradient(q_t: _Floats, action: NDArray[np.int64], slope: _Floats, weight: 
     return gradient
 
 
-def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+def project(support: _Floats, probabilities: _Floats, reward: _Floats, discount: _Floats) -> _Floats:
     """Projects a distribution of R + discount z onto the atoms z (Bellemare et al. 2017, algorithm 1).
 
     `support` [Z] is evenly spaced and increasing; `probabilities` [B, Z] are those of s_{t+n}. Probability between two
@@ -93,18 +91,19 @@ def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Te
     """
     assert_ranks(1, support, reward, discount)
     assert_ranks(2, probabilities)
-    last = len(support) - 1
+    count, last = probabilities.size, len(support) - 1
     spacing = (support[-1] - support[0]) / last
-    value = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), support)  # [B, Z]
-    place = ((value - support[0]) / spacing).clamp_(0, last)  # in units of atoms
-    lower = place.floor().clamp_(max=last - 1)  # so that lower + 1 is also an atom
+    value = reward[:, None] + discount[:, None] * support  # [B, Z]
+    place = ((value - support[0]) / spacing).clip(0, last)  # in units of atoms
+    lower = np.floor(place).clip(None, last - 1)  # so that lower + 1 is also an atom
     above = (place - lower) * probabilities
-    index = lower.long()
-    projected = torch.zeros_like(probabilities).scatter_add_(1, index, probabilities - above)
-    return projected.scatter_add_(1, index.add_(1), above)
+    index = lower.astype(np.int64) + len(support) * np.arange(len(reward))[:, None]
+    projected = np.bincount(index.ravel(), (probabilities - above).ravel(), count)
+    projected += np.bincount(index.ravel() + 1, above.ravel(), count)
+    return projected.astype(np.float32).reshape(probabilities.shape)
 
 
 def assert_ranks(rank: int, *arrays: Any) -> None:
-    """Asserts that every array or tensor has this rank."""
+    """Asserts that every array has this rank."""
     for array in arrays:
         assert array.ndim == rank, f"an array has shape {tuple(array.shape)}; its rank must be {rank}"

@@ -13,7 +13,6 @@ from headrace.algorithms.config import (
     OffPolicy,
     Tuned,
     require_not_negative,
-    require_torch,
     require_widths,
 )
 from headrace.algorithms.exploration import Exploration, GaussianNoise, sigma_ladder
@@ -91,8 +90,7 @@ class D4PG(OffPolicy):
         """Policy, critic and their targets."""
         from headrace.algorithms.d4pg.updater import D4PGUpdater
 
-        require_torch(engine, self.name)
-        return D4PGUpdater(self, spec, device, seed, open_vector)
+        return D4PGUpdater(self, spec, device, seed, open_vector, engine)
 
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
         """The policy's actions [B, A], unchanged."""
