@@ -12,10 +12,10 @@ BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
 
 NATIVE := $(wildcard native/*/*.cc native/*/*.h native/bypass/lwip/*.h native/bypass/lwip/*/*.h native/tests/bypass/*)
-MODULE := CMakeLists.txt $(wildcard native/core/* native/wire/* native/io/* native/bindings/*)
+MODULE := CMakeLists.txt $(wildcard native/core/* native/dense/* native/wire/* native/io/* native/bindings/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt
-LOCKS := $(patsubst native/%.cc,build/locks/%.checked,$(foreach room,core wire io bindings,$(wildcard native/$(room)/*.cc)))
+LOCKS := $(patsubst native/%.cc,build/locks/%.checked,$(foreach room,core dense wire io bindings,$(wildcard native/$(room)/*.cc)))
 BYPASS_TESTS := OFF
 FUZZ_TARGETS := $(basename $(notdir $(wildcard native/tests/fuzz_*.cc)))
 PYTEST := python -m pytest -n auto --dist worksteal

@@ -10,6 +10,7 @@ from math import exp, log
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -66,10 +67,9 @@ def test_target_by_hand(plugin: Any) -> None:
     with torch.no_grad():
         updater.target_network.q.weight[:] = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
         updater.target_network.q.bias.zero_()
-    observation, next_observation = torch.tensor([[1.0, 0.0]] * 2), torch.tensor([[0.0, 1.0]] * 2)
-    target = updater.target(
-        observation, next_observation, torch.tensor([0, 1]), torch.tensor([1.0, 1.0]), torch.tensor([0.5, 0.0])
-    )
+    observation, next_observation = (np.array([row] * 2, np.float32) for row in ([1, 0], [0, 1]))
+    reward, discount = (np.array(values, np.float32) for values in ([1, 1], [0.5, 0]))
+    target = updater.target(observation, next_observation, np.array([0, 1]), reward, discount)
     log_pi = [2 - log(exp(2) + 1), -log(exp(2) + 1)]
     soft_value = 0.5 * log(1 + exp(4))  # tau log sum exp(Q / tau), which the expectation equals
     assert log_pi[1] * 0.5 < -1 + 0.1  # near the floor, and below it

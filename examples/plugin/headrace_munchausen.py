@@ -5,7 +5,9 @@ the reward gets a share of the log probability of the action taken.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from headrace import DQN
 from headrace.errors import require
@@ -14,8 +16,9 @@ if TYPE_CHECKING:
     import torch
 
     from headrace.algorithms.base import Updater
+    from headrace.algorithms.config import Engine
     from headrace.gradients.base import OpenVector
-    from headrace.types import EnvironmentSpec
+    from headrace.types import Array, EnvironmentSpec
 
 __all__ = ["MunchausenDQN"]
 
@@ -49,11 +52,11 @@ class MunchausenDQN(DQN):
         device: "torch.device",
         seed: int,
         open_vector: "OpenVector | None" = None,
+        engine: "Engine" = "auto",
     ) -> "Updater":
         """DQN's updater with another target; imported here because actors do without torch."""
-        from torch import Tensor
-
         from headrace.algorithms.dqn.updater import DQNUpdater
+        from headrace.types import Array
 
         settings = self
 
@@ -61,14 +64,20 @@ class MunchausenDQN(DQN):
             """DQN's gradient step towards the target of equation 1."""
 
             def target(
-                self, observation: Tensor, next_observation: Tensor, action: Tensor, reward: Tensor, discount: Tensor
-            ) -> Tensor:
+                self, observation: Any, next_observation: Any, action: Array, reward: Array, discount: Array
+            ) -> Array:
                 """Targets [B], all from the target network."""
                 tau = settings.temperature
-                q_t, q_tp1 = self.target_network(observation), self.target_network(next_observation)
-                log_pi_t, log_pi_tp1 = ((q / tau).log_softmax(1) for q in (q_t, q_tp1))
-                taken = (tau * log_pi_t.gather(1, action[:, None]).squeeze(1)).clamp(settings.log_policy_floor, 0)
-                soft_value = (log_pi_tp1.exp() * (q_tp1 - tau * log_pi_tp1)).sum(1)
+                q_t, q_tp1 = self.target_values(observation), self.target_values(next_observation)
+                log_pi_t, log_pi_tp1 = log_softmax(q_t / tau), log_softmax(q_tp1 / tau)
+                taken = (tau * log_pi_t[np.arange(len(action)), action]).clip(settings.log_policy_floor, 0)
+                soft_value = (np.exp(log_pi_tp1) * (q_tp1 - tau * log_pi_tp1)).sum(1)
                 return reward + settings.munchausen_weight * taken + discount * soft_value
 
-        return MunchausenUpdater(self, spec, device, seed, open_vector)
+        return MunchausenUpdater(self, spec, device, seed, open_vector, engine)
+
+
+def log_softmax(x: "Array") -> "Array":
+    """Logarithms of the softmax of each row of x [B, A]."""
+    shifted = x - x.max(1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(1, keepdims=True))

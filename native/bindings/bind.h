@@ -15,5 +15,6 @@ void bind_shards(nanobind::module_& module);
 void bind_session(nanobind::module_& module);
 void bind_optimizer(nanobind::module_& module);
 void bind_shared_model(nanobind::module_& module);
+void bind_dense(nanobind::module_& module);
 
 }  // namespace headrace::bindings

@@ -14,6 +14,7 @@ NB_MODULE(_native, module) {
   headrace::bindings::bind_table(module);
   headrace::bindings::bind_optimizer(module);
   headrace::bindings::bind_shared_model(module);
+  headrace::bindings::bind_dense(module);
   headrace::bindings::bind_server(module);
   headrace::bindings::bind_session(module);
   headrace::bindings::bind_client(module);

@@ -10,10 +10,7 @@
 #include <system_error>
 
 #include "core/error.h"
-
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
+#include "core/tiny_as_zero.h"
 
 // Compiled once for each register width; the loader selects one. Not with sanitizers, which are not yet initialized at
 // that point. This file is compiled with -ffp-contract=off, so that all clones round alike (see CMakeLists.txt).
@@ -45,27 +42,6 @@ void require(bool holds, const char* name, double value, const char* required) {
                                        std::string(text.substr(0, 200)) + "\", but it must be " + required +
                                        "; no optimizer is made of them");
 }
-
-// Optimizer state of weights whose gradients are 0 (dead units) decay into numbers so small that each operation on one
-// costs over a hundred cycles. As 0 they cost nothing.
-class TinyAsZero {
- public:
-#if defined(__SSE__)
-  TinyAsZero() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushResults | kZeroOperands); }
-  ~TinyAsZero() { _mm_setcsr(before_); }
-#else
-  TinyAsZero() {}
-  ~TinyAsZero() {}
-#endif
-  TinyAsZero(const TinyAsZero&) = delete;
-  TinyAsZero& operator=(const TinyAsZero&) = delete;
-
- private:
-#if defined(__SSE__)
-  static constexpr unsigned kFlushResults = 0x8000, kZeroOperands = 0x0040;
-  const unsigned before_;
-#endif
-};
 
 }  // namespace
 

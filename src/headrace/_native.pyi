@@ -259,6 +259,67 @@ class Optimizer:
         """[M, P]: live, and writable."""
     steps: int
 
+def dense_instructions() -> list[str]:
+    """Instruction sets of dense networks that this processor has, the fastest first; the last is "portable"."""
+
+class DenseLayer:
+    """activation(normalization(weight x + bias)), with offsets into the network's vector of parameters."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        weight: int,
+        bias: int,
+        activation: str = "none",
+        normalization: int | None = None,
+        source: int | None = None,
+        by_input: bool = False,
+    ) -> None:
+        """`activation`: none, relu, tanh or elu. `normalization`: offset of the gain and, after it, the shift.
+
+        `source`: the index of the layer whose outputs it reads; None: the network's input. The weight is [outputs,
+        inputs], or with `by_input` [inputs, outputs].
+        """
+
+class DenseNetwork:
+    """Outputs and gradients of dense layers, for parameters [P] that it only reads. One thread at a time."""
+
+    def __init__(
+        self,
+        inputs: Sequence[tuple[int, bool]],
+        layers: Sequence[DenseLayer],
+        *,
+        parameters: int,
+        dueling: bool = False,
+        instructions: str = "",
+    ) -> None:
+        """`inputs`: of each array its width, and whether it is of bytes, which are scaled by 1/255.
+
+        The output has the outputs of all layers that no layer reads, side by side. If `dueling`, these must be a value
+        [1] and advantages [A], and the output is value + advantage - mean(advantage). `instructions`: one of
+        dense_instructions(); empty: the fastest. Raises ConfigError.
+        """
+    def forward(self, parameters: NDArray[np.float32], x: tuple[NDArray[Any], ...], y: NDArray[np.float32]) -> None:
+        """Writes y [B, outputs] for x, an array [B, width] for each input. Raises ConfigError."""
+    def backward(
+        self,
+        parameters: NDArray[np.float32],
+        dy: NDArray[np.float32],
+        gradient: NDArray[np.float32] | None = None,
+        dx: tuple[NDArray[np.float32] | None, ...] | None = None,
+    ) -> None:
+        """Writes the gradients of sum(dy y) of the last forward(), with the same parameters.
+
+        dy is [B, outputs]; `gradient` [P], of which parameters of no layer are not written; dx has an array [B, width]
+        for each input, or None. Raises ConfigError.
+        """
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def instructions(self) -> str: ...
+
 class SharedModel:
     """A model in memory that the worker processes of a machine share; see core/shared_model.h for what races.
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.algorithms.config import Algorithm
+from headrace.algorithms.config import Algorithm, Engine
 from headrace.launch.config import LauncherConfig, Processes
 from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory
@@ -40,6 +40,7 @@ def train(
     checkpoint_period_seconds: float | None = None,
     hang_seconds: float = 60.0,
     device: str = "auto",
+    learner_engine: Engine = "auto",
     server: str | None = None,
     run: str = "default",
     token_file: str | Path | None = None,
@@ -65,6 +66,7 @@ def train(
         checkpoint_period_seconds=checkpoint_period_seconds,
         hang_seconds=hang_seconds,
         device=device,
+        learner_engine=learner_engine,
         server=server,
         run=run,
         token_file=token_file,
@@ -121,6 +123,7 @@ def _configure(
     checkpoint_period_seconds: float | None = None,
     hang_seconds: float = 60.0,
     device: str = "auto",
+    learner_engine: Engine = "auto",
     server: str | None = None,
     run: str = "default",
     token_file: str | Path | None = None,
@@ -147,6 +150,7 @@ def _configure(
         checkpoint_period_seconds=_given(checkpoint_period_seconds, known.checkpoint_period_seconds),
         hang_seconds=hang_seconds,
         device=device,
+        learner_engine=learner_engine,
         server=ServerConfig(server, run, Path(token_file) if token_file else None),
         launcher=launcher or Processes(),
     )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from headrace.algorithms.config import Engine
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.d4pg.updater import D4PGUpdater
 from headrace.algorithms.targets import project
@@ -34,9 +35,9 @@ def make_batch(size: int = 32, seed: int = 0) -> Batch:
     )
 
 
-def make_updater(seed: int = 0, **settings: Any) -> D4PGUpdater:
+def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> D4PGUpdater:
     small = {"hidden": (16,), "critic_hidden": (24, 16), "atoms": 11, "value_min": -3.0, "value_max": 3.0}
-    return D4PGUpdater(D4PG(**{**small, "batch_size": 32, **settings}), SPEC, CPU, seed)
+    return D4PGUpdater(D4PG(**{**small, "batch_size": 32, **settings}), SPEC, CPU, seed, engine=engine)
 
 
 def named(updater: D4PGUpdater) -> dict[str, Tensor]:
@@ -89,7 +90,7 @@ class Twin:
     def update(self, batch: Batch) -> tuple[Tensor, float]:
         s, s_n, a, r, d, w = (torch.from_numpy(np.asarray(batch[i])) for i in (0, 1, 2, 3, 4, 5))
         p_n = self.log_probabilities(self.target_critic, s_n, self.act(self.target_policy, s_n)).exp()
-        target = project(self.support, p_n, r, d)
+        target = torch.from_numpy(project(*(x.numpy() for x in (self.support, p_n, r, d))))
         policy, critic = ({k: v.clone().requires_grad_() for k, v in p.items()} for p in (self.policy, self.critic))
         cross_entropy = -(target * self.log_probabilities(critic, s, a)).sum(1)
         loss = (w * cross_entropy).mean()
@@ -114,8 +115,9 @@ class Twin:
             parameters[name] = parameters[name] - self.rates[part] * step
 
 
-def test_three_updates_equal_a_twin_written_out() -> None:
-    updater = make_updater(learning_rate=2e-3, critic_learning_rate=5e-3, target_update_period=2)
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_three_updates_equal_a_twin_written_out(engine: Engine) -> None:
+    updater = make_updater(engine=engine, learning_rate=2e-3, critic_learning_rate=5e-3, target_update_period=2)
     twin = Twin(named(updater), {"policy": 2e-3, "critic": 5e-3}, period=2)
     for seed in range(3):
         batch = make_batch(seed=seed)
@@ -258,6 +260,18 @@ def test_restored_state_continues_bit_for_bit() -> None:
     ours, theirs = first.state(), second.state()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize(("first", "second"), [("native", "torch"), ("torch", "native")])
+def test_checkpoints_move_between_engines(first: Engine, second: Engine) -> None:
+    source, other = make_updater(seed=0, engine=first), make_updater(seed=1, engine=second)
+    for seed in range(5):
+        source.update(source.transfer(make_batch(seed=seed)))
+    other.load({name: value.clone() for name, value in source.state().items()})
+    batch = make_batch(seed=9)
+    ours, theirs = (updater.update(updater.transfer(batch)) for updater in (source, other))
+    np.testing.assert_allclose(ours.priority, theirs.priority, atol=1e-5)
+    assert ours.loss == pytest.approx(theirs.loss, rel=1e-5)
 
 
 def test_state_of_another_critic_is_refused() -> None:

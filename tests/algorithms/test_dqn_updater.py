@@ -1,5 +1,8 @@
 """DQN's gradient step: targets by hand, one batch overfitted, state carried over."""
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ from numpy.typing import NDArray
 
 from headrace import DQN
 from headrace._native import OptimizerOptions
-from headrace.algorithms.config import OptimizerName
+from headrace.algorithms.config import Engine, OptimizerName
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.local import LocalVector
@@ -33,13 +36,20 @@ def make_batch(size: int = 32, seed: int = 0) -> Batch:
     )
 
 
-def make_updater(seed: int = 0, **settings: object) -> DQNUpdater:
-    return DQNUpdater(DQN(hidden=(32,), batch_size=32, **settings), SPEC, CPU, seed)  # type: ignore[arg-type]
+def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> DQNUpdater:
+    config = DQN(**{"hidden": (32,), "batch_size": 32} | settings)
+    return DQNUpdater(config, SPEC, CPU, seed, engine=engine)
+
+
+@pytest.fixture(params=["native", "torch"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    chosen: Engine = request.param
+    return chosen
 
 
 @pytest.mark.parametrize("double", [False, True])
-def test_priorities_and_loss_equal_a_numpy_twin(double: bool) -> None:
-    updater = make_updater(double=double, max_gradient_norm=0.0, target_update_period=10**9)
+def test_priorities_and_loss_equal_a_numpy_twin(engine: Engine, double: bool) -> None:
+    updater = make_updater(engine=engine, double=double, max_gradient_norm=0.0, target_update_period=10**9)
     for seed in range(3):  # now online and target differ
         updater.update(updater.transfer(make_batch(seed=seed)))
     batch = make_batch(seed=9)
@@ -56,8 +66,8 @@ def test_priorities_and_loss_equal_a_numpy_twin(double: bool) -> None:
     assert update.loss == pytest.approx((batch.weight * huber).mean(), rel=1e-4)
 
 
-def test_overfits_one_batch() -> None:
-    updater = make_updater(learning_rate=3e-3, target_update_period=10**9)
+def test_overfits_one_batch(engine: Engine) -> None:
+    updater = make_updater(engine=engine, learning_rate=3e-3, target_update_period=10**9)
     tensors = updater.transfer(make_batch())
     first = updater.update(tensors).loss
     for _ in range(500):
@@ -65,8 +75,8 @@ def test_overfits_one_batch() -> None:
     assert last.loss < first / 100
 
 
-def test_target_is_copied_every_period() -> None:
-    updater = make_updater(target_update_period=3)
+def test_target_is_copied_every_period(engine: Engine) -> None:
+    updater = make_updater(engine=engine, target_update_period=3)
     tensors = updater.transfer(make_batch())
 
     def target_lags() -> bool:
@@ -80,8 +90,8 @@ def test_target_is_copied_every_period() -> None:
     assert lags == [True, True, False, True, True, False]
 
 
-def test_polyak_average() -> None:
-    updater = make_updater(target_update_period=1, target_update_rate=0.25)
+def test_polyak_average(engine: Engine) -> None:
+    updater = make_updater(engine=engine, target_update_period=1, target_update_rate=0.25)
     before = {name: value.clone() for name, value in updater.state().items()}
     updater.update(updater.transfer(make_batch()))
     after = updater.state()
@@ -90,8 +100,8 @@ def test_polyak_average() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"])
-def test_three_updates_equal_those_of_torch_s_optimizer(optimizer: OptimizerName) -> None:
-    updater = make_updater(optimizer=optimizer, target_update_period=10**9, max_gradient_norm=1.0)
+def test_three_updates_equal_those_of_torch_s_optimizer(engine: Engine, optimizer: OptimizerName) -> None:
+    updater = make_updater(engine=engine, optimizer=optimizer, target_update_period=10**9, max_gradient_norm=1.0)
     online, target = (PolicyNetwork(updater.architecture) for _ in range(2))
     for network in (online, target):
         network.load_state_dict({name: torch.from_numpy(value) for name, value in updater.weights().items()})
@@ -106,8 +116,9 @@ def test_three_updates_equal_those_of_torch_s_optimizer(optimizer: OptimizerName
     }
     twin = torch_optimizers[optimizer]
     for seed in range(3):
-        tensors = updater.transfer(make_batch(seed=seed))
-        observation, following, action, reward, discount, weight = tensors
+        batch = make_batch(seed=seed)
+        fields = (batch.observation, batch.next_observation, batch.action, batch.reward, batch.discount, batch.weight)
+        observation, following, action, reward, discount, weight = map(torch.from_numpy, fields)
         with torch.no_grad():
             chosen = online(following).argmax(1, keepdim=True)
             goal = reward + discount * target(following).gather(1, chosen)[:, 0]
@@ -117,7 +128,7 @@ def test_three_updates_equal_those_of_torch_s_optimizer(optimizer: OptimizerName
         loss.backward()
         torch.nn.utils.clip_grad_norm_(online.parameters(), 1.0)
         twin.step()
-        updater.update(tensors)
+        updater.update(updater.transfer(batch))
     for name, value in updater.weights().items():
         np.testing.assert_allclose(value, online.state_dict()[name].numpy(), atol=2e-6, err_msg=name)
 
@@ -145,11 +156,11 @@ def test_vectors_of_another_size_are_refused() -> None:
         DQNUpdater(DQN(hidden=(32,)), SPEC, CPU, 0, lambda *_: LocalVector(np.zeros(7, np.float32), options))
 
 
-def test_restored_state_continues_bit_for_bit() -> None:
-    first = make_updater(seed=0, target_update_period=4)
+def test_restored_state_continues_bit_for_bit(engine: Engine) -> None:
+    first = make_updater(seed=0, engine=engine, target_update_period=4)
     for seed in range(5):
         first.update(first.transfer(make_batch(seed=seed)))
-    second = make_updater(seed=1, target_update_period=4)
+    second = make_updater(seed=1, engine=engine, target_update_period=4)
     second.load({name: value.clone() for name, value in first.state().items()})
     for seed in range(5, 10):
         first.update(first.transfer(make_batch(seed=seed)))
@@ -157,6 +168,59 @@ def test_restored_state_continues_bit_for_bit() -> None:
     ours, theirs = first.state(), second.state()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+SWITCHES: list[dict[str, Any]] = [
+    {},
+    {"double": False, "loss": "squared", "max_gradient_norm": 0.0},
+    {"dueling": True, "hidden": (48, 32), "max_gradient_norm": 0.5},
+    {"target_update_period": 1, "target_update_rate": 0.01, "hidden": (65, 33)},
+]
+
+
+@pytest.mark.parametrize("switches", SWITCHES)
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        {"optimizer": "sgd", "learning_rate": 1e-2},
+        {"optimizer": "adam", "learning_rate": 1e-3, "optimizer_epsilon": 1e-2},
+    ],
+)
+def test_engines_agree_after_1000_updates(switches: dict[str, Any], optimizer: dict[str, Any]) -> None:
+    """With Adam's default epsilon, which divides tiny gradients by their size, rounding errors become whole steps."""
+    updaters = [make_updater(engine=engine, **switches, **optimizer) for engine in ("native", "torch")]
+    for name, value in updaters[0].weights().items():
+        np.testing.assert_array_equal(value, updaters[1].weights()[name])  # the same initial parameters
+    for seed in range(1000):
+        batch = make_batch(seed=seed)
+        native, reference = (updater.update(updater.transfer(batch)) for updater in updaters)
+        np.testing.assert_allclose(native.priority, reference.priority, atol=1e-4)
+        assert native.loss == pytest.approx(reference.loss, abs=1e-4)
+    for name, value in updaters[0].weights().items():
+        np.testing.assert_allclose(value, updaters[1].weights()[name], atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize(("first", "second"), [("native", "torch"), ("torch", "native")])
+def test_checkpoints_move_between_engines(first: Engine, second: Engine) -> None:
+    source, other = make_updater(seed=0, engine=first), make_updater(seed=1, engine=second)
+    for seed in range(5):
+        source.update(source.transfer(make_batch(seed=seed)))
+    other.load({name: value.clone() for name, value in source.state().items()})
+    batch = make_batch(seed=9)
+    for name, value in other.state().items():
+        assert torch.equal(value, source.state()[name]), name
+    np.testing.assert_allclose(other.act(batch.observation), source.act(batch.observation), atol=1e-6)
+    ours, theirs = (updater.update(updater.transfer(batch)) for updater in (source, other))
+    np.testing.assert_allclose(ours.priority, theirs.priority, atol=1e-5)
+
+
+def test_a_loss_that_is_not_finite_is_returned_without_a_warning(engine: Engine) -> None:
+    updater = make_updater(engine=engine, loss="squared")
+    batch = make_batch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss = updater.update(updater.transfer(batch._replace(reward=np.full(32, 1e30, np.float32)))).loss
+    assert not np.isfinite(loss)
 
 
 def test_state_of_another_network_is_refused() -> None:

@@ -1,19 +1,33 @@
-"""SAC's rules against numbers worked out by hand and against numerical integration."""
+"""SAC's rules against numbers worked out by hand, numerical integration and torch's gradients."""
 
 from math import exp, log, pi
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from headrace.algorithms.sac.rules import gaussian, soft_target, squashed_log_probability, temperature_loss
+from headrace.algorithms.sac.rules import (
+    Sample,
+    critic_gradient,
+    policy_gradient,
+    sample,
+    soft_target,
+    squashed_log_probability,
+    temperature_gradient,
+)
+from headrace.types import Array
 
 
-def test_gaussian_splits_and_clips() -> None:
-    mean, log_sigma = gaussian(torch.tensor([[30.0, -30.0, 0.5, 3.0], [1.0, 2.0, -25.0, 2.0]]))
-    assert mean.tolist() == [[30.0, -30.0], [1.0, 2.0]]
-    assert log_sigma.tolist() == [[0.5, 2.0], [-20.0, 2.0]]
+def floats(*values: object) -> NDArray[np.float32]:
+    return np.array(values, np.float32)
+
+
+def test_sample_by_hand() -> None:
+    """Means 0.25 and 0; a log standard deviation above the range is 2, one below it -20."""
+    action, _, spread = sample(floats([0.25, 0, log(0.5), 3], [0, 0, -25, 2]), floats([1, -2], [0, 1]))
+    np.testing.assert_allclose(spread, [[0.5, -2 * exp(2)], [0, exp(2)]], rtol=1e-6)
+    np.testing.assert_allclose(action, [[np.tanh(0.75), -1], [0, np.tanh(exp(2))]], rtol=1e-6)
 
 
 def test_log_probability_by_hand() -> None:
@@ -22,55 +36,76 @@ def test_log_probability_by_hand() -> None:
     At noise 1, sigma 1/2 and mean 0, u = 1/2: -0.918939 - 0.5 + 0.693147 - log(1 - tanh(1/2)^2), where tanh(1/2) is
     0.462117 and the logarithm -0.240229.
     """
-    noise, sigma = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [0.5]])
-    log_probability = squashed_log_probability(noise, sigma.log(), sigma * noise)
+    noise, sigma = floats([0], [1]), floats([1], [0.5])
+    log_probability = squashed_log_probability(noise, np.log(sigma), sigma * noise)
     np.testing.assert_allclose(log_probability, [-0.918939, -0.485562], atol=2e-6)
 
 
 def test_log_probability_is_summed_over_dimensions() -> None:
-    noise = torch.tensor([[0.0, 1.0]])
-    log_sigma = torch.tensor([[0.0, log(0.5)]])
-    summed = squashed_log_probability(noise, log_sigma, torch.tensor([[0.0, 0.5]]))
+    summed = squashed_log_probability(floats([0, 1]), floats([0, log(0.5)]), floats([0, 0.5]))
     np.testing.assert_allclose(summed, [-0.918939 - 0.485562], atol=2e-6)
 
 
 @pytest.mark.parametrize(("mean", "sigma"), [(0.0, 1.0), (0.8, 0.3), (-1.5, 0.7), (0.3, 2.5)])
 def test_density_over_actions_integrates_to_one(mean: float, sigma: float) -> None:
     """By the trapezoidal rule over a in (-1, 1); the density is a function of the action alone."""
-    u = torch.linspace(-12, 12, 200_001, dtype=torch.float64)
-    action = u.tanh()
-    density = squashed_log_probability(
-        ((u - mean) / sigma)[:, None], torch.full((len(u), 1), log(sigma), dtype=torch.float64), u[:, None]
-    ).exp()
-    assert torch.trapezoid(density, action).item() == pytest.approx(1, abs=1e-4)
+    u = np.linspace(-12, 12, 200_001)
+    action = np.tanh(u)
+    noise = ((u - mean) / sigma)[:, None]
+    density = np.exp(squashed_log_probability(noise, np.full((len(u), 1), log(sigma)), u[:, None]))  # type: ignore[arg-type]
+
+    def integral(values: Array, over: Array) -> float:
+        return float((np.diff(over) * (values[1:] + values[:-1]) / 2).sum())
+
+    assert integral(density, action) == pytest.approx(1, abs=1e-4)
     # E[a] under the density is that under the normal distribution of u
-    normal = (-0.5 * ((u - mean) / sigma).square()).exp() / (sigma * (2 * pi) ** 0.5)
-    expected = torch.trapezoid(normal * action, u).item()
-    assert torch.trapezoid(density * action, action).item() == pytest.approx(expected, abs=1e-4)
+    normal = np.exp(-0.5 * noise[:, 0] ** 2) / (sigma * (2 * pi) ** 0.5)
+    assert integral(density * action, action) == pytest.approx(integral(normal * action, u), abs=1e-4)
 
 
 @pytest.mark.parametrize("u", [15.0, -15.0, 40.0, -40.0])
 def test_log_probability_stays_finite_where_the_tanh_is_one(u: float) -> None:
     """log(1 - tanh(u)^2) is -2 (|u| - log 2) there; in float32, 1 - tanh(u)^2 is 0."""
-    value = torch.tensor([[u]], requires_grad=True)
-    zero = torch.zeros(1, 1)
-    log_probability = squashed_log_probability(zero, zero, value)
+    zero = floats([0])
+    log_probability = squashed_log_probability(zero, zero, floats([u]))
     assert log_probability.item() == pytest.approx(-0.918939 + 2 * (abs(u) - log(2)), rel=1e-6)
-    torch.autograd.backward(log_probability.sum())
-    assert value.grad is not None
-    assert value.grad.item() == pytest.approx(2 * np.sign(u))
 
 
 def test_soft_target_by_hand() -> None:
     """3 + 0.5 (min(2, 4) - 0.1 * -2) = 4.1; the second transition terminated."""
     target = soft_target(
-        reward=torch.tensor([3.0, 7.0]),
-        discount=torch.tensor([0.5, 0.0]),
-        q_tpn=torch.tensor([[2.0, 1.0], [4.0, -9.0]]),
-        log_probability=torch.tensor([-2.0, 5.0]),
-        temperature=torch.tensor(0.1),
+        reward=floats(3, 7),
+        discount=floats(0.5, 0),
+        q_tpn=floats([2, 4], [1, -9]),
+        log_probability=floats(-2, 5),
+        temperature=0.1,
     )
-    np.testing.assert_allclose(target, [4.1, 7.0])
+    np.testing.assert_allclose(target, [4.1, 7], rtol=1e-6)
+
+
+def test_critic_gradient_by_hand() -> None:
+    gradient = critic_gradient(error=floats([1, -2], [4, 0]), weight=floats(1, 0.5))
+    np.testing.assert_array_equal(gradient, [[-0.5, 1], [-1, 0]])
+
+
+def test_policy_gradient_is_torch_s() -> None:
+    """Of the mean of alpha log pi - Q for Q = c . a, with log standard deviations inside and outside of the range."""
+    random = np.random.default_rng(0)
+    output, noise, c = (random.standard_normal(shape).astype(np.float32) for shape in ((50, 6), (50, 3), (50, 3)))
+    output[:, 3:] *= 3  # some are above 2
+    output[:5, 3] = -21
+    leaf = torch.from_numpy(output.astype(np.float64)).requires_grad_()
+    mean, log_sigma = leaf.chunk(2, 1)
+    log_sigma = log_sigma.clamp(-20, 2)
+    u = mean + log_sigma.exp() * torch.from_numpy(noise)
+    # log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)), without the differences of nearly equal numbers
+    log_slope = 2 * (log(2) - u - torch.nn.functional.softplus(-2 * u))
+    log_pi = (-log_sigma - log_slope).sum(1)
+    torch.autograd.backward((0.3 * log_pi - (torch.from_numpy(c) * u.tanh()).sum(1)).mean())
+    assert leaf.grad is not None
+    gradient = policy_gradient(output, sample(output, noise), c, 0.3)
+    np.testing.assert_allclose(gradient, leaf.grad.numpy(), rtol=1e-4, atol=1e-6)
+    assert (gradient[:5, 3] == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -81,40 +116,36 @@ def test_soft_target_by_hand() -> None:
         ([0.5, 1.5], 0.0),
     ],
 )
-def test_temperature_loss_by_hand(log_probability: list[float], gradient: float) -> None:
-    log_temperature = torch.tensor(log(0.2), requires_grad=True)
-    loss = temperature_loss(log_temperature, torch.tensor(log_probability, requires_grad=True), -1.0)
-    assert loss.item() == pytest.approx(log(0.2) * gradient)
-    torch.autograd.backward(loss)
-    assert log_temperature.grad is not None
-    assert log_temperature.grad.item() == pytest.approx(gradient)
+def test_temperature_gradient_by_hand(log_probability: list[float], gradient: float) -> None:
+    assert temperature_gradient(floats(*log_probability), -1.0) == pytest.approx(gradient)
 
 
 def test_entropy_of_a_narrow_policy_is_the_normal_s() -> None:
     """Near a = 0 the tanh is the identity: the mean of -log pi is log(sigma sqrt(2 pi e))."""
-    noise = torch.randn(100_000, 1, generator=torch.Generator().manual_seed(0))
+    noise = np.random.default_rng(0).standard_normal((100_000, 1)).astype(np.float32)
     sigma = 0.01
-    log_probability = squashed_log_probability(noise, torch.full_like(noise, log(sigma)), sigma * noise)
-    assert -log_probability.mean().item() == pytest.approx(log(sigma) + 0.5 * log(2 * pi * exp(1)), abs=0.01)
+    log_probability = squashed_log_probability(noise, np.full_like(noise, log(sigma)), sigma * noise)
+    assert -log_probability.mean() == pytest.approx(log(sigma) + 0.5 * log(2 * pi * exp(1)), abs=0.01)
 
 
-ONE, TWO, SCALAR = torch.zeros(2), torch.zeros(2, 2), torch.tensor(0.0)
+ONE, TWO = np.zeros(2, np.float32), np.zeros((2, 2), np.float32)
 
 
 @pytest.mark.parametrize(
     ("rule", "arguments"),
     [
-        (gaussian, (ONE,)),
+        (sample, (ONE, TWO)),
         (squashed_log_probability, (TWO, TWO, ONE)),
-        (soft_target, (TWO, ONE, TWO, ONE, SCALAR)),
-        (soft_target, (ONE, ONE, ONE, ONE, SCALAR)),
-        (soft_target, (ONE, ONE, TWO, TWO, SCALAR)),
-        (soft_target, (ONE, ONE, TWO, ONE, ONE)),
-        (temperature_loss, (ONE, ONE, -1.0)),
-        (temperature_loss, (SCALAR, TWO, -1.0)),
+        (soft_target, (TWO, ONE, TWO, ONE, 0.1)),
+        (soft_target, (ONE, ONE, ONE, ONE, 0.1)),
+        (soft_target, (ONE, ONE, TWO, TWO, 0.1)),
+        (critic_gradient, (ONE, ONE)),
+        (critic_gradient, (TWO, TWO)),
+        (policy_gradient, (TWO, Sample(TWO, ONE, TWO), ONE, 0.1)),
+        (temperature_gradient, (TWO, -1.0)),
     ],
 )
-def test_wrong_ranks_are_refused(rule: object, arguments: tuple[Tensor, ...]) -> None:
+def test_wrong_ranks_are_refused(rule: object, arguments: tuple[object, ...]) -> None:
     assert callable(rule)
     with pytest.raises(AssertionError, match="its rank must be"):
         rule(*arguments)

@@ -5,48 +5,84 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, tensor
+from numpy.typing import NDArray
 
-from headrace.algorithms.targets import double_q_target, huber, project, q_target, squared, td_error
+from headrace.algorithms.targets import (
+    Loss,
+    double_q_target,
+    huber,
+    project,
+    q_gradient,
+    q_target,
+    squared,
+    td_error,
+)
 
-Q_TPN = tensor([[1.0, 5.0, 3.0], [2.0, -1.0, 0.0]])
-SELECTOR = tensor([[0.0, 1.0, 2.0], [9.0, 8.0, 7.0]])
-REWARD = tensor([1.0, -0.5])
-DISCOUNT = tensor([0.9, 0.0])  # the second episode terminated
+
+def floats(*values: object) -> NDArray[np.float32]:
+    return np.array(values, np.float32)
+
+
+Q_TPN = floats([1, 5, 3], [2, -1, 0])
+SELECTOR = floats([0, 1, 2], [9, 8, 7])
+REWARD = floats(1, -0.5)
+DISCOUNT = floats(0.9, 0)  # the second episode terminated
+ACTION = np.array([1, 0])
 
 
 def test_q_target_takes_the_largest_value_of_the_next_state() -> None:
-    torch.testing.assert_close(q_target(REWARD, DISCOUNT, Q_TPN), tensor([1 + 0.9 * 5, -0.5]))
+    np.testing.assert_allclose(q_target(REWARD, DISCOUNT, Q_TPN), [1 + 0.9 * 5, -0.5], rtol=1e-6)
 
 
 def test_double_q_target_takes_the_value_of_the_selected_action() -> None:
-    torch.testing.assert_close(double_q_target(REWARD, DISCOUNT, Q_TPN, SELECTOR), tensor([1 + 0.9 * 3, -0.5]))
+    np.testing.assert_allclose(double_q_target(REWARD, DISCOUNT, Q_TPN, SELECTOR), [1 + 0.9 * 3, -0.5], rtol=1e-6)
 
 
 def test_double_q_target_equals_q_target_where_the_target_network_selects() -> None:
-    torch.testing.assert_close(double_q_target(REWARD, DISCOUNT, Q_TPN, Q_TPN), q_target(REWARD, DISCOUNT, Q_TPN))
+    np.testing.assert_array_equal(double_q_target(REWARD, DISCOUNT, Q_TPN, Q_TPN), q_target(REWARD, DISCOUNT, Q_TPN))
 
 
 def test_td_error_is_target_minus_the_value_of_the_action() -> None:
-    q_t = tensor([[1.0, 2.0], [3.0, 4.0]])
-    torch.testing.assert_close(td_error(q_t, tensor([1, 0]), tensor([5.0, 1.0])), tensor([3.0, -2.0]))
+    np.testing.assert_array_equal(td_error(floats([1, 2], [3, 4]), ACTION, floats(5, 1)), [3, -2])
 
 
 def test_huber_is_quadratic_inside_one_and_linear_outside() -> None:
-    torch.testing.assert_close(huber(tensor([0.5, -0.5, 3.0, -3.0])), tensor([0.125, 0.125, 2.5, 2.5]))
+    np.testing.assert_array_equal(huber(floats(0.5, -0.5, 3, -3)).value, [0.125, 0.125, 2.5, 2.5])
 
 
-def test_huber_gradient_is_the_clipped_error() -> None:
-    error = tensor([0.25, -4.0, 7.0], requires_grad=True)
-    huber(error).sum().backward()
-    torch.testing.assert_close(error.grad, tensor([0.25, -1.0, 1.0]))
+def test_huber_slope_is_the_clipped_error() -> None:
+    np.testing.assert_array_equal(huber(floats(0.25, -4, 7)).slope, [0.25, -1, 1])
 
 
 def test_squared() -> None:
-    torch.testing.assert_close(squared(tensor([3.0, -2.0])), tensor([4.5, 2.0]))
+    value, slope = squared(floats(3, -2))
+    np.testing.assert_array_equal(value, [4.5, 2])
+    np.testing.assert_array_equal(slope, [3, -2])
 
 
-ATOMS = tensor([-1.0, 0.0, 1.0, 2.0])
+def test_q_gradient_is_that_of_the_action_taken() -> None:
+    gradient = q_gradient(floats([1, 2], [3, 4]), ACTION, slope=floats(0.5, -1), weight=floats(1, 0.5))
+    np.testing.assert_array_equal(gradient, [[0, -0.25], [0.25, 0]])
+
+
+@pytest.mark.parametrize("loss", [huber, squared])
+def test_q_gradient_is_torch_s(loss: Callable[[NDArray[np.float32]], Loss]) -> None:
+    random = np.random.default_rng(0)
+    q_t, target, weight = (random.standard_normal(shape).astype(np.float32) for shape in ((64, 3), 64, 64))
+    target *= 2  # some errors are beyond 1
+    action = random.integers(0, 3, 64)
+    leaf = torch.from_numpy(q_t).requires_grad_()
+    chosen = leaf.gather(1, torch.from_numpy(action)[:, None])[:, 0]
+    function = torch.nn.functional.huber_loss if loss is huber else torch.nn.functional.mse_loss
+    each = function(chosen, torch.from_numpy(target), reduction="none") / (1 if loss is huber else 2)
+    (torch.from_numpy(weight) * each).mean().backward()
+    value, slope = loss(td_error(q_t, action, target))
+    np.testing.assert_allclose(value, each.detach().numpy(), rtol=1e-5, atol=1e-7)
+    assert leaf.grad is not None
+    np.testing.assert_allclose(q_gradient(q_t, action, slope, weight), leaf.grad.numpy(), rtol=1e-5, atol=1e-8)
+
+
+ATOMS = floats(-1, 0, 1, 2)
 P = (0.1, 0.2, 0.3, 0.4)
 
 
@@ -74,8 +110,9 @@ P = (0.1, 0.2, 0.3, 0.4)
     ],
 )
 def test_projection(reward: float, discount: float, expected: tuple[float, ...]) -> None:
-    projected = project(ATOMS, tensor([P]), tensor([reward]), tensor([discount]))
-    torch.testing.assert_close(projected, tensor([expected]))
+    projected = project(ATOMS, floats(P), floats(reward), floats(discount))
+    assert projected.dtype == np.float32
+    np.testing.assert_allclose(projected, [expected], atol=1e-6)
 
 
 def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
@@ -94,16 +131,14 @@ def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
             else:
                 expected[row, lower] += p[row, j] * (upper - b)
                 expected[row, upper] += p[row, j] * (b - lower)
-    before = torch.from_numpy(p.copy())
-    projected = project(*(torch.from_numpy(x) for x in (support, p, reward, discount)))
+    before = p.copy()
+    projected = project(support, p, reward, discount)
     np.testing.assert_allclose(projected, expected, atol=1e-5)
-    torch.testing.assert_close(projected.sum(1), torch.ones(64))
-    assert torch.equal(torch.from_numpy(p), before)  # a pure function
+    np.testing.assert_allclose(projected.sum(1), np.ones(64), rtol=1e-5)
+    np.testing.assert_array_equal(p, before)  # a pure function
     inside = np.abs(reward) + discount * 150 <= 150  # nothing of these rows is clipped
     assert inside.any()
-    np.testing.assert_allclose(
-        (projected.numpy() @ support)[inside], (reward + discount * (p @ support))[inside], atol=1e-3
-    )
+    np.testing.assert_allclose((projected @ support)[inside], (reward + discount * (p @ support))[inside], atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +148,14 @@ def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
         lambda: q_target(REWARD, DISCOUNT, Q_TPN[0]),
         lambda: double_q_target(REWARD, DISCOUNT[:, None], Q_TPN, SELECTOR),
         lambda: double_q_target(REWARD, DISCOUNT, Q_TPN, SELECTOR[0]),
-        lambda: td_error(Q_TPN, tensor([[1], [0]]), REWARD),
-        lambda: td_error(Q_TPN, tensor([1, 0]), REWARD[:, None]),
-        lambda: project(tensor([0.0, 1.0]), Q_TPN[:, :2], REWARD[:, None], DISCOUNT),
-        lambda: project(tensor([0.0, 1.0]), Q_TPN[0, :2], REWARD, DISCOUNT),
+        lambda: td_error(Q_TPN, ACTION[:, None], REWARD),
+        lambda: td_error(Q_TPN, ACTION, REWARD[:, None]),
+        lambda: q_gradient(Q_TPN, ACTION, REWARD, DISCOUNT[:, None]),
+        lambda: q_gradient(Q_TPN[0], ACTION, REWARD, DISCOUNT),
+        lambda: project(ATOMS, floats(P), floats([1]), floats(0.9)),
+        lambda: project(ATOMS, floats(*P), floats(1), floats(0.9)),
     ],
 )
-def test_an_input_of_another_rank_is_refused_instead_of_broadcast(call: Callable[[], Tensor]) -> None:
+def test_an_input_of_another_rank_is_refused_instead_of_broadcast(call: Callable[[], object]) -> None:
     with pytest.raises(AssertionError, match="its rank must be"):
         call()

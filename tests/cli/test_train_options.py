@@ -87,7 +87,7 @@ def test_the_flags_of_a_run():
         words(
             "--steps 200k LunarLander-v3 --time-limit 10m --until-score -85.5 --seed 3 --run-dir runs/a --device cpu "
             "--evaluation-period-seconds 5 --evaluation-period-steps 1e3 --evaluation-episodes 4 --quiet "
-            "--checkpoint-period-seconds 60"
+            "--checkpoint-period-seconds 60 --learner-engine torch"
         )
     )
     assert options.environment == "LunarLander-v3"
@@ -95,6 +95,7 @@ def test_the_flags_of_a_run():
     assert (options.run_dir, options.device, options.quiet) == (Path("runs/a"), "cpu", True)
     assert (options.evaluation_period_seconds, options.evaluation_period_steps) == (5.0, 1_000)
     assert (options.evaluation_episodes, options.checkpoint_period_seconds) == (4, 60.0)
+    assert options.learner_engine == "torch"
 
 
 @pytest.mark.parametrize(
@@ -169,6 +170,7 @@ def test_no_environment():
         ("X --replay-capacity 10", r"^replay_capacity is 10; it must be at least the batch size \(256\)"),
         ("X --steps 0", r"^steps is 0; it must be above 0$"),
         ("X --seed -1", r"^seed is -1; it must be between 0 and"),
+        ("X --learner-engine jax", r"'jax'.*'auto', 'native', 'torch'"),
     ],
 )
 def test_mistakes_are_one_line(text, complaint):

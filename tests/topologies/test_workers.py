@@ -132,6 +132,13 @@ def test_one_worker_is_bit_identical_to_the_serial_run(server: EmbeddedServer, n
     assert context.updater.version == updates
 
 
+def test_workers_compute_with_the_run_s_engine(server: EmbeddedServer) -> None:
+    config = Hogwild(**ONE)
+    context = context_of(server, A3C(hidden=(8,)), config)._replace(engine="native")
+    with pytest.raises(ConfigError, match="learner_engine is native and algorithm is a3c"):
+        run_worker(server, context, config, 1)
+
+
 def test_replay_settings_are_totals_over_all_workers(server: EmbeddedServer) -> None:
     config = Hogwild(workers=3, envs_per_worker=2, chunk_steps=10)
     context = context_of(server, ALGORITHMS["plain"], config)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.errors import EnvironmentFault
+from headrace import A3C
+from headrace.errors import ConfigError, EnvironmentFault
 from headrace.report.display import QuietDisplay
 from headrace.roles import evaluator
 from headrace.roles.evaluator import Score
@@ -77,6 +78,18 @@ def test_replay_ratio_is_the_same_in_every_topology(train: Any, topology: str) -
 def test_switches(train: Any, switches: dict[str, Any]) -> None:
     result = train("serial", algorithm=switches, steps=1_000, final_evaluation_episodes=2)
     assert result.summary["learner_steps"] > 50
+
+
+@pytest.mark.parametrize("topology", ["serial", "hogwild"])
+def test_an_engine_that_cannot_compute_the_network_is_refused(train: Any, topology: str) -> None:
+    with pytest.raises(ConfigError, match="learner_engine is native and algorithm is a3c"):
+        train(topology, algorithm=A3C(), steps=100, learner_engine="native")
+
+
+def test_torch_s_engine_is_the_same_bit_for_bit(train: Any) -> None:
+    settings = {"steps": 600, "final_evaluation_episodes": 0, "learner_engine": "torch"}
+    first, second = (tensors(train("serial", name=name, **settings)) for name in ("first", "second"))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
 
 
 def test_serial_is_the_same_bit_for_bit(train: Any) -> None:

@@ -1,7 +1,7 @@
 """The contract of every algorithm's learner side."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,10 @@ class Updater(Protocol):
     def pull(self) -> int:
         """Updates the networks with what others have learned, if that is due; returns the version afterwards."""
 
-    def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Moves the fields that update() needs to the learner's device."""
+    def transfer(self, batch: Batch) -> tuple[Any, ...]:
+        """The fields that update() needs, where and as it needs them; may be views of the batch."""
 
-    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+    def update(self, fields: tuple[Any, ...]) -> Update:
         """One gradient step on a transferred batch."""
 
     def weights(self) -> dict[str, Array]:

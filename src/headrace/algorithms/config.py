@@ -28,16 +28,19 @@ __all__ = [
     "MOST_TRANSITIONS",
     "ActionKind",
     "Algorithm",
+    "Engine",
     "OffPolicy",
     "OnPolicy",
     "OptimizerName",
     "Tuned",
     "require_fractions",
     "require_not_negative",
+    "require_torch",
     "require_widths",
 ]
 
 ActionKind = Literal["discrete", "continuous"]
+Engine = Literal["auto", "native", "torch"]
 OptimizerName = Literal["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"]
 
 MOST_BATCH = 65_536
@@ -117,11 +120,17 @@ class Algorithm(ABC):
 
     @abstractmethod
     def make_updater(
-        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+        self,
+        spec: EnvironmentSpec,
+        device: "torch.device",
+        seed: int,
+        open_vector: "OpenVector | None" = None,
+        engine: Engine = "auto",
     ) -> "Updater":
-        """Networks and optimizers; raises ConfigError as require_spaces().
+        """Networks and optimizers; raises ConfigError as require_spaces(), or if the engine can't compute them.
 
-        `open_vector` opens the parameter vectors that workers share; by default they belong to this process.
+        `open_vector` opens the parameter vectors that workers share; by default they belong to this process. `engine`
+        computes the networks.
         """
 
     @abstractmethod
@@ -241,6 +250,15 @@ class OnPolicy(Algorithm, ABC):
     @abstractmethod
     def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":
         """What a worker acts by, from the updater that make_updater() returned."""
+
+
+def require_torch(engine: Engine, algorithm: str) -> None:
+    """Raises ConfigError if the native engine is required, which does not compute this algorithm's networks."""
+    if engine == "native":
+        raise ConfigError(
+            f"learner_engine is native and algorithm is {algorithm}, whose networks only torch computes: "
+            "learner_engine auto or torch is required"
+        )
 
 
 def require_not_negative(config: object, *fields: str) -> None:

@@ -14,7 +14,7 @@ from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.device import DeviceVector
 from headrace.gradients.local import LocalVector
 
-__all__ = ["clip_norm", "local_vectors", "open_module", "optimizer_options"]
+__all__ = ["clip_norm", "flatten", "local_vectors", "open_module", "optimizer_options"]
 
 _SMALLEST_NORM = 1e-6
 
@@ -64,6 +64,13 @@ def lay_out(module: nn.Module, vector: ParameterVector) -> None:
         parameter.data = vector.parameters.detach()[begin:end].view(parameter.shape)
         parameter.grad = vector.gradient[begin:end].view(parameter.shape)
         begin = end
+
+
+def flatten(module: nn.Module) -> Tensor:
+    """Makes the module's parameters views of one vector [P] without gradients, which is returned."""
+    vector = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
+    torch.nn.utils.vector_to_parameters(vector, module.requires_grad_(False).parameters())
+    return vector
 
 
 def open_module(open_vector: OpenVector, module: nn.Module, options: OptimizerOptions) -> ParameterVector:

@@ -51,8 +51,8 @@ class Learned(NamedTuple):
 class Follower(NamedTuple):
     """Moves target networks towards the online ones, every `period` updates by the fraction `rate`."""
 
-    pairs: tuple[tuple[nn.Module, nn.Module], ...]
-    """Target and online networks."""
+    pairs: tuple[tuple[Tensor, Tensor], ...]
+    """Parameters [P] of target and online networks."""
     period: int
     rate: float
 
@@ -71,10 +71,9 @@ def copy_weights(module: nn.Module) -> dict[str, Array]:
 
 
 @torch.no_grad()
-def move_target(target: nn.Module, online: nn.Module, rate: float) -> None:
-    """Moves the target's parameters towards the online ones by the fraction `rate`; 1 copies."""
-    for slow, fast in zip(target.parameters(), online.parameters(), strict=True):
-        slow.lerp_(fast, rate)
+def move_target(target: Tensor, online: Tensor, rate: float) -> None:
+    """Moves the target's parameters [P] towards the online ones by the fraction `rate`; 1 copies."""
+    target.lerp_(online, rate)
 
 
 def to_device(batch: Batch, device: torch.device) -> tuple[Tensor, ...]:

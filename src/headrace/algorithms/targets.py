@@ -3,48 +3,86 @@
 Shapes: q_t and q_tpn are [B, A] Q values of s_t and s_{t+n}; everything else is [B] unless the rule says otherwise.
 `reward` is the n-step return sum_{i<n} gamma^i r_{t+i}; `discount` is gamma^n, or 0 if the episode terminated. Each
 rule asserts the ranks of its inputs: a [B, 1] would broadcast to [B, B] without an error.
+
+A rule of a loss also gives the loss's gradient by the network's outputs, from which the network computes that by its
+parameters.
 """
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+from typing import Any, NamedTuple
 
-__all__ = ["assert_ranks", "double_q_target", "huber", "project", "q_target", "squared", "td_error"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Loss",
+    "assert_ranks",
+    "double_q_target",
+    "huber",
+    "project",
+    "q_gradient",
+    "q_target",
+    "squared",
+    "td_error",
+]
+
+_Floats = NDArray[np.float32]
 
 
-def q_target(reward: Tensor, discount: Tensor, q_tpn: Tensor) -> Tensor:
+class Loss(NamedTuple):
+    """A loss l of each transition's error, and its derivative l'."""
+
+    value: _Floats  # [B]
+    slope: _Floats  # [B]
+
+
+def q_target(reward: _Floats, discount: _Floats, q_tpn: _Floats) -> _Floats:
     """R + gamma^n max_a Q'(s_{t+n}, a), with the target network's Q' (Mnih et al. 2015)."""
     assert_ranks(1, reward, discount)
     assert_ranks(2, q_tpn)
-    return reward + discount * q_tpn.amax(1)
+    target: _Floats = reward + discount * q_tpn.max(1)
+    return target
 
 
-def double_q_target(reward: Tensor, discount: Tensor, q_tpn: Tensor, q_tpn_selector: Tensor) -> Tensor:
+def double_q_target(reward: _Floats, discount: _Floats, q_tpn: _Floats, q_tpn_selector: _Floats) -> _Floats:
     """R + gamma^n Q'(s_{t+n}, argmax_a Q(s_{t+n}, a)): the online Q selects (van Hasselt et al. 2016, equation 4)."""
     assert_ranks(1, reward, discount)
     assert_ranks(2, q_tpn, q_tpn_selector)
-    selected = q_tpn_selector.argmax(1, keepdim=True)
-    return reward + discount * q_tpn.gather(1, selected).squeeze(1)
+    target: _Floats = reward + discount * q_tpn[np.arange(len(q_tpn)), q_tpn_selector.argmax(1)]
+    return target
 
 
-def td_error(q_t: Tensor, action: Tensor, target: Tensor) -> Tensor:
-    """Target - Q(s_t, a_t)."""
+def td_error(q_t: _Floats, action: NDArray[np.int64], target: _Floats) -> _Floats:
+    """Delta = target - Q(s_t, a_t)."""
     assert_ranks(1, action, target)
     assert_ranks(2, q_t)
-    return target - q_t.gather(1, action.unsqueeze(1)).squeeze(1)
+    error: _Floats = target - q_t[np.arange(len(q_t)), action]
+    return error
 
 
-def huber(error: Tensor) -> Tensor:
-    """error^2 / 2 within 1 of zero, |error| - 1/2 beyond: its gradient is the clipped error of Mnih et al. 2015."""
-    return functional.huber_loss(error, error.new_zeros(()).expand_as(error), reduction="none")
+def huber(error: _Floats) -> Loss:
+    """L = delta^2 / 2 within 1 of zero, |delta| - 1/2 beyond; l' = delta clipped to [-1, 1] (Mnih et al. 2015)."""
+    slope = np.clip(error, -1, 1)
+    return Loss(slope * (error - 0.5 * slope), slope)
 
 
-def squared(error: Tensor) -> Tensor:
-    """error^2 / 2."""
-    return 0.5 * error.square()
+def squared(error: _Floats) -> Loss:
+    """L = delta^2 / 2; l' = delta."""
+    return Loss(0.5 * error * error, error)
 
 
-def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+def q_gradient(q_t: _Floats, action: NDArray[np.int64], slope: _Floats, weight: _Floats) -> _Floats:
+    """The gradient [B, A] of L = 1/B sum_b w_b l(delta_b) by Q(s_b, a), for slopes l'(delta_b).
+
+    dL/dQ(s_b, a) = -w_b l'(delta_b) / B for the action taken, and 0 for the others: delta falls as Q rises.
+    """
+    assert_ranks(1, action, slope, weight)
+    assert_ranks(2, q_t)
+    gradient = np.zeros_like(q_t)
+    gradient[np.arange(len(q_t)), action] = weight * slope / -len(q_t)
+    return gradient
+
+
+def project(support: _Floats, probabilities: _Floats, reward: _Floats, discount: _Floats) -> _Floats:
     """Projects a distribution of R + discount z onto the atoms z (Bellemare et al. 2017, algorithm 1).
 
     `support` [Z] is evenly spaced and increasing; `probabilities` [B, Z] are those of s_{t+n}. Probability between two
@@ -53,18 +91,19 @@ def project(support: Tensor, probabilities: Tensor, reward: Tensor, discount: Te
     """
     assert_ranks(1, support, reward, discount)
     assert_ranks(2, probabilities)
-    last = len(support) - 1
+    count, last = probabilities.size, len(support) - 1
     spacing = (support[-1] - support[0]) / last
-    value = torch.addcmul(reward.unsqueeze(1), discount.unsqueeze(1), support)  # [B, Z]
-    place = ((value - support[0]) / spacing).clamp_(0, last)  # in units of atoms
-    lower = place.floor().clamp_(max=last - 1)  # so that lower + 1 is also an atom
+    value = reward[:, None] + discount[:, None] * support  # [B, Z]
+    place = ((value - support[0]) / spacing).clip(0, last)  # in units of atoms
+    lower = np.floor(place).clip(None, last - 1)  # so that lower + 1 is also an atom
     above = (place - lower) * probabilities
-    index = lower.long()
-    projected = torch.zeros_like(probabilities).scatter_add_(1, index, probabilities - above)
-    return projected.scatter_add_(1, index.add_(1), above)
+    index = lower.astype(np.int64) + len(support) * np.arange(len(reward))[:, None]
+    projected = np.bincount(index.ravel(), (probabilities - above).ravel(), count)
+    projected += np.bincount(index.ravel() + 1, above.ravel(), count)
+    return projected.astype(np.float32).reshape(probabilities.shape)
 
 
-def assert_ranks(rank: int, *tensors: Tensor) -> None:
-    """Asserts that every tensor has this rank."""
-    for tensor in tensors:
-        assert tensor.dim() == rank, f"a tensor has shape {tuple(tensor.shape)}; its rank must be {rank}"
+def assert_ranks(rank: int, *arrays: Any) -> None:
+    """Asserts that every array has this rank."""
+    for array in arrays:
+        assert array.ndim == rank, f"an array has shape {tuple(array.shape)}; its rank must be {rank}"

@@ -1,4 +1,4 @@
-"""Networks: one description, from which the learner's torch module and the actors' ONNX graph are built.
+"""Networks: one description, from which the learner's network, native or torch's, and the actors' ONNX graph are built.
 
 The torch modules are in `policy_network` and `critic`. They are not imported here: actors never import torch.
 """

@@ -5,7 +5,9 @@ from itertools import chain
 from torch import Tensor, nn
 from torch.nn import functional
 
+from headrace._native import DenseNetwork
 from headrace.networks.architecture import Architecture, Convolution, Dense
+from headrace.networks.native_network import build_dense
 
 __all__ = ["PolicyNetwork"]
 
@@ -22,6 +24,10 @@ class PolicyNetwork(nn.Module):
             )
         for dense in chain(architecture.torso, *architecture.heads):
             self.add_module(dense.name, nn.Linear(dense.inputs, dense.outputs))
+
+    def build_native(self) -> DenseNetwork:
+        """The native network with the same layers; the architecture must be an MLP."""
+        return build_dense(self.architecture)
 
     def forward(self, observation: Tensor) -> Tensor:
         """Q values or actions [B, A] of observations."""

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions
+from headrace.algorithms.config import Engine
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, DivergenceError, LaunchError
 from headrace.gradients.base import OpenVector, ParameterVector
@@ -47,6 +48,8 @@ class WorkerSettings:
     """Options of the worker's own table; None if it shares the server's table or needs none."""
     update_seed: int
     """Seed of the updater's random numbers. The first worker's is that of the serial topology."""
+    engine: Engine = "auto"
+    """What computes the updater's networks."""
 
 
 def updater_seed(seed: int, number: int) -> int:
@@ -73,7 +76,8 @@ def build_worker(
     acting = settings.acting
     algorithm = acting.algorithm
     require_spec(acting.environment, describe(acting.environment), acting.spec)
-    updater = algorithm.make_updater(acting.spec, torch.device("cpu"), settings.update_seed, open_vector)
+    device = torch.device("cpu")
+    updater = algorithm.make_updater(acting.spec, device, settings.update_seed, open_vector, settings.engine)
     if algorithm.rollouts is not None:
         return RolloutWorker(
             acting.environment,

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 
-from headrace.algorithms.config import Algorithm
+from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.registry import require_registered
 from headrace.errors import CheckpointError, ConfigError, require
@@ -50,6 +50,8 @@ class RunConfig:
     """Time after which a process is killed and restarted if its environment does not return."""
     device: str = "auto"
     """Torch device of the learner; auto selects CUDA if there is a GPU."""
+    learner_engine: Engine = "auto"
+    """What computes the learner's networks; auto: native for MLPs of widths up to 1,024 on the CPU, otherwise torch."""
     server: ServerConfig = field(default_factory=ServerConfig)
     launcher: LauncherConfig = field(default_factory=Processes)
 

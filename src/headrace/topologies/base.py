@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 from headrace.algorithms.base import Updater
-from headrace.algorithms.config import Algorithm, OffPolicy
+from headrace.algorithms.config import Algorithm, Engine, OffPolicy
 from headrace.errors import ConfigError
 from headrace.replay import Experience
 from headrace.roles.base import Learning, Role
@@ -32,6 +32,8 @@ class RunContext(NamedTuple):
     """Distinguishes the run from all others, including those with the same name."""
     vectors: SharedVectors | None = None
     """Parameter vectors that workers share, if the topology has any; those of the updater hold the newest values."""
+    engine: Engine = "auto"
+    """What computes the workers' networks."""
 
     @property
     def off_policy(self) -> OffPolicy:

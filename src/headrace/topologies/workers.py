@@ -133,7 +133,8 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
         spec=context.spec,
         run_id=context.run_id,
     )
-    return WorkerSettings(acting, workers, context.vectors.handles, table, updater_seed(context.seed, index))
+    seed = updater_seed(context.seed, index)
+    return WorkerSettings(acting, workers, context.vectors.handles, table, seed, context.engine)
 
 
 def _shares_replay(config: Workers, context: RunContext) -> bool:

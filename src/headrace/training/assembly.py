@@ -37,14 +37,28 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
     spec = describe(config.environment)
     server.begin(fresh=fresh)
     vectors = open_vectors(config.topology, config.algorithm, server.endpoint, run_id)
-    device = choose_device(config.device) if vectors is None else _processor(config)
-    updater = config.algorithm.make_updater(spec, device, config.seed, vectors)
+    device = _device(config) if vectors is None else _processor(config)
+    updater = config.algorithm.make_updater(spec, device, config.seed, vectors, config.learner_engine)
     topology, note = choose_precision(config.topology, updater.architecture)
     context = RunContext(
-        config.environment, spec, config.seed, config.algorithm, updater, server, fresh, run_id, vectors
+        config.environment,
+        spec,
+        config.seed,
+        config.algorithm,
+        updater,
+        server,
+        fresh,
+        run_id,
+        vectors,
+        config.learner_engine,
     )
     program = build_program(topology, context, generation=generation, pinned=device.type == "cuda")
     return Assembly(spec, updater, program, topology, note)
+
+
+def _device(config: RunConfig) -> torch.device:
+    """The learner's device: "auto" is the CPU for the native engine."""
+    return choose_device("cpu" if (config.device, config.learner_engine) == ("auto", "native") else config.device)
 
 
 def _processor(config: RunConfig) -> torch.device:

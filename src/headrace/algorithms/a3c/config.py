@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.config import (
     ActionKind,
+    Engine,
     OnPolicy,
     OptimizerName,
     Tuned,
     require_fractions,
     require_not_negative,
+    require_torch,
 )
 from headrace.fields import require_positive
 from headrace.types import Array, EnvironmentSpec
@@ -67,11 +69,17 @@ class A3C(OnPolicy):
         return PRESETS
 
     def make_updater(
-        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+        self,
+        spec: EnvironmentSpec,
+        device: "torch.device",
+        seed: int,
+        open_vector: "OpenVector | None" = None,
+        engine: Engine = "auto",
     ) -> "Updater":
         """Policy and value."""
         from headrace.algorithms.a3c.updater import A3CUpdater
 
+        require_torch(engine, self.name)
         return A3CUpdater(self, spec, device, seed, open_vector)
 
     def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":

@@ -71,12 +71,12 @@ class A3CUpdater:
         fields = (batch.observation, batch.action, batch.reward)
         return tuple(torch.from_numpy(field).to(self._device) for field in fields)
 
-    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+    def update(self, fields: tuple[Tensor, ...]) -> Update:
         """Maximizes log pi(a) (R - V) + entropy, minimizes (R - V)^2 / 2 (Mnih et al. 2016, section 4); means over B.
 
         The priority is |R - V|.
         """
-        observation, action, return_ = tensors
+        observation, action, return_ = fields
         output, value = self._network(observation)
         error = return_ - value
         if self._continuous:

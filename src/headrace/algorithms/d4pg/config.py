@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.algorithms.config import ActionKind, OffPolicy, Tuned, require_not_negative, require_widths
+from headrace.algorithms.config import (
+    ActionKind,
+    Engine,
+    OffPolicy,
+    Tuned,
+    require_not_negative,
+    require_widths,
+)
 from headrace.algorithms.exploration import Exploration, GaussianNoise, sigma_ladder
 from headrace.errors import require
 from headrace.fields import require_positive
@@ -73,12 +80,17 @@ class D4PG(OffPolicy):
         return PRESETS
 
     def make_updater(
-        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+        self,
+        spec: EnvironmentSpec,
+        device: "torch.device",
+        seed: int,
+        open_vector: "OpenVector | None" = None,
+        engine: Engine = "auto",
     ) -> "Updater":
         """Policy, critic and their targets."""
         from headrace.algorithms.d4pg.updater import D4PGUpdater
 
-        return D4PGUpdater(self, spec, device, seed, open_vector)
+        return D4PGUpdater(self, spec, device, seed, open_vector, engine)
 
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
         """The policy's actions [B, A], unchanged."""

@@ -1,6 +1,8 @@
 """D4PG's gradient step."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,9 +11,18 @@ from torch import Tensor
 
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
+from headrace.algorithms.config import Engine
 from headrace.algorithms.d4pg.config import D4PG
-from headrace.algorithms.flat import local_vectors, open_module
-from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
+from headrace.algorithms.d4pg.rules import (
+    cross_entropy,
+    cross_entropy_gradient,
+    log_softmax,
+    policy_gradient,
+    value_gradient,
+)
+from headrace.algorithms.engine import choose_engine, open_network
+from headrace.algorithms.flat import flatten, local_vectors, open_module
+from headrace.algorithms.modules import Follower, Learned, copy_weights
 from headrace.algorithms.targets import project
 from headrace.gradients.base import OpenVector
 from headrace.networks.critic import Critic
@@ -36,41 +47,44 @@ class D4PGUpdater:
         device: torch.device,
         seed: int,
         open_vector: OpenVector | None = None,
+        engine: Engine = "auto",
     ) -> None:
         config.require_spaces(spec)
         self._config = config
-        self._device = device
         torch.manual_seed(seed)
         self.architecture = config.architecture(spec)
-        self._policy, self._target_policy = (PolicyNetwork(self.architecture).to(device) for _ in range(2))
-        self._critic, self._target_critic = (
+        # Without the tanh, whose input the policy's loss contains.
+        linear = replace(self.architecture, head=replace(self.architecture.head, activation="none"))
+        policy, target_policy = (PolicyNetwork(linear).to(device) for _ in range(2))
+        critic, target_critic = (
             Critic(self.architecture, spec.actions, config.critic_hidden, config.atoms).to(device) for _ in range(2)
         )
+        engine = choose_engine(engine, device, self.architecture, config.critic_hidden)
         open_vector = open_vector or local_vectors(device)
         rates = (config.learning_rate, config.critic_learning_rate)
         policy_adam, critic_adam = (OptimizerOptions("adam", learning_rate=rate) for rate in rates)
-        self._policy_vector = open_module(open_vector, self._policy, policy_adam)
-        self._critic_vector = open_module(open_vector, self._critic, critic_adam)
-        pairs = ((self._target_policy, self._policy), (self._target_critic, self._critic))
-        for target, online in pairs:
-            target.requires_grad_(False).load_state_dict(online.state_dict())
+        self._policy_vector = open_module(open_vector, policy, policy_adam)
+        self._critic_vector = open_module(open_vector, critic, critic_adam)
+        target_policy.load_state_dict(policy.state_dict())
+        target_critic.load_state_dict(critic.state_dict())
+        policy_target, critic_target = flatten(target_policy), flatten(target_critic)
+        policy_parameters, critic_parameters = self._policy_vector.parameters, self._critic_vector.parameters
+        self._policy = open_network(engine, policy, policy_parameters, self._policy_vector.gradient)
+        self._critic = open_network(engine, critic, critic_parameters, self._critic_vector.gradient)
+        self._target_policy = open_network(engine, target_policy, policy_target)
+        self._target_critic = open_network(engine, target_critic, critic_target)
+        self.policy = policy
+        """The online policy up to the input of its tanh: it holds and names the parameters."""
+        self.critic = critic
+        """The online critic: it holds and names the parameters."""
+        pairs = ((policy_target, policy_parameters), (critic_target, critic_parameters))
         self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
         self._followed = self._policy_vector.version
-        self._support = torch.linspace(config.value_min, config.value_max, config.atoms, device=device)
+        self._support = np.linspace(config.value_min, config.value_max, config.atoms, dtype=np.float32)
         self._learned = Learned(
-            {"target_policy": self._target_policy, "target_critic": self._target_critic},
+            {"target_policy": target_policy, "target_critic": target_critic},
             {"policy": self._policy_vector, "critic": self._critic_vector},
         )
-
-    @property
-    def policy(self) -> PolicyNetwork:
-        """The online policy."""
-        return self._policy
-
-    @property
-    def critic(self) -> Critic:
-        """The online critic."""
-        return self._critic
 
     @property
     def version(self) -> int:
@@ -85,40 +99,39 @@ class D4PGUpdater:
         self._followed = version
         return version
 
-    def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
-        """observation, next_observation, action, reward, discount, weight on the learner's device."""
-        return to_device(batch, self._device)
+    def transfer(self, batch: Batch) -> tuple[Any, ...]:
+        """observation, next_observation, placed for the networks; action, reward, discount, weight as they are."""
+        observation, next_observation = map(self._policy.place, (batch.observation, batch.next_observation))
+        return observation, next_observation, batch.action, batch.reward, batch.discount, batch.weight
 
-    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+    @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
+    def update(self, fields: tuple[Any, ...]) -> Update:
         """One step of critic and policy, both from the critic before the step (Barth-Maron et al. 2018, algorithm 1).
 
         The priority is the divergence KL(target | critic) of each transition (Hessel et al. 2018); the loss is the
         critic's weighted cross-entropy.
         """
         self.pull()
-        observation, next_observation, action, reward, discount, weight = tensors
+        observation, next_observation, action, reward, discount, weight = fields
         target = self._target(next_observation, reward, discount)
-        logits = self._critic(observation, action)
-        cross_entropy = torch.nn.functional.cross_entropy(logits, target, reduction="none")
-        loss = (weight * cross_entropy).mean()
-        self._critic_vector.gradient.zero_()
-        self._policy_vector.gradient.zero_()
-        torch.autograd.backward(loss)
+        log_probability = log_softmax(self._critic.forward(observation, action))
+        missed = cross_entropy(log_probability, target)
+        self._critic.backward(cross_entropy_gradient(np.exp(log_probability), target, weight))
         self._ascend(observation)
         self._critic_vector.apply()
         self._policy_vector.apply()
-        divergence = cross_entropy.detach() + torch.xlogy(target, target).sum(1)
-        return Update(divergence.clamp_(min=_SMALLEST_PRIORITY).cpu().numpy(), loss.item())
+        divergence = missed - cross_entropy(np.log(target, where=target > 0, out=np.zeros_like(target)), target)
+        priority = divergence.clip(_SMALLEST_PRIORITY, None)
+        return Update(priority, float((weight * missed).mean()))
 
     def weights(self) -> dict[str, Array]:
         """The policy's parameters."""
         self.pull()
-        return copy_weights(self._policy)
+        return copy_weights(self.policy)
 
-    @torch.inference_mode()
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Actions [B, A] in [-1, 1] for observations [B, *input]."""
-        action: NDArray[np.float32] = self._policy(torch.from_numpy(observation).to(self._device)).cpu().numpy()
+        action: NDArray[np.float32] = np.tanh(self._policy.output(self._policy.place(observation)))
         return action
 
     def state(self) -> dict[str, Tensor]:
@@ -130,23 +143,20 @@ class D4PGUpdater:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         self._followed = self._learned.load(state)
 
-    @torch.no_grad()
-    def _target(self, next_observation: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+    def _target(
+        self, next_observation: Any, reward: NDArray[np.float32], discount: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
         """Distribution [B, Z] of the n-step return, bootstrapped with both targets."""
-        logits = self._target_critic(next_observation, self._target_policy(next_observation))
-        return project(self._support, logits.softmax(1), reward, discount)
+        action = np.tanh(self._target_policy.output(next_observation))
+        probability = np.exp(log_softmax(self._target_critic.output(next_observation, action)))
+        return project(self._support, probability, reward, discount)
 
-    def _ascend(self, observation: Tensor) -> None:
-        """Adds the gradient of -E[Z(s, policy(s))] + penalty * u^2 to the policy's; u [B, A] is the input of its tanh.
+    def _ascend(self, observation: Any) -> None:
+        """Writes the gradient of penalty u^2 - E[Z(s, tanh(u))]; u [B, A] is the input of the policy's tanh.
 
-        Both terms are means over the batch, the penalty also over dimensions. The graph is cut at the action, so that
-        no gradient of the critic's parameters is computed.
+        Both terms are means over the batch, the penalty also over dimensions.
         """
-        inputs: list[Tensor] = []
-        with self._policy.get_submodule("action").register_forward_hook(lambda *call: inputs.append(call[-1])):
-            action = self._policy(observation)
-        leaf = action.detach().requires_grad_()
-        value = self._critic(observation, leaf).softmax(1) @ self._support  # [B]
-        (dq_da,) = torch.autograd.grad(value.sum(), leaf)
-        ascent = (dq_da * action).sum(1).mean()
-        torch.autograd.backward(self._config.saturation_penalty * inputs[0].square().mean() - ascent)
+        u = self._policy.forward(observation)
+        probability = np.exp(log_softmax(self._critic.forward(observation, np.tanh(u))))
+        q_gradient = self._critic.differentiate(value_gradient(probability, self._support))
+        self._policy.backward(policy_gradient(u, q_gradient, self._config.saturation_penalty))

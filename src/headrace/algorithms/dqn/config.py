@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.config import (
     ActionKind,
+    Engine,
     OffPolicy,
     OptimizerName,
     Tuned,
@@ -80,12 +81,17 @@ class DQN(OffPolicy):
         return Architecture.of(spec, self.network, self.hidden, self.dueling)
 
     def make_updater(
-        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+        self,
+        spec: EnvironmentSpec,
+        device: "torch.device",
+        seed: int,
+        open_vector: "OpenVector | None" = None,
+        engine: Engine = "auto",
     ) -> "Updater":
         """Online and target network."""
         from headrace.algorithms.dqn.updater import DQNUpdater
 
-        return DQNUpdater(self, spec, device, seed, open_vector)
+        return DQNUpdater(self, spec, device, seed, open_vector, engine)
 
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
         """The actions [B] with the largest Q values [B, A]."""

@@ -1,6 +1,7 @@
 """DQN's gradient step."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,10 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headrace.algorithms.base import Update
+from headrace.algorithms.config import Engine
 from headrace.algorithms.dqn.config import DQN
-from headrace.algorithms.flat import clip_norm, local_vectors, open_module, optimizer_options
-from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
-from headrace.algorithms.targets import double_q_target, huber, q_target, squared, td_error
+from headrace.algorithms.engine import choose_engine, open_network
+from headrace.algorithms.flat import clip_norm, flatten, local_vectors, open_module, optimizer_options
+from headrace.algorithms.modules import Follower, Learned, copy_weights
+from headrace.algorithms.targets import double_q_target, huber, q_gradient, q_target, squared, td_error
 from headrace.gradients.base import OpenVector
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -22,7 +25,8 @@ __all__ = ["DQNUpdater"]
 class DQNUpdater:
     """Online and target network, and the online network's parameter vector; implements `algorithms.base.Updater`.
 
-    See `Algorithm.make_updater()` for the arguments and errors.
+    The modules hold and name the parameters; `engine` computes. See `Algorithm.make_updater()` for the arguments and
+    errors.
     """
 
     def __init__(
@@ -32,32 +36,36 @@ class DQNUpdater:
         device: torch.device,
         seed: int,
         open_vector: OpenVector | None = None,
+        engine: Engine = "auto",
     ) -> None:
         config.require_spaces(spec)
         self._config = config
-        self._device = device
         torch.manual_seed(seed)
         self.architecture = config.architecture(spec)
-        self._online = PolicyNetwork(self.architecture).to(device)
+        self.engine = choose_engine(engine, device, self.architecture)
+        self._online_module = PolicyNetwork(self.architecture).to(device)
         open_vector = open_vector or local_vectors(device)
-        self._vector = open_module(open_vector, self._online, optimizer_options(config))
-        self._target = PolicyNetwork(self.architecture).to(device).requires_grad_(False)
-        self._target.load_state_dict(self._online.state_dict())
-        self._learned = Learned({"target": self._target}, {"vector": self._vector})
-        pairs = ((self._target, self._online),)
-        self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
+        self._vector = open_module(open_vector, self._online_module, optimizer_options(config))
+        self._target_module = PolicyNetwork(self.architecture).to(device)
+        self._target_module.load_state_dict(self._online_module.state_dict())
+        target = flatten(self._target_module)
+        parameters, gradient = self._vector.parameters, self._vector.gradient
+        self._online = open_network(self.engine, self._online_module, parameters, gradient)
+        self._target = open_network(self.engine, self._target_module, target)
+        self._learned = Learned({"target": self._target_module}, {"vector": self._vector})
+        self._follower = Follower(((target, parameters),), config.target_update_period, config.target_update_rate)
         self._loss = huber if config.loss == "huber" else squared
         self._followed = self._vector.version
 
     @property
     def network(self) -> PolicyNetwork:
         """The online network."""
-        return self._online
+        return self._online_module
 
     @property
     def target_network(self) -> PolicyNetwork:
         """The target network."""
-        return self._target
+        return self._target_module
 
     @property
     def version(self) -> int:
@@ -71,43 +79,51 @@ class DQNUpdater:
         self._followed = version
         return version
 
-    def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
-        """observation, next_observation, action, reward, discount, weight on the learner's device."""
-        return to_device(batch, self._device)
+    def transfer(self, batch: Batch) -> tuple[Any, ...]:
+        """observation, next_observation, placed for the networks; action, reward, discount, weight as they are."""
+        observation, next_observation = map(self._online.place, (batch.observation, batch.next_observation))
+        return observation, next_observation, batch.action, batch.reward, batch.discount, batch.weight
 
-    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+    @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
+    def update(self, fields: tuple[Any, ...]) -> Update:
         """One gradient step on the weighted loss of TD errors, [B] each."""
         self.pull()
-        observation, next_observation, action, reward, discount, weight = tensors
-        with torch.no_grad():
-            target = self.target(observation, next_observation, action, reward, discount)
-        error = td_error(self._online(observation), action, target)
-        loss = (weight * self._loss(error)).mean()
-        self._vector.gradient.zero_()
-        torch.autograd.backward(loss)
+        observation, next_observation, action, reward, discount, weight = fields
+        target = self.target(observation, next_observation, action, reward, discount)
+        q_t = self._online.forward(observation)
+        error = td_error(q_t, action, target)
+        loss = self._loss(error)
+        self._online.backward(q_gradient(q_t, action, loss.slope, weight))
         clip_norm(self._vector.gradient, self._config.max_gradient_norm)
         self._vector.apply()
-        return Update(error.detach().abs().cpu().numpy(), loss.item())
+        return Update(np.abs(error), float((weight * loss.value).mean()))
 
     def target(
-        self, observation: Tensor, next_observation: Tensor, action: Tensor, reward: Tensor, discount: Tensor
-    ) -> Tensor:
-        """Targets [B] of Q(s_t, a_t), computed without gradients. Subclasses override it for other targets."""
-        q_tpn = self._target(next_observation)
+        self,
+        observation: Any,
+        next_observation: Any,
+        action: NDArray[np.int64],
+        reward: NDArray[np.float32],
+        discount: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Targets [B] of Q(s_t, a_t), for placed observations. Subclasses override it for other targets."""
+        q_tpn = self.target_values(next_observation)
         if self._config.double:
-            return double_q_target(reward, discount, q_tpn, self._online(next_observation))
+            return double_q_target(reward, discount, q_tpn, self._online.output(next_observation))
         return q_target(reward, discount, q_tpn)
+
+    def target_values(self, observation: Any) -> NDArray[np.float32]:
+        """The target network's Q values [B, A] of placed observations."""
+        return self._target.output(observation)
 
     def weights(self) -> dict[str, Array]:
         """The online network's parameters."""
         self.pull()
-        return copy_weights(self._online)
+        return copy_weights(self._online_module)
 
-    @torch.inference_mode()
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Q values [B, A] for observations [B, *input]."""
-        q: NDArray[np.float32] = self._online(torch.from_numpy(observation).to(self._device)).cpu().numpy()
-        return q
+        return self._online.output(self._online.place(observation))
 
     def state(self) -> dict[str, Tensor]:
         """The target network, the vector with its optimizer moments, and the number of updates."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.algorithms.config import ActionKind, OffPolicy, Tuned, require_widths
+from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_widths
 from headrace.algorithms.exploration import Exploration
 from headrace.algorithms.sac.exploration import SquashedGaussian, greedy
 from headrace.errors import require
@@ -77,12 +77,17 @@ class SAC(OffPolicy):
         return Architecture.of(spec, self.network, self.hidden, head=Head("gaussian", 2 * spec.actions))
 
     def make_updater(
-        self, spec: EnvironmentSpec, device: "torch.device", seed: int, open_vector: "OpenVector | None" = None
+        self,
+        spec: EnvironmentSpec,
+        device: "torch.device",
+        seed: int,
+        open_vector: "OpenVector | None" = None,
+        engine: Engine = "auto",
     ) -> "Updater":
         """Policy, twin critics with their targets, and temperature."""
         from headrace.algorithms.sac.updater import SACUpdater
 
-        return SACUpdater(self, spec, device, seed, open_vector)
+        return SACUpdater(self, spec, device, seed, open_vector, engine)
 
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
         """The means after the squashing, tanh(mean) [B, A]."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import log
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,11 +11,13 @@ from torch import Tensor, nn
 
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
-from headrace.algorithms.flat import local_vectors, open_module
-from headrace.algorithms.modules import Follower, Learned, copy_weights, to_device
+from headrace.algorithms.config import Engine
+from headrace.algorithms.engine import choose_engine, open_network
+from headrace.algorithms.flat import flatten, local_vectors, open_module
+from headrace.algorithms.modules import Follower, Learned, copy_weights
 from headrace.algorithms.sac.config import SAC
 from headrace.algorithms.sac.critics import TwinCritics
-from headrace.algorithms.sac.rules import gaussian, soft_target, squashed_log_probability, temperature_loss
+from headrace.algorithms.sac.rules import critic_gradient, policy_gradient, sample, soft_target, temperature_gradient
 from headrace.errors import CheckpointError
 from headrace.gradients.base import OpenVector
 from headrace.networks.policy_network import PolicyNetwork
@@ -47,30 +50,36 @@ class SACUpdater:
         device: torch.device,
         seed: int,
         open_vector: OpenVector | None = None,
+        engine: Engine = "auto",
     ) -> None:
         config.require_spaces(spec)
-        self._config = config
-        self._device = device
         torch.manual_seed(seed)
         self.architecture = config.architecture(spec)
-        self._policy = PolicyNetwork(self.architecture).to(device)
-        self._critics, self._target_critics = (
+        policy = self._policy_module = PolicyNetwork(self.architecture).to(device)
+        critics, target_critics = (
             TwinCritics(self.architecture, spec.actions, config.critic_hidden).to(device) for _ in range(2)
         )
+        engine = choose_engine(engine, device, self.architecture, config.critic_hidden)
         self._temperature = _Temperature(config.initial_temperature).to(device)
         open_vector = open_vector or local_vectors(device)
         self._vectors = {
             name: open_module(open_vector, module, OptimizerOptions("adam", learning_rate=rate))
             for name, module, rate in (
-                ("policy", self._policy, config.learning_rate),
-                ("critics", self._critics, config.critic_learning_rate),
+                ("policy", policy, config.learning_rate),
+                ("critics", critics, config.critic_learning_rate),
                 ("temperature", self._temperature, config.temperature_learning_rate),
             )
         }
-        self._target_critics.requires_grad_(False).load_state_dict(self._critics.state_dict())
-        pairs = ((self._target_critics, self._critics),)
+        target_critics.load_state_dict(critics.state_dict())
+        target = flatten(target_critics)
+        self._policy, self._critics = (
+            open_network(engine, module, self._vectors[name].parameters, self._vectors[name].gradient)
+            for name, module in (("policy", policy), ("critics", critics))
+        )
+        self._target_critics = open_network(engine, target_critics, target)
+        pairs = ((target, self._vectors["critics"].parameters),)
         self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
-        self._learned = Learned({"target_critics": self._target_critics}, self._vectors)
+        self._learned = Learned({"target_critics": target_critics}, self._vectors)
         self._target_entropy = -float(spec.actions) if config.target_entropy is None else config.target_entropy
         # On the CPU, so that a checkpoint continues on any device.
         self._random = torch.Generator().manual_seed(seed)
@@ -95,41 +104,39 @@ class SACUpdater:
         self._followed = version
         return self.version
 
-    def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
-        """observation, next_observation, action, reward, discount, weight on the learner's device."""
-        return to_device(batch, self._device)
+    def transfer(self, batch: Batch) -> tuple[Any, ...]:
+        """observation, next_observation, placed for the networks; action, reward, discount, weight as they are."""
+        observation, next_observation = map(self._policy.place, (batch.observation, batch.next_observation))
+        return observation, next_observation, batch.action, batch.reward, batch.discount, batch.weight
 
-    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+    @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
+    def update(self, fields: tuple[Any, ...]) -> Update:
         """One step of critics, policy and temperature, all from the parameters before the step.
 
         The priority is |TD error|, the mean of the two critics'; the loss is the sum of the critics' weighted losses.
         The importance weights apply to the critics only.
         """
         self.pull()
-        observation, next_observation, action, reward, discount, weight = tensors
-        noise, next_noise = torch.randn(2, *action.shape, generator=self._random).to(self._device)
-        for vector in self._vectors.values():
-            vector.gradient.zero_()
+        observation, next_observation, action, reward, discount, weight = fields
+        noise, next_noise = torch.randn(2, *action.shape, generator=self._random).numpy()
         target = self._target(next_observation, reward, discount, next_noise)
-        error = target - self._critics(observation, action)  # [2, B]
-        loss = (weight * 0.5 * error.square()).mean(1).sum()
-        torch.autograd.backward(loss)
+        error = target[:, None] - self._critics.forward(observation, action)  # [B, 2]
+        self._critics.backward(critic_gradient(error, weight))
         log_probability = self._descend(observation, noise)
-        torch.autograd.backward(temperature_loss(self._temperature.log, log_probability, self._target_entropy))
+        self._vectors["temperature"].gradient.fill_(temperature_gradient(log_probability, self._target_entropy))
         for vector in self._vectors.values():
             vector.apply()
-        return Update(error.detach().abs().mean(0).cpu().numpy(), loss.item())
+        loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
+        return Update(np.abs(error).mean(1), float(loss))
 
     def weights(self) -> dict[str, Array]:
         """The policy's parameters."""
         self.pull()
-        return copy_weights(self._policy)
+        return copy_weights(self._policy_module)
 
-    @torch.inference_mode()
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Means and unclipped log standard deviations [B, 2A] for observations [B, *input]."""
-        output: NDArray[np.float32] = self._policy(torch.from_numpy(observation).to(self._device)).cpu().numpy()
-        return output
+        return self._policy.output(self._policy.place(observation))
 
     def state(self) -> dict[str, Tensor]:
         """Target critics, the vectors with their optimizer moments, the random state, and the number of updates."""
@@ -144,28 +151,24 @@ class SACUpdater:
         except (KeyError, RuntimeError, TypeError) as error:
             raise CheckpointError(f"the checkpoint's random state does not fit: {error}") from error
 
-    @torch.no_grad()
-    def _target(self, next_observation: Tensor, reward: Tensor, discount: Tensor, noise: Tensor) -> Tensor:
+    def _target(
+        self,
+        next_observation: Any,
+        reward: NDArray[np.float32],
+        discount: NDArray[np.float32],
+        noise: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
         """Soft n-step targets [B], with an action that the current policy samples."""
-        action, log_probability = self._sample(next_observation, noise)
-        q_tpn = self._target_critics(next_observation, action)
-        return soft_target(reward, discount, q_tpn, log_probability, self._temperature.log.exp())
+        action, log_probability, _ = sample(self._policy.output(next_observation), noise)
+        q_tpn = self._target_critics.output(next_observation, action)
+        return soft_target(reward, discount, q_tpn, log_probability, self.temperature)
 
-    def _descend(self, observation: Tensor, noise: Tensor) -> Tensor:
-        """Adds the gradient of alpha log pi(a | s) - min_i Q_i(s, a) to the policy's; returns log pi(a | s) [B].
-
-        Equation 9, a mean over the batch. The graph is cut at the action, so that no gradient of the critics'
-        parameters is computed.
-        """
-        action, log_probability = self._sample(observation, noise)
-        leaf = action.detach().requires_grad_()
-        (dq_da,) = torch.autograd.grad(self._critics(observation, leaf).amin(0).sum(), leaf)
-        temperature = self._temperature.log.detach().exp()
-        torch.autograd.backward((temperature * log_probability - (dq_da * action).sum(1)).mean())
-        return log_probability.detach()
-
-    def _sample(self, observation: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions [B, A] of the policy for this noise [B, A], differentiable, and their log densities [B]."""
-        mean, log_sigma = gaussian(self._policy(observation))
-        u = mean + log_sigma.exp() * noise
-        return u.tanh(), squashed_log_probability(noise, log_sigma, u)
+    def _descend(self, observation: Any, noise: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Writes the gradient of the mean of alpha log pi(a | s) - min_i Q_i(s, a); returns log pi(a | s) [B]."""
+        output = self._policy.forward(observation)
+        sampled = sample(output, noise)
+        q_t = self._critics.forward(observation, sampled.action)
+        smaller = np.zeros_like(q_t)
+        smaller[np.arange(len(q_t)), q_t.argmin(1)] = 1
+        self._policy.backward(policy_gradient(output, sampled, self._critics.differentiate(smaller), self.temperature))
+        return sampled.log_probability

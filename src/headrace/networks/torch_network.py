@@ -1,0 +1,67 @@
+"""A learner's network computed by torch; imported by learners only."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from headrace.types import Array
+
+__all__ = ["TorchNetwork"]
+
+
+class TorchNetwork:
+    """A module on its device; implements `Network`.
+
+    For backward() the module's gradients are views of `gradient` [P].
+    """
+
+    def __init__(self, module: nn.Module, device: torch.device, gradient: Tensor | None = None) -> None:
+        self._module = module
+        self._device = device
+        self._gradient = gradient
+        self._leaves = list(module.parameters())
+        self._last: Tensor | None = None
+        self._y: Tensor | None = None
+
+    def place(self, observation: Array) -> Tensor:
+        """Observations on the device."""
+        return torch.from_numpy(observation).to(self._device, non_blocking=True)
+
+    @torch.no_grad()
+    def output(self, *x: Any) -> NDArray[np.float32]:
+        """Outputs [B, *]."""
+        y: NDArray[np.float32] = self._module(*self._tensors(x)).cpu().numpy()
+        return y
+
+    def forward(self, *x: Any) -> NDArray[np.float32]:
+        """The same; keeps torch's graph."""
+        inputs = self._tensors(x)
+        if len(inputs) > 1:
+            self._last = inputs[-1].requires_grad_()
+        self._y = self._module(*inputs)
+        y: NDArray[np.float32] = self._y.detach().cpu().numpy()
+        return y
+
+    def backward(self, dy: NDArray[np.float32]) -> None:
+        """Writes the gradient."""
+        assert self._y is not None
+        assert self._gradient is not None
+        self._gradient.zero_()
+        torch.autograd.backward(self._y, torch.from_numpy(dy).to(self._device), inputs=self._leaves)
+        self._y = None
+
+    def differentiate(self, dy: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The gradient by the last input; those by the parameters are not computed."""
+        assert self._y is not None
+        assert self._last is not None
+        (dx,) = torch.autograd.grad(self._y, self._last, torch.from_numpy(dy).to(self._device))
+        self._y = None
+        result: NDArray[np.float32] = dx.cpu().numpy()
+        return result
+
+    def _tensors(self, x: tuple[Any, ...]) -> list[Tensor]:
+        """Placed observations, and actions from NumPy."""
+        return [x[0], *(torch.from_numpy(each).to(self._device) for each in x[1:])]

@@ -1,0 +1,57 @@
+"""Which engine computes a learner's networks."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from headrace import A3C, DQN
+from headrace.algorithms.config import Algorithm
+from headrace.algorithms.engine import WIDEST, choose_engine
+from headrace.errors import ConfigError
+from headrace.networks import Architecture
+from headrace.networks.architecture import Head
+from headrace.types import EnvironmentSpec
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda:1")
+MLP = Architecture((8,), "float32", "mlp", (128, WIDEST), Head("q", 4))
+CNN = Architecture((4, 84, 84), "uint8", "nature", (512,), Head("q", 4))
+
+
+def test_auto_is_native_for_dense_networks_on_the_cpu_that_are_not_too_wide() -> None:
+    assert choose_engine("auto", CPU, MLP) == "native"
+    assert choose_engine("auto", CPU, dataclasses.replace(MLP, hidden=())) == "native"
+    assert choose_engine("auto", GPU, MLP) == "torch"
+    assert choose_engine("auto", CPU, CNN) == "torch"
+    assert choose_engine("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST + 1, 8))) == "torch"
+    assert choose_engine("auto", CPU, dataclasses.replace(MLP, input_shape=(WIDEST + 1,))) == "torch"
+
+
+def test_a_required_engine_is_used() -> None:
+    assert choose_engine("torch", CPU, MLP) == "torch"
+    assert choose_engine("native", CPU, dataclasses.replace(MLP, hidden=(2 * WIDEST,))) == "native"
+    assert choose_engine("torch", GPU, CNN) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("device", "architecture", "fault"), [(GPU, MLP, "device is cuda:1"), (CPU, CNN, "network is nature")]
+)
+def test_a_native_engine_that_cannot_compute_the_network_is_refused(
+    device: torch.device, architecture: Architecture, fault: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"learner_engine is native and {fault}"):
+        choose_engine("native", device, architecture)
+
+
+@pytest.mark.parametrize("algorithm", [A3C()])
+def test_algorithms_without_native_networks_refuse_the_native_engine(algorithm: Algorithm) -> None:
+    spec = EnvironmentSpec((3,), "float32", 2, continuous=True)
+    with pytest.raises(ConfigError, match=f"learner_engine is native and algorithm is {algorithm.name}"):
+        algorithm.make_updater(spec, CPU, 0, engine="native")
+
+
+def test_dqn_takes_it() -> None:
+    spec = EnvironmentSpec((3,), "float32", 2)
+    for engine in ("native", "torch"):
+        updater = DQN(hidden=(8,)).make_updater(spec, CPU, 0, engine=engine)
+        assert updater.engine == engine  # type: ignore[attr-defined]

@@ -1,0 +1,136 @@
+"""The native network next to torch's: outputs and gradients on every instruction set."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+
+from headrace._native import dense_instructions
+from headrace.algorithms.engine import Module, open_network
+from headrace.algorithms.sac.critics import TwinCritics
+from headrace.networks import Architecture
+from headrace.networks.architecture import Head
+from headrace.networks.critic import Critic
+from headrace.networks.native_network import NativeNetwork, build_dense
+from headrace.networks.policy_network import PolicyNetwork
+from headrace.networks.torch_network import TorchNetwork
+from headrace.types import Array
+
+ARCHITECTURES = {
+    "plain": Architecture((8,), "float32", "mlp", (128, 128), Head("q", 4)),
+    "no hidden layer": Architecture((3,), "float32", "mlp", (), Head("q", 2)),
+    "odd widths": Architecture((5, 2), "float64", "mlp", (33, 17, 5), Head("q", 3)),
+    "dueling": Architecture((6,), "float32", "mlp", (64, 40), Head("q", 5), dueling=True),
+    "dueling, one hidden layer": Architecture((6,), "float32", "mlp", (40,), Head("q", 2), dueling=True),
+    "tanh": Architecture((7,), "float32", "mlp", (31,), Head("action", 2, "tanh")),
+    "bytes": Architecture((2, 5, 5), "uint8", "mlp", (32,), Head("q", 3)),
+    "integers": Architecture((4,), "int64", "mlp", (32,), Head("q", 3)),
+    "wide": Architecture((300,), "float32", "mlp", (400, 300), Head("q", 18)),
+}
+
+
+def make_observation(architecture: Architecture, batch: int) -> Array:
+    random = np.random.default_rng(1)
+    shape = (batch, *architecture.input_shape)
+    if architecture.input_dtype.startswith("float"):
+        return random.standard_normal(shape).astype(architecture.input_dtype)
+    return random.integers(0, 5 if architecture.input_dtype == "int64" else 256, shape).astype(architecture.input_dtype)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@pytest.mark.parametrize("instructions", dense_instructions())
+def test_outputs_and_gradients_are_torch_s(instructions: str, name: str) -> None:
+    architecture = ARCHITECTURES[name]
+    torch.manual_seed(0)
+    module = PolicyNetwork(architecture)
+    parameters = torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
+    gradient = np.empty_like(parameters)
+    network = NativeNetwork(build_dense(architecture, instructions), architecture, parameters, gradient)
+    for batch in (1, 37):
+        observation = make_observation(architecture, batch)
+        expected = module(torch.from_numpy(observation))
+        dy = torch.randn(expected.shape)
+        module.zero_grad()
+        expected.backward(dy)
+        reference = torch.cat([parameter.grad.flatten() for parameter in module.parameters()]).numpy()
+        x = network.place(observation)
+        np.testing.assert_allclose(network.output(x), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(network.forward(x), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+        network.backward(dy.numpy())
+        assert np.abs(gradient - reference).max() <= 1e-5 * np.abs(reference).max()
+
+
+def test_both_networks_follow_changes_of_the_parameters() -> None:
+    """They keep none: other workers may write them at any time."""
+    architecture = ARCHITECTURES["dueling"]
+    module = PolicyNetwork(architecture)
+    flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
+    torch.nn.utils.vector_to_parameters(flat, module.parameters())
+    observation = make_observation(architecture, 3)
+    native = NativeNetwork(module.build_native(), architecture, flat.numpy())
+    networks = (native, TorchNetwork(module, torch.device("cpu")))
+    before = [network.output(network.place(observation)) for network in networks]
+    flat.mul_(0.5)
+    after = [network.output(network.place(observation)) for network in networks]
+    np.testing.assert_allclose(*before, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(*after, rtol=1e-5, atol=1e-6)
+    assert np.abs(after[0] - before[0]).max() > 1e-3
+
+
+def test_observations_are_placed_without_a_copy_where_they_fit() -> None:
+    def place(architecture: Architecture, observation: Array) -> Array:
+        parameters = np.zeros(architecture.parameter_count, np.float32)
+        return NativeNetwork(build_dense(architecture), architecture, parameters).place(observation)
+
+    floats, integers = ARCHITECTURES["plain"], ARCHITECTURES["integers"]
+    observation = make_observation(floats, 3)
+    observation.flags.writeable = False  # like a batch in memory that another process shares
+    assert np.shares_memory(place(floats, observation), observation)
+    assert place(integers, make_observation(integers, 3)).dtype == np.float32
+
+
+CRITICS: dict[str, Callable[[Architecture], Module]] = {
+    "twin critics": lambda policy: TwinCritics(policy, 2, (36, 20)),
+    "twin critics, one hidden layer": lambda policy: TwinCritics(policy, 2, (33,)),
+    "distributional critic": lambda policy: Critic(policy, 2, (70, 33, 20), 51),
+    "distributional critic, one hidden layer": lambda policy: Critic(policy, 2, (33,), 11),
+}
+
+
+@pytest.mark.parametrize("name", CRITICS)
+@pytest.mark.parametrize("observations", ["plain", "bytes"])
+def test_a_critic_s_gradients_are_torch_s(name: str, observations: str) -> None:
+    torch.manual_seed(0)
+    architecture = ARCHITECTURES[observations]
+    module = CRITICS[name](architecture)
+    assert isinstance(module, torch.nn.Module)
+    gradient = torch.empty(sum(parameter.numel() for parameter in module.parameters()))
+    flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
+    native = open_network("native", module, flat, gradient)
+    observation = make_observation(architecture, 37)
+    action = torch.rand(37, 2, requires_grad=True)
+    expected = module(torch.from_numpy(observation), action)
+    dy = torch.randn(expected.shape)
+    expected.backward(dy)
+    reference = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
+    assert action.grad is not None
+    inputs = (native.place(observation), action.detach().numpy())
+    np.testing.assert_allclose(native.forward(*inputs), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(native.differentiate(dy.numpy()), action.grad.numpy(), rtol=1e-4, atol=1e-6)
+    native.backward(dy.numpy())
+    assert (gradient - reference).abs().max() <= 1e-5 * reference.abs().max()
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_the_gradient_by_the_action_leaves_that_by_the_parameters_alone(engine: Literal["native", "torch"]) -> None:
+    torch.manual_seed(0)
+    module = TwinCritics(ARCHITECTURES["plain"], 2, (8,))
+    flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
+    gradient = torch.ones_like(flat)
+    network = open_network(engine, module, flat, gradient)
+    x = network.place(make_observation(ARCHITECTURES["plain"], 4))
+    network.forward(x, np.zeros((4, 2), np.float32))
+    assert network.differentiate(np.ones((4, 2), np.float32)).shape == (4, 2)
+    assert (gradient == 1).all()
