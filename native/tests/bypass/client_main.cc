@@ -78,11 +78,9 @@ void work(Requests& server) {
   }
   Bytes blob(3'000'000);
   for (std::size_t i = 0; i < blob.size(); ++i) blob[i] = static_cast<std::byte>(i * 2654435761u >> 13);
-  auto publication = numbers(std::uint64_t{0});
-  publication += blob;
-  server.ask(MessageType::kPublish, "bypass/policy", publication);
-  const auto fetched = server.ask(MessageType::kFetch, "bypass/policy", numbers(std::uint64_t{0}));
-  require(std::ranges::equal(std::span(fetched).subspan(sizeof(std::uint64_t)), blob), "the policy has changed");
+  server.ask(MessageType::kPublish, "bypass/policy", publish_payload(0, blob));
+  const auto fetched = server.ask(MessageType::kFetch, "bypass/policy", fetch_payload(0));
+  require(std::ranges::equal(std::span(fetched).subspan(2 * sizeof(std::uint64_t)), blob), "the policy has changed");
 }
 
 }  // namespace
