@@ -59,7 +59,7 @@ class Transport {
   virtual void shut() = 0;  // ends what another thread waits for here
 };
 
-// Throws ConnectionLost if there is no answer, and otherwise as connect_to().
+// Throws ConnectionLost if there is no answer, and otherwise as connect_to() and connect_user_space().
 std::unique_ptr<Transport> open_transport(const Address& address, std::chrono::milliseconds timeout,
                                           const Interrupt& interrupt);
 
