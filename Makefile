@@ -15,7 +15,10 @@ NATIVE := $(wildcard native/*/*.cc native/*/*.h native/bypass/lwip/*.h native/by
 MODULE := CMakeLists.txt $(wildcard native/core/* native/dense/* native/wire/* native/io/* native/bindings/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt
-LOCKS := $(patsubst native/%.cc,build/locks/%.checked,$(foreach room,core dense wire io bindings,$(wildcard native/$(room)/*.cc)))
+# native/bypass needs the headers that `make bypass` installs.
+BYPASS_BUILT := $(and $(wildcard $(VENV)/.dpdk),$(wildcard build/lwip/COPYING))
+CHECKED_ROOMS := core dense wire io bindings $(if $(BYPASS_BUILT),bypass)
+LOCKS := $(patsubst native/%.cc,build/locks/%.checked,$(foreach room,$(CHECKED_ROOMS),$(wildcard native/$(room)/*.cc)))
 BYPASS_TESTS := OFF
 FUZZ_TARGETS := $(basename $(notdir $(wildcard native/tests/fuzz_*.cc)))
 PYTEST := python -m pytest -n auto --dist worksteal
@@ -62,14 +65,15 @@ test-slow: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests that mak
 	@echo "headrace: slow Python tests"
 	@$(PYTEST) -m slow $(ARGS)
 
-bypass: $(VENV)/.dpdk build/lwip/COPYING  ## headrace-bypass, the server with user-space networking (needs DPDK), into .venv
-	@echo "headrace: building headrace-bypass"
+bypass: $(VENV)/.dpdk build/lwip/COPYING  ## server and clients with user-space networking (needs DPDK), into .venv
+	@echo "headrace: building headrace-bypass and its client library"
 	@cmake -S . -B build/bypass -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_BYPASS=ON -DHEADRACE_TESTS=$(BYPASS_TESTS)
-	@cmake --build build/bypass --target $(if $(filter ON,$(BYPASS_TESTS)),bypass_tests,headrace-bypass) -- --quiet
+	@cmake --build build/bypass --target bypass $(if $(filter ON,$(BYPASS_TESTS)),bypass_tests) -- --quiet
 	@install build/bypass/native/bypass/headrace-bypass $(BIN)
+	@install build/bypass/native/bypass/libheadrace-bypass-client.so $(VENV)/lib
 
 test-bypass: BYPASS_TESTS := ON
-test-bypass: $(VENV)/.dev $(VENV)/.module $(VENV)/.doctest $(VENV)/.ethtool bypass  ## native and Python tests of headrace-bypass
+test-bypass: $(VENV)/.dev $(VENV)/.module $(VENV)/.doctest $(VENV)/.ethtool bypass  ## native and Python tests of user-space networking
 	@ctest --test-dir build/bypass --output-on-failure -R ^bypass_
 	@python -m pytest -n0 tests/cli/test_bypass.py $(ARGS)
 
@@ -106,8 +110,11 @@ endef
 
 build/locks/%.checked: native/%.cc build/locks/flags
 	@mkdir -p $(@D)
-	@clang++ @build/locks/flags -MMD -MP -MT $@ -MF $(@:.checked=.d) $<
+	@clang++ @build/locks/flags $(STACK_FLAGS) -MMD -MP -MT $@ -MF $(@:.checked=.d) $<
 	@touch $@
+
+build/locks/bypass/%.checked: STACK_FLAGS = -isystem build/lwip/src/include -isystem native/bypass/lwip \
+	$(patsubst -I%,-isystem %,$(shell pkg-config --cflags libdpdk))
 
 build/locks/flags: Makefile $(VENV)/.run | $(VENV)/.clang
 	@mkdir -p $(@D)

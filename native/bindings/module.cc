@@ -1,13 +1,28 @@
 // headrace._native: conversion only. src/headrace/_native.pyi is its contract.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <string>
 
 #include "bindings/bind.h"
 #include "bindings/calls.h"
 #include "bindings/python_lock.h"
+#include "io/user_space.h"
+
+namespace {
+
+// Where `make bypass` puts it.
+std::string user_space_library() {
+  namespace nb = nanobind;
+  return nb::cast<std::string>(nb::module_::import_("sys").attr("prefix")) + "/lib/libheadrace-bypass-client.so";
+}
+
+}  // namespace
 
 NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);  // of objects that a user's globals hold at exit
   headrace::bindings::watch_exit();
+  headrace::set_user_space_library(user_space_library());
   headrace::bindings::bind_errors(module);
   headrace::bindings::bind_signature(module);
   headrace::bindings::bind_writer(module);

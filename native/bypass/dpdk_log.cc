@@ -6,12 +6,12 @@
 
 namespace headrace::bypass {
 
-DpdkLog::DpdkLog() : stream_(open_memstream(&text_, &size_)) {
+DpdkLog::DpdkLog(std::FILE* afterwards) : afterwards_(afterwards), stream_(open_memstream(&text_, &size_)) {
   if (stream_ != nullptr) rte_openlog_stream(stream_);
 }
 
 DpdkLog::~DpdkLog() {
-  rte_openlog_stream(stderr);
+  rte_openlog_stream(afterwards_);
   if (stream_ != nullptr) std::fclose(stream_);
   std::free(text_);
 }

@@ -1,4 +1,5 @@
-// What DPDK logs: collected for an error message while something is attempted, and written to stderr otherwise.
+// What DPDK logs: collected for an error message while something is attempted, and afterwards written to another
+// stream.
 //
 // Threading: one thread; a process has one at a time.
 #pragma once
@@ -10,7 +11,7 @@ namespace headrace::bypass {
 
 class DpdkLog {
  public:
-  DpdkLog();
+  explicit DpdkLog(std::FILE* afterwards);
   ~DpdkLog();
   DpdkLog(const DpdkLog&) = delete;
   DpdkLog& operator=(const DpdkLog&) = delete;
@@ -21,6 +22,7 @@ class DpdkLog {
  private:
   char* text_ = nullptr;
   std::size_t size_ = 0;
+  std::FILE* const afterwards_;
   std::FILE* stream_;
 };
 

@@ -15,7 +15,6 @@
 #include "bypass/dpdk.h"
 #include "bypass/port.h"
 #include "bypass/port_address.h"
-#include "bypass/socket_file.h"
 
 struct rte_mbuf;
 struct rte_mempool;
@@ -24,15 +23,15 @@ namespace headrace::bypass {
 
 class DpdkPort : public Port {
  public:
-  static constexpr std::size_t kMegabytes = 112;  // of memory, at most
+  static std::size_t megabytes(PortAddress::Kind kind);  // of memory, at most
 
   struct Failure {  // thrown where a call of DPDK fails
     const char* step;
     int code;
   };
 
-  // Throws Failure, and kSystem where the socket file is taken. `index` is different for each port of the process.
-  DpdkPort(const PortAddress& address, Dpdk::End end, unsigned index);
+  // Throws Failure. `index` is different for each port of the process.
+  DpdkPort(const PortAddress& address, Dpdk::End end, unsigned link, unsigned index);
   ~DpdkPort() override;
   DpdkPort(const DpdkPort&) = delete;
   DpdkPort& operator=(const DpdkPort&) = delete;
@@ -41,6 +40,7 @@ class DpdkPort : public Port {
   std::size_t receive(std::span<pbuf*, kBurst> frames) override;
   bool send(const pbuf& frame) override;
   void flush() override;
+  bool connected() override;
 
  private:
   struct Received;  // the stack's header of a received frame, in front of its bytes
@@ -48,7 +48,7 @@ class DpdkPort : public Port {
   // A virtual device that is removed with its owner; for a card, only its name.
   class Device {
    public:
-    Device(const PortAddress& address, Dpdk::End end, unsigned index);
+    Device(const PortAddress& address, Dpdk::End end, unsigned link, unsigned index);
     ~Device();
     std::uint16_t id() const { return id_; }
 
@@ -61,12 +61,16 @@ class DpdkPort : public Port {
     void operator()(rte_mempool* pool) const;
   };
 
-  void configure(std::uint16_t mtu);
+  void configure(std::uint16_t mtu, std::uint16_t descriptors);
   static pbuf* copy(rte_mbuf* frame);
+  std::size_t receive_burst(std::span<rte_mbuf*, kBurst> arrived);
   pbuf* wrap(rte_mbuf* frame);
   static void release(pbuf* part);
 
-  std::unique_ptr<SocketFile> socket_file_;
+  const bool joins_processes_;
+  bool connected_;  // when connected() was asked last
+  const std::size_t most_wrapped_;
+  const std::size_t most_held_;  // frames that wait for room in the device
   std::unique_ptr<rte_mempool, FreePool> pool_;
   Device device_;
   std::size_t wrapped_ = 0;      // buffers of the pool that the stack holds

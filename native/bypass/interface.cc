@@ -9,6 +9,7 @@
 
 extern "C" {
 #include <lwip/etharp.h>
+#include <lwip/priv/tcp_priv.h>
 #include <netif/ethernet.h>
 }
 
@@ -64,6 +65,30 @@ bool Interface::poll() {
     if (netif_.input(frames[i], &netif_) != ERR_OK) pbuf_free(frames[i]);
   }
   return count > 0;
+}
+
+bool Interface::watch() {
+  const bool connected = port_->connected();
+  if (!std::exchange(was_connected_, connected) || connected) return false;
+  const auto index = netif_get_index(&netif_);
+  for (tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr;) {
+    if (pcb->netif_idx == index) {
+      tcp_abort(pcb);
+      pcb = tcp_active_pcbs;  // the list has changed
+    } else {
+      pcb = pcb->next;
+    }
+  }
+  return true;
+}
+
+bool Interface::is_sending() const {
+  const auto index = netif_get_index(&netif_);
+  for (const tcp_pcb* pcb = tcp_active_pcbs; pcb != nullptr; pcb = pcb->next) {
+    const bool closed = pcb->state == FIN_WAIT_1 || pcb->state == CLOSING || pcb->state == LAST_ACK;
+    if (pcb->netif_idx == index && closed) return true;
+  }
+  return false;
 }
 
 }  // namespace headrace::bypass

@@ -29,12 +29,17 @@ class Interface {
 
   bool poll();  // hands frames that have arrived to the stack; false: there were none
   void flush() { port_->flush(); }
+  bool connected() { return port_->connected(); }
+  // Resets all connections if the other end was there and is gone, which it returns.
+  bool watch();
+  bool is_sending() const;  // something that the other end has not acknowledged, on a connection that is closed here
   netif& handle() { return netif_; }
 
  private:
   const std::unique_ptr<Port> port_;
   const std::uint16_t mtu_;
   netif netif_ = {};
+  bool was_connected_ = false;
 
   static err_t initialize(netif* handle);
   static err_t send(netif* handle, pbuf* frame);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <deque>
 #include <exception>
 #include <string>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "bypass/dpdk.h"
 #include "bypass/pacing.h"
 #include "bypass/polling_loop.h"
+#include "bypass/socket_file.h"
 #include "core/error.h"
 #include "io/loop.h"
 
@@ -25,6 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kWarningPause = std::chrono::seconds(1);
+constexpr auto kWatchPause = std::chrono::milliseconds(10);
 constexpr auto kLastReplies = std::chrono::milliseconds(500);  // in which peers may take them
 
 std::atomic<bool> stop_requested = false;
@@ -59,6 +62,7 @@ std::size_t warn_of(const Server& server, std::size_t warned) {
 void poll(PollingLoop& loop, const Server& server, Polling polling, std::size_t warned) {
   auto now = Clock::now();
   auto warn_at = now;
+  auto watch_at = now;
   for (Pacing pacing(polling, now); !stop_requested.load(std::memory_order_relaxed); now = Clock::now()) {
     const bool busy = loop.turn(now);
     switch (pacing.after_turn(busy, now)) {
@@ -69,6 +73,10 @@ void poll(PollingLoop& loop, const Server& server, Polling polling, std::size_t 
         break;
       case Pacing::Pause::kNap:
         std::this_thread::sleep_for(Pacing::kNap);
+    }
+    if (now >= watch_at) {
+      loop.watch();
+      watch_at = now + kWatchPause;
     }
     if (now < warn_at) continue;
     warned = warn_of(server, warned);
@@ -86,17 +94,24 @@ void send_last_replies(PollingLoop& loop) {
 }
 
 void listen(PollingLoop& loop, Dpdk& dpdk, const PortAddress& address) {
-  auto interface = std::make_unique<Interface>(dpdk.open(address, Dpdk::End::kServer), address.subnet, address.mtu);
-  try {
-    loop.listen(std::move(interface), address.tcp_port, address.local());
-  } catch (const Error& error) {
-    throw Error(error.kind(), "address '" + address.text() + "': " + error.what());
+  for (unsigned link = 0; link < address.links; ++link) {
+    auto port = dpdk.open(address, Dpdk::End::kServer, link);
+    auto interface = std::make_unique<Interface>(std::move(port), address.server_subnet(link), address.mtu);
+    try {
+      loop.listen(std::move(interface), address.tcp_port, address.local());
+    } catch (const Error& error) {
+      throw Error(error.kind(), "address '" + address.text() + "': " + error.what());
+    }
   }
   say("listening on " + address.text());
 }
 
 void serve(Command command) {
-  Dpdk dpdk(command.ports);
+  std::deque<SocketFile> sockets_of_links;
+  for (const auto& address : command.ports) {
+    if (address.has_socket_file()) sockets_of_links.emplace_back(address.sockets(), address.text());
+  }
+  Dpdk dpdk(command.ports, stderr);
   Server server(std::move(command.server));
   const std::size_t warned = warn_of(server, 0);
   const LoopOptions options{.token = std::move(command.token), .max_connections = command.max_connections};

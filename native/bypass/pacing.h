@@ -1,8 +1,9 @@
-// How a polling thread uses its core while there is nothing to do.
+// How a polling thread uses its core while there is nothing to do: a server's, and a client's that waits for a reply.
 //
 // Threading: one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -40,5 +41,13 @@ class Pacing {
   Deadline last_busy_;
   unsigned idle_turns_ = 0;
 };
+
+// How long a client sleeps between two looks, having waited for a reply so long. 0: it lets another thread run, and
+// looks again. A reply is late by an eighth of its time at most, and who waits for long hardly uses a core.
+constexpr std::chrono::nanoseconds nap_after(std::chrono::nanoseconds waited) {
+  constexpr std::chrono::nanoseconds kAwake = std::chrono::microseconds(200);
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::milliseconds(1);
+  return waited < kAwake ? std::chrono::nanoseconds(0) : std::min(waited / 8, kLongest);
+}
 
 }  // namespace headrace::bypass

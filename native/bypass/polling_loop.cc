@@ -16,7 +16,8 @@ void go_on(Session&, Deadline) {}
 
 // Says why, and closes.
 void turn_away(std::unique_ptr<TcpConnection> tcp, const std::string& reason) {
-  tcp->finish(encode_reply({}, static_cast<std::uint8_t>(ErrorKind::kSystem), as_bytes(reason), 0));
+  tcp->copy(encode_reply({}, static_cast<std::uint8_t>(ErrorKind::kSystem), as_bytes(reason), 0));
+  tcp->push();
 }
 
 }  // namespace
@@ -53,6 +54,10 @@ bool PollingLoop::turn(Deadline now) {
   scheduler_.turn(now, [&](Id id, Scheduler::Action action) { serve(id, now, action); });
   for (const auto& each : interfaces_) each.interface->flush();
   return busy || !ready_.empty() || scheduler_.ready();
+}
+
+void PollingLoop::watch() {
+  for (const auto& each : interfaces_) each.interface->watch();
 }
 
 void PollingLoop::admit(std::unique_ptr<TcpConnection> tcp, Deadline now) {

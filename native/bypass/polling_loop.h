@@ -33,6 +33,7 @@ class PollingLoop {
   void listen(std::unique_ptr<Interface> interface, std::uint16_t port, bool local);
   // Handles what has arrived and what is due. False: there was nothing to do. `now` never decreases.
   bool turn(Deadline now);
+  void watch();  // drops the connections of links whose other end is gone
 
   std::size_t connections() const { return connections_.size(); }
   bool has_output() const;  // of a session, that its peer has not acknowledged

@@ -25,6 +25,7 @@ class Port {
   // Copies the frame, to be sent at flush() or before. False, and it is not sent: there is no room at the moment.
   virtual bool send(const pbuf& frame) = 0;
   virtual void flush() = 0;
+  virtual bool connected() { return true; }  // asks whether the other end is there
 };
 
 }  // namespace headrace::bypass

@@ -26,8 +26,11 @@ struct KindTraits {
 
 constexpr std::uint16_t kMinMtu = 576;
 constexpr std::uint16_t kMaxMtu = 9000;
-constexpr std::size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
-constexpr std::size_t kMaxInterfaceBytes = 15;  // IFNAMSIZ
+constexpr std::uint32_t kLinkAddresses = 4;  // of a link's own network: itself, the server, the client, all
+constexpr std::uint8_t kLinkBits = 30;
+constexpr std::uint32_t kDefaultLinks = 8;
+constexpr std::size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1 - 3;  // ".31" may follow
+constexpr std::size_t kMaxInterfaceBytes = 15;                                // IFNAMSIZ
 
 constexpr std::array<KindTraits, 5> kKinds = {{
     {Kind::kMemif, "memif", "socket", kMaxPathBytes, kMaxMtu, 9000},
@@ -58,9 +61,10 @@ class Parser {
     address.subnet = subnet(fields);
     address.tcp_port = number(fields, "port", 1, 65535).value_or(address.tcp_port);
     address.mtu = number(fields, "mtu", kMinMtu, found->max_mtu).value_or(address.mtu);
+    if (address.has_socket_file()) address.links = links(fields, address.subnet);
     if (!fields.empty()) {
       refuse("field '" + std::string(fields.begin()->first) + "': " + std::string(found->place_key) +
-             ", ip, port or mtu required");
+             (address.has_socket_file() ? ", ip, port, mtu or links required" : ", ip, port or mtu required"));
     }
     return address;
   }
@@ -116,6 +120,17 @@ class Parser {
     return static_cast<std::uint16_t>(*read);
   }
 
+  unsigned links(Fields& fields, const Subnet& subnet) const {
+    if (subnet.ip % kLinkAddresses != 1) {
+      refuse(
+          "ip: the last number must be 1, 5, 9 or another multiple of four plus one, as each link has four addresses");
+    }
+    const std::uint32_t size = std::uint32_t{1} << (32 - subnet.prefix_bits);
+    const std::uint32_t room = (size - subnet.ip % size + 1) / kLinkAddresses;
+    const auto most = std::min<std::uint32_t>(room, PortAddress::kMostLinks);
+    return number(fields, "links", 1, most).value_or(static_cast<std::uint16_t>(std::min(most, kDefaultLinks)));
+  }
+
   static std::optional<std::uint32_t> parse_number(std::string_view digits) {
     std::uint32_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -162,7 +177,25 @@ std::string PortAddress::text() const {
   const auto& traits = traits_of(kind);
   return std::string(kScheme) + std::string(traits.name) + "," + std::string(traits.place_key) + "=" + place +
          ",ip=" + ip + "/" + std::to_string(subnet.prefix_bits) + ",port=" + std::to_string(tcp_port) +
-         ",mtu=" + std::to_string(mtu);
+         ",mtu=" + std::to_string(mtu) + (has_socket_file() ? ",links=" + std::to_string(links) : "");
+}
+
+std::string PortAddress::place_of(unsigned link) const {
+  return kind == Kind::kVhost && link > 0 ? place + "." + std::to_string(link) : place;
+}
+
+Subnet PortAddress::server_subnet(unsigned link) const {
+  return has_socket_file() ? Subnet{subnet.ip + kLinkAddresses * link, kLinkBits} : subnet;
+}
+
+Subnet PortAddress::client_subnet(unsigned link) const { return {server_subnet(link).ip + 1, kLinkBits}; }
+
+std::vector<std::string> PortAddress::sockets() const {
+  std::vector<std::string> paths;
+  if (!has_socket_file()) return paths;
+  const unsigned count = kind == Kind::kVhost ? links : 1;
+  for (unsigned link = 0; link < count; ++link) paths.push_back(place_of(link));
+  return paths;
 }
 
 }  // namespace headrace::bypass

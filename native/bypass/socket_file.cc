@@ -18,14 +18,6 @@ namespace {
   throw Error(ErrorKind::kSystem, "socket '" + path + "': " + what);
 }
 
-// Whether the file is still the one that its path names: its last owner may have removed it meanwhile.
-bool is_at(const FileDescriptor& file, const std::string& path) {
-  struct stat opened;
-  struct stat named;
-  return ::fstat(file.get(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
-         opened.st_ino == named.st_ino;
-}
-
 FileDescriptor locked(const std::string& lock_path, const std::string& path) {
   for (;;) {
     FileDescriptor file(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -39,19 +31,34 @@ FileDescriptor locked(const std::string& lock_path, const std::string& path) {
 
 }  // namespace
 
-SocketFile::SocketFile(std::string path)
-    : path_(std::move(path)), lock_path_(path_ + ".lock"), lock_(locked(lock_path_, path_)) {
+std::string lock_path_of(const std::string& path) { return path + ".lock"; }
+
+bool is_at(const FileDescriptor& file, const std::string& path) {
+  struct stat opened;
+  struct stat named;
+  return ::fstat(file.get(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
+
+SocketFile::SocketFile(std::vector<std::string> paths, const std::string& text)
+    : paths_(std::move(paths)), lock_path_(lock_path_of(paths_[0])), lock_(locked(lock_path_, paths_[0])) {
   struct stat file;
-  const bool there = ::lstat(path_.c_str(), &file) == 0;
-  if (there && !S_ISSOCK(file.st_mode)) {
+  for (const auto& path : paths_) {
+    if (::lstat(path.c_str(), &file) != 0 || S_ISSOCK(file.st_mode)) continue;
     ::unlink(lock_path_.c_str());
-    refuse(path_, "the path is taken by something that is no socket");
+    refuse(path, "the path is taken by something that is no socket");
   }
-  if (there) ::unlink(path_.c_str());
+  for (const auto& path : paths_) ::unlink(path.c_str());
+  const bool written = ::ftruncate(lock_.get(), 0) == 0 &&
+                       ::pwrite(lock_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  if (written) return;
+  const int error = errno;
+  ::unlink(lock_path_.c_str());
+  refuse(lock_path_, std::strerror(error));
 }
 
 SocketFile::~SocketFile() {
-  ::unlink(path_.c_str());
+  for (const auto& path : paths_) ::unlink(path.c_str());
   ::unlink(lock_path_.c_str());
 }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/error.h"
+
 namespace headrace::bypass {
 namespace {
 
@@ -23,6 +25,20 @@ std::string name_of(const tcp_pcb& pcb) {
 }
 
 }  // namespace
+
+std::unique_ptr<TcpConnection> TcpConnection::connect(Interface& interface, std::uint32_t ip, std::uint16_t port) {
+  tcp_pcb* const pcb = tcp_new();
+  if (pcb == nullptr) throw Error(ErrorKind::kSystem, "the TCP stack has no memory for another connection");
+  auto connection = std::make_unique<TcpConnection>(pcb);
+  tcp_bind_netif(pcb, &interface.handle());
+  const ip_addr_t server = {lwip_htonl(ip)};
+  const auto ignore = [](void*, tcp_pcb*, err_t) -> err_t { return ERR_OK; };
+  if (tcp_bind(pcb, netif_ip_addr4(&interface.handle()), 0) != ERR_OK ||
+      tcp_connect(pcb, &server, port, ignore) != ERR_OK) {
+    throw Error(ErrorKind::kSystem, "the TCP stack can't connect: it has no memory, or no port is free");
+  }
+  return connection;
+}
 
 TcpConnection::TcpConnection(tcp_pcb* pcb) : pcb_(pcb), peer_(name_of(*pcb)) {
   tcp_arg(pcb_, this);
@@ -110,21 +126,22 @@ std::size_t TcpConnection::read(std::span<std::byte> space) {
 }
 
 std::size_t TcpConnection::write(std::span<const std::byte> bytes) {
-  std::size_t taken = 0;
-  while (pcb_ != nullptr && taken < bytes.size() && tcp_sndqueuelen(pcb_) < kMaxQueuedBuffers) {
-    const std::size_t count = std::min<std::size_t>({bytes.size() - taken, tcp_sndbuf(pcb_), kMaxWriteBytes});
-    if (count == 0 || tcp_write(pcb_, bytes.data() + taken, static_cast<u16_t>(count), 0) != ERR_OK) break;
-    taken += count;
-  }
+  const std::size_t taken = take(bytes, 0);
   in_flight_ += taken;
   return taken;
 }
 
-void TcpConnection::finish(std::span<const std::byte> bytes) {
-  if (pcb_ == nullptr) return;
-  tcp_write(pcb_, bytes.data(), static_cast<u16_t>(bytes.size()), TCP_WRITE_FLAG_COPY);
-  tcp_output(pcb_);
+std::size_t TcpConnection::take(std::span<const std::byte> bytes, std::uint8_t flags) {
+  std::size_t taken = 0;
+  while (pcb_ != nullptr && taken < bytes.size() && tcp_sndqueuelen(pcb_) < kMaxQueuedBuffers) {
+    const std::size_t count = std::min<std::size_t>({bytes.size() - taken, tcp_sndbuf(pcb_), kMaxWriteBytes});
+    if (count == 0 || tcp_write(pcb_, bytes.data() + taken, static_cast<u16_t>(count), flags) != ERR_OK) break;
+    taken += count;
+  }
+  return taken;
 }
+
+std::size_t TcpConnection::copy(std::span<const std::byte> bytes) { return take(bytes, TCP_WRITE_FLAG_COPY); }
 
 bool TcpConnection::push() { return pcb_ == nullptr || tcp_output(pcb_) == ERR_OK; }
 

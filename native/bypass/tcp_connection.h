@@ -25,6 +25,9 @@ namespace headrace::bypass {
 
 class TcpConnection {
  public:
+  // Begins to connect. Throws kSystem: the stack has no memory for it.
+  static std::unique_ptr<TcpConnection> connect(Interface& interface, std::uint32_t ip, std::uint16_t port);
+
   using Ready = std::function<void()>;  // must not throw
 
   static constexpr std::size_t kWindowBytes = TCP_WND;  // that a peer may send before read() takes it
@@ -39,6 +42,7 @@ class TcpConnection {
   void on_ready(Ready ready) { ready_ = std::move(ready); }
   void abort();  // resets the connection; lost() from then on
 
+  bool established() const { return pcb_ != nullptr && pcb_->state >= ESTABLISHED; }
   bool lost() const { return pcb_ == nullptr; }  // reset, or the peer is silent for too long
   bool ended() const { return ended_; }          // the peer sends nothing after what has_input() says
   std::string peer() const { return peer_; }     // "10.0.0.2:53142"
@@ -50,7 +54,8 @@ class TcpConnection {
   // Sends bytes from where they lie. They must stay there until take_acknowledged() has counted them or the connection
   // is destroyed. Returns how many it took, none of which is sent before push().
   std::size_t write(std::span<const std::byte> bytes);
-  void finish(std::span<const std::byte> bytes);        // sends a copy of a few last bytes, as far as that is possible
+  // The same with copies, which need not stay. A connection sends either by write() or by copy().
+  std::size_t copy(std::span<const std::byte> bytes);
   bool push();                                          // false: the stack has no memory at the moment; call it again
   std::size_t in_flight() const { return in_flight_; }  // written, and not yet counted by take_acknowledged()
   std::size_t take_acknowledged();
@@ -59,6 +64,7 @@ class TcpConnection {
   static err_t on_received(void* self, tcp_pcb* pcb, pbuf* bytes, err_t error);
   static err_t on_sent(void* self, tcp_pcb* pcb, u16_t count);
   static void on_failed(void* self, err_t error);
+  std::size_t take(std::span<const std::byte> bytes, std::uint8_t flags);
   void note();
 
   tcp_pcb* pcb_;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kUnixScheme = "unix:";
 constexpr std::string_view kTcpScheme = "tcp://";
+constexpr std::string_view kUserSpaceScheme = "dpdk:";
 constexpr std::size_t kMaxNameBytes = sizeof(sockaddr_un::sun_path) - 1;  // a path's end, an abstract name's beginning
 constexpr std::size_t kMaxHostBytes = 255;                                // RFC 1035, section 2.3.4
 
@@ -71,12 +72,16 @@ Address parse_tcp(std::string_view text) {
 Address Address::parse(std::string_view text) {
   if (text.starts_with(kUnixScheme)) return parse_unix(text);
   if (text.starts_with(kTcpScheme)) return parse_tcp(text);
-  refuse(text, "required tcp://HOST:PORT, unix:PATH or unix:@NAME");
+  if (text.starts_with(kUserSpaceScheme)) {
+    return {.kind = Address::Kind::kUserSpace, .name = std::string(text.substr(kUserSpaceScheme.size()))};
+  }
+  refuse(text, "required tcp://HOST:PORT, unix:PATH, unix:@NAME or dpdk:KIND,...");
 }
 
 std::string Address::text() const {
   if (kind == Kind::kUnixPath) return std::string(kUnixScheme) + name;
   if (kind == Kind::kUnixAbstract) return std::string(kUnixScheme) + "@" + name;
+  if (kind == Kind::kUserSpace) return std::string(kUserSpaceScheme) + name;
   const bool brackets = name.find(':') != std::string::npos;
   return std::string(kTcpScheme) + (brackets ? "[" + name + "]" : name) + ":" + std::to_string(port);
 }

@@ -1,7 +1,5 @@
 #include "io/batch_stream.h"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -225,15 +223,13 @@ void BatchStream::Impl::ask(ClientConnection& connection) {
 
 // Waits. True if the server sent something, false if the consumer gave a batch back.
 bool BatchStream::Impl::wait_for_reply(ClientConnection& connection) {
-  if (connection.has_input()) return true;
   const auto deadline = silent_since + kWait + request_timeout;
   const auto left = std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(0));
-  std::array<pollfd, 2> wanted = {pollfd{.fd = connection.descriptor(), .events = POLLIN, .revents = 0},
-                                  pollfd{.fd = waker.descriptor(), .events = POLLIN, .revents = 0}};
-  const int count = ::poll(wanted.data(), wanted.size(), asked.empty() ? -1 : static_cast<int>(left.count()));
-  if (wanted[1].revents != 0) waker.acknowledge();
-  if (count == 0) connection.throw_lost("no answer within " + std::to_string(request_timeout.count()) + " ms");
-  return count > 0 && wanted[0].revents != 0;
+  const auto event = connection.wait(waker, asked.empty() ? milliseconds(-1) : left);
+  if (event == Transport::Event::kNothing) {
+    connection.throw_lost("no answer within " + std::to_string(request_timeout.count()) + " ms");
+  }
+  return event == Transport::Event::kInput;
 }
 
 void BatchStream::Impl::take_reply(ClientConnection& connection) {

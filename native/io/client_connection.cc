@@ -8,12 +8,13 @@
 
 namespace headrace {
 
-ClientConnection::ClientConnection(FileDescriptor socket, const ClientOptions& options, Interrupt interrupt)
+ClientConnection::ClientConnection(std::unique_ptr<Transport> transport, const ClientOptions& options,
+                                   Interrupt interrupt)
     : address_(options.address),
       token_(options.token),
       limits_(options.limits),
       request_timeout_(options.request_timeout),
-      stream_(std::move(socket), std::move(interrupt)) {}
+      stream_(std::move(transport), std::move(interrupt)) {}
 
 void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
   stream_.set_timeout(std::min(timeout, request_timeout_));

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,7 +26,7 @@ namespace headrace {
 
 class ClientConnection {
  public:
-  ClientConnection(FileDescriptor socket, const ClientOptions& options, Interrupt interrupt);
+  ClientConnection(std::unique_ptr<Transport> transport, const ClientOptions& options, Interrupt interrupt);
 
   // The handshake. Throws kRefused if the server requires a token and none was given, or has none although one was
   // given, or where one side does not know it. Requests come after it.
@@ -63,8 +64,7 @@ class ClientConnection {
   }
   FileDescriptor take_descriptor() { return stream_.take_descriptor(); }
 
-  bool has_input() const { return stream_.has_input(); }
-  int descriptor() const { return stream_.descriptor(); }
+  Transport::Event wait(Waker& waker, std::chrono::milliseconds longest) { return stream_.wait(waker, longest); }
   void shut() { stream_.shut(); }
   bool is_open() const { return stream_.is_open(); }
   [[noreturn]] void throw_lost(const std::string& what) { stream_.throw_lost(what); }

@@ -1,14 +1,12 @@
 #include "io/link.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "core/entropy.h"
 #include "core/random.h"
-#include "io/listener.h"
+#include "io/transport.h"
 
 namespace headrace {
 namespace {
@@ -84,9 +82,8 @@ bool Link::try_to_connect(Deadline deadline, std::string& reason) {
 void Link::connect_once(Deadline deadline) {
   const Interrupt interrupt = [this] { check_open(); };
   check_open();
-  auto socket = connect_to(address_, until(deadline, kLongestAttempt), interrupt);
-  if (!socket) throw ConnectionLost(std::strerror(errno));
-  auto connection = std::make_unique<ClientConnection>(std::move(socket), options_, interrupt);
+  auto transport = open_transport(address_, until(deadline, kLongestAttempt), interrupt);
+  auto connection = std::make_unique<ClientConnection>(std::move(transport), options_, interrupt);
   {
     const LockGuard lock(mutex_);
     closable_ = connection.get();

@@ -1,12 +1,16 @@
 #include "io/listener.h"
 
+#include "core/error.h"
 #include "io/tcp_socket.h"
 #include "io/unix_socket.h"
 
 namespace headrace {
 
 std::vector<std::unique_ptr<Listener>> listen_on(const Address& address) {
-  if (!address.is_unix()) return listen_tcp(address);
+  if (address.kind == Address::Kind::kTcp) return listen_tcp(address);
+  if (!address.is_unix()) {
+    throw Error(ErrorKind::kInvalid, "address '" + address.text() + "': only `headrace serve` listens there");
+  }
   std::vector<std::unique_ptr<Listener>> listeners;
   listeners.push_back(std::make_unique<UnixListener>(address));
   return listeners;

@@ -34,8 +34,9 @@ class Listener {
 // name stands for, all on one port.
 std::vector<std::unique_ptr<Listener>> listen_on(const Address& address);
 
-// Connects, or returns empty with errno if there is no answer (refused, unreachable, timed out, no socket file). Other
-// errors throw kSystem (an unknown host, say), a Unix socket of another user's server kRefused. Non-blocking.
+// Connects to a socket of the kernel, or returns empty with errno if there is no answer (refused, unreachable, timed
+// out, no socket file). Other errors throw kSystem (an unknown host, say), a Unix socket of another user's server
+// kRefused. Non-blocking.
 FileDescriptor connect_to(const Address& address, std::chrono::milliseconds timeout, const Interrupt& interrupt = {});
 
 }  // namespace headrace

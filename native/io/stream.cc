@@ -1,25 +1,13 @@
 #include "io/stream.h"
 
-#include <fcntl.h>
-#include <sched.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/uio.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
 namespace headrace {
 namespace {
 
-constexpr timeval kSlice = {.tv_sec = 0,
-                            .tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(kInterruptSlice).count()};
-
-// For a reply that comes this soon it is better to stay awake, because waking an idle core takes as long. Other threads
-// get the core meanwhile.
-constexpr auto kAwake = std::chrono::microseconds(50);
+using Outcome = Transport::Outcome;
 
 // Drops `count` bytes from the front of `parts`.
 std::span<iovec> skip(std::span<iovec> parts, std::size_t count) {
@@ -34,21 +22,14 @@ std::span<iovec> skip(std::span<iovec> parts, std::size_t count) {
   return parts;
 }
 
-bool would_block() { return errno == EAGAIN || errno == EINTR; }
-bool hung_up() { return errno == EPIPE || errno == ECONNRESET; }
-
 }  // namespace
 
-Stream::Stream(FileDescriptor socket, Interrupt interrupt)
-    : socket_(std::move(socket)), interrupt_(std::move(interrupt)) {
-  ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) & ~O_NONBLOCK);
-  ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kSlice, sizeof(kSlice));
-  ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kSlice, sizeof(kSlice));
-}
+Stream::Stream(std::unique_ptr<Transport> transport, Interrupt interrupt)
+    : transport_(std::move(transport)), interrupt_(std::move(interrupt)) {}
 
 void Stream::shut() {
   open_.store(false);
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  transport_->shut();
 }
 
 void Stream::throw_lost(const std::string& what) {
@@ -78,21 +59,26 @@ void Stream::send(std::span<const std::span<const std::byte>> parts) {
   auto deadline = Clock::now() + timeout_;
   while (!left.empty()) {
     if (!is_open()) throw_lost("the connection is closed");
-    msghdr message = {};
-    message.msg_iov = left.data();
-    message.msg_iovlen = left.size();
-    const auto count = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-    if (count > 0) {
-      left = skip(left, static_cast<std::size_t>(count));
-      if (!left.empty()) deadline = Clock::now() + timeout_;
-    } else if (would_block()) {
-      after_silence(deadline);
-    } else if (hung_up()) {
-      return;
-    } else {
-      throw_lost(std::strerror(errno));
+    const auto sent = transport_->send(left);
+    switch (sent.outcome) {
+      case Outcome::kMoved:
+        left = skip(left, sent.bytes);
+        if (!left.empty()) deadline = Clock::now() + timeout_;
+        break;
+      case Outcome::kNothing:
+        after_silence(deadline);
+        break;
+      case Outcome::kHungUp:
+        return;
+      case Outcome::kFailed:
+        throw_lost(std::strerror(sent.error));
     }
   }
+}
+
+Transport::Event Stream::wait(Waker& waker, std::chrono::milliseconds longest) {
+  if (ahead_begin_ < ahead_end_) return Transport::Event::kInput;
+  return transport_->wait(waker, longest);
 }
 
 std::size_t Stream::take_ahead(std::span<std::byte> part) {
@@ -102,9 +88,9 @@ std::size_t Stream::take_ahead(std::span<std::byte> part) {
   return count;
 }
 
-void Stream::take_descriptor_from(const DescriptorSlot& slot, msghdr& message) {
+Transport::Transfer Stream::receive_some(std::span<iovec> parts) {
   try {
-    if (auto descriptor = slot.received(message)) descriptor_ = std::move(descriptor);
+    return transport_->receive(parts);
   } catch (const Error&) {
     shut();
     throw;
@@ -122,32 +108,28 @@ void Stream::receive(std::span<const std::span<std::byte>> parts, std::chrono::m
   storage[parts.size()] = {ahead_.data(), ahead_.size()};
   auto left = std::span(storage).first(parts.size() + 1);
   const auto started = Clock::now();
-  const auto asleep = started + kAwake;
   auto deadline = started + timeout_ + wait;
-  bool awake = true;
+  transport_->await_reply(started);
   while (needed > 0) {  // then nothing is left in ahead_
     left = skip(left, 0);
-    DescriptorSlot slot;
-    msghdr message = {};
-    message.msg_iov = left.data();
-    message.msg_iovlen = left.size();
-    slot.receive_with(message);
-    const auto count = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | (awake ? MSG_DONTWAIT : 0));
-    if (count < 0 && would_block() && awake) {
-      awake = Clock::now() < asleep;
-      ::sched_yield();
-    } else if (count > 0) {
-      take_descriptor_from(slot, message);
-      const std::size_t taken = std::min(needed, static_cast<std::size_t>(count));
-      needed -= taken;
-      left = skip(left, taken);
-      ahead_begin_ = 0;
-      ahead_end_ = static_cast<std::size_t>(count) - taken;
-      if (needed > 0) deadline = Clock::now() + timeout_;
-    } else if (count < 0 && would_block()) {
-      after_silence(deadline);
-    } else {
-      throw_lost(count == 0 || hung_up() ? "the connection is closed" : std::strerror(errno));
+    const auto received = receive_some(left);
+    switch (received.outcome) {
+      case Outcome::kMoved: {
+        const std::size_t taken = std::min(needed, received.bytes);
+        needed -= taken;
+        left = skip(left, taken);
+        ahead_begin_ = 0;
+        ahead_end_ = received.bytes - taken;
+        if (needed > 0) deadline = Clock::now() + timeout_;
+        break;
+      }
+      case Outcome::kNothing:
+        after_silence(deadline);
+        break;
+      case Outcome::kHungUp:
+        throw_lost("the connection is closed");
+      case Outcome::kFailed:
+        throw_lost(std::strerror(received.error));
     }
   }
 }

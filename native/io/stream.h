@@ -1,5 +1,5 @@
-// Blocking transfers over a connected socket, which another thread or an interrupt may end, and which a silent peer
-// does not block forever.
+// Blocking transfers over a transport, which another thread or an interrupt may end, and which a silent peer does not
+// block forever.
 //
 // Threading: shut() and is_open() from any thread; the rest from one thread at a time.
 #pragma once
@@ -8,29 +8,22 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
-#include "core/error.h"
 #include "io/file_descriptor.h"
 #include "io/interrupt.h"
-#include "io/shared_memory.h"
+#include "io/transport.h"
 
 namespace headrace {
-
-// The connection is gone: closed by either side, broken, or silent for too long. Of kind kClosed, but no error that the
-// server sent.
-struct ConnectionLost : Error {
-  explicit ConnectionLost(const std::string& message) : Error(ErrorKind::kClosed, message) {}
-};
 
 class Stream {
  public:
   static constexpr std::size_t kMaxParts = 16;
   static constexpr std::size_t kReadAheadBytes = 4096;
 
-  Stream(FileDescriptor socket, Interrupt interrupt);
+  Stream(std::unique_ptr<Transport> transport, Interrupt interrupt);
 
   // How long the peer may neither take nor send a byte.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
@@ -42,10 +35,10 @@ class Stream {
   // `wait`: how much longer the peer may be silent. What has arrived behind the parts is kept for the next call, so
   // that a short reply costs one system call.
   void receive(std::span<const std::span<std::byte>> parts, std::chrono::milliseconds wait = {});
-  FileDescriptor take_descriptor() { return std::move(descriptor_); }  // the last that came with received bytes
+  FileDescriptor take_descriptor() { return transport_->take_descriptor(); }  // the last that came with received bytes
 
-  bool has_input() const { return ahead_begin_ < ahead_end_; }  // received already
-  int descriptor() const { return socket_.get(); }
+  // Waits for bytes to receive or for `waker`; see Transport.
+  Transport::Event wait(Waker& waker, std::chrono::milliseconds longest);
   void shut();
   bool is_open() const { return open_.load(); }
   [[noreturn]] void throw_lost(const std::string& what);  // and shuts
@@ -53,14 +46,13 @@ class Stream {
  private:
   using Clock = std::chrono::steady_clock;
   std::size_t take_ahead(std::span<std::byte> part);
-  void take_descriptor_from(const DescriptorSlot& slot, msghdr& message);
+  Transport::Transfer receive_some(std::span<iovec> parts);
   void after_silence(Clock::time_point deadline);
 
-  const FileDescriptor socket_;
+  const std::unique_ptr<Transport> transport_;
   const Interrupt interrupt_;
   std::chrono::milliseconds timeout_{30'000};
   std::atomic<bool> open_ = true;
-  FileDescriptor descriptor_;
   std::array<std::byte, kReadAheadBytes> ahead_;
   std::size_t ahead_begin_ = 0;
   std::size_t ahead_end_ = 0;

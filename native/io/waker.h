@@ -1,6 +1,6 @@
 // Wakes a loop from any thread: an eventfd that is written at most once until the loop has looked.
 //
-// Threading: poke() from any thread, also after the loop is gone; the rest from the loop's thread.
+// Threading: poke() and poked() from any thread, also after the loop is gone; the rest from the loop's thread.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,8 @@ class Waker {
 
   int descriptor() const { return event_.get(); }
   void poke();
-  void acknowledge();  // before looking at what poke() announced
+  bool poked() const { return poked_.load(); }  // since acknowledge()
+  void acknowledge();                           // before looking at what poke() announced
 
  private:
   FileDescriptor event_;

@@ -27,9 +27,16 @@ TEST_CASE("addresses of TCP") {
   CHECK(six.port == 0);
 }
 
+TEST_CASE("addresses without the kernel are taken as they are") {
+  const auto address = Address::parse("dpdk:memif,socket=/run/a,ip=10.9.0.1/24");
+  CHECK(address.kind == Address::Kind::kUserSpace);
+  CHECK(address.name == "memif,socket=/run/a,ip=10.9.0.1/24");
+  CHECK_FALSE(address.is_unix());
+}
+
 TEST_CASE("an address round-trips through text") {
-  for (const std::string text :
-       {"unix:/run/a", "unix:@a", "unix:@", "tcp://127.0.0.1:65535", "tcp://[::1]:7447", "tcp://localhost:0"}) {
+  for (const std::string text : {"unix:/run/a", "unix:@a", "unix:@", "tcp://127.0.0.1:65535", "tcp://[::1]:7447",
+                                 "tcp://localhost:0", "dpdk:memif,socket=/run/a"}) {
     CHECK(Address::parse(text).text() == text);
   }
 }
@@ -41,8 +48,8 @@ TEST_CASE("invalid addresses are refused in a message that quotes them and state
     CHECK_MESSAGE(what.find("'" + text + "'") != std::string::npos, what);
     CHECK_MESSAGE(what.find(part) != std::string::npos, what);
   };
-  refused("", "tcp://HOST:PORT, unix:PATH or unix:@NAME");
-  refused("/run/a", "tcp://HOST:PORT, unix:PATH or unix:@NAME");
+  refused("", "tcp://HOST:PORT, unix:PATH, unix:@NAME or dpdk:KIND");
+  refused("/run/a", "tcp://HOST:PORT, unix:PATH, unix:@NAME or dpdk:KIND");
   refused("unix:", "a path or @NAME");
   refused("unix:/" + std::string(200, 'x'), "give a shorter path");
   refused("tcp://host", "the port is missing");

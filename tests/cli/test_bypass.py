@@ -1,5 +1,6 @@
 """`headrace serve --listen dpdk:...`: the executable that it starts, and runs of that executable where it is built."""
 
+import json
 import os
 import secrets
 import shutil
@@ -10,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from headrace._native import Client
+from headrace.cli.main import main
 from headrace.cli.serve import run
 from headrace.errors import ConfigError
 from headrace.servers import polling
 from headrace.servers.polling import find_polling_server
 
 MEMIF = "dpdk:memif,socket=/run/headrace,ip=10.9.0.1/24"
-CLIENT_PROGRAM = Path(__file__).parents[2] / "build/bypass/native/bypass/headrace-bypass-client"
+CLIENT_LIBRARY = Path(sys.prefix) / "lib/libheadrace-bypass-client.so"
+KINDS = pytest.mark.parametrize("kind", ["memif", "vhost"])
 
 
 @pytest.fixture
@@ -69,47 +72,215 @@ def test_poll_requires_a_dpdk_address():
         run(["--poll", "always", "--listen", "unix:@x"])
 
 
+@pytest.mark.parametrize("kind", ["af_packet,interface=eth1", "pci,device=0000:03:00.0"])
+def test_a_client_reaches_a_network_interface_through_the_kernel(kind, capsys):
+    assert main(["stats", f"dpdk:{kind},ip=10.9.0.1/24"]) == 2
+    said = capsys.readouterr().err
+    assert "tcp://IP:PORT" in said
+    assert said.count("\n") == 1
+
+
 @pytest.fixture
 def built():
-    """Skips a test where the polling server or the client of its tests is not built."""
+    """Skips a test where the polling server or its clients' library is not built."""
     try:
         find_polling_server()
     except ConfigError as error:
         pytest.skip(str(error))
-    if not CLIENT_PROGRAM.exists():
-        pytest.skip(f"needs {CLIENT_PROGRAM} (make test-bypass)")
+    if not CLIENT_LIBRARY.exists():
+        pytest.skip(f"needs {CLIENT_LIBRARY} (make bypass)")
 
 
-@pytest.mark.parametrize("kind", ["memif", "vhost"])
-def test_a_process_of_this_machine_bypasses_the_kernel(built, serve, tmp_path, kind):
+class Program:
+    """A Python program in a separate process, since a process has one TCP stack."""
+
+    def __init__(self, text, *arguments):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen([sys.executable, "-c", text, *arguments], text=True, **pipes)
+
+    def line(self):
+        """Its next line."""
+        return self.process.stdout.readline().rstrip()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        """Its exit code and what it still wrote."""
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def program_of():
+    """Starts programs; those that the test leaves are killed."""
+    started = []
+
+    def start(text, *arguments):
+        started.append(Program(text, *map(str, arguments)))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.process.kill()
+        program.process.communicate()
+
+
+ROUND_TRIPS = """
+import sys
+import numpy as np
+from headrace._native import BatchStream, ChunkWriter, Client, Signature
+address, token = sys.argv[1], sys.argv[2].encode() or None
+client = Client(address, token=token, timeout_seconds=60)
+signature = Signature((4,), "float32")
+client.open_table("replay", signature, fresh=True, capacity=1000)
+writer = ChunkWriter(signature, chunk_steps=10)
+for episode in range(20):
+    writer.start(np.zeros(4, np.float32))
+    for step in range(10):
+        writer.append(1, float(step), np.full(4, step, np.float32), False, step == 9)
+    for chunk in writer.take():
+        client.insert("replay", chunk)
+blob = bytes(range(256)) * 40_000
+version = client.publish("policy", blob)
+assert client.fetch("policy") == (version, blob)
+batches = BatchStream(address, "replay", 64, 0.4, token=token, timeout_seconds=60)
+assert not batches.shared
+for _ in range(20):
+    observation = batches.next(60.0)[0]
+    assert (observation == observation[:, :1]).all() and 0 <= observation.min() <= observation.max() < 10
+batches.close()
+print(client.stats()["tables"]["replay"]["size"])
+client.close()
+"""
+
+
+@KINDS
+def test_a_process_of_this_machine_bypasses_the_kernel(built, serve, tmp_path, program_of, kind):
     socket = tmp_path / "port"
-    server = serve(listen=[f"dpdk:{kind},socket={socket},ip=10.9.0.1/24", f"unix:{tmp_path / 'kernel'}"])
-    assert server.address == f"dpdk:{kind},socket={socket},ip=10.9.0.1/24,port=7447,mtu=9000"
-    own = f"dpdk:{kind},socket={socket},ip=10.9.0.2/24"
-    done = subprocess.run([CLIENT_PROGRAM, own, "10.9.0.1"], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout) == (0, "inserted, sampled, published and fetched\n"), done.stderr
+    address = f"dpdk:{kind},socket={socket},ip=10.9.0.1/24"
+    server = serve(listen=[address, f"unix:{tmp_path / 'kernel'}"])
+    assert server.address == f"{address},port=7447,mtu=9000,links=8"
+    assert program_of(ROUND_TRIPS, address, "").end() == (0, "200\n", "")
     client = Client(server.addresses[1])
     stats = client.stats()
     client.close()
-    assert stats["tables"]["bypass/replay"]["size"] == 400
+    assert stats["tables"]["replay"]["size"] == 200
     assert server.stop() == (0, "", "")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_socket_that_a_killed_server_left_is_replaced(built, serve, tmp_path):
+def test_clients_of_both_kinds_at_once_and_with_a_token(built, serve, tmp_path, program_of, token_file):
+    addresses = [f"dpdk:memif,socket={tmp_path / 'memif'},ip=10.9.0.1/24"]
+    addresses += [f"dpdk:vhost,socket={tmp_path / 'vhost'},ip=10.9.1.1/24,port=80,mtu=1500,links=2"]
+    server = serve("--token-file", str(token_file), listen=addresses)
+    token = token_file.read_text().strip()
+    clients = [program_of(ROUND_TRIPS.replace('"replay"', f'"{i}"'), addresses[i % 2], token) for i in range(4)]
+    for client in clients:
+        assert client.end() == (0, "200\n", "")
+    assert server.stop() == (0, "", "")
+
+
+def test_commands_take_the_address_of_the_server(built, serve, tmp_path, headrace_command):
+    address = f"dpdk:memif,socket={tmp_path / 'port'},ip=10.9.0.1/24"
+    server = serve(listen=[address])
+    done = headrace_command("stats", address, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["tables"] == {}
+    assert "the runs there are none" in headrace_command("drop", address, "default").stderr
+    elsewhere = headrace_command("stats", address + ",port=80")
+    assert elsewhere.returncode == 2
+    assert f"'{server.address}', which is required" in elsewhere.stderr
+    assert server.stop() == (0, "", "")
+    nowhere = headrace_command("stats", address)
+    assert nowhere.returncode == 2
+    assert "no server answers" in nowhere.stderr
+    assert nowhere.stderr.count("\n") == 1
+
+
+HOLDER = """
+import sys
+from headrace._native import Client
+client = Client(sys.argv[1], timeout_seconds=60)
+client.claim("learner", int(sys.argv[2]))
+print("claimed", flush=True)
+sys.stdin.readline()
+"""
+
+
+@KINDS
+def test_a_link_is_free_once_its_client_is_gone(built, serve, tmp_path, program_of, headrace_command, kind):
+    address = f"dpdk:{kind},socket={tmp_path / 'port'},ip=10.9.0.1/24,links=1"
+    server = serve(listen=[address])
+    for owner in (1, 2):  # the second claims what the first one had
+        holder = program_of(HOLDER, address, owner)
+        assert holder.line() == "claimed"
+        refused = headrace_command("stats", address)
+        assert refused.returncode == 2
+        assert "all 1 links" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+        holder.kill()
+        assert headrace_command("stats", address).returncode == 0
+    assert server.stop() == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+PUBLISHER = """
+import sys
+from headrace._native import Client
+client = Client(sys.argv[1], timeout_seconds=60, reconnect_seconds=60)
+blob = bytes(10_000_000)
+client.publish("policy", blob)
+print("published", flush=True)
+while client.reconnections == 0:
+    client.publish("policy", blob)
+print("published again")
+"""
+
+
+@KINDS
+def test_clients_and_servers_that_are_killed_during_a_transfer(built, serve, tmp_path, program_of, kind):
+    address = f"dpdk:{kind},socket={tmp_path / 'port'},ip=10.9.0.1/24"
+    killed = serve(listen=[address])
+    for _ in range(3):
+        client = program_of(PUBLISHER, address)
+        assert client.line() == "published"
+        client.kill()
+    client = program_of(PUBLISHER, address)
+    assert client.line() == "published"
+    killed.process.kill()
+    killed.process.wait()
+    server = serve(listen=[address])
+    assert client.end() == (0, "published again\n", "")
+    assert server.stop() == (0, "", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_run_trains_through_the_polling_server(built, serve, tmp_path, headrace_command):
+    address = f"dpdk:memif,socket={tmp_path / 'port'},ip=10.9.0.1/24"
+    server = serve(listen=[address])
+    run_path = tmp_path / "run"
+    done = headrace_command(
+        *("train", "CartPole-v1", "--server", address, "--topology", "apex", "--actors", 2),
+        *("--steps", 4000, "--learning-starts", 500, "--final-evaluation-episodes", 2, "--run-dir", run_path),
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((run_path / "summary.json").read_text())
+    assert summary["environment_steps"] >= 4000
+    assert summary["learner_steps"] > 0
+    assert server.stop() == (0, "", "")
+
+
+def test_a_socket_that_a_killed_server_left_is_replaced(built, serve, tmp_path, headrace_command):
     address = f"dpdk:memif,socket={tmp_path / 'port'},ip=10.9.0.1/24"
     killed = serve(listen=[address])
     killed.process.kill()
     killed.process.wait()
     assert (tmp_path / "port").exists()
     server = serve(listen=[address])
-    again = subprocess.run(
-        [sys.executable, "-m", "headrace", "serve", "--listen", address],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    again = headrace_command("serve", "--listen", address)
     assert again.returncode == 2
     assert "another server listens there" in again.stderr
     assert again.stderr.count("\n") == 1
@@ -137,27 +308,6 @@ def veth():
         yield ours, space
     finally:
         execute(f"ip netns del {space}")  # and its end of the pair, which ends ours
-
-
-ROUND_TRIPS = """
-import sys
-import numpy as np
-from headrace._native import ChunkWriter, Client, Signature
-client = Client(sys.argv[1], token=sys.argv[2].encode(), timeout_seconds=60)
-signature = Signature((4,), "float32")
-client.open_table("replay", signature, fresh=True, capacity=1000)
-writer = ChunkWriter(signature, chunk_steps=10)
-for episode in range(20):
-    writer.start(np.zeros(4, np.float32))
-    for step in range(10):
-        writer.append(1, float(step), np.full(4, step, np.float32), False, step == 9)
-    for chunk in writer.take():
-        client.insert("replay", chunk)
-blob = bytes(range(256)) * 12_000
-version = client.publish("policy", blob)
-assert client.fetch("policy") == (version, blob)
-print(client.stats()["tables"]["replay"]["size"])
-"""
 
 
 def test_an_unmodified_client_reaches_a_network_interface(built, serve, veth, token_file):

@@ -193,7 +193,7 @@ def test_the_default_number_of_actor_slots(training, capsys, monkeypatch, algori
             "server is missing; headrace learner needs the address of a server that actors can",
         ),
         (["learner"], "learner needs an environment: headrace learner ENV, such as LunarLander-v3"),
-        (["learner", "X", "--server", "h:1"], "server is h:1; it must be tcp://, unix: or redis://"),
+        (["learner", "X", "--server", "h:1"], "server is h:1; it must be tcp://, unix:, dpdk: or redis://"),
         (
             ["train", "X", "--server", "tcp://h:1", "--topology", "serial"],
             "server is tcp://h:1 and topology is serial, which is all on one machine",

@@ -173,7 +173,7 @@ def test_a_listener_that_speaks_the_protocol_but_sends_invalid_replies(impostor,
 @pytest.mark.parametrize(
     ("address", "complaint"),
     [
-        ("redis://127.0.0.1:6379", "it must be a Headrace server's, tcp:// or unix: (use redis-cli for Redis)"),
+        ("redis://127.0.0.1:6379", "it must be a Headrace server's, tcp://, unix: or dpdk: (use redis-cli for Redis)"),
         ("127.0.0.1:7447", "127.0.0.1:7447"),
         ("unix:/no/such/socket", "/no/such/socket"),
     ],

@@ -39,7 +39,7 @@ def test_bits_that_int8_takes(bits: int) -> None:
 
 
 def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
-    with pytest.raises(ConfigError, match="shard_servers is http://a; it must be addresses, tcp:// or unix:"):
+    with pytest.raises(ConfigError, match="shard_servers is http://a; it must be addresses, tcp://, unix: or dpdk:"):
         ParameterServer(shards=2, shard_servers=("http://a",))
     with pytest.raises(ConfigError, match="shards is 1; it must be above 1, the number of shard_servers"):
         ParameterServer(shard_servers=("tcp://a:1",))

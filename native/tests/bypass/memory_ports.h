@@ -37,14 +37,15 @@ struct FrameQueue {
 
 class MemoryPort : public bypass::Port {
  public:
-  MemoryPort(std::uint8_t number, std::shared_ptr<FrameQueue> in, std::shared_ptr<FrameQueue> out)
-      : number_(number), in_(std::move(in)), out_(std::move(out)) {}
+  MemoryPort(std::uint8_t number, std::shared_ptr<FrameQueue> in, std::shared_ptr<FrameQueue> out,
+             std::shared_ptr<bool> connected)
+      : number_(number), in_(std::move(in)), out_(std::move(out)), connected_(std::move(connected)) {}
 
   bypass::MacAddress mac() const override { return {0x02, 0, 0, 0, 0, number_}; }
 
   std::size_t receive(std::span<pbuf*, kBurst> frames) override {
     std::size_t count = 0;
-    for (; count < kBurst && !in_->frames.empty(); in_->frames.pop_front()) {
+    for (; *connected_ && count < kBurst && !in_->frames.empty(); in_->frames.pop_front()) {
       const auto& frame = in_->frames.front();
       frames[count] = pbuf_alloc(PBUF_RAW, static_cast<u16_t>(frame.size()), PBUF_RAM);
       pbuf_take(frames[count++], frame.data(), static_cast<u16_t>(frame.size()));
@@ -55,23 +56,30 @@ class MemoryPort : public bypass::Port {
   bool send(const pbuf& frame) override {
     Frame bytes(frame.tot_len);
     pbuf_copy_partial(&frame, bytes.data(), frame.tot_len, 0);
-    if (out_->passes(bytes)) out_->frames.push_back(std::move(bytes));
+    if (*connected_ && out_->passes(bytes)) out_->frames.push_back(std::move(bytes));
     return true;
   }
 
   void flush() override {}
+  bool connected() override { return *connected_; }
 
  private:
   const std::uint8_t number_;
   const std::shared_ptr<FrameQueue> in_, out_;
+  const std::shared_ptr<bool> connected_;
 };
 
 struct MemoryWire {
   std::shared_ptr<FrameQueue> to_server = std::make_shared<FrameQueue>();
   std::shared_ptr<FrameQueue> to_client = std::make_shared<FrameQueue>();
+  std::shared_ptr<bool> connected = std::make_shared<bool>(true);
 
-  std::unique_ptr<bypass::Port> server_port() const { return std::make_unique<MemoryPort>(1, to_server, to_client); }
-  std::unique_ptr<bypass::Port> client_port() const { return std::make_unique<MemoryPort>(2, to_client, to_server); }
+  std::unique_ptr<bypass::Port> server_port() const {
+    return std::make_unique<MemoryPort>(1, to_server, to_client, connected);
+  }
+  std::unique_ptr<bypass::Port> client_port() const {
+    return std::make_unique<MemoryPort>(2, to_client, to_server, connected);
+  }
 };
 
 }  // namespace headrace::testing

@@ -23,6 +23,13 @@ TEST_CASE("an adaptive loop yields now and then, and naps after a second without
   CHECK(pacing.after_turn(false, at(3000)) == Pause::kNap);
 }
 
+TEST_CASE("a client that waits stays awake at first, and then is late by an eighth of the wait and 1 ms at most") {
+  CHECK(nap_after(std::chrono::microseconds(199)).count() == 0);
+  CHECK(nap_after(std::chrono::microseconds(400)) == std::chrono::microseconds(50));
+  CHECK(nap_after(milliseconds(8)) == milliseconds(1));
+  CHECK(nap_after(std::chrono::hours(1)) == milliseconds(1));
+}
+
 TEST_CASE("a loop that always polls never pauses") {
   Pacing pacing(Polling::kAlways, at(0));
   for (int i = 0; i < 100; ++i) CHECK(pacing.after_turn(false, at(1000 * i)) == Pause::kNone);

@@ -17,20 +17,10 @@
 
 namespace headrace::testing {
 
-inline std::unique_ptr<bypass::TcpConnection> connect(bypass::Interface& interface, std::uint32_t ip,
-                                                      std::uint16_t port) {
-  tcp_pcb* const pcb = tcp_new();
-  tcp_bind_netif(pcb, &interface.handle());
-  tcp_bind(pcb, netif_ip_addr4(&interface.handle()), 0);
-  const ip_addr_t server = {lwip_htonl(ip)};
-  tcp_connect(pcb, &server, port, [](void*, tcp_pcb*, err_t) -> err_t { return ERR_OK; });
-  return std::make_unique<bypass::TcpConnection>(pcb);
-}
-
 class PolledClient {
  public:
   PolledClient(bypass::Interface& interface, std::uint32_t ip, std::uint16_t port)
-      : tcp_(connect(interface, ip, port)) {}
+      : tcp_(bypass::TcpConnection::connect(interface, ip, port)) {}
 
   void send(Bytes request) { output_.push(std::move(request)); }
   void hold_input(bool held) { held_ = held; }  // received bytes stay in the stack

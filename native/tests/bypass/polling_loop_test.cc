@@ -79,12 +79,10 @@ Bytes pattern(std::size_t size) {
 }
 
 Bytes publication(std::span<const std::byte> blob) {
-  auto payload = numbers(std::uint64_t{0});
-  payload += blob;
-  return frame(MessageType::kPublish, "policy", payload);
+  return frame(MessageType::kPublish, "policy", publish_payload(0, blob));
 }
 
-Bytes fetch() { return frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0})); }
+Bytes fetch(std::uint64_t request = 1) { return frame(MessageType::kFetch, "policy", fetch_payload(0), request); }
 
 Bytes insert(std::int64_t wait = -1) {
   return frame(MessageType::kInsert, "replay", insert_payload(chunk_of(8), wait));
@@ -120,7 +118,7 @@ TEST_CASE("large requests and replies arrive whole, also where frames are lost i
       const auto blob = pattern(700'000);
       CHECK(world.ask(client, publication(blob)).header.status == kOk);
       const auto fetched = world.ask(client, fetch());
-      CHECK(std::ranges::equal(std::span(fetched.body).subspan(sizeof(std::uint64_t)), blob));
+      CHECK(std::ranges::equal(std::span(fetched.body).subspan(2 * sizeof(std::uint64_t)), blob));
     }
   }
 }
@@ -128,9 +126,7 @@ TEST_CASE("large requests and replies arrive whole, also where frames are lost i
 TEST_CASE("requests that were sent together are answered in order") {
   World world;
   auto& client = world.add_client();
-  for (std::uint64_t i = 1; i <= 300; ++i) {
-    client.send(frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0}), i));
-  }
+  for (std::uint64_t i = 1; i <= 300; ++i) client.send(fetch(i));
   std::vector<std::uint64_t> answered;
   CHECK(world.eventually([&] {
     for (const auto& reply : client.take_replies()) answered.push_back(reply.header.request);
@@ -174,8 +170,7 @@ TEST_CASE("a peer that takes no replies is not served meanwhile, and others are"
   auto& client = world.add_client();
   REQUIRE(world.ask(client, publication(pattern(700'000))).header.status == kOk);
   client.hold_input(true);
-  for (std::uint64_t i = 1; i <= 20; ++i)
-    client.send(frame(MessageType::kFetch, "policy", numbers(std::uint64_t{0}), i));
+  for (std::uint64_t i = 1; i <= 20; ++i) client.send(fetch(i));
   for (int i = 0; i < 2000; ++i) world.turn();
   CHECK(client.take_replies().empty());
   auto& other = world.add_client();

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "core_fixtures.h"
 #include "io/file_descriptor.h"
@@ -37,7 +38,7 @@ TEST_CASE("a socket whose server is gone is removed, and so is ours at the end")
   std::ofstream(path + ".lock") << "";
   REQUIRE(std::filesystem::exists(path));
   {
-    const SocketFile file(path);
+    const SocketFile file({path}, "text");
     CHECK_FALSE(std::filesystem::exists(path));
     listening_at(path);
   }
@@ -48,23 +49,40 @@ TEST_CASE("a socket whose server is gone is removed, and so is ours at the end")
 TEST_CASE("a path that is in use stays as it is, and its server is not asked") {
   const ScratchFolder folder;
   const auto path = folder.file("socket");
-  const SocketFile file(path);
+  const SocketFile file({path}, "text");
   const auto server = listening_at(path);
-  check_error(ErrorKind::kSystem, "another server listens there", [&] { SocketFile{path}; });
+  check_error(ErrorKind::kSystem, "another server listens there", [&] { SocketFile({path}, "text"); });
   CHECK(std::filesystem::exists(path));
   const FileDescriptor accepted(::accept4(server.get(), nullptr, nullptr, SOCK_NONBLOCK));
   CHECK_FALSE(accepted);
+}
+
+TEST_CASE("the lock file of several sockets has the text, and all are removed") {
+  const ScratchFolder folder;
+  const std::vector<std::string> paths = {folder.file("socket"), folder.file("socket.1")};
+  listening_at(paths[1]);
+  {
+    const SocketFile file(paths, "the address");
+    std::string text;
+    std::getline(std::ifstream(paths[0] + ".lock"), text);
+    CHECK(text == "the address");
+    for (const auto& path : paths) {
+      CHECK_FALSE(std::filesystem::exists(path));
+      listening_at(path);
+    }
+  }
+  CHECK(std::filesystem::is_empty(std::filesystem::path(paths[0]).parent_path()));
 }
 
 TEST_CASE("a file that is no socket is not removed") {
   const ScratchFolder folder;
   const auto path = folder.file("text");
   std::ofstream(path) << "x";
-  check_error(ErrorKind::kSystem, "no socket", [&] { SocketFile{path}; });
+  check_error(ErrorKind::kSystem, "no socket", [&] { SocketFile({path}, "text"); });
   CHECK(std::filesystem::exists(path));
   CHECK_FALSE(std::filesystem::exists(path + ".lock"));
 }
 
 TEST_CASE("a folder that does not exist is named") {
-  check_error(ErrorKind::kSystem, "/no/such/folder/socket", [] { SocketFile{"/no/such/folder/socket"}; });
+  check_error(ErrorKind::kSystem, "/no/such/folder/socket", [] { SocketFile({"/no/such/folder/socket"}, "text"); });
 }

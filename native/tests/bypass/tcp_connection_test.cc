@@ -51,7 +51,7 @@ struct Pair {
       : server_side(wire.server_port(), {0x0a080001, 24}, 1500),
         client_side(wire.client_port(), {0x0a080002, 24}, 1500),
         listener(server_side, 9),
-        client(connect(client_side, 0x0a080001, 9)) {
+        client(TcpConnection::connect(client_side, 0x0a080001, 9)) {
     for (int i = 0; i < 5000 && !server; ++i) {
       turn();
       for (auto& each : listener.take_accepted()) server = std::move(each);

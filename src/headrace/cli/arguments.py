@@ -94,7 +94,7 @@ class ServerOptions(ServerConfig):
     """The server of a run as flags."""
 
     address: Annotated[str | None, tyro.conf.arg(name="server")] = None
-    """Separate server: tcp://HOST:PORT, unix:PATH, or redis://HOST:PORT[/DB]."""
+    """Separate server: tcp://HOST:PORT, unix:PATH, dpdk:KIND,... (docs/bypass.md), or redis://HOST:PORT[/DB]."""
 
     def to_config(self) -> ServerConfig:
         """The same settings for a run."""

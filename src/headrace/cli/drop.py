@@ -19,7 +19,7 @@ __all__ = ["run"]
 @dataclass(frozen=True)
 class _Options:
     address: Address
-    """Server: tcp://HOST:PORT, unix:PATH or unix:@NAME."""
+    """Server: tcp://HOST:PORT, unix:PATH, unix:@NAME or dpdk:KIND,... (docs/bypass.md)."""
     run: RunName
     """Name of the run on that server."""
     token_file: Path | None = None

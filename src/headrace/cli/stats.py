@@ -25,7 +25,7 @@ _PIPE_COLUMNS = 120  # for output that is not a terminal
 @dataclass(frozen=True)
 class _Options:
     address: Address
-    """Server: tcp://HOST:PORT, unix:PATH or unix:@NAME."""
+    """Server: tcp://HOST:PORT, unix:PATH, unix:@NAME or dpdk:KIND,... (docs/bypass.md)."""
     token_file: Path | None = None
     """File with the server's secret."""
     json: Switch = False

@@ -22,7 +22,8 @@ def visit(address: str, token_file: Path | None) -> Iterator[Client]:
     """
     if address.startswith(("redis:", "rediss:")):
         raise ConfigError(
-            f"address is {shown(address)}; it must be a Headrace server's, tcp:// or unix: (use redis-cli for Redis)"
+            f"address is {shown(address)}; it must be a Headrace server's, tcp://, unix: or dpdk: "
+            "(use redis-cli for Redis)"
         )
     token = read_token(token_file) if token_file else None
     client = Client(address, _CONNECT_SECONDS, token=token, request_timeout_seconds=_REQUEST_SECONDS)

@@ -34,7 +34,7 @@ def read_token(path: str | Path) -> bytes:
 
 
 def connect(address: str, timeout_seconds: float = 10.0, token_file: str | Path | None = None) -> "Connection":
-    """Connects to the server at tcp://HOST:PORT, unix:PATH or unix:@NAME.
+    """Connects to the server at tcp://HOST:PORT, unix:PATH, unix:@NAME or dpdk:KIND,....
 
     `token_file` contains the server's secret, if it requires one. Raises StorageError if no server answers in time.
     """

@@ -19,10 +19,10 @@ LEARNER = "learner"
 class Endpoint:
     """Everything that a role needs to connect to its run's server; sent as JSON.
 
-    `address` is tcp://HOST:PORT, unix:PATH, unix:@NAME or redis://HOST:PORT[/DB]. A run's names on the server are
-    "RUN/NAME", or unchanged if `run` is empty (a server that belongs to one run). `token_file` contains the server's
-    secret, if it requires one; `token` is the secret itself, for roles on machines without that file. A lost connection
-    is retried for `reconnect_seconds`.
+    `address` is tcp://HOST:PORT, unix:PATH, unix:@NAME, dpdk:KIND,... or redis://HOST:PORT[/DB]. A run's names on the
+    server are "RUN/NAME", or unchanged if `run` is empty (a server that belongs to one run). `token_file` contains the
+    server's secret, if it requires one; `token` is the secret itself, for roles on machines without that file. A lost
+    connection is retried for `reconnect_seconds`.
     """
 
     address: str
@@ -44,7 +44,7 @@ class Endpoint:
 
 def shown(address: str) -> str:
     """An address without the password that a Redis address may contain, even if the address is malformed."""
-    if address.startswith("unix:"):
+    if address.startswith(("unix:", "dpdk:")):
         return address
     scheme, rest = re.fullmatch(r"(\w+:/+)?(.*)", address, re.DOTALL).groups(default="")  # type: ignore[union-attr]
     login, _, place = rest.rpartition("@")

@@ -11,7 +11,7 @@ from headrace.servers.base import Endpoint, shown
 
 __all__ = ["ServerConfig", "require_run_name"]
 
-_SCHEMES = ("tcp://", "unix:", "redis://")
+_SCHEMES = ("tcp://", "unix:", "dpdk:", "redis://")
 _RECONNECT_SECONDS = 60.0
 
 
@@ -26,7 +26,7 @@ class ServerConfig:
     """The server for a run's experience and parameters; without an address, one in the training process."""
 
     address: str | None = None
-    """Separate server: tcp://HOST:PORT, unix:PATH, or redis://HOST:PORT[/DB]."""
+    """Separate server: tcp://HOST:PORT, unix:PATH, dpdk:KIND,... (docs/bypass.md), or redis://HOST:PORT[/DB]."""
     run: str = "default"
     """Name of the run on that server, which several runs may share."""
     token_file: Path | None = None
@@ -35,7 +35,7 @@ class ServerConfig:
     def __post_init__(self) -> None:
         address = self.address
         if isinstance(address, str):
-            require("server", shown(address), address.startswith(_SCHEMES), "tcp://, unix: or redis://")
+            require("server", shown(address), address.startswith(_SCHEMES), "tcp://, unix:, dpdk: or redis://")
         else:
             require("server", address, address is None, "a string or none")
         check_types(self)

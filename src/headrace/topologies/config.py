@@ -334,15 +334,15 @@ class ParameterServer(Workers):
     compensation: float = 0.04
     """With compensate: weight of the correction, lambda (Zheng et al. 2017)."""
     shard_servers: tuple[str, ...] = ()
-    """Additional servers for shards, tcp://HOST:PORT or unix:PATH, used in rotation with the run's server."""
+    """Additional servers for shards, with tcp://, unix: or dpdk: addresses, used in rotation with the run's server."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "shards", most=_MOST_SHARDS)
         require_positive(self, "fetch_period", "push_period", most=MOST_STEPS)
         servers = self.shard_servers
-        valid = all(server.startswith(("tcp://", "unix:")) for server in servers)
-        require("shard_servers", " ".join(servers), valid, "addresses, tcp:// or unix:")
+        valid = all(server.startswith(("tcp://", "unix:", "dpdk:")) for server in servers)
+        require("shard_servers", " ".join(servers), valid, "addresses, tcp://, unix: or dpdk:")
         enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
         require("shards", self.shards, self.shards > len(servers), enough)
         limit = self.staleness_limit
