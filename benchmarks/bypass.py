@@ -1,7 +1,7 @@
 """User-space networking against the kernel's: round trips, pulls of policies, and batches of 29 MB.
 
-Every contestant is a server of its own and a client in a process of its own; they take turns. Back to back, both ends
-of a kernel socket are still awake when the next request comes; after a pause, both sleep. The polling server is started
+Every contestant has a separate server and a separate client process; they take turns. Back to back, both ends of a
+kernel socket are still awake when the next request comes; after a pause, both sleep. The polling server is started
 with `--poll always`. Two processes poll, so there must be two cores that nothing else uses.
 """
 

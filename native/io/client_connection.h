@@ -89,7 +89,7 @@ class ClientConnection {
   std::uint64_t sent_ = 0;             // requests, whose numbers these are
   std::uint64_t answered_ = 0;         // of these
   std::deque<MessageType> posted_;     // that have no reply yet: the oldest requests without one
-  std::optional<Error> posted_error_;  // the first that nobody was told of
+  std::optional<Error> posted_error_;  // the first that was not thrown yet
 };
 
 }  // namespace headrace

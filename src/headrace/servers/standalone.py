@@ -65,9 +65,10 @@ class StandaloneRole(RoleServer):
 
 
 class StandaloneTable(RemoteTable):
-    """A table on a separate server. Nobody waits for the answers to priorities, which `late_client` sends.
+    """A table on a separate server. Priorities are posted: their answers are not awaited.
 
-    `open_again` creates the table on a server that may have lost it.
+    `late_client` posts priorities if no batches are kept in flight. `open_again` creates the table on a server that may
+    have lost it.
     """
 
     def __init__(
