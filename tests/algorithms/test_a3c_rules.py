@@ -5,19 +5,25 @@ from math import exp, log, nan, pi
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from headrace.algorithms.a3c.rules import (
     categorical_entropy,
+    categorical_gradient,
     categorical_log_probability,
     gaussian_entropy,
+    gaussian_gradient,
     gaussian_log_probability,
     n_step_returns,
 )
 
 
-def column(*values: float) -> Tensor:
-    return torch.tensor(values)[:, None]
+def floats(*values: object) -> NDArray[np.float32]:
+    return np.array(values, np.float32)
+
+
+def column(*values: float) -> NDArray[np.float32]:
+    return floats(*values)[:, None]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,7 @@ def column(*values: float) -> Tensor:
 )
 def test_returns(discount: tuple[float, ...], bootstrap: tuple[float, ...], expected: tuple[float, ...]) -> None:
     returns = n_step_returns(column(1.0, 2.0, 3.0), column(*discount), column(*bootstrap))
-    torch.testing.assert_close(returns, column(*expected))
+    np.testing.assert_allclose(returns, column(*expected), rtol=1e-6)
 
 
 def test_returns_equal_a_naive_twin() -> None:
@@ -47,9 +53,7 @@ def test_returns_equal_a_naive_twin() -> None:
     value = random.standard_normal(shape).astype(np.float32)  # of what each step led to
     last = np.arange(12)[:, None] == 11
     returns = n_step_returns(
-        torch.from_numpy(reward),
-        torch.from_numpy(np.where(terminated, 0, 0.9).astype(np.float32)),
-        torch.from_numpy(np.where(truncated | last, value, np.float32(nan))),
+        reward, np.where(terminated, 0, 0.9).astype(np.float32), np.where(truncated | last, value, np.float32(nan))
     )
     for t in range(12):
         for e in range(5):
@@ -65,17 +69,42 @@ def test_returns_equal_a_naive_twin() -> None:
 
 
 def test_categorical() -> None:
-    logits = torch.tensor([[log(1.0), log(3.0)], [log(2.0), log(2.0)]])  # 1/4 and 3/4, 1/2 and 1/2
-    log_probability = categorical_log_probability(logits, torch.tensor([1, 0]))
+    logits = floats([log(1.0), log(3.0)], [log(2.0), log(2.0)])  # 1/4 and 3/4, 1/2 and 1/2
+    log_probability = categorical_log_probability(logits, np.array([1, 0]))
     assert log_probability.tolist() == pytest.approx([log(0.75), log(0.5)])
     entropy = -(0.25 * log(0.25) + 0.75 * log(0.75))
     assert categorical_entropy(logits).tolist() == pytest.approx([entropy, log(2)])
 
 
 def test_gaussian() -> None:
-    mean = torch.tensor([[0.0, 1.0]])
-    log_sigma = torch.tensor([0.0, log(2.0)])
-    action = torch.tensor([[1.0, -1.0]])  # one deviation from each mean
+    log_sigma = floats(0, log(2.0))
     density = exp(-0.5) / (2 * pi) ** 0.5 * exp(-0.5) / (2 * (2 * pi) ** 0.5)
-    assert gaussian_log_probability(mean, log_sigma, action).tolist() == pytest.approx([log(density)])
-    assert gaussian_entropy(log_sigma).item() == pytest.approx(log(2 * pi) + 1 + log(2))
+    log_probability = gaussian_log_probability(floats([0, 1]), log_sigma, floats([1, -1]))  # a deviation from each mean
+    assert log_probability.tolist() == pytest.approx([log(density)])
+    assert gaussian_entropy(log_sigma) == pytest.approx(log(2 * pi) + 1 + log(2))
+
+
+def test_categorical_gradient_is_that_of_torch_s_distribution() -> None:
+    random = np.random.default_rng(0)
+    logits, advantage = (random.standard_normal(shape).astype(np.float32) for shape in ((30, 4), 30))
+    action = random.integers(0, 4, 30)
+    leaf = torch.from_numpy(logits).requires_grad_()
+    policy = torch.distributions.Categorical(logits=leaf)
+    gain = torch.from_numpy(advantage) * policy.log_prob(torch.from_numpy(action))
+    torch.autograd.backward(-(gain + 0.2 * policy.entropy()).mean())
+    assert leaf.grad is not None
+    gradient = categorical_gradient(logits, action, advantage, 0.2)
+    np.testing.assert_allclose(gradient, leaf.grad.numpy(), rtol=1e-4, atol=1e-7)
+
+
+def test_gaussian_gradients_are_those_of_torch_s_distribution() -> None:
+    random = np.random.default_rng(0)
+    mean, action = random.standard_normal((2, 30, 3)).astype(np.float32)
+    advantage, log_sigma = (random.standard_normal(size).astype(np.float32) for size in (30, 3))
+    leaves = [torch.from_numpy(each).requires_grad_() for each in (mean, log_sigma)]
+    policy = torch.distributions.Normal(leaves[0], leaves[1].exp())
+    gain = torch.from_numpy(advantage) * policy.log_prob(torch.from_numpy(action)).sum(1)
+    torch.autograd.backward(-(gain + 0.2 * policy.entropy().sum(1)).mean())
+    for gradient, leaf in zip(gaussian_gradient(mean, log_sigma, action, advantage, 0.2), leaves, strict=True):
+        assert leaf.grad is not None
+        np.testing.assert_allclose(gradient, leaf.grad.numpy(), rtol=1e-4, atol=1e-6)

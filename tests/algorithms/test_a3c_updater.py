@@ -10,6 +10,7 @@ from torch.distributions import Categorical, Normal
 
 from headrace import A3C, AdPsgd, Hogwild, Lock
 from headrace.algorithms.a3c.updater import A3CUpdater
+from headrace.algorithms.config import Engine
 from headrace.errors import CheckpointError
 from headrace.networks import PolicyGraph
 from headrace.networks.actor_critic import ActorCritic
@@ -56,21 +57,27 @@ def make_batch(spec: EnvironmentSpec, size: int = 32, seed: int = 0) -> Batch:
     )
 
 
-def make_updater(spec: EnvironmentSpec, seed: int = 0, **settings: Any) -> A3CUpdater:
-    return A3CUpdater(A3C(**{"hidden": (32,), **settings}), spec, CPU, seed)
+def make_updater(spec: EnvironmentSpec, seed: int = 0, engine: Engine = "auto", **settings: Any) -> A3CUpdater:
+    return A3CUpdater(A3C(**{"hidden": (32,), **settings}), spec, CPU, seed, engine=engine)
 
 
 @SPECS
 @TRUNKS
-def test_three_updates_match_torch_distributions_and_optimizer(spec: EnvironmentSpec, trunk: Any) -> None:
-    updater = make_updater(spec, trunk=trunk, entropy_bonus=0.05, value_weight=0.25, max_gradient_norm=0.3)
+@pytest.mark.parametrize("engine", ["native", "torch"])
+def test_three_updates_match_torch_distributions_and_optimizer(
+    spec: EnvironmentSpec, trunk: Any, engine: Engine
+) -> None:
+    updater = make_updater(
+        spec, engine=engine, trunk=trunk, entropy_bonus=0.05, value_weight=0.25, max_gradient_norm=0.3
+    )
     torch.manual_seed(0)
     twin = ActorCritic(updater.architecture, trunk, spec.actions if spec.continuous else 0)
     optimizer = torch.optim.RMSprop(twin.parameters(), 7e-4, 0.99, 1e-5)
     for seed in range(3):
         batch = make_batch(spec, seed=seed)
-        observation, action, return_ = updater.transfer(batch)
-        output, value = twin(observation)
+        observation, action, return_ = map(torch.from_numpy, (batch.observation, batch.action, batch.reward))
+        output, value = twin(observation).split([spec.actions, 1], 1)
+        value = value.squeeze(1)
         if spec.continuous:
             normal = Normal(output, twin.log_sigma.exp())
             log_probability, entropy = normal.log_prob(action).sum(1), normal.entropy().sum(1).mean()
@@ -83,7 +90,7 @@ def test_three_updates_match_torch_distributions_and_optimizer(spec: Environment
         loss.backward()
         torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.3)
         optimizer.step()
-        update = updater.update((observation, action, return_))
+        update = updater.update(updater.transfer(batch))
         assert update.loss == pytest.approx(loss.item(), abs=1e-5)
         np.testing.assert_allclose(update.priority, advantage.abs().numpy(), atol=1e-5)
     ours = updater.state()["parameters"]

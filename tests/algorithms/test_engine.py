@@ -43,10 +43,10 @@ def test_a_native_engine_that_cannot_compute_the_network_is_refused(
         choose_engine("native", device, architecture)
 
 
-@pytest.mark.parametrize("algorithm", [A3C()])
-def test_algorithms_without_native_networks_refuse_the_native_engine(algorithm: Algorithm) -> None:
-    spec = EnvironmentSpec((3,), "float32", 2, continuous=True)
-    with pytest.raises(ConfigError, match=f"learner_engine is native and algorithm is {algorithm.name}"):
+@pytest.mark.parametrize("algorithm", [A3C(), DQN()])
+def test_algorithms_refuse_the_native_engine_for_a_cnn(algorithm: Algorithm) -> None:
+    spec = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
+    with pytest.raises(ConfigError, match="learner_engine is native and network is nature"):
         algorithm.make_updater(spec, CPU, 0, engine="native")
 
 

@@ -1,6 +1,7 @@
 """Update rules against numbers worked out by hand."""
 
 from collections.abc import Callable
+from math import log
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from headrace.algorithms.targets import (
     Loss,
     double_q_target,
     huber,
+    log_softmax,
     project,
     q_gradient,
     q_target,
@@ -80,6 +82,11 @@ def test_q_gradient_is_torch_s(loss: Callable[[NDArray[np.float32]], Loss]) -> N
     np.testing.assert_allclose(value, each.detach().numpy(), rtol=1e-5, atol=1e-7)
     assert leaf.grad is not None
     np.testing.assert_allclose(q_gradient(q_t, action, slope, weight), leaf.grad.numpy(), rtol=1e-5, atol=1e-8)
+
+
+def test_log_softmax_by_hand() -> None:
+    expected = [[log(0.25), log(0.75)], [0, -2000]]
+    np.testing.assert_allclose(log_softmax(floats([0, log(3)], [1000, -1000])), expected, atol=1e-6)
 
 
 ATOMS = floats(-1, 0, 1, 2)
@@ -152,6 +159,7 @@ def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
         lambda: td_error(Q_TPN, ACTION, REWARD[:, None]),
         lambda: q_gradient(Q_TPN, ACTION, REWARD, DISCOUNT[:, None]),
         lambda: q_gradient(Q_TPN[0], ACTION, REWARD, DISCOUNT),
+        lambda: log_softmax(REWARD),
         lambda: project(ATOMS, floats(P), floats([1]), floats(0.9)),
         lambda: project(ATOMS, floats(*P), floats(1), floats(0.9)),
     ],

@@ -37,22 +37,22 @@ def test_parameters() -> None:
 def test_shapes_and_the_policy_s_own_output(spec: EnvironmentSpec, trunk: Any, hidden: tuple[int, ...]) -> None:
     network = make(spec, trunk, hidden)
     observation = torch.from_numpy(np.ones((5, *spec.input_shape), spec.observation_dtype))
-    output, value = network(observation)
-    assert (output.shape, value.shape) == ((5, spec.actions), (5,))
-    torch.testing.assert_close(output, network.policy(observation))
+    output = network(observation)
+    assert output.shape == (5, spec.actions + 1)
+    torch.testing.assert_close(output[:, :-1], network.policy(observation))
 
 
 @pytest.mark.parametrize("trunk", ["shared", "separate"])
 def test_the_value_affects_the_policys_trunk_only_if_shared(trunk: str) -> None:
     network = make(DISCRETE, trunk)
-    network(torch.ones(2, 3))[1].sum().backward()
+    network(torch.ones(2, 3))[:, -1].sum().backward()
     gradient = network.policy.get_submodule("dense_0").weight.grad
     assert (gradient is not None and bool(gradient.any())) == (trunk == "shared")
 
 
 def test_first_policy_is_near_uniform_and_near_the_middle() -> None:
     observation = torch.randn(100, 3)
-    assert make(DISCRETE, "shared")(observation)[0].abs().max() < 0.05
+    assert make(DISCRETE, "shared")(observation)[:, :-1].abs().max() < 0.05
     network = make(CONTINUOUS, "shared")
-    assert network(observation)[0].abs().max() < 0.05
+    assert network(observation)[:, :-1].abs().max() < 0.05
     assert network.log_sigma.exp().tolist() == pytest.approx([0.6, 0.6])

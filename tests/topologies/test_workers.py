@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
 from headrace._native import OptimizerOptions
-from headrace.algorithms.config import Algorithm
+from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.sac import SAC
 from headrace.environments import describe
 from headrace.errors import ConfigError, DivergenceError, ReplayError
@@ -132,11 +132,19 @@ def test_one_worker_is_bit_identical_to_the_serial_run(server: EmbeddedServer, n
     assert context.updater.version == updates
 
 
-def test_workers_compute_with_the_run_s_engine(server: EmbeddedServer) -> None:
+def test_workers_compute_with_the_run_s_engine(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Hogwild(**ONE)
-    context = context_of(server, A3C(hidden=(8,)), config)._replace(engine="native")
-    with pytest.raises(ConfigError, match="learner_engine is native and algorithm is a3c"):
-        run_worker(server, context, config, 1)
+    context = context_of(server, ALGORITHMS["plain"], config)._replace(engine="torch")
+    engines: list[Engine] = []
+    make_updater = DQN.make_updater
+
+    def make(self: DQN, spec: Any, device: Any, seed: int, open_vector: Any, engine: Engine) -> Any:
+        engines.append(engine)
+        return make_updater(self, spec, device, seed, open_vector, engine)
+
+    monkeypatch.setattr(DQN, "make_updater", make)
+    run_worker(server, context, config, 1)
+    assert engines == ["torch"]
 
 
 def test_replay_settings_are_totals_over_all_workers(server: EmbeddedServer) -> None:

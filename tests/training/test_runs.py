@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import A3C
 from headrace.errors import ConfigError, EnvironmentFault
 from headrace.report.display import QuietDisplay
 from headrace.roles import evaluator
@@ -82,8 +81,8 @@ def test_switches(train: Any, switches: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("topology", ["serial", "hogwild"])
 def test_an_engine_that_cannot_compute_the_network_is_refused(train: Any, topology: str) -> None:
-    with pytest.raises(ConfigError, match="learner_engine is native and algorithm is a3c"):
-        train(topology, algorithm=A3C(), steps=100, learner_engine="native")
+    with pytest.raises(ConfigError, match="learner_engine is native and network is nature"):
+        train(topology, environment="ALE/Breakout-v5", algorithm={"network": "nature"}, learner_engine="native")
 
 
 def test_torch_s_engine_is_the_same_bit_for_bit(train: Any) -> None:

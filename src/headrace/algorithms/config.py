@@ -35,7 +35,6 @@ __all__ = [
     "Tuned",
     "require_fractions",
     "require_not_negative",
-    "require_torch",
     "require_widths",
 ]
 
@@ -250,15 +249,6 @@ class OnPolicy(Algorithm, ABC):
     @abstractmethod
     def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":
         """What a worker acts by, from the updater that make_updater() returned."""
-
-
-def require_torch(engine: Engine, algorithm: str) -> None:
-    """Raises ConfigError if the native engine is required, which does not compute this algorithm's networks."""
-    if engine == "native":
-        raise ConfigError(
-            f"learner_engine is native and algorithm is {algorithm}, whose networks only torch computes: "
-            "learner_engine auto or torch is required"
-        )
 
 
 def require_not_negative(config: object, *fields: str) -> None:

@@ -1,6 +1,5 @@
 """Operations on torch modules shared by all learners."""
 
-import warnings
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -9,12 +8,9 @@ from torch import Tensor, nn
 
 from headrace.errors import CheckpointError
 from headrace.gradients.base import ParameterVector
-from headrace.types import Array, Batch
+from headrace.types import Array
 
-__all__ = ["Follower", "Learned", "copy_weights", "move_target", "to_device"]
-
-# Batches from another process are in read-only memory; nothing here writes to them.
-warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+__all__ = ["Follower", "Learned", "copy_weights"]
 
 
 class Learned(NamedTuple):
@@ -49,34 +45,23 @@ class Learned(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """Moves target networks towards the online ones, every `period` updates by the fraction `rate`."""
+    """Moves target networks towards the online ones, every `period` updates by the fraction `rate`; 1 copies."""
 
     pairs: tuple[tuple[Tensor, Tensor], ...]
     """Parameters [P] of target and online networks."""
     period: int
     rate: float
 
+    @torch.no_grad()
     def follow(self, before: int, version: int) -> None:
         """Moves the targets as often as is due between two versions of the online networks."""
         due = version // self.period - before // self.period
         if due > 0:
             rate = self.rate if due == 1 else 1 - (1 - self.rate) ** due
             for target, online in self.pairs:
-                move_target(target, online, rate)
+                target.lerp_(online, rate)
 
 
 def copy_weights(module: nn.Module) -> dict[str, Array]:
     """Copies of the parameters as arrays, by name."""
     return {name: value.detach().to("cpu", copy=True).numpy() for name, value in module.state_dict().items()}
-
-
-@torch.no_grad()
-def move_target(target: Tensor, online: Tensor, rate: float) -> None:
-    """Moves the target's parameters [P] towards the online ones by the fraction `rate`; 1 copies."""
-    target.lerp_(online, rate)
-
-
-def to_device(batch: Batch, device: torch.device) -> tuple[Tensor, ...]:
-    """observation, next_observation, action, reward, discount, weight on the learner's device."""
-    fields = (batch.observation, batch.next_observation, batch.action, batch.reward, batch.discount, batch.weight)
-    return tuple(torch.from_numpy(field).to(device, non_blocking=True) for field in fields)

@@ -18,6 +18,7 @@ __all__ = [
     "assert_ranks",
     "double_q_target",
     "huber",
+    "log_softmax",
     "project",
     "q_gradient",
     "q_target",
@@ -101,6 +102,14 @@ def project(support: _Floats, probabilities: _Floats, reward: _Floats, discount:
     projected = np.bincount(index.ravel(), (probabilities - above).ravel(), count)
     projected += np.bincount(index.ravel() + 1, above.ravel(), count)
     return projected.astype(np.float32).reshape(probabilities.shape)
+
+
+def log_softmax(logits: _Floats) -> _Floats:
+    """The log of the softmax of each row [B, *]."""
+    assert_ranks(2, logits)
+    shifted = logits - logits.max(1, keepdims=True)
+    result: _Floats = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+    return result
 
 
 def assert_ranks(rank: int, *arrays: Any) -> None:

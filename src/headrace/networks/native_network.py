@@ -9,31 +9,45 @@ from headrace._native import DenseLayer, DenseNetwork
 from headrace.networks.architecture import Architecture, Dense
 from headrace.types import Array
 
-__all__ = ["NativeNetwork", "build_dense"]
+__all__ = ["DenseLayers", "NativeNetwork", "build_dense"]
+
+
+class DenseLayers:
+    """Layers of a native network whose parameters follow one another: of each the weight, then the bias."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.layers: list[DenseLayer] = []
+        self.parameters = first
+        """Number of parameters so far; the first of them, `first`, are of no layer."""
+
+    def add(self, stream: tuple[Dense, ...], source: int | None = None) -> int | None:
+        """Adds layers, each of which reads the one before, the first `source` (None: the input); returns the last."""
+        for dense in stream:
+            weight = self.parameters
+            bias = weight + dense.inputs * dense.outputs
+            self.layers.append(
+                DenseLayer(
+                    dense.inputs, dense.outputs, weight=weight, bias=bias, activation=dense.activation, source=source
+                )
+            )
+            self.parameters, source = bias + dense.outputs, len(self.layers) - 1
+        return source
 
 
 def build_dense(architecture: Architecture, instructions: str = "") -> DenseNetwork:
     """The native network of an MLP, for parameters in the order of torch's module; see `DenseNetwork`."""
-    layers: list[DenseLayer] = []
-    count = 0
-
-    def add(streams: tuple[Dense, ...], source: int | None) -> int | None:
-        nonlocal count
-        for dense in streams:
-            bias = count + dense.inputs * dense.outputs
-            layers.append(
-                DenseLayer(
-                    dense.inputs, dense.outputs, weight=count, bias=bias, activation=dense.activation, source=source
-                )
-            )
-            count, source = bias + dense.outputs, len(layers) - 1
-        return source
-
-    torso = add(architecture.torso, None)
+    layers = DenseLayers()
+    torso = layers.add(architecture.torso)
     for head in architecture.heads:
-        add(head, torso)
+        layers.add(head, torso)
     inputs = [(architecture.features, architecture.input_dtype == "uint8")]
-    return DenseNetwork(inputs, layers, parameters=count, dueling=architecture.dueling, instructions=instructions)
+    return DenseNetwork(
+        inputs,
+        layers.layers,
+        parameters=layers.parameters,
+        dueling=architecture.dueling,
+        instructions=instructions,
+    )
 
 
 class NativeNetwork:

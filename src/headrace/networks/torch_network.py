@@ -1,5 +1,6 @@
 """A learner's network computed by torch; imported by learners only."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from torch import Tensor, nn
 from headrace.types import Array
 
 __all__ = ["TorchNetwork"]
+
+# Batches from another process are in read-only memory; nothing here writes to them.
+warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
 
 
 class TorchNetwork:

@@ -15,7 +15,6 @@ from headrace.algorithms.config import (
     Tuned,
     require_fractions,
     require_not_negative,
-    require_torch,
 )
 from headrace.fields import require_positive
 from headrace.types import Array, EnvironmentSpec
@@ -79,8 +78,7 @@ class A3C(OnPolicy):
         """Policy and value."""
         from headrace.algorithms.a3c.updater import A3CUpdater
 
-        require_torch(engine, self.name)
-        return A3CUpdater(self, spec, device, seed, open_vector)
+        return A3CUpdater(self, spec, device, seed, open_vector, engine)
 
     def rollout_policy(self, updater: "Updater") -> "RolloutPolicy":
         """The updater itself."""

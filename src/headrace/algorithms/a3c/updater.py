@@ -1,6 +1,7 @@
 """A3C's gradient step."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,13 +11,17 @@ from torch import Tensor
 from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.a3c.rules import (
     categorical_entropy,
+    categorical_gradient,
     categorical_log_probability,
     gaussian_entropy,
+    gaussian_gradient,
     gaussian_log_probability,
     n_step_returns,
 )
 from headrace.algorithms.a3c.sampling import sample_categorical, sample_gaussian
 from headrace.algorithms.base import Update
+from headrace.algorithms.config import Engine
+from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.flat import clip_norm, local_vectors, open_module, optimizer_options
 from headrace.algorithms.modules import copy_weights
 from headrace.gradients.base import OpenVector
@@ -40,22 +45,24 @@ class A3CUpdater:
         device: torch.device,
         seed: int,
         open_vector: OpenVector | None = None,
+        engine: Engine = "auto",
     ) -> None:
         config.require_spaces(spec)
         self._config = config
-        self._device = device
         self._continuous = spec.continuous
         torch.manual_seed(seed)
         self.architecture = config.architecture(spec)
-        sigmas = spec.actions if spec.continuous else 0
-        self._network = ActorCritic(self.architecture, config.trunk, sigmas).to(device)
+        self._sigmas = spec.actions if spec.continuous else 0
+        self._module = ActorCritic(self.architecture, config.trunk, self._sigmas).to(device)
         open_vector = open_vector or local_vectors(device)
-        self._vector = open_module(open_vector, self._network, optimizer_options(config))
+        self._vector = open_module(open_vector, self._module, optimizer_options(config))
+        engine = choose_engine(engine, device, self.architecture)
+        self._network = open_network(engine, self._module, self._vector.parameters, self._vector.gradient)
 
     @property
     def network(self) -> ActorCritic:
         """Policy and value."""
-        return self._network
+        return self._module
 
     @property
     def version(self) -> int:
@@ -66,66 +73,68 @@ class A3CUpdater:
         """Updates the parameters if that is due; returns their version."""
         return self._vector.pull()
 
-    def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
-        """observation, action and return on the learner's device; the batch's reward already includes the bootstrap."""
-        fields = (batch.observation, batch.action, batch.reward)
-        return tuple(torch.from_numpy(field).to(self._device) for field in fields)
+    def transfer(self, batch: Batch) -> tuple[Any, ...]:
+        """observation, placed for the network; action and return; the batch's reward already includes the bootstrap."""
+        return self._network.place(batch.observation), batch.action, batch.reward
 
-    def update(self, fields: tuple[Tensor, ...]) -> Update:
+    @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
+    def update(self, fields: tuple[Any, ...]) -> Update:
         """Maximizes log pi(a) (R - V) + entropy, minimizes (R - V)^2 / 2 (Mnih et al. 2016, section 4); means over B.
 
         The priority is |R - V|.
         """
         observation, action, return_ = fields
-        output, value = self._network(observation)
+        config = self._config
+        y = self._network.forward(observation)
+        output, value = y[:, :-1], y[:, -1]
         error = return_ - value
+        dy = np.empty_like(y)
+        dy[:, -1] = error * (-config.value_weight / len(error))
         if self._continuous:
-            log_sigma = self._network.log_sigma
+            log_sigma = self._log_sigma()
             log_probability = gaussian_log_probability(output, log_sigma, action)
             entropy = gaussian_entropy(log_sigma)
+            dy[:, :-1], by_log_sigma = gaussian_gradient(output, log_sigma, action, error, config.entropy_bonus)
         else:
             log_probability = categorical_log_probability(output, action)
-            entropy = categorical_entropy(output).mean()
-        gain = (log_probability * error.detach()).mean()
-        config = self._config
-        loss = config.value_weight * 0.5 * error.square().mean() - gain - config.entropy_bonus * entropy
-        self._vector.gradient.zero_()
-        torch.autograd.backward(loss)
+            entropy = float(categorical_entropy(output).mean())
+            dy[:, :-1] = categorical_gradient(output, action, error, config.entropy_bonus)
+        self._network.backward(dy)
+        if self._continuous:
+            self._vector.gradient[: self._sigmas].copy_(torch.from_numpy(by_log_sigma))
         clip_norm(self._vector.gradient, config.max_gradient_norm)
         self._vector.apply()
-        return Update(error.detach().abs().cpu().numpy(), loss.item())
+        gain = float((log_probability * error).mean())
+        loss = config.value_weight * 0.5 * float((error * error).mean()) - gain - config.entropy_bonus * entropy
+        return Update(np.abs(error), loss)
 
     def weights(self) -> dict[str, Array]:
         """The policy's parameters."""
         self._vector.pull()
-        return copy_weights(self._network.policy)
+        return copy_weights(self._module.policy)
 
-    @torch.inference_mode()
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Logits, or means in [-1, 1], [B, A] for observations [B, *input]."""
-        output: NDArray[np.float32] = self._network.policy(self._tensor(observation)).cpu().numpy()
-        return output
+        return self._network.output(self._network.place(observation))[:, :-1]
 
-    @torch.inference_mode()
     def values(self, observation: Array) -> NDArray[np.float32]:
         """Values [B] of observations [B, *input]."""
-        value: NDArray[np.float32] = self._network(self._tensor(observation))[1].cpu().numpy()
-        return value
+        return self._network.output(self._network.place(observation))[:, -1]
 
     def sample(self, observation: Array, random: np.random.Generator) -> Array:
         """Actions drawn from the policy: [B], or continuous [B, A] before they are clipped to [-1, 1]."""
         output = self.act(observation)
-        if self._continuous:
-            return sample_gaussian(output, self._network.log_sigma.detach().exp().cpu().numpy(), random)
-        return sample_categorical(output, random)
+        return (
+            sample_gaussian(output, np.exp(self._log_sigma()), random)
+            if self._continuous
+            else sample_categorical(output, random)
+        )
 
     def returns(
         self, reward: NDArray[np.float32], discount: NDArray[np.float32], bootstrap: NDArray[np.float32]
     ) -> NDArray[np.float32]:
         """See `n_step_returns()`."""
-        returns = n_step_returns(*(torch.from_numpy(each) for each in (reward, discount, bootstrap)))
-        result: NDArray[np.float32] = returns.numpy()
-        return result
+        return n_step_returns(reward, discount, bootstrap)
 
     def state(self) -> dict[str, Tensor]:
         """The vector's parameters, optimizer moments and steps."""
@@ -135,5 +144,7 @@ class A3CUpdater:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         self._vector.load(state)
 
-    def _tensor(self, observation: Array) -> Tensor:
-        return torch.from_numpy(observation).to(self._device)
+    def _log_sigma(self) -> NDArray[np.float32]:
+        """Log standard deviations [A] of continuous actions."""
+        log_sigma: NDArray[np.float32] = self._module.log_sigma.detach().cpu().numpy()
+        return log_sigma

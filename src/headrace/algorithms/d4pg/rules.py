@@ -8,17 +8,9 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.targets import assert_ranks
 
-__all__ = ["cross_entropy", "cross_entropy_gradient", "log_softmax", "policy_gradient", "value_gradient"]
+__all__ = ["cross_entropy", "cross_entropy_gradient", "policy_gradient", "value_gradient"]
 
 _Floats = NDArray[np.float32]
-
-
-def log_softmax(logits: _Floats) -> _Floats:
-    """The log of the softmax of each row."""
-    assert_ranks(2, logits)
-    shifted = logits - logits.max(1, keepdims=True)
-    result: _Floats = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return result
 
 
 def cross_entropy(log_probability: _Floats, target: _Floats) -> _Floats:

@@ -16,14 +16,13 @@ from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.d4pg.rules import (
     cross_entropy,
     cross_entropy_gradient,
-    log_softmax,
     policy_gradient,
     value_gradient,
 )
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.flat import flatten, local_vectors, open_module
 from headrace.algorithms.modules import Follower, Learned, copy_weights
-from headrace.algorithms.targets import project
+from headrace.algorithms.targets import log_softmax, project
 from headrace.gradients.base import OpenVector
 from headrace.networks.critic import Critic
 from headrace.networks.policy_network import PolicyNetwork
