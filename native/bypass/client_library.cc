@@ -61,7 +61,7 @@ class Library : public UserSpaceTcp {
 }  // namespace
 }  // namespace headrace::bypass
 
-extern "C" __attribute__((visibility("default"))) headrace::UserSpaceTcp& headrace_user_space_tcp_1() {
-  static auto& only = *new headrace::bypass::Library();  // no thread of it must see it end before the process
+extern "C" __attribute__((visibility("default"))) headrace::UserSpaceTcp* headrace_user_space_tcp_1() {
+  static auto* const only = new headrace::bypass::Library();  // no thread of it must see it end before the process
   return only;
 }

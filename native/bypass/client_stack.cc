@@ -97,7 +97,7 @@ void ClientStack::watch(Deadline now) {
   watch_at_ = now + kWatchPause;
   for (std::size_t i = links_.size(); i-- > 0;) {
     auto& link = *links_[i];
-    const bool unused = link.users.empty() && now - link.used >= kKept;
+    const bool unused = link.users.empty() && now - link.used >= kKept && !link.interface->is_sending();
     if (link.interface->watch() || unused) remove(link);
   }
 }

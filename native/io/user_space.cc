@@ -26,7 +26,7 @@ class Library {
   UserSpaceTcp& tcp(const Address& address) EXCLUDES(mutex_) {
     const LockGuard lock(mutex_);
     if (entry_ == nullptr) load(address);
-    return entry_();
+    return *entry_();
   }
 
  private:

@@ -34,7 +34,7 @@ class UserSpaceTcp {
 // The library's function that returns its only object. The name changes with this interface and Transport's, so that a
 // library of another build is refused.
 inline constexpr const char* kUserSpaceEntry = "headrace_user_space_tcp_1";
-using UserSpaceEntry = UserSpaceTcp& (*)();
+using UserSpaceEntry = UserSpaceTcp* (*)();
 
 void set_user_space_library(std::string path);  // before the first connection
 

@@ -7,6 +7,7 @@
 #define LWIP_NETCONN 0
 #define LWIP_SOCKET 0
 #define LWIP_TIMEVAL_PRIVATE 0
+#define LWIP_DONT_PROVIDE_BYTEORDER_FUNCTIONS 1 /* the system has htons() and so on */
 
 /* Memory: structures from pools of fixed size, headers from malloc, data by reference. */
 #define MEM_ALIGNMENT 8
