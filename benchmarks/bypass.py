@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,88 +20,95 @@ from benchmarks.measure import Row, report, require, warn_if_busy
 from headrace.errors import ConfigError
 from headrace.servers.polling import find_polling_server
 from headrace.studies.in_network.hosts import why_no_hosts
-from headrace.studies.processes import serve
+from headrace.studies.processes import Process, serve
+
+__all__ = ["Reached", "local", "over_veth"]
 
 _ROUNDS = 5
+_START_SECONDS = 20.0
 _SERVER_IP, _CLIENT_IP = "10.78.0.1", "10.78.0.2"
 _SUBNET = f"ip={_SERVER_IP}/24"
 
 
-class _Reached(NamedTuple):
-    """A running server: what the client's command begins with and how it reaches the server."""
+class Reached(NamedTuple):
+    """A running server: what a client's command begins with, and how the client reaches the server."""
 
     prefix: Sequence[str]
     address: str
-    token: str = ""
+    token_file: Path | None = None
 
 
 Figures = dict[str, float]
+Start = Callable[[], AbstractContextManager[Reached]]
 
 
 @contextmanager
-def _local(form: str) -> Iterator[_Reached]:
+def local(form: str, *options: str) -> Iterator[Reached]:
     """A server on this machine; `{folder}` in the address is a new directory."""
     with tempfile.TemporaryDirectory() as name:
         listen = form.format(folder=name)
-        options = ["--poll", "always"] if listen.startswith("dpdk:") else []
         with serve(Path(name), [listen], options=options) as (_, [address]):
-            yield _Reached((), listen if options else address)
+            yield Reached((), listen if listen.startswith("dpdk:") else address)
 
 
 @contextmanager
-def _over_veth(*, bypass: bool) -> Iterator[_Reached]:
-    """A server and an unmodified client in two network namespaces."""
-    server, client = (f"headrace-{secrets.token_hex(3)}" for _ in range(2))
-    token = secrets.token_hex(32)
-    with tempfile.TemporaryDirectory() as name:
+def over_veth(*, bypass: bool, lossy: bool = False, options: Sequence[str] = ()) -> Iterator[Reached]:
+    """A server and unmodified clients in two network namespaces; `lossy`: lossy_wire.py is between them."""
+    tag = secrets.token_hex(3)
+    server, client, between = (f"headrace-{tag}-{name}" for name in ("server", "client", "between"))
+    mtu = ["mtu", "1500" if lossy else "9000"]
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         token_file = Path(name) / "token"
         token_file.touch(mode=0o600)
-        token_file.write_text(token)
-        try:
-            for space in (server, client):
-                _ip("netns", "add", space)
-            end = ["port", "mtu", "9000"]
-            _ip("-n", server, "link", "add", *end, "type", "veth", "peer", *end, "netns", client)
-            _ip("-n", client, "addr", "add", f"{_CLIENT_IP}/24", "dev", "port")
-            if bypass:
-                _run("ip", "netns", "exec", client, "ethtool", "-K", "port", "tx", "off", "gso", "off", "tso", "off")
-                listen, options = f"dpdk:af_packet,interface=port,{_SUBNET},mtu=9000", ["--poll", "always"]
-            else:
-                _ip("-n", server, "addr", "add", f"{_SERVER_IP}/24", "dev", "port")
-                listen, options = f"tcp://{_SERVER_IP}:7447", []
-            for space in (server, client):
-                _ip("-n", space, "link", "set", "port", "up")
-            prefix = ["ip", "netns", "exec"]
-            with serve(Path(name), [listen], [*prefix, server], [*options, "--token-file", str(token_file)]):
-                yield _Reached((*prefix, client), f"tcp://{_SERVER_IP}:7447", token)
-        finally:
-            for space in (server, client):
-                subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
-
-
-def _ip(*words: str) -> None:
-    _run("ip", *words)
+        token_file.write_text(secrets.token_hex(32))
+        for space in (server, client, between):
+            _run("ip", "netns", "add", space)
+            stack.callback(_run, "ip", "netns", "del", space)
+        joined = [(server, "port", between, "a"), (client, "port", between, "b")] if lossy else []
+        for one, its, other, theirs in joined or [(server, "port", client, "port")]:
+            _run("ip", "-n", one, "link", "add", its, *mtu, "type", "veth", "peer", theirs, *mtu, "netns", other)
+            for space, port in ((one, its), (other, theirs)):
+                _run("ip", "-n", space, "link", "set", port, "up")
+                if bypass or lossy:
+                    offloads = [word for what in ("tx", "gso", "tso", "gro") for word in (what, "off")]
+                    _run("ip", "netns", "exec", space, "ethtool", "-K", port, *offloads)
+        _run("ip", "-n", client, "addr", "add", f"{_CLIENT_IP}/24", "dev", "port")
+        listen = f"tcp://{_SERVER_IP}:7447"
+        if bypass:
+            listen = f"dpdk:af_packet,interface=port,{_SUBNET},mtu={mtu[1]}"
+        else:
+            _run("ip", "-n", server, "addr", "add", f"{_SERVER_IP}/24", "dev", "port")
+        if lossy:
+            command = ["ip", "netns", "exec", between, sys.executable, "-m", "benchmarks.lossy_wire", "a", "b"]
+            wire = stack.enter_context(Process("lossy_wire", command, Path(name) / "wire.log"))
+            wire.hear("forwarding", _START_SECONDS)
+        prefix = ["ip", "netns", "exec"]
+        words = [*options, "--token-file", str(token_file)]
+        with serve(Path(name), [listen], [*prefix, server], words):
+            yield Reached((*prefix, client), f"tcp://{_SERVER_IP}:7447", token_file)
 
 
 def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-_LOCAL: dict[str, Callable[[], AbstractContextManager[_Reached]]] = {
-    "tcp": lambda: _local("tcp://127.0.0.1:0"),
-    "unix": lambda: _local("unix:@"),
-    "memif": lambda: _local("dpdk:memif,socket={folder}/port," + _SUBNET),
-    "vhost": lambda: _local("dpdk:vhost,socket={folder}/port," + _SUBNET),
+_POLLING = ("--poll", "always")
+_LOCAL: dict[str, Start] = {
+    "tcp": lambda: local("tcp://127.0.0.1:0"),
+    "unix": lambda: local("unix:@"),
+    "memif": lambda: local("dpdk:memif,socket={folder}/port," + _SUBNET, *_POLLING),
+    "vhost": lambda: local("dpdk:vhost,socket={folder}/port," + _SUBNET, *_POLLING),
 }
-_VETH: dict[str, Callable[[], AbstractContextManager[_Reached]]] = {
-    "veth": lambda: _over_veth(bypass=False),
-    "veth to af_packet": lambda: _over_veth(bypass=True),
+_VETH: dict[str, Start] = {
+    "veth": lambda: over_veth(bypass=False),
+    "veth to af_packet": lambda: over_veth(bypass=True, options=_POLLING),
 }
 
 
-def _measure(start: Callable[[], AbstractContextManager[_Reached]]) -> Figures:
-    with start() as (prefix, address, token):
-        command = [*prefix, sys.executable, "-m", "benchmarks.bypass_client", address, *([token] if token else [])]
+def _measure(start: Start) -> Figures:
+    with start() as (prefix, address, token_file):
+        token = [token_file.read_text()] if token_file else []
+        command = [*prefix, sys.executable, "-m", "benchmarks.bypass_client", address, *token]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{address}: {done.stderr}")
@@ -109,7 +116,7 @@ def _measure(start: Callable[[], AbstractContextManager[_Reached]]) -> Figures:
         return figures
 
 
-def _medians(contestants: dict[str, Callable[[], AbstractContextManager[_Reached]]]) -> dict[str, Figures]:
+def _medians(contestants: dict[str, Start]) -> dict[str, Figures]:
     """Medians over rounds, in each of which every contestant has a turn."""
     rounds = [{name: _measure(start) for name, start in contestants.items()} for _ in range(_ROUNDS)]
     return {
