@@ -66,9 +66,11 @@ def over_veth(*, bypass: bool, lossy: bool = False, options: Sequence[str] = ())
             stack.callback(_run, "ip", "netns", "del", space)
         joined = [(server, "port", between, "a"), (client, "port", between, "b")] if lossy else []
         for one, its, other, theirs in joined or [(server, "port", client, "port")]:
-            _run("ip", "-n", one, "link", "add", its, *mtu, "type", "veth", "peer", theirs, *mtu, "netns", other)
+            _run(
+                "ip", "-n", one, "link", "add", its, *mtu, "type", "veth", "peer", "name", theirs, *mtu, "netns", other
+            )
             for space, port in ((one, its), (other, theirs)):
-                _run("ip", "-n", space, "link", "set", port, "up")
+                _run("ip", "-n", space, "link", "set", "dev", port, "up")
                 if bypass or lossy:
                     offloads = [word for what in ("tx", "gso", "tso", "gro") for word in (what, "off")]
                     _run("ip", "netns", "exec", space, "ethtool", "-K", port, *offloads)
