@@ -77,12 +77,21 @@ std::uint64_t publish(Client& client, const std::string& name, nb::handle data, 
 }
 
 std::optional<nb::tuple> fetch(Client& client, const std::string& name, std::uint64_t newer_than) {
-  const auto blob = [&] {
+  nb::object blob;  // received into where it stays
+  const auto allocate = [&blob](std::size_t size) {
+    std::byte* memory = nullptr;
+    with_lock([&] {
+      blob = new_bytes(size);
+      memory = reinterpret_cast<std::byte*>(PyBytes_AsString(blob.ptr()));
+    });
+    return memory;
+  };
+  const auto version = [&] {
     const Released release;
-    return client.fetch(name, newer_than);
+    return client.fetch(name, newer_than, allocate);
   }();
-  if (!blob) return std::nullopt;
-  return nb::make_tuple(blob->first, to_bytes(blob->second));
+  if (!version) return std::nullopt;
+  return nb::make_tuple(*version, blob);
 }
 
 void put(Client& client, const std::string& mailbox, nb::handle message) {

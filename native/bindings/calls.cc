@@ -45,9 +45,14 @@ void bind_errors(nb::module_&) {
   nb::register_exception_translator(translate);
 }
 
-nb::bytes to_bytes(std::span<const std::byte> bytes) {
-  auto result = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size())));
+nb::bytes new_bytes(std::size_t size) {
+  auto result = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
   if (!result.is_valid()) throw nb::python_error();
+  return result;
+}
+
+nb::bytes to_bytes(std::span<const std::byte> bytes) {
+  auto result = new_bytes(bytes.size());
   char* to = PyBytes_AsString(result.ptr());
   if (bytes.size() >= kLongCopyBytes) {
     const Released release;

@@ -42,6 +42,7 @@ auto wait_in_slices(std::optional<double> timeout_seconds, Attempt attempt) {
   }
 }
 
+nb::bytes new_bytes(std::size_t size);                 // whose contents are to be written next
 nb::bytes to_bytes(std::span<const std::byte> bytes);  // one copy, without the GIL where it is long
 nb::dict from_json(const std::string& text);
 nb::list to_list(std::span<const std::vector<std::byte>> messages);

@@ -54,11 +54,17 @@ Released::~Released() {
   has_taken();
 }
 
-void check_signals() {
+void with_lock(const std::function<void()>& call) {
   if (!may_take()) throw Exiting();
   const nb::gil_scoped_acquire lock;
   has_taken();
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  call();
+}
+
+void check_signals() {
+  with_lock([] {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  });
 }
 
 }  // namespace headrace::bindings

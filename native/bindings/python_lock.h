@@ -7,6 +7,8 @@
 
 #include <Python.h>
 
+#include <functional>
+
 namespace headrace::bindings {
 
 void watch_exit();  // registers the exit function; once, when the module is imported
@@ -24,8 +26,11 @@ class Released {
   PyThreadState* const state_;
 };
 
-// Throws where a signal's handler raised (Ctrl-C), and in a thread that must not take the lock, which then unwinds to
-// its Released and releases native locks on the way. Called without the lock.
+// Runs `call` with the lock, in a thread that has released it. Throws in a thread that must not take the lock, which
+// then unwinds to its Released and releases native locks on the way.
+void with_lock(const std::function<void()>& call);
+
+// Throws where a signal's handler raised (Ctrl-C), and as with_lock(). Called without the lock.
 void check_signals();
 
 }  // namespace headrace::bindings

@@ -297,13 +297,12 @@ std::uint64_t Client::publish(const std::string& name, std::uint64_t version, st
   });
 }
 
-std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(const std::string& name,
-                                                                              std::uint64_t newer_than) {
-  using Result = std::optional<std::pair<std::uint64_t, std::vector<std::byte>>>;
+std::optional<std::uint64_t> Client::fetch(const std::string& name, std::uint64_t newer_than,
+                                           const Allocate& allocate) {
   const Turn turn(*impl_);
-  return impl_->link.exchange([&](ClientConnection& connection) -> Result {
+  return impl_->link.exchange([&](ClientConnection& connection) -> std::optional<std::uint64_t> {
     std::uint64_t version = 0;
-    std::vector<std::byte> blob;
+    std::span<std::byte> blob;
     std::uint64_t received = 0;
     do {
       const auto reply = connection.request(MessageType::kFetch, name, bytes_of(std::array{newer_than, received}));
@@ -314,19 +313,35 @@ std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(co
       connection.receive_body(std::span(&head_bytes, 1));
       if (received == 0) {
         version = head[0];
-        blob.resize(head[1]);
+        try {
+          blob = {allocate(head[1]), head[1]};
+        } catch (...) {
+          connection.shut();  // the rest of the reply is not received
+          throw;
+        }
       }
       const std::uint64_t count = reply.length - sizeof(head);
       const bool fits = head[0] == version && head[1] == blob.size() && count <= blob.size() - received;
       if (!fits || (count == 0 && received < blob.size())) {
         connection.throw_malformed("the reply is not the next part of the blob");
       }
-      const auto part = std::span(blob).subspan(received, count);
+      const auto part = blob.subspan(received, count);
       connection.receive_body(std::span(&part, 1));
       received += count;
     } while (received < blob.size());
-    return std::pair(version, std::move(blob));
+    return version;
   });
+}
+
+std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> Client::fetch(const std::string& name,
+                                                                              std::uint64_t newer_than) {
+  std::vector<std::byte> blob;
+  const auto version = fetch(name, newer_than, [&blob](std::size_t size) {
+    blob.resize(size);
+    return blob.data();
+  });
+  if (!version) return std::nullopt;
+  return std::pair(*version, std::move(blob));
 }
 
 void Client::put(const std::string& mailbox, std::span<const std::byte> message) {

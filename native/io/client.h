@@ -10,7 +10,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,6 +55,10 @@ class Client {
   void settle();  // waits for the answers to all that was posted; throws the first error
   // `version` 0: the next; after a lost answer the same bytes may have two.
   std::uint64_t publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob);
+  // A blob newer than a version, into memory that `allocate` returns for its size; its version. It is called again
+  // where a connection is lost on the way. nullopt: there is none.
+  using Allocate = std::function<std::byte*(std::size_t)>;
+  std::optional<std::uint64_t> fetch(const std::string& name, std::uint64_t newer_than, const Allocate& allocate);
   std::optional<std::pair<std::uint64_t, std::vector<std::byte>>> fetch(const std::string& name,
                                                                         std::uint64_t newer_than);
   void put(const std::string& mailbox, std::span<const std::byte> message);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -166,6 +167,23 @@ TEST_CASE("a reserved claim that is released is free, and one whose connection i
   resumed.claim("run/learner", 3, 7, milliseconds(60'000));
   resumed.close();
   CHECK(eventually([&] { return !kind_of([&] { other.claim("run/learner", 2); }); }));
+}
+
+TEST_CASE("a blob for which there is no memory ends the connection, and the next call makes another") {
+  Served served;
+  Client client(to(served.address, 10'000));
+  client.publish("policy", 0, as_bytes("weights"));
+  const auto none = [](std::size_t) -> std::byte* { throw std::bad_alloc(); };
+  CHECK_THROWS_AS(client.fetch("policy", 0, none), std::bad_alloc);
+  std::array<std::byte, 7> memory;
+  std::size_t size = 0;
+  CHECK(client.fetch("policy", 0, [&](std::size_t wanted) {
+    size = wanted;
+    return memory.data();
+  }) == 1);
+  CHECK(size == memory.size());
+  CHECK(as_text(memory) == "weights");
+  CHECK(client.reconnections() == 1);
 }
 
 TEST_CASE("posted priorities are applied in order, between other requests") {
