@@ -71,7 +71,7 @@ struct BatchStream::Impl {
   void ask(ClientConnection& connection);
   bool wait_for_reply(ClientConnection& connection);
   void take_reply(ClientConnection& connection);
-  void take_batch(ClientConnection& connection, std::size_t index);
+  void take_batch(ClientConnection& connection, const FrameHeader& reply, std::size_t index);
   void give_back(std::size_t index);
   void end(std::exception_ptr error);
 
@@ -233,18 +233,20 @@ bool BatchStream::Impl::wait_for_reply(ClientConnection& connection) {
 }
 
 void BatchStream::Impl::take_reply(ClientConnection& connection) {
-  const auto index = asked.front();  // there is one: nothing else is received
+  const auto sample = shared ? MessageType::kSampleShared : MessageType::kSample;
+  const bool updated = !asked.empty() && !asked.front();
+  const auto reply = connection.receive(updated ? MessageType::kUpdatePriorities : sample);
+  const auto index = asked.front();  // there is one: of the end of the connection, receive() throws
   asked.pop_front();
-  if (index) {
-    take_batch(connection, *index);
-  } else {
-    connection.receive_number<std::uint64_t>(connection.receive(MessageType::kUpdatePriorities));
-  }
   silent_since = Clock::now();
+  if (index) {
+    take_batch(connection, reply, *index);
+  } else {
+    connection.receive_number<std::uint64_t>(reply);
+  }
 }
 
-void BatchStream::Impl::take_batch(ClientConnection& connection, std::size_t index) {
-  const auto reply = connection.receive(shared ? MessageType::kSampleShared : MessageType::kSample);
+void BatchStream::Impl::take_batch(ClientConnection& connection, const FrameHeader& reply, std::size_t index) {
   if (reply.status == kNothing) return give_back(index);
   if (shared) {
     if (connection.receive_number<std::uint32_t>(reply) != index) {
