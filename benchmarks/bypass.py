@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.measure import Row, report, require, warn_if_busy
+from benchmarks.measure import Row, at_least, at_most, report, require, warn_if_busy
 from headrace.errors import ConfigError
 from headrace.servers.polling import find_polling_server
 from headrace.studies.in_network.hosts import why_no_hosts
@@ -146,34 +146,26 @@ def _rows(found: dict[str, Figures]) -> list[Row]:
 
 def _compare(name: str, ours: Figures, peer_name: str, peer: Figures) -> list[Row]:
     """Requirements are for memif and vhost against TCP, and for an unmodified client over veth."""
-    both, unmodified = peer_name == "tcp", peer_name == "veth"
-    limits = {"small_p50": 0.5 if both else 1.0 if unmodified else None}
+    limit = {"tcp": 0.5, "veth": 1.0}.get(peer_name)
+    floors = {"pull": 1.3, "batch": 0.8} if peer_name == "tcp" else {}
+
+    def time(key: str, text: str, limit: float | None, peer_key: str = "", after: str = "") -> Row:
+        times = 1e6 * ours[key], peer_name + after, 1e6 * peer[peer_key or key]
+        if limit is None:
+            return at_least(f"{name}: {text}", "us", *times, 0, required=False)
+        return at_most(f"{name}: {text}", "us", times[0], limit, *times[1:], scale=True)
+
     rows = [
-        _row(
-            f"{name}: {text}, {share}", "us", 1e6 * ours[key], peer_name, 1e6 * peer[key], limits.get(key), at_most=True
-        )
+        time(f"{figure}_{share}", f"{text}, {share}", limit if (figure, share) == ("small", "p50") else None)
         for figure, text in _TIMES.items()
         for share in ("p50", "p99")
-        for key in (f"{figure}_{share}",)
     ]
-    if both:
-        text = f"{name}: {_TIMES['small']}, p50"
-        peer_seconds = 1e6 * peer["paused_p50"]
-        rows.append(_row(text, "us", 1e6 * ours["small_p50"], "tcp, after a pause", peer_seconds, 0.2, at_most=True))
-    floors = {"pull": 1.3, "batch": 0.8} if both else {}
-    return rows + [
-        _row(f"{name}: {text}", "GB/s", ours[key] / 1e9, peer_name, peer[key] / 1e9, floors.get(key), at_most=False)
-        for key, text in _RATES.items()
-    ]
-
-
-def _row(name: str, unit: str, ours: float, peer_name: str, peer: float, bound: float | None, *, at_most: bool) -> Row:
-    ratio = ours / peer
-    if bound is None:
-        return Row(name, unit, ours, peer_name, peer, ratio)
-    holds = ratio <= bound if at_most else ratio >= bound
-    required = f"{'<=' if at_most else '>='} {bound:g}"
-    return Row(name, unit, ours, peer_name, peer, ratio, required, "holds" if holds else "MISSED")
+    if peer_name == "tcp":
+        rows.append(time("small_p50", f"{_TIMES['small']}, p50", 0.2, "paused_p50", ", after a pause"))
+    for key, text in _RATES.items():
+        rates = ours[key] / 1e9, peer_name, peer[key] / 1e9
+        rows.append(at_least(f"{name}: {text}", "GB/s", *rates, floors.get(key, 0), required=key in floors))
+    return rows
 
 
 def main() -> int:
