@@ -276,7 +276,7 @@ std::optional<BatchStream::Batch> BatchStream::Impl::next(Deadline deadline) {
     const LockGuard lock(mutex);
     if (taken && taken->memory->number == current) free.push_back(taken->index);
     taken.reset();
-    if (ready.empty()) waker.poke();
+    if (ready.empty() && !free.empty()) waker.poke();
     while (ready.empty()) {
       if (error) std::rethrow_exception(error);
       if (Clock::now() >= deadline) return std::nullopt;
