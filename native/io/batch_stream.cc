@@ -14,6 +14,7 @@
 #include "core/mutex.h"
 #include "core/quiet_thread.h"
 #include "io/link.h"
+#include "io/priority_update.h"
 #include "io/shared_memory.h"
 #include "io/waker.h"
 #include "wire/batch_sections.h"
@@ -206,7 +207,7 @@ void BatchStream::Impl::ask(ClientConnection& connection) {
   }
   if (asked.empty()) silent_since = Clock::now();
   for (const auto& each : posted) {
-    const std::array parts = {std::as_bytes(std::span(each.keys)), std::as_bytes(std::span(each.priorities))};
+    const auto parts = parts_of_update(each.keys, each.priorities);
     asked.push_back(std::nullopt);
     connection.send(MessageType::kUpdatePriorities, table, {}, parts);
   }
@@ -296,10 +297,7 @@ std::optional<BatchStream::Batch> BatchStream::Impl::next(Deadline deadline) {
 }
 
 void BatchStream::Impl::post_priorities(std::span<const std::uint64_t> keys, std::span<const float> priorities) {
-  if (keys.size() != priorities.size()) {
-    throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
-                                         std::to_string(keys.size()) + " keys; equal numbers required");
-  }
+  parts_of_update(keys, priorities);  // checks them
   Update update{{keys.begin(), keys.end()}, {priorities.begin(), priorities.end()}};
   for (float& each : update.priorities) each = std::abs(each);
   const LockGuard lock(mutex);

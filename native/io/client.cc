@@ -9,6 +9,7 @@
 #include "core/entropy.h"
 #include "core/mutex.h"
 #include "io/link.h"
+#include "io/priority_update.h"
 #include "wire/batch_sections.h"
 
 namespace headrace {
@@ -34,15 +35,6 @@ struct ClaimTerms {
   std::uint64_t owner, run;
   std::int64_t keep;
 };
-
-std::array<std::span<const std::byte>, 2> parts_of_update(std::span<const std::uint64_t> keys,
-                                                          std::span<const float> priorities) {
-  if (keys.size() != priorities.size()) {
-    throw Error(ErrorKind::kInvalid, "priority: " + std::to_string(priorities.size()) + " values for " +
-                                         std::to_string(keys.size()) + " keys; equal numbers required");
-  }
-  return {std::as_bytes(keys), std::as_bytes(priorities)};
-}
 
 // The queue of calls: one of them at a time has the turn.
 class CAPABILITY("turn") Turns {
