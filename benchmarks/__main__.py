@@ -10,13 +10,13 @@ from pathlib import Path
 
 from benchmarks.measure import require
 
-_SHORT = ("table", "inference", "learner_wait", "network", "refresh", "shards")
+_SHORT = ("table", "inference", "updates", "learner_wait", "network", "refresh", "shards")
 _LONG = ("reverb", "load", "bypass", "connections", "shard_saving", "apart", "launchers", "learning", "time_to_score")
 
 
 def main() -> int:
     """Runs them all, even if one fails; returns status 1 if a requirement is missed."""
-    require("headrace", "cpprb", "stable_baselines3", "Box2D")
+    require("headrace", "cpprb", "jax", "stable_baselines3", "Box2D")
     names = _SHORT + (_LONG if "--all" in sys.argv[1:] else ())
     root = Path(__file__).parent.parent
     status = {
