@@ -31,11 +31,11 @@ def _build(spec: EnvironmentSpec, hidden: tuple[int, ...]) -> dict[str, _Call]:
     import torch
 
     from headrace.networks import Architecture, PolicyGraph
-    from headrace.networks.policy_network import PolicyNetwork
+    from headrace.networks.torch_modules import PolicyModule
     from headrace.parameters import Policy
 
     architecture = Architecture.of(spec, "auto", hidden)
-    network = PolicyNetwork(architecture).eval()
+    network = PolicyModule(architecture).eval()
     weights = {name: value.numpy() for name, value in network.state_dict().items()}
 
     def eager(observation: Array) -> Array:

@@ -199,9 +199,7 @@ class _Bench:
 
 
 def _template(architecture: Architecture) -> dict[str, Array]:
-    from headrace.networks.policy_network import PolicyNetwork
-
-    return {name: value.numpy() for name, value in PolicyNetwork(architecture).state_dict().items()}
+    return architecture.layout.views(architecture.layout.initial(np.random.default_rng(0)))
 
 
 def _stalls(ticks: Array, windows: list[float]) -> list[float]:
@@ -284,7 +282,7 @@ def _row(name: str, unit: str, ours: float, limit: float | None, peer_name: str 
 
 def main() -> int:
     """Measures, prints and writes results/refresh.csv; returns status 1 if a requirement is missed."""
-    require("headrace", "onnxruntime", "torch")
+    require("headrace", "onnxruntime")
     warn_if_busy()
     return report("refresh", measure_refresh())
 

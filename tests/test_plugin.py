@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from headrace.errors import ConfigError
 from headrace.types import EnvironmentSpec
@@ -63,10 +62,10 @@ def headrace(installed: Path, *words: object) -> "subprocess.CompletedProcess[st
 def test_target_by_hand(plugin: Any) -> None:
     """Q(s) = (1, 0) and Q(s') = (0, 2) at tau 0.5: probabilities follow from e^2 and e^4."""
     settings = plugin.MunchausenDQN(hidden=(), temperature=0.5, munchausen_weight=0.9, log_policy_floor=-1.0)
-    updater = settings.make_updater(EnvironmentSpec((2,), "float32", 2), torch.device("cpu"), 0)
-    with torch.no_grad():
-        updater.target_network.q.weight[:] = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
-        updater.target_network.q.bias.zero_()
+    updater = settings.make_updater(EnvironmentSpec((2,), "float32", 2), "cpu", 0)
+    state = updater.state()
+    state["target.q.weight"][:], state["target.q.bias"][:] = [[1.0, 0.0], [0.0, 2.0]], 0
+    updater.load(state)
     observation, next_observation = (np.array([row] * 2, np.float32) for row in ([1, 0], [0, 1]))
     reward, discount = (np.array(values, np.float32) for values in ([1, 1], [0.5, 0]))
     target = updater.target(observation, next_observation, np.array([0, 1]), reward, discount)

@@ -13,8 +13,6 @@ from headrace import DQN
 from headrace.errors import require
 
 if TYPE_CHECKING:
-    import torch
-
     from headrace.algorithms.base import Updater
     from headrace.algorithms.config import Engine
     from headrace.gradients.base import OpenVector
@@ -49,12 +47,12 @@ class MunchausenDQN(DQN):
     def make_updater(
         self,
         spec: "EnvironmentSpec",
-        device: "torch.device",
+        device: str,
         seed: int,
         open_vector: "OpenVector | None" = None,
         engine: "Engine" = "auto",
     ) -> "Updater":
-        """DQN's updater with another target; imported here because actors do without torch."""
+        """DQN's updater with another target; imported here because actors do without it."""
         from headrace.algorithms.dqn.updater import DQNUpdater
         from headrace.types import Array
 

@@ -62,7 +62,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a member at first use: actors do without torch, and the command line handles signals before NumPy."""
+    """Imports a member at first use: the command line handles signals before NumPy is imported."""
     if name == "replay":
         return import_module("headrace.replay")
     if name not in _HOMES:

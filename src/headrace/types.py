@@ -5,14 +5,20 @@ shape of one observation frame.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ActingKind", "Array", "Batch", "EnvironmentSpec", "EnvironmentStep"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["ActingKind", "Array", "Batch", "EnvironmentSpec", "EnvironmentStep", "FlatVector"]
 
 Array = NDArray[Any]
+
+FlatVector = Union[NDArray[np.float32], "Tensor"]
+"""A model's parameters or their gradient [P] float32: a NumPy array, or a torch tensor on a GPU."""
 
 ActingKind = Literal["actor", "worker"]
 """Kind of a run's roles that act; workers learn too."""

@@ -13,10 +13,12 @@ from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.d4pg.updater import D4PGUpdater
 from headrace.algorithms.targets import project
 from headrace.errors import CheckpointError, ConfigError
-from headrace.types import Batch, EnvironmentSpec
+from headrace.networks.critic import Critic
+from headrace.networks.layout import Layout
+from headrace.types import Array, Batch, EnvironmentSpec
 
 SPEC = EnvironmentSpec((3,), "float32", 2, continuous=True)
-CPU = torch.device("cpu")
+CPU = "cpu"
 NEVER = 10**9
 
 
@@ -40,20 +42,34 @@ def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> D4P
     return D4PGUpdater(D4PG(**{**small, "batch_size": 32, **settings}), SPEC, CPU, seed, engine=engine)
 
 
+def layouts(updater: D4PGUpdater) -> dict[str, Layout]:
+    config = updater._config
+    critic = Critic(updater.architecture, updater.architecture.head.outputs, config.critic_hidden, config.atoms)
+    return {"policy": updater.architecture.layout, "critic": critic.layout}
+
+
 def named(updater: D4PGUpdater) -> dict[str, Tensor]:
-    """Copies of all parameters by network and name."""
-    networks = {"policy": updater.policy, "critic": updater.critic}
-    online = {f"{part}.{name}": v.clone() for part, each in networks.items() for name, v in each.state_dict().items()}
-    return online | {name: v.clone() for name, v in updater.state().items() if name.startswith("target_")}
+    """All parameters by network and name."""
+    state = updater.state()
+    online = {
+        f"{part}.{name}": value
+        for part, layout in layouts(updater).items()
+        for name, value in layout.views(state[f"{part}.parameters"]).items()
+    }
+    targets = {name: value for name, value in state.items() if name.startswith("target_")}
+    return {name: torch.from_numpy(value) for name, value in (online | targets).items()}
 
 
-def set_parameters(updater: D4PGUpdater, values: dict[str, Tensor]) -> None:
-    for part, network in (("policy", updater.policy), ("critic", updater.critic)):
-        own = {name.removeprefix(f"{part}."): v for name, v in values.items() if name.startswith(f"{part}.")}
-        network.load_state_dict(own, strict=False)
+def set_parameters(updater: D4PGUpdater, values: dict[str, Any]) -> None:
+    """Sets these parameters of the online networks."""
+    state = updater.state()
+    for part, layout in layouts(updater).items():
+        for name, view in layout.views(state[f"{part}.parameters"]).items():
+            view[:] = values.get(f"{part}.{name}", view)
+    updater.load(state)
 
 
-def first_moment(updater: D4PGUpdater) -> Tensor:
+def first_moment(updater: D4PGUpdater) -> Array:
     """Adam's first moment of the policy [P]: after one step a tenth of the gradient."""
     return updater.state()["policy.moments"][0]
 
@@ -164,10 +180,10 @@ def test_policy_gradient_of_a_linear_case_by_hand() -> None:
     spec = EnvironmentSpec((1,), "float32", 1, continuous=True)
     config = D4PG(hidden=(), critic_hidden=(2,), atoms=2, value_min=-1.0, value_max=1.0, target_update_period=NEVER)
     updater = D4PGUpdater(config, spec, CPU, 0)
-    state = {"policy.action.weight": torch.tensor([[0.5]]), "policy.action.bias": torch.tensor([0.1])}
+    state: dict[str, Any] = {"policy.action.weight": [[0.5]], "policy.action.bias": [0.1]}
     # LayerNorm of (h, -h) is (1, -1) sign(h) up to its epsilon: with a large epsilon's share, h / sqrt(h^2 + 1e-5)
-    state |= {"critic.first.weight": torch.tensor([[0.0, 1e-3], [0.0, -1e-3]]), "critic.first.bias": torch.zeros(2)}
-    state |= {"critic.head.weight": torch.tensor([[0.0, 0.0], [2.0, 0.0]]), "critic.head.bias": torch.zeros(2)}
+    state |= {"critic.first.weight": [[0.0, 1e-3], [0.0, -1e-3]], "critic.first.bias": 0}
+    state |= {"critic.head.weight": [[0.0, 0.0], [2.0, 0.0]], "critic.head.bias": 0}
     set_parameters(updater, state)
     s, a = 0.8, np.tanh(0.5 * 0.8 + 0.1)
     h = 1e-3 * a
@@ -188,15 +204,12 @@ def test_policy_gradient_of_a_linear_case_by_hand() -> None:
 def test_saturation_penalty_by_hand() -> None:
     """A critic blind to actions, a tanh that gets u = (1, -2) everywhere: 0.5 (u1^2 + u2^2) / 2 has gradient u / 2."""
     updater = make_updater(hidden=(), saturation_penalty=0.5)
-    state = {"policy.action.weight": torch.zeros(2, 3), "policy.action.bias": torch.tensor([1.0, -2.0])}
-    state |= {"critic.head.weight": torch.zeros(11, 16)}
-    set_parameters(updater, state)
+    set_parameters(updater, {"policy.action.weight": 0, "policy.action.bias": [1.0, -2.0], "critic.head.weight": 0})
     batch = make_batch()
     updater.update(updater.transfer(batch))
-    weight, bias = first_moment(updater).split([6, 2])
-    torch.testing.assert_close(bias, torch.tensor([0.05, -0.1]))
-    by_weight = np.outer([0.05, -0.1], batch.observation.mean(0)).astype(np.float32)
-    torch.testing.assert_close(weight.view(2, 3), torch.from_numpy(by_weight))
+    weight, bias = np.split(first_moment(updater), [6])
+    np.testing.assert_allclose(bias, [0.05, -0.1], rtol=1e-5)
+    np.testing.assert_allclose(weight.reshape(2, 3), np.outer([0.05, -0.1], batch.observation.mean(0)), rtol=1e-5)
 
 
 def test_targets_move_only_at_their_period() -> None:
@@ -230,8 +243,7 @@ def test_averaged_targets() -> None:
 def test_priorities_are_positive_where_the_critic_is_right() -> None:
     """Two atoms far from what is certain, and a critic as certain: the divergence is 0 or just below."""
     updater = make_updater(atoms=2)
-    state = {"critic.head.weight": torch.zeros(2, 16), "critic.head.bias": torch.tensor([-100.0, 100.0])}
-    set_parameters(updater, state)
+    set_parameters(updater, {"critic.head.weight": 0, "critic.head.bias": [-100.0, 100.0]})
     batch = make_batch()._replace(reward=np.full(32, 50, np.float32), discount=np.zeros(32, np.float32))
     priority = updater.update(updater.transfer(batch)).priority
     assert priority.dtype == np.float32
@@ -244,8 +256,8 @@ def test_updates_depend_only_on_the_seed() -> None:
         for seed in range(3):
             updater.update(updater.transfer(make_batch(seed=seed)))
     ours, theirs = first.state(), second.state()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert not torch.equal(ours["policy.parameters"], other.state()["policy.parameters"])
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    assert not np.array_equal(ours["policy.parameters"], other.state()["policy.parameters"])
 
 
 def test_restored_state_continues_bit_for_bit() -> None:
@@ -253,13 +265,13 @@ def test_restored_state_continues_bit_for_bit() -> None:
     for seed in range(5):
         first.update(first.transfer(make_batch(seed=seed)))
     second = make_updater(seed=1, target_update_period=4)
-    second.load({name: value.clone() for name, value in first.state().items()})
+    second.load(first.state())
     for seed in range(5, 10):
         first.update(first.transfer(make_batch(seed=seed)))
         second.update(second.transfer(make_batch(seed=seed)))
     ours, theirs = first.state(), second.state()
     assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
 @pytest.mark.parametrize(("first", "second"), [("native", "torch"), ("torch", "native")])
@@ -267,7 +279,7 @@ def test_checkpoints_move_between_engines(first: Engine, second: Engine) -> None
     source, other = make_updater(seed=0, engine=first), make_updater(seed=1, engine=second)
     for seed in range(5):
         source.update(source.transfer(make_batch(seed=seed)))
-    other.load({name: value.clone() for name, value in source.state().items()})
+    other.load(source.state())
     batch = make_batch(seed=9)
     ours, theirs = (updater.update(updater.transfer(batch)) for updater in (source, other))
     np.testing.assert_allclose(ours.priority, theirs.priority, atol=1e-5)

@@ -1,19 +1,20 @@
 """Which engine computes a learner's networks."""
 
 import dataclasses
+import sys
+from types import SimpleNamespace
 
 import pytest
-import torch
 
 from headrace import A3C, DQN
 from headrace.algorithms.config import Algorithm
-from headrace.algorithms.engine import WIDEST, choose_engine
-from headrace.errors import ConfigError
+from headrace.algorithms.engine import WIDEST, choose_engine, limit_torch_threads
+from headrace.errors import ConfigError, LaunchError
 from headrace.networks import Architecture
 from headrace.networks.architecture import Head
 from headrace.types import EnvironmentSpec
 
-CPU, GPU = torch.device("cpu"), torch.device("cuda:1")
+CPU, GPU = "cpu", "cuda:1"
 MLP = Architecture((8,), "float32", "mlp", (128, WIDEST), Head("q", 4))
 CNN = Architecture((4, 84, 84), "uint8", "nature", (512,), Head("q", 4))
 
@@ -37,10 +38,21 @@ def test_a_required_engine_is_used() -> None:
     ("device", "architecture", "fault"), [(GPU, MLP, "device is cuda:1"), (CPU, CNN, "network is nature")]
 )
 def test_a_native_engine_that_cannot_compute_the_network_is_refused(
-    device: torch.device, architecture: Architecture, fault: str
+    device: str, architecture: Architecture, fault: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"learner_engine is native and {fault}"):
         choose_engine("native", device, architecture)
+
+
+def test_torch_s_threads_are_limited_where_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(set_num_threads=counts.append, get_num_threads=lambda: 2))
+    limit_torch_threads(2)
+    with pytest.raises(LaunchError, match="computes with 2 threads; 1 are required"):
+        limit_torch_threads(1)
+    assert counts == [2, 1]
+    monkeypatch.delitem(sys.modules, "torch")
+    limit_torch_threads(1)
 
 
 @pytest.mark.parametrize("algorithm", [A3C(), DQN()])

@@ -1,5 +1,6 @@
 """SAC's gradient step: against a twin with torch's Adam, one batch overfitted, state carried over."""
 
+import json
 from collections.abc import Iterator, Sequence
 from math import log, pi
 from typing import Any
@@ -18,10 +19,10 @@ from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.local import LocalVector
 from headrace.networks import PolicyGraph
 from headrace.parameters import Policy
-from headrace.types import Batch, EnvironmentSpec
+from headrace.types import Array, Batch, EnvironmentSpec
 
 SPEC = EnvironmentSpec((3,), "float32", 2, continuous=True)
-CPU = torch.device("cpu")
+CPU = "cpu"
 NEVER = 10**9
 
 
@@ -52,27 +53,29 @@ def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> SAC
     return SACUpdater(SAC(**{**small, **settings}), SPEC, CPU, seed, engine=engine)
 
 
-def copy_state(updater: SACUpdater) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in updater.state().items()}
+def noise_of(state: dict[str, Array]) -> np.random.Generator:
+    """The generator whose state is in the updater's."""
+    random = np.random.default_rng()
+    random.bit_generator.state = json.loads(state["random"].tobytes())
+    return random
 
 
 class Twin:
     """The same update on plain float64 tensors, one expression for each layer, with torch.optim.Adam."""
 
-    def __init__(self, state: dict[str, Tensor], rates: tuple[float, float, float]) -> None:
+    def __init__(self, state: dict[str, Array], rates: tuple[float, float, float]) -> None:
         self.policy = list(self._read(state["policy.parameters"], [(16, 3), (16,), (4, 16), (4,)]))
         shapes = [(2, 5, 24), (2, 24, 16), (2, 16, 1), (2, 1, 24), (2, 1, 16), (2, 1, 1)]
         self.critics = list(self._read(state["critics.parameters"], shapes))
         self.targets = [value.detach().clone() for value in self.critics]
-        self.log_temperature = state["temperature.parameters"].double().requires_grad_()
+        self.log_temperature = torch.from_numpy(state["temperature.parameters"]).double().requires_grad_()
         parts = (self.policy, self.critics, [self.log_temperature])
         self.adams = [torch.optim.Adam(part, rate) for part, rate in zip(parts, rates, strict=True)]
-        self.random = torch.Generator()
-        self.random.set_state(state["random"])
+        self.random = noise_of(state)
 
     @staticmethod
-    def _read(vector: Tensor, shapes: Sequence[tuple[int, ...]]) -> Iterator[Tensor]:
-        parts = torch.split(vector, [int(np.prod(shape)) for shape in shapes])
+    def _read(vector: Array, shapes: Sequence[tuple[int, ...]]) -> Iterator[Tensor]:
+        parts = torch.split(torch.from_numpy(vector), [int(np.prod(shape)) for shape in shapes])
         return (part.double().view(shape).requires_grad_() for part, shape in zip(parts, shapes, strict=True))
 
     def act(self, s: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +95,7 @@ class Twin:
 
     def update(self, batch: Batch) -> tuple[Tensor, float]:
         s, s_n, a, r, d, w = (torch.from_numpy(batch[i]).double() for i in range(6))
-        noise, next_noise = torch.randn(2, *a.shape, generator=self.random).double()
+        noise, next_noise = torch.from_numpy(self.random.standard_normal((2, *a.shape), np.float32)).double()
         alpha = self.log_temperature.detach().exp()
         with torch.no_grad():
             a_n, log_p_n = self.act(s_n, next_noise)
@@ -126,7 +129,7 @@ def test_three_updates_equal_a_twin_written_out(engine: Engine) -> None:
         temperature_learning_rate=rates[2],
         target_update_rate=0.1,
     )
-    twin = Twin(copy_state(updater), rates)
+    twin = Twin(updater.state(), rates)
     for seed in range(3):
         batch = make_batch(seed=seed)
         priority, loss = twin.update(batch)
@@ -139,11 +142,11 @@ def test_three_updates_equal_a_twin_written_out(engine: Engine) -> None:
         ("critics", twin.critics),
         ("temperature", [twin.log_temperature]),
     ):
-        flat = torch.cat([value.detach().flatten() for value in parameters]).float()
-        torch.testing.assert_close(state[f"{part}.parameters"], flat, atol=2e-5, rtol=1e-4)
+        flat = torch.cat([value.detach().flatten() for value in parameters])
+        np.testing.assert_allclose(state[f"{part}.parameters"], flat, atol=2e-5, rtol=1e-4)
     for index in range(3):
         for name, expected in (("weights", twin.targets[index]), ("biases", twin.targets[3 + index])):
-            torch.testing.assert_close(state[f"target_critics.{name}.{index}"], expected.float(), atol=2e-5, rtol=1e-4)
+            np.testing.assert_allclose(state[f"target_critics.{name}.{index}"], expected, atol=2e-5, rtol=1e-4)
 
 
 def test_target_of_a_known_case_by_hand() -> None:
@@ -152,15 +155,12 @@ def test_target_of_a_known_case_by_hand() -> None:
     The action's noise z gives log pi = sum_j -z_j^2 / 2 - log(2 pi) / 2 - log(1 - tanh(z_j)^2).
     """
     updater = make_updater(initial_temperature=np.exp(-1.0).item())
-    state = copy_state(updater)
-    state["policy.parameters"].zero_()
-    for part in ("critics.parameters", "target_critics.biases.2"):
-        state[part].zero_()
-    for layer in range(3):
-        state[f"target_critics.weights.{layer}"].zero_()
-    state["target_critics.biases.2"].copy_(torch.tensor([2.0, 4.0]).view(2, 1, 1))
+    state = updater.state()
+    for part in ("policy.parameters", "critics.parameters", *(f"target_critics.weights.{layer}" for layer in range(3))):
+        state[part][:] = 0
+    state["target_critics.biases.2"][:] = np.reshape([2.0, 4.0], (2, 1, 1))
     updater.load(state)
-    z = torch.randn(2, 1, 2, generator=_generator(state))[1, 0].numpy()
+    z = noise_of(state).standard_normal((2, 1, 2), np.float32)[1, 0]
     log_pi = (-(z**2) / 2 - log(2 * pi) / 2 - np.log(1 - np.tanh(z) ** 2)).sum()
     one = np.ones(1, np.float32)
     batch = make_batch(1)._replace(reward=3 * one, discount=0.5 * one, weight=one)
@@ -168,12 +168,6 @@ def test_target_of_a_known_case_by_hand() -> None:
     target = 3 + 0.5 * (2 - np.exp(-1) * log_pi)
     assert update.priority[0] == pytest.approx(abs(target), rel=1e-5)  # the online critics are 0
     assert update.loss == pytest.approx(target**2, rel=1e-5)  # two critics, each half the square
-
-
-def _generator(state: dict[str, Tensor]) -> torch.Generator:
-    generator = torch.Generator()
-    generator.set_state(state["random"])
-    return generator
 
 
 def test_critics_overfit_one_batch() -> None:
@@ -203,8 +197,8 @@ def test_policy_finds_the_best_action_of_a_known_value() -> None:
 def test_temperature_rises_for_a_narrow_policy_and_falls_for_a_broad_one(log_sigma: float, direction: int) -> None:
     """Entropies of about -5 and 0.6 nats, where the target is -2."""
     updater = make_updater(hidden=(), learning_rate=1e-12)
-    state = copy_state(updater)
-    state["policy.parameters"].zero_()
+    state = updater.state()
+    state["policy.parameters"][:] = 0
     state["policy.parameters"][-2:] = log_sigma  # biases of the head's second half
     updater.load(state)
     temperatures = [updater.temperature]
@@ -235,19 +229,21 @@ def test_importance_weights_apply_to_the_critics_only() -> None:
         updater.update(updater.transfer(batch._replace(weight=factor * batch.weight)))
     first, second = plain.state(), weighted.state()
     for part, share in (("policy", 1.0), ("critics", 0.5), ("temperature", 1.0)):
-        torch.testing.assert_close(second[f"{part}.moments"][0], share * first[f"{part}.moments"][0])
+        np.testing.assert_allclose(
+            second[f"{part}.moments"][0], share * first[f"{part}.moments"][0], rtol=1e-5, atol=1e-9
+        )
 
 
 def test_averaged_targets() -> None:
     updater = make_updater(target_update_rate=0.25, target_update_period=2)
-    before = copy_state(updater)
+    before = updater.state()
     updater.update(updater.transfer(make_batch()))
-    torch.testing.assert_close(updater.state()["target_critics.weights.0"], before["target_critics.weights.0"])
+    np.testing.assert_array_equal(updater.state()["target_critics.weights.0"], before["target_critics.weights.0"])
     updater.update(updater.transfer(make_batch()))
     after = updater.state()
-    online = after["critics.parameters"][: 2 * 5 * 24].view(2, 5, 24)
+    online = after["critics.parameters"][: 2 * 5 * 24].reshape(2, 5, 24)
     expected = 0.75 * before["target_critics.weights.0"] + 0.25 * online
-    torch.testing.assert_close(after["target_critics.weights.0"], expected)
+    np.testing.assert_allclose(after["target_critics.weights.0"], expected, rtol=1e-5, atol=1e-7)
 
 
 def test_each_part_has_its_own_vector_and_learning_rate() -> None:
@@ -273,26 +269,27 @@ def test_targets_catch_up_with_updates_by_other_workers() -> None:
 
     config = SAC(hidden=(16,), critic_hidden=(24,), target_update_period=2, target_update_rate=0.5)
     updater = SACUpdater(config, SPEC, CPU, 0, open_)
-    before = copy_state(updater)["target_critics.weights.0"]
+    before = updater.state()["target_critics.weights.0"]
     policy, critics, _ = opened
-    critics.gradient.fill_(1.0)
+    critics.gradient.fill(1.0)
     policy.apply()
     for _ in range(5):  # as if others had: versions 2 and 4 have passed
         critics.apply()
     assert updater.pull() == 1
-    online = critics.parameters[: 2 * 5 * 24].view(2, 5, 24)
-    torch.testing.assert_close(updater.state()["target_critics.weights.0"], 0.25 * before + 0.75 * online)
+    online = critics.parameters[: 2 * 5 * 24].reshape(2, 5, 24)
+    expected = 0.25 * before + 0.75 * online
+    np.testing.assert_allclose(updater.state()["target_critics.weights.0"], expected, rtol=1e-5, atol=1e-7)
 
 
 def test_updates_depend_only_on_the_seed() -> None:
     first, second, other = (make_updater(seed=seed) for seed in (4, 4, 5))
     for updater in (first, second, other):
-        torch.rand(1)  # what others draw from torch's global generator does not matter
+        np.random.random()  # noqa: NPY002  # what others draw from NumPy's global generator does not matter
         for seed in range(3):
             updater.update(updater.transfer(make_batch(seed=seed)))
     ours, theirs = first.state(), second.state()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert not torch.equal(ours["policy.parameters"], other.state()["policy.parameters"])
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    assert not np.array_equal(ours["policy.parameters"], other.state()["policy.parameters"])
 
 
 def test_restored_state_continues_bit_for_bit() -> None:
@@ -300,16 +297,16 @@ def test_restored_state_continues_bit_for_bit() -> None:
     for seed in range(5):
         first.update(first.transfer(make_batch(seed=seed)))
     second = make_updater(seed=1, target_update_period=4)
-    saved = copy_state(first)
+    saved = first.state()
     second.load(saved)
     restored = second.state()
     assert saved.keys() == restored.keys()
-    assert all(torch.equal(saved[name], restored[name]) for name in saved)
+    assert all(np.array_equal(saved[name], restored[name]) for name in saved)
     for seed in range(5, 10):
         first.update(first.transfer(make_batch(seed=seed)))
         second.update(second.transfer(make_batch(seed=seed)))
     ours, theirs = first.state(), second.state()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     assert first.version == second.version == 10
 
 
@@ -318,7 +315,7 @@ def test_checkpoints_move_between_engines(first: Engine, second: Engine) -> None
     source, other = make_updater(seed=0, engine=first), make_updater(seed=1, engine=second)
     for seed in range(5):
         source.update(source.transfer(make_batch(seed=seed)))
-    other.load(copy_state(source))
+    other.load(source.state())
     batch = make_batch(seed=9)
     ours, theirs = (updater.update(updater.transfer(batch)) for updater in (source, other))
     np.testing.assert_allclose(ours.priority, theirs.priority, atol=1e-5)
@@ -334,7 +331,7 @@ def test_state_of_another_network_is_refused(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("missing", ["random", "policy.parameters", "target_critics.weights.0", "updates"])
 def test_incomplete_state_is_refused(missing: str) -> None:
     updater = make_updater()
-    state = copy_state(updater)
+    state = updater.state()
     del state[missing]
     with pytest.raises(CheckpointError):
         updater.load(state)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from headrace._native import OptimizerOptions
 from headrace.errors import CheckpointError
@@ -14,7 +13,7 @@ MOMENTUM = OptimizerOptions("momentum", learning_rate=0.5, decay=0.5)
 
 def test_a_step_of_the_optimizer() -> None:
     vector = LocalVector(np.array([1, 2], np.float32), MOMENTUM)
-    vector.gradient.fill_(2.0)
+    vector.gradient.fill(2.0)
     assert vector.apply() == Applied(1, 0)
     assert vector.apply() == Applied(2, 0)
     assert vector.parameters.tolist() == [1 - 1 - 1.5, 2 - 1 - 1.5]
@@ -24,15 +23,15 @@ def test_a_step_of_the_optimizer() -> None:
 def test_an_incompatible_state_changes_nothing() -> None:
     vector = LocalVector(np.zeros(3, np.float32), MOMENTUM)
     other = LocalVector(np.ones(3, np.float32), MOMENTUM)
-    other.gradient.fill_(1.0)
+    other.gradient.fill(1.0)
     other.apply()
     state = other.state()
     wrong = (
-        ("parameters", torch.ones(1)),  # which numpy and torch would broadcast
-        ("parameters", torch.ones(1, 3)),
-        ("moments", torch.ones(3)),
-        ("moments", torch.ones(2, 3)),
-        ("steps", torch.ones(2)),
+        ("parameters", np.ones(1)),  # which NumPy would broadcast
+        ("parameters", np.ones((1, 3))),
+        ("moments", np.ones(3)),
+        ("moments", np.ones((2, 3))),
+        ("steps", np.ones(2)),
     )
     for name, value in wrong:
         with pytest.raises(CheckpointError, match=f"{name} is .* is required"):

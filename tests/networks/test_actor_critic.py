@@ -15,20 +15,28 @@ CONTINUOUS = EnvironmentSpec((3,), "float32", 2, continuous=True)
 FRAMES = EnvironmentSpec((84, 84), "uint8", 6, stack=4)
 
 
-def make(spec: EnvironmentSpec, trunk: Any, hidden: tuple[int, ...] = (16,)) -> ActorCritic:
-    torch.manual_seed(0)
+def describe(spec: EnvironmentSpec, trunk: Any, hidden: tuple[int, ...] = (16,)) -> ActorCritic:
     return ActorCritic(Architecture.of(spec, "auto", hidden), trunk, spec.actions if spec.continuous else 0)
 
 
+def make(spec: EnvironmentSpec, trunk: Any, hidden: tuple[int, ...] = (16,)) -> Any:
+    """The torch module with its initial values."""
+    network = describe(spec, trunk, hidden)
+    values = network.layout.views(torch.from_numpy(network.layout.initial(np.random.default_rng(0))))
+    module = network.build_torch()
+    module.load_state_dict(values)
+    return module
+
+
 def count(network: ActorCritic) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
+    return network.layout.size
 
 
 def test_parameters() -> None:
     trunk, policy, value = 3 * 16 + 16, 16 * 4 + 4, 16 + 1
-    assert count(make(DISCRETE, "shared")) == trunk + policy + value
-    assert count(make(DISCRETE, "separate")) == 2 * trunk + policy + value
-    assert count(make(CONTINUOUS, "shared")) == trunk + (16 * 2 + 2) + value + 2  # and two deviations
+    assert count(describe(DISCRETE, "shared")) == trunk + policy + value
+    assert count(describe(DISCRETE, "separate")) == 2 * trunk + policy + value
+    assert count(describe(CONTINUOUS, "shared")) == trunk + (16 * 2 + 2) + value + 2  # and two deviations
 
 
 @pytest.mark.parametrize("trunk", ["shared", "separate"])

@@ -6,6 +6,7 @@ import torch
 from headrace.errors import ConfigError
 from headrace.networks.architecture import Architecture
 from headrace.networks.critic import Critic
+from headrace.networks.torch_modules import CriticModule
 from headrace.types import EnvironmentSpec
 
 
@@ -18,7 +19,7 @@ def test_logits_by_hand() -> None:
 
     t = tanh(1) = 0.76159; the second layer gives -2 t + t = -t, and ELU(-t) = exp(-t) - 1 = -0.53308.
     """
-    critic = Critic(policy((2,)), 1, (2, 1), 2)
+    critic = CriticModule(Critic(policy((2,)), 1, (2, 1), 2))
     with torch.no_grad():
         critic.first.weight[:] = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]])
         critic.first.bias.zero_()
@@ -32,7 +33,7 @@ def test_logits_by_hand() -> None:
 
 def test_observations_are_flattened_and_bytes_scaled() -> None:
     torch.manual_seed(0)
-    critic = Critic(policy((2, 3), "uint8"), 1, (16, 8), 5)
+    critic = CriticModule(Critic(policy((2, 3), "uint8"), 1, (16, 8), 5))
     action = torch.tensor([[0.5], [-0.5]])
     observation = torch.arange(12, dtype=torch.uint8).reshape(2, 2, 3) * 20
     logits = critic(observation, action)

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from headrace._native import dense_instructions
-from headrace.algorithms.engine import Module, open_network
+from headrace.algorithms.engine import open_network
 from headrace.algorithms.sac.critics import TwinCritics
 from headrace.networks import Architecture
 from headrace.networks.architecture import Head
+from headrace.networks.base import Description
 from headrace.networks.critic import Critic
 from headrace.networks.native_network import NativeNetwork, build_dense
 from headrace.networks.policy_network import PolicyNetwork
@@ -31,6 +32,23 @@ ARCHITECTURES = {
 }
 
 
+def initial(network: Description) -> Array:
+    return network.layout.initial(np.random.default_rng(0))
+
+
+def make_module(network: Description, parameters: Array) -> torch.nn.Module:
+    """The torch module with copies of these parameters."""
+    module = network.build_torch()
+    values = network.layout.views(parameters)
+    module.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in values.items()})
+    return module
+
+
+def gradient_of(network: Description, module: torch.nn.Module) -> Array:
+    """The gradients of the module's parameters, in the network's layout."""
+    return network.layout.join({name: parameter.grad.numpy() for name, parameter in module.named_parameters()})
+
+
 def make_observation(architecture: Architecture, batch: int) -> Array:
     random = np.random.default_rng(1)
     shape = (batch, *architecture.input_shape)
@@ -44,8 +62,9 @@ def make_observation(architecture: Architecture, batch: int) -> Array:
 def test_outputs_and_gradients_are_torch_s(instructions: str, name: str) -> None:
     architecture = ARCHITECTURES[name]
     torch.manual_seed(0)
-    module = PolicyNetwork(architecture)
-    parameters = torch.nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
+    description = PolicyNetwork(architecture)
+    parameters = initial(description)
+    module = make_module(description, parameters)
     gradient = np.empty_like(parameters)
     network = NativeNetwork(build_dense(architecture, instructions), architecture, parameters, gradient)
     for batch in (1, 37):
@@ -54,7 +73,7 @@ def test_outputs_and_gradients_are_torch_s(instructions: str, name: str) -> None
         dy = torch.randn(expected.shape)
         module.zero_grad()
         expected.backward(dy)
-        reference = torch.cat([parameter.grad.flatten() for parameter in module.parameters()]).numpy()
+        reference = gradient_of(description, module)
         x = network.place(observation)
         np.testing.assert_allclose(network.output(x), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(network.forward(x), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
@@ -65,14 +84,13 @@ def test_outputs_and_gradients_are_torch_s(instructions: str, name: str) -> None
 def test_both_networks_follow_changes_of_the_parameters() -> None:
     """They keep none: other workers may write them at any time."""
     architecture = ARCHITECTURES["dueling"]
-    module = PolicyNetwork(architecture)
-    flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
-    torch.nn.utils.vector_to_parameters(flat, module.parameters())
+    description = PolicyNetwork(architecture)
+    parameters = initial(description)
     observation = make_observation(architecture, 3)
-    native = NativeNetwork(module.build_native(), architecture, flat.numpy())
-    networks = (native, TorchNetwork(module, torch.device("cpu")))
+    native = NativeNetwork(description.build_native(), architecture, parameters)
+    networks = (native, TorchNetwork(description, parameters))
     before = [network.output(network.place(observation)) for network in networks]
-    flat.mul_(0.5)
+    parameters *= 0.5
     after = [network.output(network.place(observation)) for network in networks]
     np.testing.assert_allclose(*before, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(*after, rtol=1e-5, atol=1e-6)
@@ -81,7 +99,7 @@ def test_both_networks_follow_changes_of_the_parameters() -> None:
 
 def test_observations_are_placed_without_a_copy_where_they_fit() -> None:
     def place(architecture: Architecture, observation: Array) -> Array:
-        parameters = np.zeros(architecture.parameter_count, np.float32)
+        parameters = np.zeros(architecture.layout.size, np.float32)
         return NativeNetwork(build_dense(architecture), architecture, parameters).place(observation)
 
     floats, integers = ARCHITECTURES["plain"], ARCHITECTURES["integers"]
@@ -91,7 +109,7 @@ def test_observations_are_placed_without_a_copy_where_they_fit() -> None:
     assert place(integers, make_observation(integers, 3)).dtype == np.float32
 
 
-CRITICS: dict[str, Callable[[Architecture], Module]] = {
+CRITICS: dict[str, Callable[[Architecture], Description]] = {
     "twin critics": lambda policy: TwinCritics(policy, 2, (36, 20)),
     "twin critics, one hidden layer": lambda policy: TwinCritics(policy, 2, (33,)),
     "distributional critic": lambda policy: Critic(policy, 2, (70, 33, 20), 51),
@@ -104,32 +122,31 @@ CRITICS: dict[str, Callable[[Architecture], Module]] = {
 def test_a_critic_s_gradients_are_torch_s(name: str, observations: str) -> None:
     torch.manual_seed(0)
     architecture = ARCHITECTURES[observations]
-    module = CRITICS[name](architecture)
-    assert isinstance(module, torch.nn.Module)
-    gradient = torch.empty(sum(parameter.numel() for parameter in module.parameters()))
-    flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
-    native = open_network("native", module, flat, gradient)
+    critic = CRITICS[name](architecture)
+    parameters = initial(critic)
+    module = make_module(critic, parameters)
+    gradient = np.empty_like(parameters)
+    native = open_network("native", critic, parameters, gradient)
     observation = make_observation(architecture, 37)
     action = torch.rand(37, 2, requires_grad=True)
     expected = module(torch.from_numpy(observation), action)
     dy = torch.randn(expected.shape)
     expected.backward(dy)
-    reference = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
+    reference = gradient_of(critic, module)
     assert action.grad is not None
     inputs = (native.place(observation), action.detach().numpy())
     np.testing.assert_allclose(native.forward(*inputs), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(native.differentiate(dy.numpy()), action.grad.numpy(), rtol=1e-4, atol=1e-6)
     native.backward(dy.numpy())
-    assert (gradient - reference).abs().max() <= 1e-5 * reference.abs().max()
+    assert np.abs(gradient - reference).max() <= 1e-5 * np.abs(reference).max()
 
 
 @pytest.mark.parametrize("engine", ["native", "torch"])
 def test_the_gradient_by_the_action_leaves_that_by_the_parameters_alone(engine: Literal["native", "torch"]) -> None:
-    torch.manual_seed(0)
-    module = TwinCritics(ARCHITECTURES["plain"], 2, (8,))
-    flat = torch.nn.utils.parameters_to_vector(module.parameters()).detach()
-    gradient = torch.ones_like(flat)
-    network = open_network(engine, module, flat, gradient)
+    critics = TwinCritics(ARCHITECTURES["plain"], 2, (8,))
+    parameters = initial(critics)
+    gradient = np.ones_like(parameters)
+    network = open_network(engine, critics, parameters, gradient)
     x = network.place(make_observation(ARCHITECTURES["plain"], 4))
     network.forward(x, np.zeros((4, 2), np.float32))
     assert network.differentiate(np.ones((4, 2), np.float32)).shape == (4, 2)

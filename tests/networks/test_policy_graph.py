@@ -9,12 +9,12 @@ import torch
 
 from headrace.errors import ConfigError
 from headrace.networks import Architecture, PolicyGraph
-from headrace.networks.policy_network import PolicyNetwork
+from headrace.networks.torch_modules import PolicyModule
 from headrace.parameters import Policy
 from headrace.types import EnvironmentSpec
 
 
-def weights(network: PolicyNetwork) -> dict[str, np.ndarray]:
+def weights(network: PolicyModule) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in network.state_dict().items()}
 
 
@@ -40,7 +40,7 @@ def test_graph_equals_network(shape, dtype, stack, kind, hidden, dueling) -> Non
     spec = EnvironmentSpec(shape, dtype, 5, stack)
     architecture = Architecture.of(spec, kind, hidden, dueling)
     torch.manual_seed(0)
-    network = PolicyNetwork(architecture)
+    network = PolicyModule(architecture)
     random = np.random.default_rng(0)
     inputs = (
         random.integers(0, 255, (7, *spec.input_shape))
@@ -59,8 +59,8 @@ def test_weights_can_be_replaced() -> None:
     architecture = Architecture.of(EnvironmentSpec((4,), "float32", 2), "mlp", (8,), False)
     graph = PolicyGraph(architecture)
     inputs = np.ones((1, 4), np.float32)
-    policy = Policy(graph.serialize(weights(PolicyNetwork(architecture))), version=1)
-    newer = PolicyNetwork(architecture)
+    policy = Policy(graph.serialize(weights(PolicyModule(architecture))), version=1)
+    newer = PolicyModule(architecture)
     policy.load(graph.serialize(weights(newer)), version=2)
     assert policy.version == 2
     np.testing.assert_allclose(policy.output(inputs), newer(torch.ones(1, 4)).detach().numpy(), atol=1e-6)
@@ -68,7 +68,7 @@ def test_weights_can_be_replaced() -> None:
 
 def test_dueling_advantage_is_centered() -> None:
     architecture = Architecture.of(EnvironmentSpec((4,), "float32", 3), "mlp", (8,), True)
-    network = PolicyNetwork(architecture)
+    network = PolicyModule(architecture)
     with torch.no_grad():
         network.get_submodule("advantage_1").bias += 7  # the same for every action: Q must not change
         before = network(torch.ones(2, 4))
@@ -79,20 +79,20 @@ def test_dueling_advantage_is_centered() -> None:
 def test_nature_network_has_the_published_size() -> None:
     architecture = Architecture.of(EnvironmentSpec((84, 84), "uint8", 4, stack=4), "nature", (512,), False)
     assert architecture.features == 3136
-    assert sum(value.numel() for value in PolicyNetwork(architecture).parameters()) == 1_686_180
+    assert sum(value.numel() for value in PolicyModule(architecture).parameters()) == 1_686_180
 
 
 @pytest.mark.parametrize(("pixels", "parameters"), [(16, 228_132), (32, 621_348), (64, 2_194_212), (128, 8_485_668)])
 def test_ongs_network_has_the_published_size(pixels, parameters) -> None:
     architecture = Architecture.of(EnvironmentSpec((pixels, pixels), "uint8", 4, stack=4), "ong", (512,))
     assert architecture.features == 64 * (pixels // 8) ** 2
-    assert sum(value.numel() for value in PolicyNetwork(architecture).parameters()) == parameters
+    assert sum(value.numel() for value in PolicyModule(architecture).parameters()) == parameters
 
 
 def test_a_padded_convolution_and_its_pool_worked_by_hand() -> None:
     """Ong's first layer, all weights 1: a pixel of 255 counts 1 in each 7 x 7 that holds it, so in each 2 x 2 pool."""
     architecture = Architecture.of(EnvironmentSpec((8, 8), "uint8", 1), "ong", (), False)
-    network = PolicyNetwork(architecture)
+    network = PolicyModule(architecture)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()

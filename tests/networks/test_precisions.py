@@ -6,7 +6,7 @@ import torch
 
 from headrace.errors import DivergenceError
 from headrace.networks import Architecture, PolicyGraph
-from headrace.networks.policy_network import PolicyNetwork
+from headrace.networks.torch_modules import PolicyModule
 from headrace.parameters import Policy
 from headrace.types import Array, EnvironmentSpec
 
@@ -17,7 +17,7 @@ SMALL_SCREEN = EnvironmentSpec((16, 16), "uint8", 6, stack=4)
 BOARD = EnvironmentSpec((3, 9, 11), "uint8", 6)
 
 
-def weights(network: PolicyNetwork) -> dict[str, Array]:
+def weights(network: PolicyModule) -> dict[str, Array]:
     """The network's parameters as a graph takes them."""
     return {name: value.detach().numpy() for name, value in network.state_dict().items()}
 
@@ -28,12 +28,12 @@ def observations(rows: int, seed: int) -> Array:
     return (np.random.default_rng(seed).standard_normal((rows, OBSERVATION)) * units).astype(np.float32)
 
 
-def train(hidden: tuple[int, ...], continuous: bool, steps: int = 200) -> PolicyNetwork:
+def train(hidden: tuple[int, ...], continuous: bool, steps: int = 200) -> PolicyModule:
     """Fits 6 outputs of O(1), smooth functions of the observation."""
     torch.set_num_threads(1)  # more are slower where others work, too
     torch.manual_seed(0)
     spec = EnvironmentSpec((OBSERVATION,), "float32", 6, continuous=continuous)
-    network = PolicyNetwork(Architecture.of(spec, "mlp", hidden))
+    network = PolicyModule(Architecture.of(spec, "mlp", hidden))
     optimizer = torch.optim.Adam(network.parameters(), 1e-3)
     mixture = torch.randn(OBSERVATION, 6) / OBSERVATION**0.5
     for step in range(steps):
@@ -45,22 +45,22 @@ def train(hidden: tuple[int, ...], continuous: bool, steps: int = 200) -> Policy
     return network
 
 
-def random_network(architecture: Architecture) -> PolicyNetwork:
+def random_network(architecture: Architecture) -> PolicyModule:
     torch.manual_seed(1)
-    return PolicyNetwork(architecture)
+    return PolicyModule(architecture)
 
 
-def network_output(network: PolicyNetwork, x: Array) -> Array:
+def network_output(network: PolicyModule, x: Array) -> Array:
     with torch.no_grad():
         return network(torch.from_numpy(x)).numpy()
 
 
-def policy(network: PolicyNetwork, precision: str) -> Policy:
+def policy(network: PolicyModule, precision: str) -> Policy:
     return Policy(PolicyGraph(network.architecture, precision).serialize(weights(network)), 1)
 
 
 @pytest.fixture(scope="module")
-def learned() -> PolicyNetwork:
+def learned() -> PolicyModule:
     return train((256, 256), continuous=False)
 
 
@@ -231,7 +231,7 @@ def test_a_row_of_zeros_gives_the_bias() -> None:
 def test_sizes() -> None:
     """3 x 2048: codes are 2 x 2048^2 bytes of 33.7 MB; what stays in float32 is 48,000 weights."""
     architecture = Architecture.of(BODY, "mlp", (2048, 2048, 2048))
-    parameters = weights(PolicyNetwork(architecture))
+    parameters = weights(PolicyModule(architecture))
     full = len(PolicyGraph(architecture, "fp32").serialize(parameters))
     assert sum(value.nbytes for value in parameters.values()) == 4 * 8_441_862
     assert full < 1.001 * 4 * 8_441_862

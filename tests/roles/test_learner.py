@@ -1,8 +1,9 @@
 """Staleness of the policies that made a batch."""
 
+from typing import Any
+
 import numpy as np
 import pytest
-from torch import Tensor
 
 from headrace.algorithms.base import Update, Updater
 from headrace.roles.learner import Learner
@@ -12,10 +13,10 @@ from headrace.types import Array, Batch
 class Still(Updater):
     """Learns nothing."""
 
-    def transfer(self, batch: Batch) -> tuple[Tensor, ...]:
+    def transfer(self, batch: Batch) -> tuple[Any, ...]:
         return ()
 
-    def update(self, tensors: tuple[Tensor, ...]) -> Update:
+    def update(self, tensors: tuple[Any, ...]) -> Update:
         return Update(np.zeros(3, np.float32), 0.5)
 
     def weights(self) -> dict[str, Array]:

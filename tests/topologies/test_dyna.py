@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from headrace.topologies.base import RunContext
 from headrace.topologies.build import build_program
 from headrace.topologies.dyna import DynaTables
 from headrace.topologies.serial import SerialProgram
+from headrace.types import Array
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 SETTINGS = {
@@ -53,7 +55,7 @@ def one_thread() -> Iterator[None]:
 
 def context(algorithm: DQN, environment: str = CORRIDOR) -> RunContext:
     spec = describe(environment)
-    updater = algorithm.make_updater(spec, torch.device("cpu"), 0)
+    updater = algorithm.make_updater(spec, "cpu", 0)
     return RunContext(environment, spec, 0, algorithm, updater, EmbeddedServer())
 
 
@@ -64,13 +66,13 @@ def serial(algorithm: DQN, turns: int) -> SerialProgram:
     return program
 
 
-def parameters(program: SerialProgram) -> dict[str, torch.Tensor]:
+def parameters(program: SerialProgram) -> dict[str, Array]:
     return program._worker.learner._updater.state()  # type: ignore[attr-defined,no-any-return]
 
 
 def equal(first: SerialProgram, second: SerialProgram) -> bool:
     mine, theirs = parameters(first), parameters(second)
-    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+    return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
 def test_without_planning_it_is_dqn_bit_for_bit() -> None:

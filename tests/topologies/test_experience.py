@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import torch
 
 from headrace import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
@@ -18,7 +17,7 @@ SPEC = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
 
 def add(**settings: Any) -> dict[str, float]:
     algorithm = DQN(**{"batch_size": 32, "learning_starts": 100, "replay_capacity": 1_000, **settings})
-    updater = DQNUpdater(algorithm, SPEC, torch.device("cpu"), 0)
+    updater = DQNUpdater(algorithm, SPEC, "cpu", 0)
     context = RunContext("ALE/Breakout-v5", SPEC, 0, algorithm, updater, EmbeddedServer())
     return add_table(context, environments=2, chunk_steps=50).stats()
 

@@ -9,7 +9,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
@@ -32,7 +31,7 @@ from headrace.topologies.serial import SerialProgram
 from headrace.topologies.vectors import open_vectors
 from headrace.topologies.workers import WorkersProgram, worker_settings
 
-CPU = torch.device("cpu")
+CPU = "cpu"
 CARTPOLE = "CartPole-v1"
 TARGET = "headrace.environments.toy:Target"
 SMALL: dict[str, Any] = {

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
-import torch
 
 from headrace.errors import CheckpointError, DivergenceError
 from headrace.replay import Experience, Signature, Table
@@ -18,16 +18,14 @@ from headrace.training.checkpoint import checkpoint_pause, newest_checkpoint, sa
 STATE: dict[str, Any] = {
     **{"environment_steps": 70, "learner_steps": 5, "seconds": 1.5, "episodes": 2, "total_seconds": 2.5},
     **{"actor_seconds": {}, "learner_seconds": {}, "evaluations": {}, "totals": {}, "program": {}, "solved": False},
-    **{"generation": 0, "run_id": "", "next_evaluation": 10_000, "awaited_episodes": 0, "torch_random": []},
+    **{"generation": 0, "run_id": "", "next_evaluation": 10_000, "awaited_episodes": 0},
     "spec": {"observation_shape": [2], "observation_dtype": "float32", "actions": 2, "stack": 1, "continuous": False},
 }
 
 
 def save(folder: Path, value: float = 1.0, updates: int = 5) -> Path:
     state = STATE | {"learner_steps": updates}
-    return save_checkpoint(
-        folder, {"weight": torch.tensor([value])}, b"graph", Table(Signature((2,), "float32")), state
-    )
+    return save_checkpoint(folder, {"weight": np.array([value])}, b"graph", Table(Signature((2,), "float32")), state)
 
 
 def test_the_newest_is_kept_and_read_back(tmp_path: Path) -> None:
@@ -35,7 +33,7 @@ def test_the_newest_is_kept_and_read_back(tmp_path: Path) -> None:
     save(tmp_path, 2.0)  # after as many updates as the first: a name is never used again
     checkpoint = newest_checkpoint(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [checkpoint.path.name] == ["000002-updates-5"]
-    assert checkpoint.tensors()["weight"] == torch.tensor([2.0])
+    assert checkpoint.learner()["weight"] == [2.0]
     assert checkpoint.policy() == b"graph"
     assert checkpoint.moment == (70, 5, 1.5)
 
@@ -44,7 +42,7 @@ def test_a_network_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:
     save(tmp_path, 1.0)
     with pytest.raises(DivergenceError, match="weight is not finite"):
         save(tmp_path, float("nan"), updates=9)
-    assert newest_checkpoint(tmp_path).tensors()["weight"] == torch.tensor([1.0])
+    assert newest_checkpoint(tmp_path).learner()["weight"] == [1.0]
 
 
 def test_an_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:
@@ -75,7 +73,7 @@ def test_a_flipped_bit_is_detected_when_the_file_is_read(tmp_path: Path, name: s
     checkpoint = newest_checkpoint(tmp_path)
     with pytest.raises(CheckpointError, match=rf"{name} is broken"):
         {
-            "learner.safetensors": checkpoint.tensors,
+            "learner.safetensors": checkpoint.learner,
             "policy.onnx": checkpoint.policy,
             "replay.headrace": lambda: checkpoint.restore_replay(Table(Signature((2,), "float32"))),
         }[name]()
@@ -84,7 +82,7 @@ def test_a_flipped_bit_is_detected_when_the_file_is_read(tmp_path: Path, name: s
 def read_all(run: RunDirectory, table: Experience) -> None:
     """What resume reads of a checkpoint."""
     checkpoint = newest_checkpoint(run.checkpoints_path)
-    checkpoint.tensors()
+    checkpoint.learner()
     checkpoint.policy()
     checkpoint.restore_replay(table)
 

@@ -29,8 +29,8 @@ FEW = [*SMALL[4:], "--envs-per-worker", "2"]
 _THREADS = """
 import os
 import torch
-from headrace.roles.remote_worker import keep_to_one_thread
-keep_to_one_thread()
+from headrace.algorithms.engine import limit_torch_threads
+limit_torch_threads(1)
 before = len(os.listdir("/proc/self/task"))
 weights = torch.randn(1500, 1500, requires_grad=True)
 (weights @ weights).exp().mean().backward()

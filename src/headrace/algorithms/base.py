@@ -5,7 +5,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace.networks import Architecture
 from headrace.types import Array, Batch
@@ -46,10 +45,10 @@ class Updater(Protocol):
     def act(self, observation: Array) -> NDArray[np.float32]:
         """The current policy's outputs [B, *] for observations [B, *input]."""
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """All state that training changes, by name."""
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned; raises CheckpointError if it does not fit."""
 
 

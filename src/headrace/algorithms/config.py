@@ -16,8 +16,6 @@ from headrace.networks.architecture import Architecture
 from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
-    import torch
-
     from headrace.algorithms.base import RolloutPolicy, Updater
     from headrace.algorithms.dyna_q.config import DynaQ
     from headrace.gradients.base import OpenVector
@@ -67,7 +65,7 @@ class Algorithm(ABC):
 
     An algorithm is a subclass of `OffPolicy`, which learns from replay, or of `OnPolicy`, which learns from rollouts.
     It adds its settings and is registered by name (`algorithms/registry.py`). Its module must not import torch, which
-    actors do without.
+    processes do without if none of their networks needs it.
 
     Counts called steps are environment steps; counts called updates are gradient steps of the learner. Raises
     ConfigError with the field's name if a value can never work.
@@ -121,15 +119,15 @@ class Algorithm(ABC):
     def make_updater(
         self,
         spec: EnvironmentSpec,
-        device: "torch.device",
+        device: str,
         seed: int,
         open_vector: "OpenVector | None" = None,
         engine: Engine = "auto",
     ) -> "Updater":
         """Networks and optimizers; raises ConfigError as require_spaces(), or if the engine can't compute them.
 
-        `open_vector` opens the parameter vectors that workers share; by default they belong to this process. `engine`
-        computes the networks.
+        `device` is "cpu", or a GPU as torch names it. `open_vector` opens the parameter vectors that workers share; by
+        default they belong to this process. `engine` computes the networks.
         """
 
     @abstractmethod

@@ -1,33 +1,32 @@
 """What computes a learner's networks: the native engine or torch."""
 
-from typing import Literal, Protocol
+import sys
+from typing import Literal
 
-import torch
-from torch import Tensor, nn
+import numpy as np
 
-from headrace._native import DenseNetwork
 from headrace.algorithms.config import Engine
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, LaunchError
 from headrace.networks.architecture import Architecture
-from headrace.networks.base import Network
+from headrace.networks.base import Description, Network
 from headrace.networks.native_network import NativeNetwork
-from headrace.networks.torch_network import TorchNetwork
+from headrace.types import FlatVector
 
-__all__ = ["WIDEST", "Module", "choose_engine", "open_network"]
+__all__ = ["WIDEST", "choose_engine", "limit_torch_threads", "open_network"]
 
 WIDEST = 1_024
 """Widest layer for which auto selects the native engine: above it the time goes into products as fast as torch's."""
 
 
 def choose_engine(
-    engine: Engine, device: torch.device, architecture: Architecture, widths: tuple[int, ...] = ()
+    engine: Engine, device: str, architecture: Architecture, widths: tuple[int, ...] = ()
 ) -> Literal["native", "torch"]:
     """Resolves "auto"; raises ConfigError if the native engine is required and can't compute this network here.
 
     `widths` are those of the other networks' layers.
     """
     fault = ""
-    if device.type != "cpu":
+    if device != "cpu":
         fault = f"device is {device}: the native engine computes on the CPU"
     elif architecture.convolutions:
         fault = f"network is {architecture.kind}: the native engine has no convolutions"
@@ -38,22 +37,29 @@ def choose_engine(
     return "torch" if fault or max((architecture.features, *architecture.hidden, *widths)) > WIDEST else "native"
 
 
-class Module(Protocol):
-    """A torch module that the native engine can compute, too."""
-
-    architecture: Architecture
-    """Describes its observations."""
-
-    def build_native(self) -> DenseNetwork:
-        """The native network with the module's layers, for its parameters in one vector."""
-
-
 def open_network(
-    engine: Literal["native", "torch"], module: Module, parameters: Tensor, gradient: Tensor | None = None
+    engine: Literal["native", "torch"],
+    description: Description,
+    parameters: FlatVector,
+    gradient: FlatVector | None = None,
 ) -> Network:
-    """The module's network, whose parameters and gradients are views of these vectors [P]."""
+    """The network over its parameters [P] and, for backward(), their gradient [P]."""
     if engine == "torch":
-        assert isinstance(module, nn.Module)
-        return TorchNetwork(module, parameters.device, gradient)
-    change = None if gradient is None else gradient.numpy()
-    return NativeNetwork(module.build_native(), module.architecture, parameters.detach().numpy(), change)
+        from headrace.networks.torch_network import TorchNetwork
+
+        return TorchNetwork(description, parameters, gradient)
+    assert isinstance(parameters, np.ndarray)
+    assert gradient is None or isinstance(gradient, np.ndarray)
+    return NativeNetwork(description.build_native(), description.architecture, parameters, gradient)
+
+
+def limit_torch_threads(count: int) -> None:
+    """Makes torch compute with this many threads if anything in this process computes with it.
+
+    Raises LaunchError if torch keeps another number: more threads than cores are what limits most published speedups.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(count)
+        if torch.get_num_threads() != count:
+            raise LaunchError(f"torch computes with {torch.get_num_threads()} threads; {count} are required")

@@ -5,9 +5,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace._native import OptimizerOptions
+from headrace.types import Array, FlatVector
 
 __all__ = ["Applied", "OpenVector", "ParameterVector"]
 
@@ -28,12 +28,12 @@ class ParameterVector(Protocol):
     """A model's parameters as one flat vector, wherever gradients are applied to it. One thread per object."""
 
     @property
-    def parameters(self) -> Tensor:
-        """[P] float32: the network's parameters are views of this vector."""
+    def parameters(self) -> FlatVector:
+        """[P]: the network's parameters are views of this vector."""
 
     @property
-    def gradient(self) -> Tensor:
-        """[P] float32: the gradient for apply(); the `.grad` of the network's parameters are views of this vector."""
+    def gradient(self) -> FlatVector:
+        """[P]: the gradient for apply()."""
 
     @property
     def version(self) -> int:
@@ -45,10 +45,10 @@ class ParameterVector(Protocol):
     def apply(self) -> Applied:
         """Applies `gradient`, which is unchanged; `parameters` may include it only after the next pull()."""
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """Copies of parameters, optimizer moments and step count, by name."""
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned, for all users of the vector; raises CheckpointError if it does not fit."""
 
     def close(self) -> None:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from headrace.errors import CheckpointError
+from headrace.types import Array
 
 __all__ = ["VectorState", "read_state"]
 
@@ -14,14 +15,12 @@ __all__ = ["VectorState", "read_state"]
 class VectorState(NamedTuple):
     """State of P parameters and an optimizer with M moments."""
 
-    parameters: Tensor
-    """[P] float32."""
-    moments: Tensor
-    """[M, P] float32, in the native optimizer's order."""
+    parameters: NDArray[np.float32]  # [P]
+    moments: NDArray[np.float32]  # [M, P], in the native optimizer's order
     steps: int
 
 
-def read_state(state: Mapping[str, Tensor], count: int, moments: int) -> VectorState:
+def read_state(state: Mapping[str, Array], count: int, moments: int) -> VectorState:
     """Checks a checkpoint's state against `count` parameters and `moments`; raises CheckpointError."""
     fit = {"parameters": (count,), "moments": (moments, count), "steps": ()}
     for name, shape in fit.items():
@@ -30,5 +29,5 @@ def read_state(state: Mapping[str, Tensor], count: int, moments: int) -> VectorS
             raise CheckpointError(
                 f"the checkpoint's parameters do not fit these settings: {name} is {found}, and {shape} is required"
             )
-    parameters, values = (state[name].to("cpu", torch.float32) for name in ("parameters", "moments"))
+    parameters, values = (state[name].astype(np.float32) for name in ("parameters", "moments"))
     return VectorState(parameters, values, int(state["steps"]))

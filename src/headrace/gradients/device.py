@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace._native import OptimizerOptions
 from headrace.gradients.base import Applied
 from headrace.gradients.checkpoint import read_state
+from headrace.gradients.flat import read_vector, write_vector
+from headrace.types import Array
 
 __all__ = ["DeviceVector"]
 
@@ -27,11 +28,12 @@ _MOMENTS = {
 class DeviceVector:
     """Memory of a torch device and torch's optimizer of the same name; implements `ParameterVector`. Never stale."""
 
-    def __init__(self, initial: NDArray[np.float32], options: OptimizerOptions, device: torch.device) -> None:
-        self.parameters = torch.nn.Parameter(torch.from_numpy(initial.copy()).to(device))
-        self.gradient = torch.zeros_like(self.parameters)
-        self.parameters.grad = self.gradient
-        self._optimizer = _optimizer(self.parameters, options)
+    def __init__(self, initial: NDArray[np.float32], options: OptimizerOptions, device: str) -> None:
+        self._leaf = torch.nn.Parameter(torch.tensor(initial, device=device))
+        self._leaf.grad = torch.zeros_like(self._leaf)
+        self.parameters = self._leaf.detach()
+        self.gradient = self._leaf.grad
+        self._optimizer = _optimizer(self._leaf, options)
         self._moments: tuple[str, ...] = _MOMENTS[options.kind]
         self._counts_steps = options.kind not in ("sgd", "momentum")
         self.version = 0
@@ -46,34 +48,30 @@ class DeviceVector:
         self.version += 1
         return Applied(self.version, 0)
 
-    def state(self) -> dict[str, Tensor]:
-        """Parameters, moments [M, P] and steps, on the CPU, in the format of `LocalVector`."""
-        held = self._optimizer.state.get(self.parameters, {})
-        rows = [_row(held.get(name), self.parameters) for name in self._moments]
-        moments = torch.stack(rows) if rows else torch.empty(0, len(self.parameters))
-        steps = torch.tensor(self.version)
-        return {"parameters": self.parameters.detach().cpu().clone(), "moments": moments, "steps": steps}
+    def state(self) -> dict[str, Array]:
+        """Parameters, moments [M, P] and steps, in the format of `LocalVector`."""
+        held = self._optimizer.state.get(self._leaf, {})
+        moments = np.zeros((len(self._moments), len(self.parameters)), np.float32)  # as before the first step
+        for row, name in zip(moments, self._moments, strict=True):
+            if name in held:
+                row[:] = read_vector(held[name])
+        return {"parameters": read_vector(self.parameters), "moments": moments, "steps": np.array(self.version)}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned; raises CheckpointError if shapes differ."""
         saved = read_state(state, len(self.parameters), len(self._moments))
-        held = dict(zip(self._moments, saved.moments.clone(), strict=True))
+        held = dict(zip(self._moments, torch.from_numpy(saved.moments), strict=True))
         if self._counts_steps:
             held["step"] = torch.tensor(float(saved.steps))
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": {0: held}})
-        self.parameters.data.copy_(saved.parameters)
+        write_vector(self.parameters, saved.parameters)
         self.version = saved.steps
 
     def close(self) -> None:
         """No effect: there is no connection."""
 
 
-def _row(moment: Tensor | None, parameters: Tensor) -> Tensor:
-    """Copy of a moment on the CPU; zeros before the first step."""
-    return torch.zeros(len(parameters)) if moment is None else moment.detach().cpu().clone()
-
-
-def _optimizer(parameters: Tensor, options: OptimizerOptions) -> torch.optim.Optimizer:
+def _optimizer(parameters: torch.nn.Parameter, options: OptimizerOptions) -> torch.optim.Optimizer:
     rate, decay, epsilon = options.learning_rate, options.decay, options.epsilon
     if options.kind == "adam":
         return torch.optim.Adam([parameters], rate, (options.beta1, options.beta2), epsilon, fused=True)

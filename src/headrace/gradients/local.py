@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace._native import Optimizer, OptimizerOptions
 from headrace.gradients.base import Applied
 from headrace.gradients.checkpoint import read_state
+from headrace.types import Array
 
 __all__ = ["LocalVector"]
 
@@ -18,11 +17,9 @@ class LocalVector:
     """Memory of this process and the native optimizer; implements `ParameterVector`. Never stale."""
 
     def __init__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> None:
-        self._values = initial.copy()
-        self._change = np.zeros_like(self._values)
-        self._optimizer = Optimizer(options, len(self._values))
-        self.parameters = torch.from_numpy(self._values)
-        self.gradient = torch.from_numpy(self._change)
+        self.parameters = initial.copy()
+        self.gradient = np.zeros_like(initial)
+        self._optimizer = Optimizer(options, len(initial))
 
     @property
     def version(self) -> int:
@@ -35,20 +32,19 @@ class LocalVector:
 
     def apply(self) -> Applied:
         """One step of the optimizer."""
-        self._optimizer.apply(self._values, self._change)
+        self._optimizer.apply(self.parameters, self.gradient)
         return Applied(self._optimizer.steps, 0)
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """Parameters, moments [M, P] and steps."""
-        moments = torch.from_numpy(self._optimizer.moments.copy())
-        steps = torch.tensor(self._optimizer.steps)
-        return {"parameters": self.parameters.clone(), "moments": moments, "steps": steps}
+        moments, steps = self._optimizer.moments.copy(), np.array(self._optimizer.steps)
+        return {"parameters": self.parameters.copy(), "moments": moments, "steps": steps}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned; raises CheckpointError if shapes differ."""
-        saved = read_state(state, len(self._values), len(self._optimizer.moments))
-        self._values[:] = saved.parameters.numpy()
-        self._optimizer.moments[:] = saved.moments.numpy()
+        saved = read_state(state, len(self.parameters), len(self._optimizer.moments))
+        self.parameters[:] = saved.parameters
+        self._optimizer.moments[:] = saved.moments
         self._optimizer.steps = saved.steps
 
     def close(self) -> None:

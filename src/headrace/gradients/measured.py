@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from torch import Tensor
-
 from headrace.gradients.base import Applied, ParameterVector
+from headrace.types import Array, FlatVector
 
 __all__ = ["STALENESS", "MeasuredVector", "joint_report"]
 
@@ -32,12 +31,12 @@ class MeasuredVector:
         self._last_version = vector.version
 
     @property
-    def parameters(self) -> Tensor:
+    def parameters(self) -> FlatVector:
         """[P]."""
         return self._vector.parameters
 
     @property
-    def gradient(self) -> Tensor:
+    def gradient(self) -> FlatVector:
         """[P]."""
         return self._vector.gradient
 
@@ -73,11 +72,11 @@ class MeasuredVector:
             self._refused += 1
         return applied
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """The vector's state."""
         return self._vector.state()
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned."""
         self._vector.load(state)
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace._native import OptimizerOptions
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.base import Applied
 from headrace.servers import Endpoint, open_shards
+from headrace.types import Array
 
 __all__ = ["ServedOptions", "ServedVector"]
 
@@ -63,9 +62,9 @@ class ServedVector:
         fresh: bool,
     ) -> None:
         self._options = options
-        self._values = initial.copy()
-        self._change = np.zeros_like(self._values)
-        self._sum = np.zeros_like(self._values) if options.push_period > 1 else self._change
+        self.parameters = initial.copy()
+        self.gradient = np.zeros_like(initial)
+        self._sum = np.zeros_like(initial) if options.push_period > 1 else self.gradient
         self._summed = 0
         self._applied_since_fetch = 0
         self._reconnections = 0
@@ -78,8 +77,6 @@ class ServedVector:
             max_staleness=options.staleness_limit,
             compensation=options.compensation,
         )
-        self.parameters = torch.from_numpy(self._values)
-        self.gradient = torch.from_numpy(self._change)
         self._fetch()
 
     @property
@@ -109,9 +106,9 @@ class ServedVector:
         """
         self._applied_since_fetch += 1
         if self._options.push_period > 1:
-            if not np.isfinite(self._change).all():
+            if not np.isfinite(self.gradient).all():
                 return Applied(self._version, -1, accepted=False)
-            self._sum += self._change
+            self._sum += self.gradient
             self._summed += 1
             if self._summed < self._options.push_period:
                 return Applied(self._version, None)
@@ -123,19 +120,17 @@ class ServedVector:
             self._applied_since_fetch = 0
         return Applied(version, -1 if verdict == "refused" else staleness, verdict == "accepted")
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """Parameters, moments [M, P] and steps from the server."""
         steps, values = self._model.state()
-        moments = torch.from_numpy(values[1:].copy())
-        return {"parameters": torch.from_numpy(values[0].copy()), "moments": moments, "steps": torch.tensor(steps)}
+        return {"parameters": values[0].copy(), "moments": values[1:].copy(), "steps": np.array(steps)}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned, for all workers; raises CheckpointError if shapes differ."""
         try:
-            rows = [state["parameters"][None], state["moments"]]
-            values = torch.cat(rows).to(torch.float32).contiguous().numpy()
+            values = np.concatenate([state["parameters"][None], state["moments"]], dtype=np.float32)
             self._model.load(int(state["steps"]), values)
-        except (KeyError, ValueError, RuntimeError, ConfigError) as error:
+        except (KeyError, ValueError, ConfigError) as error:
             raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error
         self._fetch()
 
@@ -145,7 +140,7 @@ class ServedVector:
 
     def _fetch(self) -> None:
         self._reconnections = self._model.reconnections  # before: one that is lost meanwhile leads to another fetch
-        version = self._model.fetch_into(self._values)
+        version = self._model.fetch_into(self.parameters)
         if version is not None:
             self._version = version
         self._applied_since_fetch = 0

@@ -3,47 +3,41 @@
 from collections.abc import Mapping
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from headrace._native import SharedModel
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.base import Applied
+from headrace.types import Array
 
 __all__ = ["AveragedVector", "CopiedVector", "HogwildVector", "OverseenVector"]
-
-_KINDS = {"version": np.uint64, "steps": np.uint64, "joined": np.uint8, "parameters": np.float32, "moments": np.float32}
 
 
 class _Shared:
     """Base of the vectors of one shared model."""
 
-    def __init__(self, model: SharedModel, parameters: Tensor) -> None:
+    def __init__(self, model: SharedModel, parameters: NDArray[np.float32]) -> None:
         self.parameters = parameters
-        self.gradient = torch.zeros_like(parameters)
+        self.gradient = np.zeros_like(parameters)
         self.version = 0
         self._model = model
-        self._change = self.gradient.numpy()
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """Copies of the parameters, moments and steps of all workers."""
-        return {
-            name: torch.from_numpy(value.astype(np.int64) if value.dtype.kind == "u" else value)
-            for name, value in self._model.state().items()
-        }
+        return self._model.state()
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned, while no worker runs; raises CheckpointError if shapes differ."""
         try:
-            self._model.load({name: state[name].numpy().astype(kind) for name, kind in _KINDS.items()})
-        except (KeyError, ConfigError) as error:
+            self._model.load(dict(state))
+        except ConfigError as error:
             raise CheckpointError(f"the checkpoint's parameters do not fit these settings: {error}") from error
 
     def close(self) -> None:
         """No effect: the shared memory is released when its last user closes it."""
 
     def _apply(self, worker: int) -> Applied:
-        version, staleness = self._model.apply(worker, self._change, self.version)
+        version, staleness = self._model.apply(worker, self.gradient, self.version)
         return Applied(version, staleness, accepted=staleness >= 0)
 
 
@@ -54,20 +48,19 @@ class OverseenVector(_Shared):
     """
 
     def __init__(self, model: SharedModel) -> None:
-        super().__init__(model, torch.empty(model.count))
-        self._copy = self.parameters.numpy()
+        super().__init__(model, np.empty(model.count, np.float32))
         self.pull()
 
     def pull(self) -> int:
         """Copies the newest parameters."""
-        self.version = self._model.read_into(self._copy)
+        self.version = self._model.read_into(self.parameters)
         return self.version
 
     def apply(self) -> Applied:
         """Raises RuntimeError: only workers apply gradients."""
         raise RuntimeError("the training process applies no gradients; its workers do")
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned, while no worker runs; raises CheckpointError if shapes differ."""
         super().load(state)
         self.pull()
@@ -80,15 +73,14 @@ class CopiedVector(_Shared):
     """
 
     def __init__(self, model: SharedModel, worker: int) -> None:
-        super().__init__(model, torch.empty(model.count))
+        super().__init__(model, np.empty(model.count, np.float32))
         model.join(worker)
         self._worker = worker
-        self._copy = self.parameters.numpy()
         self.pull()
 
     def pull(self) -> int:
         """Copies the newest parameters."""
-        self.version = self._model.read_into(self._copy, self._worker)
+        self.version = self._model.read_into(self.parameters, self._worker)
         return self.version
 
     def apply(self) -> Applied:
@@ -100,7 +92,7 @@ class HogwildVector(_Shared):
     """The shared parameters themselves, which may change during computation; implements `ParameterVector`."""
 
     def __init__(self, model: SharedModel, worker: int) -> None:
-        super().__init__(model, torch.from_numpy(model.parameters(worker)))
+        super().__init__(model, model.parameters(worker))
         model.join(worker)
         self._worker = worker
         self.pull()
@@ -124,10 +116,10 @@ class AveragedVector(_Shared):
     """
 
     def __init__(self, model: SharedModel, worker: int, period: int, seed: int, *, live: bool = True) -> None:
-        super().__init__(model, torch.from_numpy(model.parameters(worker)) if live else torch.empty(model.count))
+        super().__init__(model, model.parameters(worker) if live else np.empty(model.count, np.float32))
         model.join(worker)
         self._worker = worker
-        self._copy = None if live else self.parameters.numpy()
+        self._live = live
         self._period = period
         self._random = np.random.Generator(np.random.PCG64([seed, worker]))
         self._updates = 0
@@ -135,8 +127,8 @@ class AveragedVector(_Shared):
 
     def pull(self) -> int:
         """Copies the worker's parameters unless they are live; returns the version: the updates of all workers."""
-        copy = self._copy
-        self.version = self._model.version if copy is None else self._model.read_into(copy, self._worker)
+        model = self._model
+        self.version = model.version if self._live else model.read_into(self.parameters, self._worker)
         return self.version
 
     def apply(self) -> Applied:

@@ -1,6 +1,6 @@
 """Networks: one description, from which the learner's network, native or torch's, and the actors' ONNX graph are built.
 
-The torch modules are in `policy_network` and `critic`. They are not imported here: actors never import torch.
+Only `torch_network` and `torch_modules` import torch, and only the torch engine imports them.
 """
 
 from headrace.networks.architecture import Architecture

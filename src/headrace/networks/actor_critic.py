@@ -1,16 +1,16 @@
-"""Policy and value as a torch module; imported by learners only."""
+"""Policy and value."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import log
-from typing import Literal
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Literal
 
 from headrace._native import DenseNetwork
 from headrace.networks.architecture import Architecture, Dense, Head
+from headrace.networks.layout import Layout, Parameter, affine
 from headrace.networks.native_network import DenseLayers
-from headrace.networks.policy_network import PolicyNetwork
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["ActorCritic"]
 
@@ -18,46 +18,61 @@ _FIRST_SIGMA = 0.6
 _FIRST_HEAD_SCALE = 0.01  # the initial policy is near uniform, or its means are near 0 (Andrychowicz et al. 2021)
 
 
-class ActorCritic(nn.Module):
+@dataclass(frozen=True)
+class ActorCritic:
     """Maps observations [B, *input] to [B, A + 1]: the policy's output (logits, or means in [-1, 1]), then the value.
 
     The value is a second head of the policy's network or, with a separate trunk, a network with the same layers. The
-    standard deviations of continuous actions, `sigmas` of them, are parameters that do not depend on the observation.
+    standard deviations of continuous actions, `sigmas` of them, are parameters that do not depend on the observation:
+    the first ones. Those of the policy follow. A `Description`.
     """
 
-    def __init__(self, architecture: Architecture, trunk: Literal["shared", "separate"], sigmas: int = 0) -> None:
-        super().__init__()
-        self.architecture = architecture
-        self.policy = PolicyNetwork(architecture)
-        self._sigmas = sigmas
-        head = architecture.heads[0][0]
-        layer = self.policy.get_submodule(head.name)
-        with torch.no_grad():
-            for parameter in layer.parameters():
-                parameter.mul_(_FIRST_HEAD_SCALE)
-        self._separate = trunk == "separate"
-        self.value: nn.Module = (
-            PolicyNetwork(replace(architecture, head=Head("q", 1))) if self._separate else nn.Linear(head.inputs, 1)
+    architecture: Architecture
+    trunk: Literal["shared", "separate"]
+    sigmas: int = 0
+
+    @property
+    def value(self) -> Architecture | None:
+        """The value's network, if it is a separate one."""
+        return replace(self.architecture, head=Head("q", 1)) if self.trunk == "separate" else None
+
+    @property
+    def layout(self) -> Layout:
+        """The parameters: log_sigma, policy.*, value.*."""
+        first = log(_FIRST_SIGMA)
+        sigma = (Parameter("log_sigma", (self.sigmas,), first, first),) if self.sigmas else ()
+        policy = self.architecture.layout.parameters
+        head = tuple(
+            parameter._replace(low=_FIRST_HEAD_SCALE * parameter.low, high=_FIRST_HEAD_SCALE * parameter.high)
+            for parameter in policy[-2:]
         )
-        if sigmas:
-            self.log_sigma = nn.Parameter(torch.full((sigmas,), log(_FIRST_SIGMA)))
+        value = _named("value", self.value.layout.parameters) if self.value else affine("value", (1, self._head.inputs))
+        return Layout((*sigma, *_named("policy", (*policy[:-2], *head)), *value))
 
     def build_native(self) -> DenseNetwork:
-        """The native network with the same layers; the standard deviations, which it does not use, come first."""
-        layers = DenseLayers(first=self._sigmas)
+        """The native network, which does not use the standard deviations."""
+        layers = DenseLayers(first=self.sigmas)
         torso = layers.add(self.architecture.torso)
-        (head,) = self.architecture.heads
-        layers.add(head, torso)
-        value = Dense("value", head[-1].inputs, 1, "none")
-        if self._separate:
+        layers.add((self._head,), torso)
+        value = Dense("value", self._head.inputs, 1, "none")
+        if self.value:
             layers.add((*self.architecture.torso, value))
         else:
             layers.add((value,), torso)
         inputs = [(self.architecture.features, self.architecture.input_dtype == "uint8")]
         return DenseNetwork(inputs, layers.layers, parameters=layers.parameters)
 
-    def forward(self, observation: Tensor) -> Tensor:
-        """Outputs and values."""
-        features = self.policy.features(observation)
-        value: Tensor = self.value(observation if self._separate else features)
-        return torch.cat((self.policy.output(features), value), 1)
+    def build_torch(self) -> "nn.Module":
+        """The torch module."""
+        from headrace.networks.torch_modules import ActorCriticModule
+
+        return ActorCriticModule(self)
+
+    @property
+    def _head(self) -> Dense:
+        ((head,),) = self.architecture.heads
+        return head
+
+
+def _named(prefix: str, parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
+    return tuple(parameter._replace(name=f"{prefix}.{parameter.name}") for parameter in parameters)

@@ -1,13 +1,14 @@
 """The description from which a policy's network is built."""
 
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from typing import Any, Literal, NamedTuple
 
 from headrace.errors import ConfigError, require
 from headrace.fields import read_fields
 from headrace.machine import total_memory_bytes
+from headrace.networks.layout import Layout, affine
 from headrace.types import EnvironmentSpec
 
 __all__ = ["Activation", "Architecture", "Convolution", "Dense", "Head", "require_parameters"]
@@ -105,7 +106,8 @@ class Architecture:
     dueling: bool = False
 
     def __post_init__(self) -> None:
-        require("hidden", self.hidden, self.parameter_count <= _MOST_PARAMETERS, _fewer(self.parameter_count))
+        size = self.layout.size
+        require("hidden", self.hidden, size <= _MOST_PARAMETERS, _fewer(size))
 
     @staticmethod
     def of(
@@ -138,7 +140,7 @@ class Architecture:
             head=head or Head.of(spec),
             dueling=dueling,
         )
-        require_parameters("hidden", hidden, architecture.parameter_count)
+        require_parameters("hidden", hidden, architecture.layout.size)
         return architecture
 
     def to_record(self) -> dict[str, Any]:
@@ -194,12 +196,13 @@ class Architecture:
         )
 
     @property
-    def parameter_count(self) -> int:
-        """Number of weights and biases of all layers."""
-        dense = (self.torso, *self.heads)
-        return sum(layer.outputs * (layer.inputs * layer.kernel**2 + 1) for layer in self.convolutions) + sum(
-            layer.outputs * (layer.inputs + 1) for layers in dense for layer in layers
+    def layout(self) -> Layout:
+        """Weights and biases of all layers, as `{layer.weight: [...], layer.bias: [...]}`."""
+        convolutions = (
+            affine(layer.name, (layer.outputs, layer.inputs, layer.kernel, layer.kernel)) for layer in self.convolutions
         )
+        dense = (affine(layer.name, (layer.outputs, layer.inputs)) for layer in chain(self.torso, *self.heads))
+        return Layout((*chain(*convolutions, *dense),))
 
 
 def require_parameters(field: str, widths: tuple[int, ...], count: int) -> None:

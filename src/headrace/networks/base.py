@@ -1,13 +1,37 @@
-"""The contract of a network that a learner computes with: outputs, and gradients by parameters and inputs."""
+"""The contracts of a network: its description, and what a learner computes with."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace._native import DenseNetwork
+from headrace.networks.architecture import Architecture
+from headrace.networks.layout import Layout
 from headrace.types import Array
 
-__all__ = ["Network"]
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Description", "Network"]
+
+
+class Description(Protocol):
+    """A network's layers and parameters, from which either engine builds it."""
+
+    @property
+    def architecture(self) -> Architecture:
+        """Describes the observations, the network's first input."""
+
+    @property
+    def layout(self) -> Layout:
+        """The parameters."""
+
+    def build_native(self) -> DenseNetwork:
+        """The native network, for parameters in a vector of this layout. There must be no convolutions."""
+
+    def build_torch(self) -> "nn.Module":
+        """A torch module whose parameters have the layout's names and shapes; their values do not matter."""
 
 
 class Network(Protocol):

@@ -1,73 +1,83 @@
-"""The distributional critic as a torch module; imported by learners only."""
+"""The distributional critic."""
 
+from dataclasses import dataclass
 from itertools import pairwise
-
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from typing import TYPE_CHECKING
 
 from headrace._native import DenseLayer, DenseNetwork
 from headrace.errors import ConfigError
 from headrace.networks.architecture import Architecture, require_parameters
+from headrace.networks.layout import Layout, Parameter, affine
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["Critic"]
 
 
-class Critic(nn.Module):
+@dataclass(frozen=True)
+class Critic:
     """Maps observations [B, *input] and actions [B, A] to logits [B, Z] of a distribution over returns.
 
-    Observation and action, flattened and concatenated, go through Linear, LayerNorm and tanh, then through Linear and
-    ELU for each further width, like Acme's LayerNormMLP (Hoffman et al. 2020; Krishnan et al. 2022). Raises ConfigError
-    if the policy is a CNN.
+    Observation and action, flattened and concatenated, go through a linear layer, layer normalization and tanh, then
+    through a linear layer and ELU for each further width, like Acme's LayerNormMLP (Hoffman et al. 2020; Krishnan et
+    al. 2022); uint8 observations are scaled to [0, 1]. A `Description`. Raises ConfigError if the policy, which
+    `architecture` describes, is a CNN.
     """
 
-    def __init__(self, policy: Architecture, actions: int, hidden: tuple[int, ...], atoms: int) -> None:
-        super().__init__()
-        if policy.kind != "mlp":
+    architecture: Architecture
+    actions: int
+    hidden: tuple[int, ...]
+    atoms: int
+
+    def __post_init__(self) -> None:
+        if self.architecture.kind != "mlp":
             raise ConfigError(
-                f"algorithm is d4pg, and the observations are images of {list(policy.input_shape)}; "
+                f"algorithm is d4pg, and the observations are images of {list(self.architecture.input_shape)}; "
                 "its critic takes flat ones: network must be mlp"
             )
-        sizes = (policy.features + actions, *hidden, atoms)
-        require_parameters("critic_hidden", hidden, sum((i + 1) * o for i, o in pairwise(sizes)) + 2 * hidden[0])
-        self.architecture = policy
-        self._actions = actions
-        self._scale = 1 / 255 if policy.input_dtype == "uint8" else 1.0
-        self.first = nn.Linear(policy.features + actions, hidden[0])
-        self.norm = nn.LayerNorm(hidden[0])
-        self.hidden = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(hidden))
-        self.head = nn.Linear(hidden[-1], atoms)
+        require_parameters("critic_hidden", self.hidden, self.layout.size)
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Inputs and outputs of each linear layer."""
+        return (*pairwise((self.architecture.features + self.actions, *self.hidden, self.atoms)),)
+
+    @property
+    def layout(self) -> Layout:
+        """The parameters: first.*, norm.*, hidden.0.*, ..., head.*."""
+        names = ("first", *(f"hidden.{index}" for index in range(len(self.hidden) - 1)), "head")
+        first, *others = (
+            affine(name, (outputs, inputs)) for name, (inputs, outputs) in zip(names, self.sizes, strict=True)
+        )
+        width = self.hidden[:1]
+        norm = (Parameter("norm.weight", width, 1.0, 1.0), Parameter("norm.bias", width, 0.0, 0.0))
+        return Layout((*first, *norm, *(parameter for pair in others for parameter in pair)))
 
     def build_native(self) -> DenseNetwork:
-        """The native network with the same layers."""
+        """The native network."""
         layers: list[DenseLayer] = []
-        count = 0
-        for linear in (self.first, *self.hidden, self.head):
-            inputs, outputs = linear.in_features, linear.out_features
+        count, last = 0, len(self.sizes) - 1
+        for index, (inputs, outputs) in enumerate(self.sizes):
             bias = count + inputs * outputs
             count = bias + outputs
-            normalization = None if layers else count
-            count += 0 if layers else 2 * outputs
-            activation = "none" if linear is self.head else "elu" if layers else "tanh"
             layers.append(
                 DenseLayer(
                     inputs,
                     outputs,
                     weight=bias - inputs * outputs,
                     bias=bias,
-                    activation=activation,
-                    normalization=normalization,
-                    source=len(layers) - 1 if layers else None,
+                    activation="none" if index == last else "elu" if index else "tanh",
+                    normalization=None if index else count,
+                    source=index - 1 if index else None,
                 )
             )
-        inputs_of = [(self.architecture.features, self.architecture.input_dtype == "uint8"), (self._actions, False)]
+            count += 0 if index else 2 * outputs
+        inputs_of = [(self.architecture.features, self.architecture.input_dtype == "uint8"), (self.actions, False)]
         return DenseNetwork(inputs_of, layers, parameters=count)
 
-    def forward(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Logits [B, Z]; uint8 observations are scaled to [0, 1]."""
-        flat = observation.reshape(len(observation), -1).float() * self._scale
-        x: Tensor = self.norm(self.first(torch.cat((flat, action), 1))).tanh()
-        for layer in self.hidden:
-            x = functional.elu(layer(x))
-        logits: Tensor = self.head(x)
-        return logits
+    def build_torch(self) -> "nn.Module":
+        """The torch module."""
+        from headrace.networks.torch_modules import CriticModule
+
+        return CriticModule(self)

@@ -1,4 +1,4 @@
-"""The policy's network on the native engine; NumPy only."""
+"""Networks on the native engine."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ class DenseLayers:
 
 
 def build_dense(architecture: Architecture, instructions: str = "") -> DenseNetwork:
-    """The native network of an MLP, for parameters in the order of torch's module; see `DenseNetwork`."""
+    """The native network of an MLP, for parameters in the architecture's layout; see `DenseNetwork`."""
     layers = DenseLayers()
     torso = layers.add(architecture.torso)
     for head in architecture.heads:

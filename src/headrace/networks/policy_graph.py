@@ -39,7 +39,7 @@ class PolicyGraph:
         self._template = GraphTemplate(model)
 
     def serialize(self, weights: Mapping[str, Array]) -> bytes:
-        """The graph with these weights, float32: `{layer.weight: [...], layer.bias: [...]}` as torch names them."""
+        """The graph with these weights, float32: in the architecture's layout."""
         initializers: dict[str, Array] = {}
         for name, value in weights.items():
             initializers.update(self._layers.encode(name, value))

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Mapping
-from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +14,7 @@ from headrace.networks.precision import Precision
 from headrace.networks.session import open_session
 from headrace.types import Array
 
-__all__ = ["fastest", "is_slower", "measure_precisions", "random_weights"]
+__all__ = ["fastest", "is_slower", "measure_precisions"]
 
 _TURNS = 7
 _TURN_SECONDS = 0.01
@@ -29,7 +28,8 @@ def measure_precisions(architecture: Architecture, batch: int) -> dict[Precision
     caches then hold other weights. Takes about half a second, and a quarter more for eight million weights.
     """
     random = np.random.default_rng(0)
-    weights = random_weights(architecture, random)
+    layout = architecture.layout
+    weights = layout.views(layout.initial(random))
     shape = (batch, *architecture.input_shape)
     dtype = np.dtype(architecture.input_dtype)
     observation = (
@@ -67,23 +67,3 @@ def _take_turn(session: Any, observation: Array) -> float:
         end = perf_counter()
         seconds.append(end - before)
     return statistics.median(seconds)
-
-
-def random_weights(architecture: Architecture, random: np.random.Generator) -> dict[str, Array]:
-    """Weights by name: uniform, about as large as torch's defaults."""
-    weights: dict[str, Array] = {}
-    for convolution in architecture.convolutions:
-        shape = (convolution.outputs, convolution.inputs, convolution.kernel, convolution.kernel)
-        weights[f"{convolution.name}.weight"] = _uniform(shape, random)
-        weights[f"{convolution.name}.bias"] = np.zeros(convolution.outputs, np.float32)
-    for dense in chain(architecture.torso, *architecture.heads):
-        weights[f"{dense.name}.weight"] = _uniform((dense.outputs, dense.inputs), random)
-        weights[f"{dense.name}.bias"] = np.zeros(dense.outputs, np.float32)
-    return weights
-
-
-def _uniform(shape: tuple[int, ...], random: np.random.Generator) -> Array:
-    values = random.random(shape, np.float32)
-    values -= np.float32(0.5)
-    values *= np.float32(2 / np.sqrt(np.prod(shape[1:])))
-    return values

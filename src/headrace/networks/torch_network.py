@@ -1,4 +1,4 @@
-"""A learner's network computed by torch; imported by learners only."""
+"""A learner's network computed by torch; imported by the torch engine only."""
 
 import warnings
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from headrace.types import Array
+from headrace.networks.base import Description
+from headrace.types import Array, FlatVector
 
 __all__ = ["TorchNetwork"]
 
@@ -17,16 +18,19 @@ warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserW
 
 
 class TorchNetwork:
-    """A module on its device; implements `Network`.
+    """A module over parameters [P] and, for backward(), their gradient [P], on their device; implements `Network`."""
 
-    For backward() the module's gradients are views of `gradient` [P].
-    """
-
-    def __init__(self, module: nn.Module, device: torch.device, gradient: Tensor | None = None) -> None:
-        self._module = module
-        self._device = device
-        self._gradient = gradient
-        self._leaves = list(module.parameters())
+    def __init__(self, description: Description, parameters: FlatVector, gradient: FlatVector | None = None) -> None:
+        vector = torch.as_tensor(parameters)
+        with torch.device("meta"):
+            self._module = description.build_torch()
+        self._module.load_state_dict(description.layout.views(vector), assign=True)
+        self._device = vector.device
+        self._gradient = None if gradient is None else torch.as_tensor(gradient)
+        if self._gradient is not None:
+            for name, by_parameter in description.layout.views(self._gradient).items():
+                self._module.get_parameter(name).grad = by_parameter
+        self._leaves = list(self._module.parameters())
         self._last: Tensor | None = None
         self._y: Tensor | None = None
 

@@ -1,4 +1,4 @@
-"""All roles by kind. A module is imported only in the process that runs its role: actors do not need torch."""
+"""All roles by kind. A module is imported when one of its roles is read."""
 
 from importlib import import_module
 from typing import Any

@@ -9,13 +9,13 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Engine
+from headrace.algorithms.engine import limit_torch_threads
 from headrace.environments import describe, require_spec
-from headrace.errors import ClosedError, DivergenceError, LaunchError
+from headrace.errors import ClosedError, DivergenceError
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.handles import SharedHandle, VectorHandle
 from headrace.gradients.measured import MeasuredVector, joint_report
@@ -31,7 +31,7 @@ from headrace.roles.rollout_worker import RolloutWorker
 from headrace.roles.worker import ReplayWorker
 from headrace.servers import RoleServer
 
-__all__ = ["WorkerRole", "WorkerSettings", "build_worker", "keep_to_one_thread", "updater_seed"]
+__all__ = ["WorkerRole", "WorkerSettings", "build_worker", "updater_seed"]
 
 _GENERATION_STRIDE = 1_000_003
 
@@ -59,16 +59,6 @@ def updater_seed(seed: int, number: int) -> int:
     )
 
 
-def keep_to_one_thread() -> None:
-    """Makes torch compute in the calling thread only; raises LaunchError if torch keeps more threads.
-
-    More threads than cores are what limits most published speedups.
-    """
-    torch.set_num_threads(1)
-    if torch.get_num_threads() != 1:
-        raise LaunchError(f"torch computes with {torch.get_num_threads()} threads; a worker must have one")
-
-
 def build_worker(
     settings: WorkerSettings, open_vector: OpenVector, table: ReplayTable | None, first_step: int = 0
 ) -> Worker:
@@ -76,8 +66,7 @@ def build_worker(
     acting = settings.acting
     algorithm = acting.algorithm
     require_spec(acting.environment, describe(acting.environment), acting.spec)
-    device = torch.device("cpu")
-    updater = algorithm.make_updater(acting.spec, device, settings.update_seed, open_vector, settings.engine)
+    updater = algorithm.make_updater(acting.spec, "cpu", settings.update_seed, open_vector, settings.engine)
     if algorithm.rollouts is not None:
         return RolloutWorker(
             acting.environment,
@@ -113,7 +102,6 @@ class WorkerRole(ActingRole):
 
     def act(self, server: RoleServer, context: RoleContext, hang_seconds: float | None = None) -> None:
         """Acts and learns in one thread, and reports in another; polls the gate over `server`."""
-        keep_to_one_thread()
         settings = _of_generation(self.settings, self.generation)
         acting = settings.acting
         with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
@@ -135,6 +123,7 @@ class WorkerRole(ActingRole):
             table = context.table(self.replay) if self.replay else own
             worker = build_worker(settings, open_vector, table, gate.steps)
             ends.callback(worker.close)
+            limit_torch_threads(1)
             reporter = ActorReporter(
                 context.connect(),
                 self,

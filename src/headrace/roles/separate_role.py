@@ -36,8 +36,8 @@ class RunNotice:
     kind: ActingKind
     """Kind of the run's acting roles."""
     slots: tuple[dict[str, Any], ...] = ()
-    """The acting roles as JSON, so that only the process of a worker imports torch; empty if the learner starts them
-    itself."""
+    """The acting roles as JSON, so that only their processes import what they need; empty if the learner starts
+    them itself."""
     policy: PolicyHandle | None = None
     """The policies that all of them install; None for workers, which share parameters."""
 

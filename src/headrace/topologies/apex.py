@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import torch
-
 from headrace.networks import PolicyGraph
 from headrace.replay import Batches, Experience
 from headrace.roles.actor import ActorSettings
@@ -137,5 +135,7 @@ class ApexProgram(Program):
 
 def _pinned(shape: tuple[int, ...], dtype: str) -> Array:
     """An array in page-locked memory, whose copy to the GPU overlaps with other work."""
+    import torch
+
     array: Array = torch.empty(shape, dtype=getattr(torch, dtype), pin_memory=True).numpy()
     return array

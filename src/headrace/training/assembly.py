@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import torch
-
 from headrace.algorithms.base import Updater
 from headrace.environments import describe
 from headrace.errors import ConfigError
@@ -52,16 +50,16 @@ def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, 
         vectors,
         config.learner_engine,
     )
-    program = build_program(topology, context, generation=generation, pinned=device.type == "cuda")
+    program = build_program(topology, context, generation=generation, pinned=device != "cpu")
     return Assembly(spec, updater, program, topology, note)
 
 
-def _device(config: RunConfig) -> torch.device:
+def _device(config: RunConfig) -> str:
     """The learner's device: "auto" is the CPU for the native engine."""
     return choose_device("cpu" if (config.device, config.learner_engine) == ("auto", "native") else config.device)
 
 
-def _processor(config: RunConfig) -> torch.device:
+def _processor(config: RunConfig) -> str:
     """The CPU, on which workers learn; raises ConfigError for another device."""
     if config.device not in ("auto", "cpu"):
         choose_device(config.device)
@@ -69,4 +67,4 @@ def _processor(config: RunConfig) -> torch.device:
             f"device is {config.device} and topology is {config.topology.name}, whose workers learn on the CPU: "
             "cpu or auto is required, or topology apex or serial"
         )
-    return torch.device("cpu")
+    return "cpu"

@@ -15,15 +15,15 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.numpy import load_file, save_file
 
 from headrace.errors import CheckpointError, ConfigError, DivergenceError, StorageError
 from headrace.fields import check_record, fits, read_fields, read_object
 from headrace.replay import Experience
 from headrace.training.evaluation import Moment
-from headrace.types import EnvironmentSpec
+from headrace.types import Array, EnvironmentSpec
 
 __all__ = ["Checkpoint", "checkpoint_pause", "has_checkpoint", "newest_checkpoint", "save_checkpoint"]
 
@@ -57,7 +57,6 @@ class _State(TypedDict):
     totals: dict[str, Any]
     next_evaluation: float
     awaited_episodes: int
-    torch_random: list[Any]
     program: dict[str, Any]
     spec: dict[str, Any]
 
@@ -78,7 +77,7 @@ class Checkpoint(NamedTuple):
         state = self.state
         return Moment(state["environment_steps"], state["learner_steps"], state["seconds"])
 
-    def tensors(self) -> dict[str, Tensor]:
+    def learner(self) -> dict[str, Array]:
         """The updater's state."""
         path = self._checked(_LEARNER)
         try:
@@ -110,14 +109,14 @@ def checkpoint_pause(trained_seconds: float, saving_seconds: float) -> float:
 
 
 def save_checkpoint(
-    folder: Path, tensors: dict[str, Tensor], policy: bytes, table: Experience | None, state: dict[str, Any]
+    folder: Path, learner: dict[str, Array], policy: bytes, table: Experience | None, state: dict[str, Any]
 ) -> Path:
     """Writes a checkpoint, without the replay if `table` is None, and removes older checkpoints.
 
     Raises StorageError, or DivergenceError if a number is not finite; older checkpoints are then kept.
     """
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
+    for name, values in learner.items():
+        if not np.isfinite(values).all():
             raise DivergenceError(f"training diverged: {name} is not finite; the last checkpoint before is kept")
     before = _checkpoints(folder)
     number = int(before[-1].name.split("-")[0]) + 1 if before else 1
@@ -127,7 +126,7 @@ def save_checkpoint(
         shutil.rmtree(draft, ignore_errors=True)
         folder.mkdir(exist_ok=True)  # not its parent, which may have been renamed
         draft.mkdir()
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, draft / _LEARNER)
+        save_file(learner, draft / _LEARNER)
         if table is not None:
             table.save(draft / _REPLAY)
         (draft / _POLICY).write_bytes(policy)

@@ -1,21 +1,31 @@
 """Describes this machine's hardware and chooses the device."""
 
 import platform
+import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from headrace.errors import ConfigError
 from headrace.machine import available_cores
 
 __all__ = ["choose_device", "describe_machine"]
 
+_DRIVER_FILES = ("nvidia*", "nvhost*", "dxg", "kfd")
+"""Device files of the drivers of GPUs that torch calls "cuda": NVIDIA's, on Jetson and under WSL too, and AMD's."""
 
-def choose_device(name: str) -> torch.device:
-    """The torch device of this name; "auto" is CUDA if there is a GPU. Raises ConfigError if it is not available."""
+
+def choose_device(name: str) -> str:
+    """The device of this name, "cpu" or "cuda:N"; "auto" is a GPU if there is one.
+
+    Torch is imported only if there may be a GPU, or one is required. Raises ConfigError if the device is not available.
+    """
+    if name == "cpu" or (name == "auto" and not _may_have_gpu()):
+        return "cpu"
+    import torch
+
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -24,15 +34,20 @@ def choose_device(name: str) -> torch.device:
         raise ConfigError(f"device is {name}; it must be auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(f"device is {name}; torch finds {torch.cuda.device_count()} GPUs here: use cpu or auto")
-    return device
+    return "cpu" if device.type == "cpu" else str(device)
 
 
 def describe_machine() -> dict[str, Any]:
-    """Cores, processor and GPU, for the records."""
+    """Cores, processor, and the GPU if this process has looked for one, for the records."""
     processor = platform.processor() or platform.machine()
     information = Path("/proc/cpuinfo")
     if information.exists():
         names = [line.split(":", 1)[1].strip() for line in information.read_text().splitlines() if "model name" in line]
         processor = names[0] if names else processor
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"cores": available_cores(), "processor": processor, "gpu": gpu, "torch": torch.__version__}
+    torch = sys.modules.get("torch")
+    gpu = torch.cuda.get_device_name() if torch is not None and torch.cuda.is_available() else None
+    return {"cores": available_cores(), "processor": processor, "gpu": gpu, "torch": version("torch")}
+
+
+def _may_have_gpu() -> bool:
+    return any(any(Path("/dev").glob(pattern)) for pattern in _DRIVER_FILES)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from headrace.environments import describe, episode_seed, make, require_spec
 from headrace.environments.spaces import close, read_spaces
@@ -72,8 +71,8 @@ def export(run: RunDirectory, path: Path) -> float:
         spec = describe(config.environment)
     require_spec(config.environment, spec, checkpoint.spec)
     vectors = open_saved_vectors(config.topology)
-    updater = config.algorithm.make_updater(spec, torch.device("cpu"), config.seed, vectors)
-    updater.load(checkpoint.tensors())
+    updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors)
+    updater.load(checkpoint.learner())
     graph = checkpoint.policy()
     random = np.random.default_rng(0)
     shape = (_CHECKED, *spec.input_shape)

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from headrace.algorithms.engine import limit_torch_threads
 from headrace.environments import require_spec
 from headrace.errors import (
     ClosedError,
@@ -123,7 +122,7 @@ class Trainer:
         self._local_actors = local_actors
         actors = self._program.actors if local_actors else []
         others = max(1, len(actors))  # at least the evaluator: a thread that shares its core delays all the others
-        torch.set_num_threads(1 if self._program.deterministic else max(1, available_cores() - others))
+        limit_torch_threads(1 if self._program.deterministic else max(1, available_cores() - others))
         begin = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
         self._monitor = Monitor(config, max(1, len(self._program.actors)), begin, self._state.get("episodes", 0))
         self._totals = Totals(self._state.get("totals"))
@@ -440,7 +439,6 @@ class Trainer:
             "spec": dataclasses.asdict(self._spec),
             "next_evaluation": self._schedule.next_evaluation,
             "awaited_episodes": self._evaluations.awaited_episodes,
-            "torch_random": torch.get_rng_state().tolist(),
             "program": self._program.state(),
         }
         table = self._program.table if self._program.saves_experience else None
@@ -450,7 +448,7 @@ class Trainer:
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state
         require_spec(self._config.environment, self._spec, checkpoint.spec)
-        self._updater.load(checkpoint.tensors())
+        self._updater.load(checkpoint.learner())
         server, size = self._separate, int(self._stats["size"])
         if server is not None and self._server.keeps_experience and (size or self._program.figures() is None):
             self._display.message(
@@ -460,7 +458,6 @@ class Trainer:
             checkpoint.restore_replay(self._program.table)
         elif not self._program.deterministic:
             self._display.message("resumes with the learned parameters; the workers gather new experience")
-        torch.set_rng_state(torch.tensor(state["torch_random"], dtype=torch.uint8))
         self._program.restore(state["program"])
         self._learner.steps = checkpoint.moment.learner_steps
         self._learner.clock.seconds = dict(state["learner_seconds"])

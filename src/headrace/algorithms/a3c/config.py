@@ -20,8 +20,6 @@ from headrace.fields import require_positive
 from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
-    import torch
-
     from headrace.algorithms.base import RolloutPolicy, Updater
     from headrace.gradients.base import OpenVector
 
@@ -70,7 +68,7 @@ class A3C(OnPolicy):
     def make_updater(
         self,
         spec: EnvironmentSpec,
-        device: "torch.device",
+        device: str,
         seed: int,
         open_vector: "OpenVector | None" = None,
         engine: Engine = "auto",

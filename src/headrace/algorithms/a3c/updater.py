@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.a3c.rules import (
@@ -22,9 +20,9 @@ from headrace.algorithms.a3c.sampling import sample_categorical, sample_gaussian
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.flat import clip_norm, local_vectors, open_module, optimizer_options
-from headrace.algorithms.modules import copy_weights
+from headrace.algorithms.learned import local_vectors, open_parameters, optimizer_options
 from headrace.gradients.base import OpenVector
+from headrace.gradients.flat import clip_norm, read_vector, write_vector
 from headrace.networks.actor_critic import ActorCritic
 from headrace.types import Array, Batch, EnvironmentSpec
 
@@ -42,7 +40,7 @@ class A3CUpdater:
         self,
         config: A3C,
         spec: EnvironmentSpec,
-        device: torch.device,
+        device: str,
         seed: int,
         open_vector: OpenVector | None = None,
         engine: Engine = "auto",
@@ -50,19 +48,17 @@ class A3CUpdater:
         config.require_spaces(spec)
         self._config = config
         self._continuous = spec.continuous
-        torch.manual_seed(seed)
         self.architecture = config.architecture(spec)
         self._sigmas = spec.actions if spec.continuous else 0
-        self._module = ActorCritic(self.architecture, config.trunk, self._sigmas).to(device)
-        open_vector = open_vector or local_vectors(device)
-        self._vector = open_module(open_vector, self._module, optimizer_options(config))
         engine = choose_engine(engine, device, self.architecture)
-        self._network = open_network(engine, self._module, self._vector.parameters, self._vector.gradient)
-
-    @property
-    def network(self) -> ActorCritic:
-        """Policy and value."""
-        return self._module
+        network = ActorCritic(self.architecture, config.trunk, self._sigmas)
+        self._vector = open_parameters(
+            open_vector or local_vectors(device),
+            network.layout,
+            optimizer_options(config),
+            np.random.Generator(np.random.PCG64(seed)),
+        )
+        self._network = open_network(engine, network, self._vector.parameters, self._vector.gradient)
 
     @property
     def version(self) -> int:
@@ -101,7 +97,7 @@ class A3CUpdater:
             dy[:, :-1] = categorical_gradient(output, action, error, config.entropy_bonus)
         self._network.backward(dy)
         if self._continuous:
-            self._vector.gradient[: self._sigmas].copy_(torch.from_numpy(by_log_sigma))
+            write_vector(self._vector.gradient[: self._sigmas], by_log_sigma)
         clip_norm(self._vector.gradient, config.max_gradient_norm)
         self._vector.apply()
         gain = float((log_probability * error).mean())
@@ -111,7 +107,8 @@ class A3CUpdater:
     def weights(self) -> dict[str, Array]:
         """The policy's parameters."""
         self._vector.pull()
-        return copy_weights(self._module.policy)
+        layout = self.architecture.layout
+        return layout.views(read_vector(self._vector.parameters[self._sigmas : self._sigmas + layout.size]))
 
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Logits, or means in [-1, 1], [B, A] for observations [B, *input]."""
@@ -136,15 +133,14 @@ class A3CUpdater:
         """See `n_step_returns()`."""
         return n_step_returns(reward, discount, bootstrap)
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """The vector's parameters, optimizer moments and steps."""
         return self._vector.state()
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         self._vector.load(state)
 
     def _log_sigma(self) -> NDArray[np.float32]:
         """Log standard deviations [A] of continuous actions."""
-        log_sigma: NDArray[np.float32] = self._module.log_sigma.detach().cpu().numpy()
-        return log_sigma
+        return read_vector(self._vector.parameters[: self._sigmas])

@@ -21,8 +21,6 @@ from headrace.fields import require_positive
 from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
-    import torch
-
     from headrace.algorithms.base import Updater
     from headrace.gradients.base import OpenVector
 
@@ -82,7 +80,7 @@ class D4PG(OffPolicy):
     def make_updater(
         self,
         spec: EnvironmentSpec,
-        device: "torch.device",
+        device: str,
         seed: int,
         open_vector: "OpenVector | None" = None,
         engine: Engine = "auto",

@@ -5,9 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
@@ -20,10 +18,10 @@ from headrace.algorithms.d4pg.rules import (
     value_gradient,
 )
 from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.flat import flatten, local_vectors, open_module
-from headrace.algorithms.modules import Follower, Learned, copy_weights
+from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
 from headrace.algorithms.targets import log_softmax, project
 from headrace.gradients.base import OpenVector
+from headrace.gradients.flat import read_vector
 from headrace.networks.critic import Critic
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -43,41 +41,34 @@ class D4PGUpdater:
         self,
         config: D4PG,
         spec: EnvironmentSpec,
-        device: torch.device,
+        device: str,
         seed: int,
         open_vector: OpenVector | None = None,
         engine: Engine = "auto",
     ) -> None:
         config.require_spaces(spec)
         self._config = config
-        torch.manual_seed(seed)
         self.architecture = config.architecture(spec)
         # Without the tanh, whose input the policy's loss contains.
         linear = replace(self.architecture, head=replace(self.architecture.head, activation="none"))
-        policy, target_policy = (PolicyNetwork(linear).to(device) for _ in range(2))
-        critic, target_critic = (
-            Critic(self.architecture, spec.actions, config.critic_hidden, config.atoms).to(device) for _ in range(2)
-        )
+        policy = PolicyNetwork(linear)
+        critic = Critic(self.architecture, spec.actions, config.critic_hidden, config.atoms)
         engine = choose_engine(engine, device, self.architecture, config.critic_hidden)
         open_vector = open_vector or local_vectors(device)
+        random = np.random.Generator(np.random.PCG64(seed))
         rates = (config.learning_rate, config.critic_learning_rate)
-        policy_adam, critic_adam = (OptimizerOptions("adam", learning_rate=rate) for rate in rates)
-        self._policy_vector = open_module(open_vector, policy, policy_adam)
-        self._critic_vector = open_module(open_vector, critic, critic_adam)
-        target_policy.load_state_dict(policy.state_dict())
-        target_critic.load_state_dict(critic.state_dict())
-        policy_target, critic_target = flatten(target_policy), flatten(target_critic)
-        policy_parameters, critic_parameters = self._policy_vector.parameters, self._critic_vector.parameters
-        self._policy = open_network(engine, policy, policy_parameters, self._policy_vector.gradient)
-        self._critic = open_network(engine, critic, critic_parameters, self._critic_vector.gradient)
-        self._target_policy = open_network(engine, target_policy, policy_target)
-        self._target_critic = open_network(engine, target_critic, critic_target)
-        self.policy = policy
-        """The online policy up to the input of its tanh: it holds and names the parameters."""
-        self.critic = critic
-        """The online critic: it holds and names the parameters."""
-        pairs = ((policy_target, policy_parameters), (critic_target, critic_parameters))
-        self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
+        self._policy_vector, self._critic_vector = (
+            open_parameters(open_vector, layout, OptimizerOptions("adam", learning_rate=rate), random)
+            for layout, rate in zip((policy.layout, critic.layout), rates, strict=True)
+        )
+        target_policy = Target.of(policy.layout, self._policy_vector.parameters)
+        target_critic = Target.of(critic.layout, self._critic_vector.parameters)
+        self._policy = open_network(engine, policy, target_policy.online, self._policy_vector.gradient)
+        self._critic = open_network(engine, critic, target_critic.online, self._critic_vector.gradient)
+        self._target_policy = open_network(engine, policy, target_policy.vector)
+        self._target_critic = open_network(engine, critic, target_critic.vector)
+        targets = (target_policy, target_critic)
+        self._follower = Follower(targets, config.target_update_period, config.target_update_rate)
         self._followed = self._policy_vector.version
         self._support = np.linspace(config.value_min, config.value_max, config.atoms, dtype=np.float32)
         self._learned = Learned(
@@ -126,19 +117,19 @@ class D4PGUpdater:
     def weights(self) -> dict[str, Array]:
         """The policy's parameters."""
         self.pull()
-        return copy_weights(self.policy)
+        return self.architecture.layout.views(read_vector(self._policy_vector.parameters))
 
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Actions [B, A] in [-1, 1] for observations [B, *input]."""
         action: NDArray[np.float32] = np.tanh(self._policy.output(self._policy.place(observation)))
         return action
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """Target networks, the vectors with their optimizer moments, and the number of updates."""
         self.pull()
         return self._learned.state(self._followed)
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         self._followed = self._learned.load(state)
 

@@ -22,8 +22,6 @@ from headrace.networks.architecture import Architecture
 from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
-    import torch
-
     from headrace.algorithms.base import Updater
     from headrace.gradients.base import OpenVector
 
@@ -83,7 +81,7 @@ class DQN(OffPolicy):
     def make_updater(
         self,
         spec: EnvironmentSpec,
-        device: "torch.device",
+        device: str,
         seed: int,
         open_vector: "OpenVector | None" = None,
         engine: Engine = "auto",

@@ -4,18 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.flat import clip_norm, flatten, local_vectors, open_module, optimizer_options
-from headrace.algorithms.modules import Follower, Learned, copy_weights
+from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters, optimizer_options
 from headrace.algorithms.targets import double_q_target, huber, q_gradient, q_target, squared, td_error
 from headrace.gradients.base import OpenVector
+from headrace.gradients.flat import clip_norm, read_vector
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
 
@@ -25,47 +23,37 @@ __all__ = ["DQNUpdater"]
 class DQNUpdater:
     """Online and target network, and the online network's parameter vector; implements `algorithms.base.Updater`.
 
-    The modules hold and name the parameters; `engine` computes. See `Algorithm.make_updater()` for the arguments and
-    errors.
+    See `Algorithm.make_updater()` for the arguments and errors.
     """
 
     def __init__(
         self,
         config: DQN,
         spec: EnvironmentSpec,
-        device: torch.device,
+        device: str,
         seed: int,
         open_vector: OpenVector | None = None,
         engine: Engine = "auto",
     ) -> None:
         config.require_spaces(spec)
         self._config = config
-        torch.manual_seed(seed)
         self.architecture = config.architecture(spec)
         self.engine = choose_engine(engine, device, self.architecture)
-        self._online_module = PolicyNetwork(self.architecture).to(device)
-        open_vector = open_vector or local_vectors(device)
-        self._vector = open_module(open_vector, self._online_module, optimizer_options(config))
-        self._target_module = PolicyNetwork(self.architecture).to(device)
-        self._target_module.load_state_dict(self._online_module.state_dict())
-        target = flatten(self._target_module)
-        parameters, gradient = self._vector.parameters, self._vector.gradient
-        self._online = open_network(self.engine, self._online_module, parameters, gradient)
-        self._target = open_network(self.engine, self._target_module, target)
-        self._learned = Learned({"target": self._target_module}, {"vector": self._vector})
-        self._follower = Follower(((target, parameters),), config.target_update_period, config.target_update_rate)
+        network = PolicyNetwork(self.architecture)
+        self._vector = open_parameters(
+            open_vector or local_vectors(device),
+            network.layout,
+            optimizer_options(config),
+            np.random.Generator(np.random.PCG64(seed)),
+        )
+        parameters = self._vector.parameters
+        target = Target.of(network.layout, parameters)
+        self._online = open_network(self.engine, network, parameters, self._vector.gradient)
+        self._target = open_network(self.engine, network, target.vector)
+        self._learned = Learned({"target": target}, {"vector": self._vector})
+        self._follower = Follower((target,), config.target_update_period, config.target_update_rate)
         self._loss = huber if config.loss == "huber" else squared
         self._followed = self._vector.version
-
-    @property
-    def network(self) -> PolicyNetwork:
-        """The online network."""
-        return self._online_module
-
-    @property
-    def target_network(self) -> PolicyNetwork:
-        """The target network."""
-        return self._target_module
 
     @property
     def version(self) -> int:
@@ -119,17 +107,17 @@ class DQNUpdater:
     def weights(self) -> dict[str, Array]:
         """The online network's parameters."""
         self.pull()
-        return copy_weights(self._online_module)
+        return self.architecture.layout.views(read_vector(self._vector.parameters))
 
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Q values [B, A] for observations [B, *input]."""
         return self._online.output(self._online.place(observation))
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """The target network, the vector with its optimizer moments, and the number of updates."""
         self.pull()
         return self._learned.state(self._followed)
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         self._followed = self._learned.load(state)

@@ -16,8 +16,6 @@ from headrace.networks.architecture import Architecture, Head
 from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
-    import torch
-
     from headrace.algorithms.base import Updater
     from headrace.gradients.base import OpenVector
 
@@ -79,7 +77,7 @@ class SAC(OffPolicy):
     def make_updater(
         self,
         spec: EnvironmentSpec,
-        device: "torch.device",
+        device: str,
         seed: int,
         open_vector: "OpenVector | None" = None,
         engine: Engine = "auto",

@@ -1,39 +1,31 @@
 """Soft actor-critic's gradient step."""
 
+import json
 from collections.abc import Mapping
 from math import log
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import choose_engine, open_network
-from headrace.algorithms.flat import flatten, local_vectors, open_module
-from headrace.algorithms.modules import Follower, Learned, copy_weights
+from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
 from headrace.algorithms.sac.config import SAC
 from headrace.algorithms.sac.critics import TwinCritics
 from headrace.algorithms.sac.rules import critic_gradient, policy_gradient, sample, soft_target, temperature_gradient
 from headrace.errors import CheckpointError
 from headrace.gradients.base import OpenVector
+from headrace.gradients.flat import read_vector
+from headrace.networks.layout import Layout, Parameter
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["SACUpdater"]
 
 _RANDOM = "random"
-
-
-class _Temperature(nn.Module):
-    """The log temperature as a module with one parameter."""
-
-    def __init__(self, initial: float) -> None:
-        super().__init__()
-        self.log = nn.Parameter(torch.tensor(log(initial)))
 
 
 class SACUpdater:
@@ -47,42 +39,36 @@ class SACUpdater:
         self,
         config: SAC,
         spec: EnvironmentSpec,
-        device: torch.device,
+        device: str,
         seed: int,
         open_vector: OpenVector | None = None,
         engine: Engine = "auto",
     ) -> None:
         config.require_spaces(spec)
-        torch.manual_seed(seed)
         self.architecture = config.architecture(spec)
-        policy = self._policy_module = PolicyNetwork(self.architecture).to(device)
-        critics, target_critics = (
-            TwinCritics(self.architecture, spec.actions, config.critic_hidden).to(device) for _ in range(2)
-        )
+        policy = PolicyNetwork(self.architecture)
+        critics = TwinCritics(self.architecture, spec.actions, config.critic_hidden)
         engine = choose_engine(engine, device, self.architecture, config.critic_hidden)
-        self._temperature = _Temperature(config.initial_temperature).to(device)
         open_vector = open_vector or local_vectors(device)
+        self._random = np.random.Generator(np.random.PCG64(seed))
+        first = log(config.initial_temperature)
         self._vectors = {
-            name: open_module(open_vector, module, OptimizerOptions("adam", learning_rate=rate))
-            for name, module, rate in (
-                ("policy", policy, config.learning_rate),
-                ("critics", critics, config.critic_learning_rate),
-                ("temperature", self._temperature, config.temperature_learning_rate),
+            name: open_parameters(open_vector, layout, OptimizerOptions("adam", learning_rate=rate), self._random)
+            for name, layout, rate in (
+                ("policy", policy.layout, config.learning_rate),
+                ("critics", critics.layout, config.critic_learning_rate),
+                ("temperature", Layout((Parameter("log", (1,), first, first),)), config.temperature_learning_rate),
             )
         }
-        target_critics.load_state_dict(critics.state_dict())
-        target = flatten(target_critics)
         self._policy, self._critics = (
-            open_network(engine, module, self._vectors[name].parameters, self._vectors[name].gradient)
-            for name, module in (("policy", policy), ("critics", critics))
+            open_network(engine, network, self._vectors[name].parameters, self._vectors[name].gradient)
+            for name, network in (("policy", policy), ("critics", critics))
         )
-        self._target_critics = open_network(engine, target_critics, target)
-        pairs = ((target, self._vectors["critics"].parameters),)
-        self._follower = Follower(pairs, config.target_update_period, config.target_update_rate)
-        self._learned = Learned({"target_critics": target_critics}, self._vectors)
+        target = Target.of(critics.layout, self._vectors["critics"].parameters)
+        self._target_critics = open_network(engine, critics, target.vector)
+        self._follower = Follower((target,), config.target_update_period, config.target_update_rate)
+        self._learned = Learned({"target_critics": target}, self._vectors)
         self._target_entropy = -float(spec.actions) if config.target_entropy is None else config.target_entropy
-        # On the CPU, so that a checkpoint continues on any device.
-        self._random = torch.Generator().manual_seed(seed)
         self._followed = self._vectors["critics"].version
 
     @property
@@ -93,7 +79,7 @@ class SACUpdater:
     @property
     def temperature(self) -> float:
         """Weight of the entropy in the objective (alpha)."""
-        return self._temperature.log.exp().item()
+        return float(np.exp(read_vector(self._vectors["temperature"].parameters)[0]))
 
     def pull(self) -> int:
         """Updates policy, critics and temperature; moves the targets as often as was due since the last call."""
@@ -118,12 +104,12 @@ class SACUpdater:
         """
         self.pull()
         observation, next_observation, action, reward, discount, weight = fields
-        noise, next_noise = torch.randn(2, *action.shape, generator=self._random).numpy()
+        noise, next_noise = self._random.standard_normal((2, *action.shape), np.float32)
         target = self._target(next_observation, reward, discount, next_noise)
         error = target[:, None] - self._critics.forward(observation, action)  # [B, 2]
         self._critics.backward(critic_gradient(error, weight))
         log_probability = self._descend(observation, noise)
-        self._vectors["temperature"].gradient.fill_(temperature_gradient(log_probability, self._target_entropy))
+        self._vectors["temperature"].gradient[:] = temperature_gradient(log_probability, self._target_entropy)
         for vector in self._vectors.values():
             vector.apply()
         loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
@@ -132,23 +118,24 @@ class SACUpdater:
     def weights(self) -> dict[str, Array]:
         """The policy's parameters."""
         self.pull()
-        return copy_weights(self._policy_module)
+        return self.architecture.layout.views(read_vector(self._vectors["policy"].parameters))
 
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Means and unclipped log standard deviations [B, 2A] for observations [B, *input]."""
         return self._policy.output(self._policy.place(observation))
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """Target critics, the vectors with their optimizer moments, the random state, and the number of updates."""
         self.pull()
-        return self._learned.state(self._followed) | {_RANDOM: self._random.get_state()}
+        random = json.dumps(self._random.bit_generator.state).encode()
+        return self._learned.state(self._followed) | {_RANDOM: np.frombuffer(random, np.uint8)}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
         self._followed = self._learned.load({name: value for name, value in state.items() if name != _RANDOM})
         try:
-            self._random.set_state(state[_RANDOM].cpu())
-        except (KeyError, RuntimeError, TypeError) as error:
+            self._random.bit_generator.state = json.loads(state[_RANDOM].tobytes())
+        except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint's random state does not fit: {error}") from error
 
     def _target(

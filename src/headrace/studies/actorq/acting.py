@@ -20,7 +20,6 @@ from headrace.errors import LaunchError
 from headrace.launch import Launcher, ProcessLauncher
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
-from headrace.networks.timing import random_weights
 from headrace.parameters.form import PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.report.formats import counted
@@ -229,7 +228,8 @@ def _actors(case: ActingCase, spec: EnvironmentSpec) -> list[Role]:
 @contextlib.contextmanager
 def _policies(case: ActingCase, architecture: Architecture, server: RunServer) -> Iterator[list[Role]]:
     """A context in which policies are published; its value is the roles of the case."""
-    weights = random_weights(architecture, np.random.default_rng(0))
+    layout = architecture.layout
+    weights = layout.views(layout.initial(np.random.default_rng(0)))
     if not case.publications_per_second:
         policy = PolicyEncoder(architecture, case.precision, _BITS).encode(weights)
         for name, data in POLICY.blobs(policy, Stamp.now()).items():

@@ -75,9 +75,9 @@ class ActorQ(Study):
 
     def plan(self, scale: Scale, options: ActorQOptions) -> Plan:
         """Rounds interleave the cases; learners use a GPU if there is one."""
-        import torch
+        from headrace.training.hardware import choose_device
 
-        small, device = scale == "small", "cuda" if torch.cuda.is_available() else "cpu"
+        small, device = scale == "small", choose_device("auto")
         tasks, count = options.chosen("tasks", scale), options.chosen("seeds", scale)
         widths = (64, 256, 1024, 2048) if small else (64, 128, 256, 512, 1024, 2048)
         batches = (1, 8, 64) if small else (1, 2, 4, 8, 16, 32, 64)

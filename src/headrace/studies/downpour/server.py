@@ -40,10 +40,7 @@ def spec_of(pixels: int) -> EnvironmentSpec:
 
 def parameter_count(pixels: int) -> int:
     """Number of parameters of the network for these frames."""
-    from headrace.networks.policy_network import PolicyNetwork
-
-    network = PolicyNetwork(Architecture.of(spec_of(pixels), ONG.network, ONG.hidden))
-    return sum(parameter.numel() for parameter in network.parameters())
+    return Architecture.of(spec_of(pixels), ONG.network, ONG.hidden).layout.size
 
 
 def open_model(address: str, transport: Transport, initial: NDArray[np.float32], shards: int = 1) -> ShardedModel:

@@ -13,19 +13,18 @@ from statistics import mean, median
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from headrace._native import Optimizer, OptimizerOptions, ShardedModel
 from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.algorithms.engine import limit_torch_threads
 from headrace.errors import LaunchError
 from headrace.gradients.base import Applied
 from headrace.studies.downpour.cases import TimingCase, Transport
 from headrace.studies.downpour.limits import LEAST_CALLS, MemoryPass, median_seconds, repeat
 from headrace.studies.downpour.server import SETTINGS, ShardCounts, open_model, optimizer_options, spec_of, start_server
 from headrace.studies.processes import Process, answer, received
-from headrace.types import Batch, EnvironmentSpec
+from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["COLUMNS", "figures_of", "measure_timing"]
 
@@ -116,32 +115,30 @@ class _TimedVector:
     fetch_seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.values = self.initial.copy()
-        self.change = np.zeros_like(self.values)
-        self.parameters = torch.from_numpy(self.values)
-        self.gradient = torch.from_numpy(self.change)
+        self.parameters = self.initial.copy()
+        self.gradient = np.zeros_like(self.parameters)
 
     def pull(self) -> int:
         """Fetches the newest parameters on every call."""
         begin = time.perf_counter()
-        self.version = self.model.fetch_into(self.values) or self.version
+        self.version = self.model.fetch_into(self.parameters) or self.version
         self.fetch_seconds.append(time.perf_counter() - begin)
         return self.version
 
     def apply(self) -> Applied:
         """Pushes the gradient; raises LaunchError if it was not applied."""
         begin = time.perf_counter()
-        version, staleness, verdict = self.model.push(self.change)
+        version, staleness, verdict = self.model.push(self.gradient)
         self.push_seconds.append(time.perf_counter() - begin)
         if verdict != "accepted":
             raise LaunchError(f"a gradient of random frames was {verdict}; each must be accepted to be timed")
         return Applied(version, staleness)
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Array]:
         """Empty: nothing is saved."""
         return {}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Array]) -> None:
         """Does nothing: nothing was saved."""
 
     def close(self) -> None:
@@ -160,7 +157,8 @@ class _Worker:
             self._vector = _TimedVector(open_model(settings.address, settings.transport, initial), initial)
             return self._vector
 
-        self._updater = DQNUpdater(SETTINGS, spec, torch.device("cpu"), 0, open_vector)
+        self._updater = DQNUpdater(SETTINGS, spec, "cpu", 0, open_vector)
+        limit_torch_threads(1)
         self._batch = self._updater.transfer(_random_batch(spec, SETTINGS.batch_size))
         self._update()  # the first one warms up
 
@@ -172,7 +170,7 @@ class _Worker:
         turns = repeat(self._update, self._seconds)
         rest = [turn - push - fetch for turn, push, fetch in zip(turns, pushes, fetches, strict=True)]
         return {
-            "parameters": len(self._vector.values),
+            "parameters": len(self._vector.parameters),
             "count": len(turns),
             "gradient": median(rest),
             "push": median(pushes),
@@ -189,7 +187,7 @@ class _Worker:
 
     def limits(self) -> dict[str, float]:
         """Median seconds of a pass over memory, a copy of a gradient, and the optimizer alone, which take turns."""
-        memory = MemoryPass(len(self._vector.values))
+        memory = MemoryPass(len(self._vector.parameters))
         optimizer = Optimizer(optimizer_options(), len(memory.parameters))
         calls: dict[str, Callable[[], None]] = {
             "pass": memory.run,
@@ -223,7 +221,6 @@ def _random_batch(spec: EnvironmentSpec, size: int) -> Batch:
 
 
 def _work() -> None:
-    torch.set_num_threads(1)
     worker = _Worker(received(_Settings))
     answer("ready")
     for line in sys.stdin:

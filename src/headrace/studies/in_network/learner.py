@@ -8,10 +8,9 @@ import sys
 import time
 from typing import Any
 
-import torch
-
 from headrace.algorithms.dqn import DQN
 from headrace.algorithms.dqn.updater import DQNUpdater
+from headrace.algorithms.engine import limit_torch_threads
 from headrace.networks import PolicyGraph
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import POLICY
@@ -40,7 +39,7 @@ class _Learner:
         )  # fmt: skip
         self._server = server
         self._calls = BackgroundCalls("publish")
-        self._updater = DQNUpdater(config, SPEC, torch.device("cpu"), seed=0)
+        self._updater = DQNUpdater(config, SPEC, "cpu", seed=0)
         self._graph = PolicyGraph(self._updater.architecture)
         self.clock = PhaseClock(LEARNER_PHASES)
         self.updates = 0
@@ -94,11 +93,11 @@ def _measure(learner: _Learner, source: Source) -> dict[str, Any]:
 
 def _run() -> None:
     settings = received(LearnerSettings)
-    torch.set_num_threads(1)
     server = open_server(settings.endpoint)
     source = open_source(settings.variant, server, settings.batch_size, _MIN_SIZE)
     try:
         learner = _Learner(settings, server)
+        limit_torch_threads(1)
         answer("open")
         for _ in range(_WARM_UP_UPDATES):
             learner.update(source)

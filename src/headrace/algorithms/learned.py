@@ -1,0 +1,125 @@
+"""What an updater learns: networks' parameters in flat vectors, their targets, and their state in a checkpoint."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from headrace._native import OptimizerOptions
+from headrace.algorithms.config import OptimizerName
+from headrace.errors import CheckpointError
+from headrace.gradients.base import OpenVector, ParameterVector
+from headrace.gradients.flat import read_vector, write_vector
+from headrace.gradients.local import LocalVector
+from headrace.networks.layout import Layout
+from headrace.types import Array, FlatVector
+
+__all__ = ["Follower", "Learned", "Target", "local_vectors", "open_parameters", "optimizer_options"]
+
+
+class _OptimizerSettings(Protocol):
+    """The settings of an algorithm with one optimizer."""
+
+    @property
+    def optimizer(self) -> OptimizerName: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def optimizer_decay(self) -> float: ...
+    @property
+    def optimizer_epsilon(self) -> float: ...
+
+
+def optimizer_options(config: _OptimizerSettings) -> OptimizerOptions:
+    """Options of the optimizer in the settings."""
+    return OptimizerOptions(
+        config.optimizer,
+        learning_rate=config.learning_rate,
+        decay=config.optimizer_decay,
+        epsilon=config.optimizer_epsilon,
+    )
+
+
+def local_vectors(device: str) -> OpenVector:
+    """Opens vectors that belong to this process: with the native optimizer on the CPU, with torch's on a GPU."""
+    if device == "cpu":
+        return LocalVector
+    from headrace.gradients.device import DeviceVector
+
+    return lambda initial, options: DeviceVector(initial, options, device)
+
+
+def open_parameters(
+    open_vector: OpenVector, layout: Layout, options: OptimizerOptions, random: np.random.Generator
+) -> ParameterVector:
+    """Opens a vector with random initial values; raises CheckpointError if an existing one has another size."""
+    vector = open_vector(layout.initial(random), options)
+    if len(vector.parameters) != layout.size:
+        raise CheckpointError(
+            f"the model that workers share has {len(vector.parameters)} parameters, and these settings make "
+            f"{layout.size}: the same settings for all are required"
+        )
+    return vector
+
+
+class Target(NamedTuple):
+    """A target network's parameters."""
+
+    layout: Layout
+    vector: FlatVector  # [P]
+    online: FlatVector  # [P], the parameters that it follows
+
+    @staticmethod
+    def of(layout: Layout, online: FlatVector) -> "Target":
+        """A copy of the online network's parameters, on their device."""
+        return Target(layout, online.copy() if isinstance(online, np.ndarray) else online.clone(), online)
+
+
+class Learned(NamedTuple):
+    """Everything that an updater learns, by its names in a checkpoint: target networks and parameter vectors."""
+
+    targets: Mapping[str, Target]
+    vectors: Mapping[str, ParameterVector]
+
+    def state(self, updates: int) -> dict[str, Array]:
+        """Copies of parameters and optimizer moments, and the number of updates, by name."""
+        parts = [(part, target.layout.views(read_vector(target.vector))) for part, target in self.targets.items()]
+        parts += [(part, vector.state()) for part, vector in self.vectors.items()]
+        state = {f"{part}.{name}": value for part, values in parts for name, value in values.items()}
+        return state | {"updates": np.array(updates)}
+
+    def load(self, state: Mapping[str, Array]) -> int:
+        """Restores what state() returned; returns the number of updates. CheckpointError if names or shapes differ."""
+        parts: dict[str, dict[str, Array]] = {name: {} for name in (*self.targets, *self.vectors)}
+        try:
+            for name, value in state.items():
+                if name != "updates":
+                    part, rest = name.split(".", 1)
+                    parts[part][rest] = value
+            targets = {part: target.layout.join(parts[part]) for part, target in self.targets.items()}
+            updates = int(state["updates"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the checkpoint's network does not fit these settings: {error}") from error
+        for part, vector in self.vectors.items():
+            vector.load(parts[part])
+        for part, values in targets.items():
+            write_vector(self.targets[part].vector, values)
+        return updates
+
+
+class Follower(NamedTuple):
+    """Moves target networks towards the online ones, every `period` updates by the fraction `rate`; 1 copies."""
+
+    targets: tuple[Target, ...]
+    period: int
+    rate: float
+
+    def follow(self, before: int, version: int) -> None:
+        """Moves the targets as often as is due between two versions of the online networks."""
+        due = version // self.period - before // self.period
+        if due > 0:
+            rate = self.rate if due == 1 else 1 - (1 - self.rate) ** due
+            for target in self.targets:
+                vector = target.vector
+                vector *= 1 - rate
+                vector += rate * target.online

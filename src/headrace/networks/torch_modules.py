@@ -1,0 +1,106 @@
+"""The networks as torch modules; imported by the torch engine only."""
+
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headrace.networks.actor_critic import ActorCritic
+from headrace.networks.architecture import Architecture, Convolution, Dense
+from headrace.networks.critic import Critic
+
+__all__ = ["ActorCriticModule", "CriticModule", "PolicyModule"]
+
+
+class PolicyModule(nn.Module):
+    """Maps observations [B, *input] of the environment's dtype to Q values or actions [B, A] float32."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self.architecture = architecture
+        for layer in architecture.convolutions:
+            self.add_module(
+                layer.name, nn.Conv2d(layer.inputs, layer.outputs, layer.kernel, layer.stride, layer.padding)
+            )
+        for dense in chain(architecture.torso, *architecture.heads):
+            self.add_module(dense.name, nn.Linear(dense.inputs, dense.outputs))
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Q values or actions [B, A] of observations."""
+        return self.output(self.features(observation))
+
+    def features(self, observation: Tensor) -> Tensor:
+        """The input of the heads, [B, inputs]."""
+        x = observation.float()
+        if self.architecture.input_dtype == "uint8":
+            x = x * (1 / 255)
+        if self.architecture.convolutions:
+            x = x.reshape(-1, *self.architecture.image_shape)
+        for layer in self.architecture.convolutions:
+            x = functional.relu(self._layer(x, layer))
+            if layer.pool > 1:
+                x = functional.max_pool2d(x, layer.pool)
+        return self._stream(x.reshape(len(x), -1), self.architecture.torso)
+
+    def output(self, features: Tensor) -> Tensor:
+        """Q values or actions [B, A]; a dueling head centers the advantage (Wang et al. 2016, equation 9)."""
+        heads = [self._stream(features, head) for head in self.architecture.heads]
+        if not self.architecture.dueling:
+            return heads[0]
+        value, advantage = heads
+        return value + advantage - advantage.mean(1, keepdim=True)
+
+    def _stream(self, x: Tensor, layers: tuple[Dense, ...]) -> Tensor:
+        for layer in layers:
+            x = self._layer(x, layer)
+            if layer.activation == "relu":
+                x = functional.relu(x)
+            elif layer.activation == "tanh":
+                x = x.tanh()
+        return x
+
+    def _layer(self, x: Tensor, layer: Dense | Convolution) -> Tensor:
+        result: Tensor = self.get_submodule(layer.name)(x)
+        return result
+
+
+class ActorCriticModule(nn.Module):
+    """See `ActorCritic`."""
+
+    def __init__(self, network: ActorCritic) -> None:
+        super().__init__()
+        self.policy = PolicyModule(network.architecture)
+        self._separate = network.value is not None
+        ((head,),) = network.architecture.heads
+        self.value: nn.Module = PolicyModule(network.value) if network.value else nn.Linear(head.inputs, 1)
+        if network.sigmas:
+            self.log_sigma = nn.Parameter(torch.empty(network.sigmas))
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """Outputs and values [B, A + 1]."""
+        features = self.policy.features(observation)
+        value: Tensor = self.value(observation if self._separate else features)
+        return torch.cat((self.policy.output(features), value), 1)
+
+
+class CriticModule(nn.Module):
+    """See `Critic`."""
+
+    def __init__(self, critic: Critic) -> None:
+        super().__init__()
+        self._scale = 1 / 255 if critic.architecture.input_dtype == "uint8" else 1.0
+        first, *hidden, head = critic.sizes
+        self.first = nn.Linear(*first)
+        self.norm = nn.LayerNorm(critic.hidden[0])
+        self.hidden = nn.ModuleList(nn.Linear(*sizes) for sizes in hidden)
+        self.head = nn.Linear(*head)
+
+    def forward(self, observation: Tensor, action: Tensor) -> Tensor:
+        """Logits [B, Z]."""
+        flat = observation.reshape(len(observation), -1).float() * self._scale
+        x: Tensor = self.norm(self.first(torch.cat((flat, action), 1))).tanh()
+        for layer in self.hidden:
+            x = functional.elu(layer(x))
+        logits: Tensor = self.head(x)
+        return logits

@@ -1,0 +1,84 @@
+"""Runs on the native engine, in whose processes nothing imports torch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OFF_POLICY = ["--batch-size", "16", "--learning-starts", "64", "--replay-capacity", "2000", "--samples-per-step", "4"]
+DQN = ["CartPole-v1", "--hidden", "16", *OFF_POLICY]
+A3C = ["CartPole-v1", "--algorithm", "a3c", "--hidden", "16"]
+SAC = ["Pendulum-v1", "--algorithm", "sac", "--hidden", "16", "--critic-hidden", "16", *OFF_POLICY]
+D4PG = ["Pendulum-v1", "--algorithm", "d4pg", "--hidden", "16", "--critic-hidden", "16", *OFF_POLICY]
+DYNA_Q = [*DQN, "--algorithm", "dyna-q", "--model-hidden", "16"]
+LIMITS = ["--steps", "1000", "--final-evaluation-episodes", "2", "--device", "auto"]
+
+
+class Guarded:
+    """Runs commands in whose processes an import of torch fails, and is recorded even if the error is caught."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "torch").mkdir(parents=True)
+        (folder / "torch/__init__.py").write_text(
+            "import pathlib, sys, traceback\n"
+            f"with pathlib.Path({str(folder / 'imports')!r}).open('a') as record:\n"
+            "    print(sys.argv, *traceback.format_stack(), file=record)\n"
+            "raise ImportError('no process may import torch here')\n"
+        )
+
+    def run(self, *words: object) -> str:
+        paths = os.pathsep.join([str(self._folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+        command = [sys.executable, "-m", "headrace", *map(str, words)]
+        environment = os.environ | {"PYTHONPATH": paths}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+        assert not self.imports(), self.imports()
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def imports(self) -> str:
+        """Where torch was imported."""
+        record = self._folder / "imports"
+        return record.read_text() if record.exists() else ""
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Guarded:
+    return Guarded(tmp_path / "guard")
+
+
+@pytest.mark.parametrize(
+    ("words", "topology"),
+    [
+        (DQN, ["serial"]),
+        (DQN, ["apex", "--actors", "1"]),
+        (A3C, ["hogwild", "--workers", "1"]),
+        *(
+            pytest.param(words, topology, marks=pytest.mark.slow)
+            for words, topology in (
+                (A3C, ["serial"]),
+                (SAC, ["apex", "--actors", "1"]),
+                (SAC, ["lock", "--workers", "1"]),
+                (D4PG, ["parameter-server", "--workers", "1"]),
+                (DYNA_Q, ["apex", "--actors", "1"]),
+                (DQN, ["ad-psgd", "--workers", "2"]),
+            )
+        ),
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)
+def test_no_process_of_a_run_imports_torch(
+    guarded: Guarded, tmp_path: Path, words: list[str], topology: list[str]
+) -> None:
+    run = tmp_path / "run"
+    guarded.run("train", *words, "--topology", *topology, *LIMITS, "--run-dir", run)
+    guarded.run("evaluate", run, "--episodes", "1")
+    guarded.run("export", run, tmp_path / "policy.onnx")
+
+
+def test_an_import_would_be_noticed(guarded: Guarded, tmp_path: Path) -> None:
+    words = [*DQN, "--topology", "serial", *LIMITS, "--learner-engine", "torch", "--run-dir", tmp_path / "run"]
+    with pytest.raises(AssertionError, match="torch_network"):
+        guarded.run("train", *words)
