@@ -11,10 +11,10 @@ from headrace.errors import ConfigError
 from headrace.types import Array
 
 
-def make_network(instructions: str = "") -> DenseNetwork:
-    """A layer [5, 4] with normalization and ELU over two inputs, and one [2, 5]."""
+def make_network(instructions: str = "", activation: str = "elu") -> DenseNetwork:
+    """A layer [5, 4] with normalization and an activation over two inputs, and one [2, 5]."""
     layers = [
-        DenseLayer(4, 5, weight=0, bias=20, normalization=25, activation="elu"),
+        DenseLayer(4, 5, weight=0, bias=20, normalization=25, activation=activation),
         DenseLayer(5, 2, weight=35, bias=45, source=0),
     ]
     return DenseNetwork([(3, False), (1, True)], layers, parameters=47, instructions=instructions)
@@ -37,15 +37,16 @@ def make_arrays() -> dict[str, Array]:
     }
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh", "elu", "silu"])
 @pytest.mark.parametrize("instructions", dense_instructions())
-def test_outputs_and_gradients_are_torch_s(instructions: str) -> None:
-    network, arrays = make_network(instructions), make_arrays()
+def test_outputs_and_gradients_are_torch_s(instructions: str, activation: str) -> None:
+    network, arrays = make_network(instructions, activation), make_arrays()
     assert (network.instructions, network.outputs) == (instructions, 2)
     theta = torch.tensor(arrays["parameters"], requires_grad=True)
     x = torch.tensor(arrays["floats"], requires_grad=True)
     hidden = torch.cat((x, torch.tensor(arrays["bytes"]).float() / 255), 1) @ theta[:20].view(5, 4).T + theta[20:25]
     hidden = torch.nn.functional.layer_norm(hidden, (5,), theta[25:30], theta[30:35])
-    y = torch.nn.functional.elu(hidden) @ theta[35:45].view(2, 5).T + theta[45:]
+    y = getattr(torch.nn.functional, activation)(hidden) @ theta[35:45].view(2, 5).T + theta[45:]
     y.backward(torch.tensor(arrays["dy"]))
     network.forward(arrays["parameters"], (arrays["floats"], arrays["bytes"]), arrays["y"])
     network.backward(arrays["parameters"], arrays["dy"], arrays["gradient"], (arrays["dx"], None))
@@ -101,5 +102,5 @@ def test_descriptions_that_cannot_work_are_refused(settings: dict[str, Any], mes
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(ConfigError, match='activation is "gelu", but it must be none, relu, tanh or elu'):
+    with pytest.raises(ConfigError, match='activation is "gelu", but it must be none, relu, tanh, elu or silu'):
         DenseLayer(4, 2, weight=0, bias=8, activation="gelu")

@@ -28,15 +28,18 @@ namespace {
 
 const Field kReal{"float32", {}}, kByte{"uint8", {}};
 
-constexpr std::array<std::pair<std::string_view, Activation>, 4> kActivations = {
-    {{"none", Activation::kNone}, {"relu", Activation::kRelu}, {"tanh", Activation::kTanh}, {"elu", Activation::kElu}}};
+constexpr std::array<std::pair<std::string_view, Activation>, 5> kActivations = {{{"none", Activation::kNone},
+                                                                                  {"relu", Activation::kRelu},
+                                                                                  {"tanh", Activation::kTanh},
+                                                                                  {"elu", Activation::kElu},
+                                                                                  {"silu", Activation::kSilu}}};
 
 Activation activation_of(std::string_view name) {
   for (const auto& [known, activation] : kActivations) {
     if (known == name) return activation;
   }
-  throw Error(ErrorKind::kInvalid,
-              "activation is \"" + std::string(name.substr(0, 200)) + "\", but it must be none, relu, tanh or elu");
+  throw Error(ErrorKind::kInvalid, "activation is \"" + std::string(name.substr(0, 200)) +
+                                       "\", but it must be none, relu, tanh, elu or silu");
 }
 
 void make_layer(DenseLayer* self, std::size_t inputs, std::size_t outputs, std::size_t weight, std::size_t bias,

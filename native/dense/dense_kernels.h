@@ -10,7 +10,7 @@
 
 namespace headrace {
 
-enum class Activation : unsigned char { kNone, kRelu, kTanh, kElu };
+enum class Activation : unsigned char { kNone, kRelu, kTanh, kElu, kSilu };
 
 // What happens to each element of a product before it is stored.
 enum class Finish : unsigned char {
@@ -55,10 +55,10 @@ struct DenseKernels {
   void (*product)(const Product&) noexcept;
   // sums[n] = the sum of column n.
   void (*sum_rows)(const Rows&, float* sums) noexcept;
-  // z to f(z).
-  void (*activate)(Activation, const Rows&) noexcept;
-  // The gradient by f(z) to that by z, for outputs f(z) laid out like it.
-  void (*derive)(Activation, const Rows& gradient, const float* outputs) noexcept;
+  // z to f(z). SiLU also stores its slopes f'(z), laid out like z.
+  void (*activate)(Activation, const Rows&, float* slopes) noexcept;
+  // The gradient by f(z) to that by z, for outputs f(z), or SiLU's slopes, laid out like it.
+  void (*derive)(Activation, const Rows& gradient, const float* kept) noexcept;
   // z to y; stores z' and the scale.
   void (*normalize)(const Normalization&, const Rows&) noexcept;
   // The gradient by y to that by z. Where `gain` is not null, writes the gradients by gain and shift.

@@ -254,6 +254,17 @@ inline Vector tanh(Vector x) {
   return x < 0.0f ? -y : y;
 }
 
+// z sigmoid(z), and its slope sigmoid(z) (1 + z sigmoid(-z)) (Elfwing et al. 2018). Of the two sigmoids, the smaller is
+// 1 / (e^|z| + 1) and the larger 1 minus that, so that both are accurate.
+inline Vector silu(Vector z, Vector& slope) {
+  const Vector size = z < 0.0f ? -z : z;
+  const Vector small = size > 87.0f ? Vector{} : 1.0f / (exp_minus_1(size) + 2.0f);  // denormal from 87.4 on
+  const Vector large = 1.0f - small;
+  const Vector sigmoid = z < 0.0f ? small : large, y = z * sigmoid;
+  slope = sigmoid + y * (z < 0.0f ? large : small);
+  return y;
+}
+
 // Applies f(value, m * stride + n) to every register of rows.
 template <typename F>
 inline void each(const Rows& x, F f) {
@@ -265,7 +276,7 @@ inline void each(const Rows& x, F f) {
   }
 }
 
-void activate(Activation f, const Rows& x) noexcept {
+void activate(Activation f, const Rows& x, float* slopes) noexcept {
   switch (f) {
     case Activation::kNone:
       return;
@@ -275,28 +286,39 @@ void activate(Activation f, const Rows& x) noexcept {
       return each(x, [](Vector z, std::size_t, std::size_t) { return tanh(z); });
     case Activation::kElu:
       return each(x, [](Vector z, std::size_t, std::size_t) { return z > 0.0f ? z : exp_minus_1(z); });
+    case Activation::kSilu:
+      return each(x, [slopes](Vector z, std::size_t at, std::size_t count) {
+        Vector slope;
+        const Vector y = silu(z, slope);
+        store_some(slopes + at, slope, count);
+        return y;
+      });
   }
 }
 
-// By the outputs y: 1 where y > 0 for ReLU, 1 - y^2 for tanh, and 1 or, below 0, e^z = y + 1 for ELU.
-void derive(Activation f, const Rows& gradient, const float* y) noexcept {
+// By the outputs y: 1 where y > 0 for ReLU, 1 - y^2 for tanh, and 1 or, below 0, e^z = y + 1 for ELU. By the slopes for
+// SiLU, which is not monotonic: its output does not tell its slope.
+void derive(Activation f, const Rows& gradient, const float* kept) noexcept {
   switch (f) {
     case Activation::kNone:
       return;
     case Activation::kRelu:
-      return each(gradient, [y](Vector g, std::size_t at, std::size_t count) {
-        return load_some(y + at, count) > 0.0f ? g : Vector{};
+      return each(gradient, [kept](Vector g, std::size_t at, std::size_t count) {
+        return load_some(kept + at, count) > 0.0f ? g : Vector{};
       });
     case Activation::kTanh:
-      return each(gradient, [y](Vector g, std::size_t at, std::size_t count) {
-        const Vector value = load_some(y + at, count);
-        return g * (1.0f - value * value);
+      return each(gradient, [kept](Vector g, std::size_t at, std::size_t count) {
+        const Vector y = load_some(kept + at, count);
+        return g * (1.0f - y * y);
       });
     case Activation::kElu:
-      return each(gradient, [y](Vector g, std::size_t at, std::size_t count) {
-        const Vector value = load_some(y + at, count);
-        return value > 0.0f ? g : g * (value + 1.0f);
+      return each(gradient, [kept](Vector g, std::size_t at, std::size_t count) {
+        const Vector y = load_some(kept + at, count);
+        return y > 0.0f ? g : g * (y + 1.0f);
       });
+    case Activation::kSilu:
+      return each(gradient,
+                  [kept](Vector g, std::size_t at, std::size_t count) { return g * load_some(kept + at, count); });
   }
 }
 

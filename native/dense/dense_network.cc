@@ -100,8 +100,9 @@ void DenseNetwork::reserve(std::size_t batch) {
     const std::size_t column = (batch + kLine - 1) / kLine * kLine;
     std::size_t count = batch * input_.stride;
     for (std::size_t l = 0; l < places_.size(); ++l) {
+      const bool has_slopes = description_.layers[l].activation == Activation::kSilu;
       const bool normalizes = description_.layers[l].normalization.has_value();
-      count += batch * places_[l].stride * (normalizes ? 3 : 2) + (normalizes ? column : 0);
+      count += batch * places_[l].stride * (2 + has_slopes + normalizes) + (normalizes ? column : 0);
     }
     capacity_ = 0;
     float* next = memory_.emplace(count).data();
@@ -111,6 +112,7 @@ void DenseNetwork::reserve(std::size_t batch) {
       Place& place = places_[l];
       place.outputs = take(batch * place.stride);
       place.gradient = take(batch * place.stride);
+      if (description_.layers[l].activation == Activation::kSilu) place.slopes = take(batch * place.stride);
       if (!description_.layers[l].normalization) continue;
       place.normalized = take(batch * place.stride);
       place.scale = take(column);
@@ -176,7 +178,7 @@ void DenseNetwork::forward(const float* parameters, std::span<const void* const>
                       .extra = parameters + layer.bias});
     const Rows values = rows(to.outputs, layer.outputs, to);
     if (layer.normalization) kernels_.normalize(normalization(parameters, l), values);
-    if (!rectifies) kernels_.activate(layer.activation, values);
+    if (!rectifies) kernels_.activate(layer.activation, values, to.slopes);
   }
   combine_heads(y);
 }
@@ -249,7 +251,8 @@ void DenseNetwork::derive_functions(const float* parameters, float* gradient, st
   const DenseLayer& layer = description_.layers[l];
   const Place& place = places_[l];
   const Rows change = rows(place.gradient, layer.outputs, place);
-  if (!place.rectified) kernels_.derive(layer.activation, change, place.outputs);
+  const float* kept = layer.activation == Activation::kSilu ? place.slopes : place.outputs;
+  if (!place.rectified) kernels_.derive(layer.activation, change, kept);
   if (!layer.normalization) return;
   float* gain = gradient == nullptr ? nullptr : gradient + *layer.normalization;
   float* shift = gradient == nullptr ? nullptr : gain + layer.outputs;

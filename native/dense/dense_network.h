@@ -70,6 +70,7 @@ class DenseNetwork {
     std::size_t stride = 0;       // distance of two rows, in floats
     float* outputs = nullptr;     // [capacity, stride]
     float* gradient = nullptr;    // [capacity, stride]: by the outputs, then by what goes into the layer's functions
+    float* slopes = nullptr;      // [capacity, stride]: of a SiLU
     float* normalized = nullptr;  // [capacity, stride] and [capacity]: see Normalization
     float* scale = nullptr;
     bool has_gradient = false;  // a reader has written its part of the gradient

@@ -118,12 +118,14 @@ class DenseTwin {
   static double activate(Activation f, double z) {
     if (f == Activation::kRelu) return std::max(z, 0.0);
     if (f == Activation::kTanh) return std::tanh(z);
+    if (f == Activation::kSilu) return z / (1 + std::exp(-z));
     return f == Activation::kElu && z < 0 ? std::expm1(z) : z;
   }
 
   static double slope(Activation f, double z) {
     if (f == Activation::kRelu) return z > 0 ? 1 : 0;
     if (f == Activation::kTanh) return 1 - std::tanh(z) * std::tanh(z);
+    if (f == Activation::kSilu) return (1 + z / (1 + std::exp(z))) / (1 + std::exp(-z));
     return f == Activation::kElu && z < 0 ? std::exp(z) : 1;
   }
 

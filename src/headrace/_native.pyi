@@ -277,7 +277,7 @@ class DenseLayer:
         source: int | None = None,
         by_input: bool = False,
     ) -> None:
-        """`activation`: none, relu, tanh or elu. `normalization`: offset of the gain and, after it, the shift.
+        """`activation`: none, relu, tanh, elu or silu. `normalization`: offset of the gain and, after it, the shift.
 
         `source`: the index of the layer whose outputs it reads; None: the network's input. The weight is [outputs,
         inputs], or with `by_input` [inputs, outputs].

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from headrace import DynaQ
@@ -23,16 +22,17 @@ class Known(WorldModel):
     """
 
     def __init__(self, end: float = 100.0, unknown: float = 100.0, about: str = "change") -> None:
-        super().__init__(1, 2, (4,), 2)
+        super().__init__(1, 2, (4,), 2, np.random.default_rng(0))
         self._end = end
         self._unknown = unknown
         self._about = about
-        self.observe(torch.zeros(2, 1), torch.tensor([[-1.0], [1.0]]), torch.zeros(2), torch.ones(2))  # deviation 1
+        zeros, ones = np.zeros((2, 1), np.float32), np.ones(2, np.float32)
+        self.observe(zeros, np.array([[-1], [1]], np.float32), zeros[:, 0], ones)  # deviation 1
 
-    def predict(self, observation: torch.Tensor, action: torch.Tensor) -> Prediction:
-        change = (2.0 * action - 1).expand(2, -1).clone()
-        reward = observation[:, 0].expand(2, -1).clone()
-        done = torch.where(observation[:, 0] + change > self._end, 5.0, -5.0)
+    def predict(self, observation: NDArray[np.float32], action: NDArray[np.int64]) -> Prediction:
+        change = np.tile(2 * action.astype(np.float32) - 1, (2, 1))
+        reward = np.tile(observation[:, 0], (2, 1))
+        done = np.where(observation[:, 0] + change > self._end, 5, -5).astype(np.float32)
         predicted = {"change": change, "reward": reward, "done": done}
         predicted[self._about][1] += (10.0 if self._about == "done" else 3.0) * (observation[:, 0] == self._unknown)
         return Prediction(change[..., None], reward, done)

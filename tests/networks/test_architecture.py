@@ -1,5 +1,6 @@
 """Limits on the size of a network, and its number of parameters."""
 
+import numpy as np
 import pytest
 
 from headrace.errors import ConfigError
@@ -37,5 +38,5 @@ def test_a_network_too_large_for_memory_is_refused_before_creation(monkeypatch: 
     with pytest.raises(ConfigError, match=r"^critic_hidden is \(10000,\)"):
         Critic(policy, 2, (10_000,), 51)
     with pytest.raises(ConfigError, match=r"^model_hidden is \(10000,\)"):
-        WorldModel(4, 2, (10_000,), 5)
+        WorldModel(4, 2, (10_000,), 5, np.random.default_rng(0))
     assert Critic(policy, 2, (7, 8), 51).layout.size < 10_000

@@ -1,6 +1,8 @@
 """A planner: its pace, the gate on its model's error, and its start states."""
 
 import dataclasses
+import subprocess
+import sys
 from math import inf, nan
 from typing import Any
 
@@ -193,3 +195,8 @@ def test_the_same_seed_simulates_the_same() -> None:
         batches.append(buffer.arrays)
     for first, second in zip(*batches, strict=True):
         np.testing.assert_array_equal(first, second)
+
+
+def test_a_planner_does_not_import_torch() -> None:
+    code = "import sys, headrace.roles.planner; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,118 +1,129 @@
-"""An ensemble of networks that predict an environment's transitions, as one torch module."""
+"""An ensemble of networks that predict an environment's transitions, on the native engine."""
 
 from itertools import pairwise
 from typing import NamedTuple
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+import numpy as np
+from numpy.typing import NDArray
 
+from headrace._native import DenseLayer, DenseNetwork
 from headrace.networks.architecture import require_parameters
 
 __all__ = ["Prediction", "WorldModel"]
+
+_Floats = NDArray[np.float32]
 
 
 class Prediction(NamedTuple):
     """Predictions of N members for B transitions."""
 
-    change: Tensor  # [N, B, O] float32: s_{t+1} - s_t
-    reward: Tensor  # [N, B] float32
-    done: Tensor  # [N, B] float32: logit of termination
+    change: _Floats  # [N, B, O]: s_{t+1} - s_t
+    reward: _Floats  # [N, B]
+    done: _Floats  # [N, B]: logit of termination
 
 
-class _Scale(nn.Module):
+class _Scale:
     """Running mean and standard deviation of each of F features over all rows."""
 
-    mean: Tensor
-    variance: Tensor
-    count: Tensor
-
     def __init__(self, features: int) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(features, dtype=torch.float64))
-        self.register_buffer("variance", torch.zeros(features, dtype=torch.float64))
-        self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+        self.mean = np.zeros(features, np.float32)
+        self.deviation = np.ones(features, np.float32)
+        """1 for a feature that has never changed."""
+        self._mean, self._variance = np.zeros((2, features))
+        self._count = 0.0
 
-    def add(self, rows: Tensor, weight: Tensor) -> None:
+    def add(self, rows: _Floats, weight: _Floats) -> None:
         """Adds rows [B, F] with these weights [B] (Chan et al. 1979)."""
-        rows, weight = rows.double(), weight.double()
-        count = weight.sum()
-        mean = weight @ rows / count
-        variance = weight @ (rows - mean).square() / count
-        total = self.count + count
-        share = count / total
-        step = mean - self.mean
-        self.variance += share * (variance - self.variance) + share * (1 - share) * step.square()
-        self.mean += share * step
-        self.count.copy_(total)
-
-    @property
-    def deviation(self) -> Tensor:
-        """Standard deviations [F] float32; 1 for a feature that has never changed."""
-        return torch.where(self.variance > 1e-12, self.variance, 1.0).sqrt().float()
+        values, weights = rows.astype(np.float64), weight.astype(np.float64)
+        count = float(weights.sum())
+        mean = weights @ values / count
+        variance = weights @ np.square(values - mean) / count
+        self._count += count
+        share = count / self._count
+        step = mean - self._mean
+        self._variance += share * (variance - self._variance) + share * (1 - share) * np.square(step)
+        self._mean += share * step
+        self.mean = self._mean.astype(np.float32)
+        self.deviation = np.sqrt(np.where(self._variance > 1e-12, self._variance, 1)).astype(np.float32)
 
 
-class WorldModel(nn.Module):
-    """N MLPs of one shape, computed together, that predict from a state [O] and one of A actions (Chua et al. 2018).
+class WorldModel:
+    """N MLPs of one shape that predict from a state [O] and one of A actions (Chua et al. 2018). One thread.
 
-    Inputs and targets are scaled to mean 0 and standard deviation 1 with the statistics that observe() collects. Each
-    member has different initial weights, drawn from torch's generator.
+    The hidden layers' activation is SiLU. Inputs and targets are scaled to mean 0 and standard deviation 1 with the
+    statistics that observe() collects. Members differ in their initial weights, which are uniform on ±1/sqrt(inputs);
+    biases start at 0.
     """
 
-    def __init__(self, observation: int, actions: int, hidden: tuple[int, ...], members: int) -> None:
-        super().__init__()
+    def __init__(
+        self, observation: int, actions: int, hidden: tuple[int, ...], members: int, random: np.random.Generator
+    ) -> None:
+        shapes = list(pairwise((observation + actions, *hidden, observation + 2)))
+        count = sum((inputs + 1) * outputs for inputs, outputs in shapes)
+        require_parameters("model_hidden", hidden, members * count)
         self.members = members
-        self._actions = actions
-        self._width = observation
-        sizes = (observation + actions, *hidden, observation + 2)
-        count = members * sum((inputs + 1) * outputs for inputs, outputs in pairwise(sizes))
-        require_parameters("model_hidden", hidden, count)
-        self.weights = nn.ParameterList(
-            (2 * torch.rand(members, inputs, outputs) - 1) / inputs**0.5 for inputs, outputs in pairwise(sizes)
-        )
-        self.biases = nn.ParameterList(torch.zeros(members, 1, outputs) for outputs in sizes[1:])
+        self.parameters = np.zeros(members * count, np.float32)
+        """[N * P]: member by member, of each layer the weight [inputs, outputs] and the bias [outputs]."""
+        self.gradient = np.zeros_like(self.parameters)
+        """[N * P], which backward() writes."""
         self.inputs = _Scale(observation)
         self.targets = _Scale(observation + 1)  # a state's change, and the reward
+        self._one_hot = np.eye(actions, dtype=np.float32)
+        layers: list[DenseLayer] = []
+        weight = 0
+        for inputs, outputs in shapes:
+            bias = weight + inputs * outputs
+            uniform = 2 * random.random((members, inputs * outputs), np.float32) - 1
+            self._by_member(self.parameters)[:, weight:bias] = uniform / inputs**0.5
+            layers.append(
+                DenseLayer(
+                    inputs,
+                    outputs,
+                    weight=weight,
+                    bias=bias,
+                    activation="silu" if len(layers) < len(hidden) else "none",
+                    source=len(layers) - 1 if layers else None,
+                    by_input=True,
+                )
+            )
+            weight = bias + outputs
+        columns = [(observation, False), (actions, False)]
+        self._networks = [DenseNetwork(columns, layers, parameters=count) for _ in range(members)]
 
-    def observe(self, observation: Tensor, change: Tensor, reward: Tensor, weight: Tensor) -> None:
+    def observe(self, observation: _Floats, change: _Floats, reward: _Floats, weight: _Floats) -> None:
         """Adds transitions [B, ...] with these weights [B] to the statistics for scaling inputs and targets."""
         self.inputs.add(observation, weight)
-        self.targets.add(torch.cat((change, reward[:, None]), 1), weight)
+        self.targets.add(np.column_stack((change, reward)), weight)
 
-    def forward(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Scaled change and reward, and the logit of termination [N, B, O + 2], for states [B, O] or [N, B, O]."""
-        state = (observation - self.inputs.mean.float()) / self.inputs.deviation
-        x = torch.cat((state, functional.one_hot(action, self._actions).float()), -1)
-        if x.dim() == 2:
-            x = x.expand(self.members, -1, -1)
-        last = len(self.weights) - 1
-        for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = torch.baddbmm(bias, x, weight)
-            if index < last:
-                x = functional.silu(x)
-        return x
+    def forward(self, observation: _Floats, action: NDArray[np.int64]) -> _Floats:
+        """Scaled change and reward, and the logit of termination [N, B, O + 2], for states [B, O] or [N, B, O].
 
-    def scaled(self, change: Tensor, reward: Tensor) -> Tensor:
+        `action` is [B] or [N, B] accordingly.
+        """
+        columns = (observation - self.inputs.mean) / self.inputs.deviation, self._one_hot[action]
+        states, actions = (np.broadcast_to(x, (self.members, *x.shape[-2:])) for x in columns)
+        output = np.empty((*states.shape[:2], self._networks[0].outputs), np.float32)
+        parameters = self._by_member(self.parameters)
+        for network, theta, state, chosen, y in zip(self._networks, parameters, states, actions, output, strict=True):
+            network.forward(theta, (state, chosen), y)
+        return output
+
+    def backward(self, dy: _Floats) -> None:
+        """Writes the gradient of sum(dy y) of the last forward() by the parameters, for dy [N, B, O + 2]."""
+        parameters, gradients = self._by_member(self.parameters), self._by_member(self.gradient)
+        for network, theta, change, gradient in zip(self._networks, parameters, dy, gradients, strict=True):
+            network.backward(theta, change, gradient)
+
+    def scaled(self, change: _Floats, reward: _Floats) -> _Floats:
         """Targets [B, O + 1] for the first O + 1 outputs."""
-        target = torch.cat((change, reward[:, None]), 1)
-        return (target - self.targets.mean.float()) / self.targets.deviation
+        return (np.column_stack((change, reward)) - self.targets.mean) / self.targets.deviation
 
-    @torch.no_grad()
-    def predict(self, observation: Tensor, action: Tensor) -> Prediction:
+    def predict(self, observation: _Floats, action: NDArray[np.int64]) -> Prediction:
         """Predictions of each member in the environment's units."""
-        output = self(observation, action)
-        values = output[..., :-1] * self.targets.deviation + self.targets.mean.float()
+        output = self.forward(observation, action)
+        values = output[..., :-1] * self.targets.deviation + self.targets.mean
         return Prediction(values[..., :-1], values[..., -1], output[..., -1])
 
-    @torch.no_grad()
-    def disagreement(self, prediction: Prediction) -> Tensor:
-        """Disagreement of the members [B]: the largest of three standard deviations over the members.
-
-        They are those of the change, averaged over its features, and of the reward, both in units of their standard
-        deviation in the data, and that of the probability of termination in units of 0.5, its maximum.
-        """
-        deviation = self.targets.deviation
-        change = (prediction.change.std(0, correction=0) / deviation[:-1]).mean(1)
-        reward = prediction.reward.std(0, correction=0) / deviation[-1]
-        termination = prediction.done.sigmoid().std(0, correction=0) / 0.5
-        return torch.stack((change, reward, termination)).amax(0)
+    def _by_member(self, vector: _Floats) -> _Floats:
+        """The vector [N * P] as [N, P]."""
+        return vector.reshape(self.members, -1)

@@ -72,8 +72,8 @@ class Planner:
         self.gated = 0
         """Number of simulated steps skipped because the model's error was too high."""
         seed = [settings.seed, index, generation]
-        torch_seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> np.uint64(1))
-        self.learner = ModelLearner(config, settings.spec, torch_seed)
+        model_seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+        self.learner = ModelLearner(config, settings.spec, model_seed)
         self._signature = table_signature(settings.spec)
         self._index = index
         self._transitions = transitions

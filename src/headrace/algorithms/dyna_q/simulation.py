@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from headrace._native import ChunkWriter, Signature
 from headrace.algorithms.dyna_q.config import DynaQ
+from headrace.algorithms.dyna_q.rules import disagreement
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.networks.world_model import WorldModel
 from headrace.types import Array
@@ -49,19 +49,17 @@ def simulate(
     dropped = 0
     for _ in range(steps):
         action: NDArray[np.int64] = exploration.choose(output(observation[-1]))
-        state = torch.from_numpy(observation[-1]).float()
-        prediction = model.predict(state, torch.from_numpy(action))
-        change, reward, done = (value.numpy() for value in prediction)
-        believed = model.disagreement(prediction).numpy() <= disagreement_limit
+        prediction = model.predict(observation[-1].astype(np.float32, copy=False), action)
+        believed = disagreement(prediction, model.targets.deviation) <= disagreement_limit
         dropped += int((going & ~believed).sum())
         going &= believed
         member = exploration.random.integers(model.members, size=count)
         length += going
-        terminated |= going & (done[member, rows] > 0)
+        terminated |= going & (prediction.done[member, rows] > 0)
         going &= ~terminated
-        observation.append((observation[-1] + change[member, rows]).astype(start.dtype))
+        observation.append((observation[-1] + prediction.change[member, rows]).astype(start.dtype))
         actions.append(action)
-        rewards.append(reward[member, rows])
+        rewards.append(prediction.reward[member, rows])
     return Rollouts(np.stack(observation), np.stack(actions), np.stack(rewards), length, terminated, dropped)
 
 
