@@ -43,7 +43,7 @@ def _train(reached: Reached, seed: int, limit_seconds: int) -> dict[str, object]
 
 
 def main() -> int:
-    """Trains, prints and writes results/bypass_training_<case>.csv; returns status 1 if a run did not reach the score."""
+    """Trains, prints, writes results/bypass_training_<case>.csv; returns status 1 if a run did not reach the score."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="runs of each case (default: 3)")
     parser.add_argument("--cases", nargs="+", choices=_CASES, default=list(_CASES), help="default: all")

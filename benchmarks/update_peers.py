@@ -55,7 +55,7 @@ def torch_update(case: DQNCase, batch: Batch, *, compiled: bool) -> Callable[[],
     def update() -> Any:
         loss, priority = compute(*map(torch.from_numpy, fields))
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(online.parameters(), _NORM)
         optimizer.step()
         return priority.detach().numpy(), loss.item()

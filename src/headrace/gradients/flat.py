@@ -1,5 +1,7 @@
 """Operations on a flat vector, which may be a NumPy array or a torch tensor on a GPU; they do not import torch."""
 
+from math import isfinite, nan
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,5 +31,7 @@ def clip_norm(gradient: FlatVector, largest: float) -> None:
     A gradient whose norm is not finite becomes NaN: it would otherwise be scaled to 0, and divergence not be noticed.
     """
     if largest > 0:
-        norm = (gradient * gradient).sum() ** 0.5
-        gradient *= (largest / (norm + _SMALLEST_NORM)).clip(max=1.0) + 0 * norm
+        squares = np.einsum("i,i", gradient, gradient) if isinstance(gradient, np.ndarray) else gradient.square().sum()
+        norm = float(squares) ** 0.5
+        if not norm <= largest:
+            gradient *= largest / (norm + _SMALLEST_NORM) if isfinite(norm) else nan

@@ -84,7 +84,7 @@ class DQNUpdater:
         self._online.backward(q_gradient(q_t, action, loss.slope, weight))
         clip_norm(self._vector.gradient, self._config.max_gradient_norm)
         self._vector.apply()
-        return Update(np.abs(error), float((weight * loss.value).mean()))
+        return Update(np.abs(error), float(np.dot(weight, loss.value)) / len(weight))
 
     def target(
         self,
