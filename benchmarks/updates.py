@@ -48,9 +48,7 @@ def _engine(
     algorithm: OffPolicy, spec: EnvironmentSpec, batch: Batch, engine: Literal["native", "torch"]
 ) -> Callable[[], Any]:
     """The learner's whole update of this batch."""
-    import torch
-
-    updater = algorithm.make_updater(spec, torch.device("cpu"), 0, None, engine)
+    updater = algorithm.make_updater(spec, "cpu", 0, None, engine)
     return lambda: updater.update(updater.transfer(batch))
 
 

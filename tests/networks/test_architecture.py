@@ -38,4 +38,5 @@ def test_a_network_too_large_for_memory_is_refused_before_creation(monkeypatch: 
         Critic(policy, 2, (10_000,), 51)
     with pytest.raises(ConfigError, match=r"^model_hidden is \(10000,\)"):
         WorldModel(4, 2, (10_000,), 5)
-    assert Critic(policy, 2, (7, 8), 51).layout.size < 10_000
+    critic = Critic(policy, 2, (7, 8), 51)
+    assert critic.layout.size < 10_000
