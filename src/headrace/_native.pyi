@@ -75,6 +75,18 @@ class ChunkWriter:
     @property
     def finished(self) -> int: ...
 
+def append_steps(
+    writers: list[ChunkWriter],
+    action: NDArray[Any],
+    reward: NDArray[np.float32],
+    observation: NDArray[Any],
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    next_start: NDArray[Any],
+    value: NDArray[np.float32] | None = None,
+    final_greedy_value: NDArray[np.float32] | None = None,
+) -> list[bytes]: ...
+
 class Table:
     def __init__(
         self,
