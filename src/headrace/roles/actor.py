@@ -20,7 +20,7 @@ from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
 __all__ = ["ACTOR_PHASES", "Actor", "ActorSettings", "table_signature"]
 
-ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "other")
+ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def table_signature(spec: EnvironmentSpec) -> Signature:
 class Actor:
     """E environments stepped together, with batched inference, exploration and one chunk writer per environment.
 
-    `output` maps observations [E, *input] to the policy's outputs [E, *]. `push` takes finished chunks and may wait. `push_transitions`, if given, takes chunks of one-step transitions with a discount of 1 and
+    `output` maps observations [E, *input] to the policy's outputs [E, *]. `push` takes all chunks that one step
+    finished, and may wait. `push_transitions`, if given, takes chunks of one-step transitions with a discount of 1 and
     may wait too. One thread.
     """
 
@@ -74,9 +75,9 @@ class Actor:
         self,
         settings: ActorSettings,
         output: Callable[[Array], NDArray[np.float32]],
-        push: Callable[[bytes], object],
+        push: Callable[..., object],
         clock: PhaseClock,
-        push_transitions: Callable[[bytes], object] | None = None,
+        push_transitions: Callable[..., object] | None = None,
     ) -> None:
         count = len(settings.exploration)
         algorithm = settings.algorithm.replay
@@ -207,8 +208,7 @@ class Actor:
         """Writes the step, also as one-step transitions; these have no priority, so they get the table's largest."""
         taken = (action, step.reward, step.observation, step.terminated, step.truncated, step.next_start)
         values = (output, final) if self._settings.values else ()
-        for chunk in append_steps(self._writers, *taken, *values):
-            self._push(chunk)
-        if self._push_transitions:
-            for chunk in append_steps(self._transition_writers, *taken):
-                self._push_transitions(chunk)
+        if chunks := append_steps(self._writers, *taken, *values):
+            self._push(*chunks)
+        if self._push_transitions and (chunks := append_steps(self._transition_writers, *taken)):
+            self._push_transitions(*chunks)
