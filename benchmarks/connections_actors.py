@@ -29,7 +29,7 @@ CONNECTIONS = 3
 REPORT_SECONDS = 0.1
 """Period of an actor that makes progress."""
 _STACK_BYTES = 512 << 10  # of a thread
-_PHASES = ("environment", "inference", "pull", "load", "push", "other")
+_PHASES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
 _REPORT = {
     **{"role": "actor", "index": 0, "generation": 0, "run_id": 16 * "0", "writer": 16 * "0"},
     **{"steps": 1_234_567, "episodes": 12_345, "returns": [], "phase": "environment", "stalled_seconds": 0.0123456789},

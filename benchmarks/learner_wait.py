@@ -47,10 +47,10 @@ def measure_learner_wait() -> list[Row]:
         return statistics.fmean(read(record) for record in progress)
 
     wait = mean(lambda record: record["learner_times"]["wait"])
-    push = mean(lambda record: record["actor_times"]["push"])
+    blocked = mean(lambda record: record["actor_times"]["blocked"])
     return [
         at_most("learner's wait for batches", "%", 100 * wait, 5),
-        Row("actors' wait for the limiter and the server", "%", 100 * push),
+        Row("actors' wait for the limiter and the server", "%", 100 * blocked),
         Row("learner", "updates/s", mean(lambda record: record["learner_steps_per_second"])),
         Row("actors", "steps/s", mean(lambda record: record["steps_per_second"])),
     ]

@@ -42,12 +42,25 @@ Signature signature(Client& client, const std::string& table) {
   return client.signature(table);
 }
 
-std::uint64_t insert(Client& client, const std::string& table, const nb::args& chunks) {
-  std::deque<Buffer> held;  // which stay where they are
+// The bytes of Python's objects, which stay where they are.
+struct Chunks {
+  explicit Chunks(const nb::args& chunks) {
+    for (const nb::handle chunk : chunks) parts.push_back(held.emplace_back(chunk.ptr(), "chunk").bytes());
+  }
+  std::deque<Buffer> held;
   std::vector<std::span<const std::byte>> parts;
-  for (const nb::handle chunk : chunks) parts.push_back(held.emplace_back(chunk.ptr(), "chunk").bytes());
+};
+
+std::uint64_t insert(Client& client, const std::string& table, const nb::args& chunks) {
+  const Chunks given(chunks);
   const Released release;
-  return client.insert(table, parts);
+  return client.insert(table, given.parts);
+}
+
+bool post_chunks(Client& client, const std::string& table, const nb::args& chunks, bool wait) {
+  const Chunks given(chunks);
+  const Released release;
+  return client.post_chunks(table, given.parts, wait);
 }
 
 bool sample_into(Client& client, const std::string& table, const BatchArrays& batch, double importance_exponent,
@@ -151,6 +164,7 @@ void bind_client(nb::module_& module) {
       .def_prop_ro("reconnections", &Client::reconnections)
       .def("signature", &signature, "table"_a)
       .def("insert", &insert, "table"_a, "chunks"_a)
+      .def("post_chunks", &post_chunks, "table"_a, "chunks"_a, "wait"_a = true)
       .def("sample_into", &sample_into, "table"_a, "batch"_a, "importance_exponent"_a, "timeout_seconds"_a = nb::none())
       .def("update_priorities", &update_priorities, "table"_a, "key"_a, "priority"_a)
       .def("post_priorities", &post_priorities, "table"_a, "key"_a, "priority"_a)

@@ -122,14 +122,16 @@ Transport::Transfer ClientTransport::receive(std::span<iovec> parts) {
   return moved;
 }
 
+bool ClientTransport::has_input() {
+  const LockGuard lock(stack_mutex);
+  if (link_ != nullptr) stack_.turn();
+  return (tcp_ && tcp_->has_input()) || hung_up();
+}
+
 Transport::Event ClientTransport::wait(Waker& waker, milliseconds longest) {
   const auto begin = Clock::now();
   for (;;) {
-    {
-      const LockGuard lock(stack_mutex);
-      if (link_ != nullptr) stack_.turn();
-      if ((tcp_ && tcp_->has_input()) || hung_up()) return Event::kInput;
-    }
+    if (has_input()) return Event::kInput;
     if (waker.poked()) {
       waker.acknowledge();
       return Event::kWoken;

@@ -27,6 +27,7 @@ class ClientTransport : public Transport {
 
   Transfer send(std::span<iovec> parts) override;
   Transfer receive(std::span<iovec> parts) override;
+  bool has_input() override;
   void await_reply(Clock::time_point now) override { since_ = now; }
   Event wait(Waker& waker, std::chrono::milliseconds longest) override;
   FileDescriptor take_descriptor() override { return {}; }

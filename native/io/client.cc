@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 
-#include "core/chunk.h"
 #include "core/entropy.h"
-#include "core/mutex.h"
 #include "io/link.h"
+#include "io/posted_inserts.h"
 #include "io/priority_update.h"
+#include "io/turns.h"
 #include "wire/batch_sections.h"
 
 namespace headrace {
@@ -18,8 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// The longest time that a server is asked to hold a request, so that a server that died silently is noticed soon after.
-constexpr milliseconds kLongestWait{10'000};
 // Of the chunks that go into one request, unless a single one is larger: the server handles them at one go.
 constexpr std::size_t kInsertBytes = std::size_t{1} << 20;
 // For what an insert's frame contains besides the table's name and the chunk.
@@ -36,36 +33,6 @@ struct ClaimTerms {
   std::int64_t keep;
 };
 
-// The queue of calls: one of them at a time has the turn.
-class CAPABILITY("turn") Turns {
- public:
-  void take(const Interrupt& interrupt) ACQUIRE() {
-    const LockGuard lock(mutex_);
-    while (busy_) {
-      if (given_.wait_until(mutex_, Clock::now() + kInterruptSlice) || !interrupt) continue;
-      const UnlockGuard unlocked(mutex_);
-      interrupt();
-    }
-    busy_ = true;
-  }
-  bool try_take() TRY_ACQUIRE(true) {
-    const LockGuard lock(mutex_);
-    return !std::exchange(busy_, true);
-  }
-  void give() RELEASE() {
-    {
-      const LockGuard lock(mutex_);
-      busy_ = false;
-    }
-    given_.notify_one();
-  }
-
- private:
-  Mutex mutex_;
-  ConditionVariable given_;
-  bool busy_ GUARDED_BY(mutex_) = false;
-};
-
 }  // namespace
 
 struct Client::Impl {
@@ -74,11 +41,13 @@ struct Client::Impl {
         most_chunk_bytes(options.limits.max_frame_bytes -
                          std::min(options.limits.max_frame_bytes, options.limits.max_name_bytes + kInsertRoom)),
         most_part_bytes(options.limits.max_part_bytes),
+        inserts(writer, std::min<std::size_t>(kInsertBytes, most_chunk_bytes)),
         link(std::move(options), [this](ClientConnection& connection) { greet(connection); }) {}
 
   // The link calls it, in the constructor or in the turn of the call that connects again.
   void greet(ClientConnection& connection) NO_THREAD_SAFETY_ANALYSIS {
     signatures.clear();  // the server may be another one
+    inserts.connection_is_new();
     for (const auto& [name, terms] : claims) claim(connection, name, terms);
   }
   static void claim(ClientConnection& connection, const std::string& name, const ClaimTerms& terms) {
@@ -86,15 +55,30 @@ struct Client::Impl {
   }
   void give_back() EXCLUDES(turns);
 
+  // Every request but posted inserts comes after them.
+  template <typename Call>
+  auto exchange(Call call) REQUIRES(turns) {
+    settle_inserts();
+    return link.exchange(call);
+  }
+  void settle_inserts() REQUIRES(turns) {
+    while (!inserts.empty()) advance_inserts(true);
+  }
+  bool advance_inserts(bool wait) REQUIRES(turns) {
+    const auto advance = [this, wait](ClientConnection& connection) NO_THREAD_SAFETY_ANALYSIS {  // in this turn
+      return inserts.advance(connection, wait);
+    };
+    return link.exchange(advance);
+  }
   std::uint64_t ask_for_number(MessageType type, const std::string& name, std::span<const std::byte> payload,
                                std::span<const std::span<const std::byte>> trailing = {}) REQUIRES(turns) {
-    return link.exchange([&](ClientConnection& connection) {
+    return exchange([&](ClientConnection& connection) {
       return connection.receive_number<std::uint64_t>(connection.request(type, name, payload, trailing));
     });
   }
   std::vector<std::byte> ask(MessageType type, const std::string& name, std::span<const std::byte> payload,
                              std::span<const std::span<const std::byte>> trailing = {}) REQUIRES(turns) {
-    return link.exchange([&](ClientConnection& connection) {
+    return exchange([&](ClientConnection& connection) {
       return connection.receive_body(connection.request(type, name, payload, trailing));
     });
   }
@@ -102,6 +86,7 @@ struct Client::Impl {
     return Signature::decode(as_text(ask(MessageType::kSignature, table, {})));
   }
   std::uint64_t insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) REQUIRES(turns);
+  void check_size(std::span<const std::byte> chunk) const;
   void check_signature(const std::string& table, const Signature& signature) REQUIRES(turns);
 
   struct Taken {
@@ -117,7 +102,8 @@ struct Client::Impl {
   const std::uint64_t most_part_bytes;          // of a blob
   const std::uint64_t writer = draw_entropy();  // the same after a reconnection
   Turns turns;
-  std::uint64_t sequence GUARDED_BY(turns) = 0;                   // of the writer's chunks and messages
+  std::uint64_t sequence GUARDED_BY(turns) = 0;  // of the writer's chunks and messages
+  PostedInserts inserts GUARDED_BY(turns);
   std::map<std::string, Signature> signatures GUARDED_BY(turns);  // of tables sampled from
   std::map<std::string, ClaimTerms> claims GUARDED_BY(turns);
   std::map<std::string, Taken> taken GUARDED_BY(turns);  // from mailboxes
@@ -186,25 +172,11 @@ std::uint64_t Client::insert(const std::string& table, std::span<const std::span
 std::uint64_t Client::Impl::insert(const std::string& table, std::span<const std::span<const std::byte>> chunks) {
   std::vector<std::byte> payload;
   append_number(payload, std::int64_t{kLongestWait.count()});
-  const auto append = [&payload](std::span<const std::byte> bytes) {
-    payload.insert(payload.end(), bytes.begin(), bytes.end());
-  };
   std::span<const std::byte> rest;  // of the last chunk, which is not copied
   for (const auto chunk : chunks) {
-    if (chunk.size() > most_chunk_bytes) {
-      throw Error(ErrorKind::kChunkRefused, "chunk of " + std::to_string(chunk.size()) + " bytes: at most " +
-                                                std::to_string(most_chunk_bytes) + "; nothing is sent");
-    }
-    append(rest);
-    ChunkHeader header;
-    const std::size_t copied = chunk.size() < sizeof(header) ? 0 : sizeof(header);  // too short: the server says so
-    if (copied > 0) {
-      std::memcpy(&header, chunk.data(), sizeof(header));
-      header.writer = writer;
-      header.sequence = ++sequence;
-      append(bytes_of(header));
-    }
-    rest = chunk.subspan(copied);
+    check_size(chunk);
+    payload.insert(payload.end(), rest.begin(), rest.end());
+    rest = append_header(payload, chunk, writer, ++sequence);
   }
   const auto attempt = [&](ClientConnection& connection) -> std::optional<std::uint64_t> {
     const auto reply = connection.request(MessageType::kInsert, table, payload, std::span(&rest, 1), kLongestWait);
@@ -213,8 +185,26 @@ std::uint64_t Client::Impl::insert(const std::string& table, std::span<const std
   };
   for (;;) {
     // Sent again, chunks that are stored already are known by their sequences.
-    if (const auto key = link.exchange(attempt)) return *key;
+    if (const auto key = exchange(attempt)) return *key;
   }
+}
+
+void Client::Impl::check_size(std::span<const std::byte> chunk) const {
+  if (chunk.size() <= most_chunk_bytes) return;
+  throw Error(ErrorKind::kChunkRefused, "chunk of " + std::to_string(chunk.size()) + " bytes: at most " +
+                                            std::to_string(most_chunk_bytes) + "; nothing is sent");
+}
+
+bool Client::post_chunks(const std::string& table, std::span<const std::span<const std::byte>> chunks, bool wait) {
+  for (const auto chunk : chunks) impl_->check_size(chunk);
+  const Turn turn(*impl_);
+  auto& inserts = impl_->inserts;
+  while (!inserts.empty() && impl_->advance_inserts(wait && inserts.full())) continue;
+  inserts.throw_error();
+  if (inserts.full()) return false;
+  for (const auto chunk : chunks) inserts.add(table, chunk, ++impl_->sequence);
+  if (!inserts.empty()) impl_->advance_inserts(false);  // sends it
+  return true;
 }
 
 void Client::Impl::check_signature(const std::string& table, const Signature& signature) {
@@ -241,7 +231,7 @@ bool Client::sample(const std::string& table, const Signature& signature, const 
     append_number(payload, batch.size);
     append_number(payload, importance_exponent);
     append_number(payload, std::int64_t{slice.count()});
-    const bool sampled = impl_->link.exchange([&](ClientConnection& connection) {
+    const bool sampled = impl_->exchange([&](ClientConnection& connection) {
       const auto reply = connection.request(MessageType::kSample, table, payload, {}, slice);
       if (reply.status == kNothing) return false;
       if (reply.length != bytes) connection.throw_malformed("the reply is not a batch of the size asked for");
@@ -263,12 +253,14 @@ void Client::post_priorities(const std::string& table, std::span<const std::uint
                              std::span<const float> priorities) {
   const auto parts = parts_of_update(keys, priorities);
   const Turn turn(*impl_);
-  impl_->link.exchange(
+  impl_->exchange(
       [&](ClientConnection& connection) { connection.post(MessageType::kUpdatePriorities, table, {}, parts); });
 }
 
 void Client::settle() {
   const Turn turn(*impl_);
+  impl_->settle_inserts();
+  impl_->inserts.throw_error();
   try {
     impl_->link.tell([](ClientConnection& connection) { connection.settle(); });
   } catch (const ConnectionLost&) {  // and what was posted on it
@@ -277,7 +269,7 @@ void Client::settle() {
 
 std::uint64_t Client::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob) {
   const Turn turn(*impl_);
-  return impl_->link.exchange([&](ClientConnection& connection) -> std::uint64_t {
+  return impl_->exchange([&](ClientConnection& connection) -> std::uint64_t {
     for (std::uint64_t offset = 0;;) {
       const std::array<std::uint64_t, 3> head = {version, blob.size(), offset};
       const auto part = blob.subspan(offset).first(std::min(blob.size() - offset, impl_->most_part_bytes));
@@ -292,7 +284,7 @@ std::uint64_t Client::publish(const std::string& name, std::uint64_t version, st
 std::optional<std::uint64_t> Client::fetch(const std::string& name, std::uint64_t newer_than,
                                            const Allocate& allocate) {
   const Turn turn(*impl_);
-  return impl_->link.exchange([&](ClientConnection& connection) -> std::optional<std::uint64_t> {
+  return impl_->exchange([&](ClientConnection& connection) -> std::optional<std::uint64_t> {
     std::uint64_t version = 0;
     std::span<std::byte> blob;
     std::uint64_t received = 0;
@@ -404,7 +396,7 @@ std::uint64_t Client::drop(const std::string& prefix) {
 void Client::claim(const std::string& name, std::uint64_t owner, std::uint64_t run, milliseconds keep) {
   const Turn turn(*impl_);
   const ClaimTerms terms{owner, run, keep.count()};
-  impl_->link.exchange([&](ClientConnection& connection) { Impl::claim(connection, name, terms); });
+  impl_->exchange([&](ClientConnection& connection) { Impl::claim(connection, name, terms); });
   impl_->claims[name] = terms;
 }
 

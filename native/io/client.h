@@ -42,6 +42,11 @@ class Client {
   std::uint64_t insert(const std::string& table, std::span<const std::byte> chunk) {
     return insert(table, std::span(&chunk, 1));
   }
+  // The same without waiting for the answer, unless too many chunks have none yet: then it waits, or without `wait`
+  // takes none of these and returns false. A later post_chunks() or settle() throws the error of an earlier one; a
+  // request may contain chunks of several calls, and those behind one that is refused are not stored. All other
+  // requests of the client wait for the answers.
+  bool post_chunks(const std::string& table, std::span<const std::span<const std::byte>> chunks, bool wait);
   // Receives straight into the arrays, all of which must be there. False at the deadline; no `wait`: none. kInvalid
   // where the batch's signature is not the table's.
   bool sample(const std::string& table, const Signature& signature, const BatchView& batch, double importance_exponent,
@@ -52,7 +57,7 @@ class Client {
   // lost, so may be the last ones.
   void post_priorities(const std::string& table, std::span<const std::uint64_t> keys,
                        std::span<const float> priorities);
-  void settle();  // waits for the answers to all that was posted; throws the first error
+  void settle();  // waits for the answers to all that was posted; throws the first error, those of chunks before others
   // `version` 0: the next; after a lost answer the same bytes may have two.
   std::uint64_t publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob);
   // A blob newer than a version, into memory that `allocate` returns for its size; its version. It is called again

@@ -24,6 +24,9 @@
 
 namespace headrace {
 
+// The longest time that a server is asked to hold a request, so that a server that died silently is noticed soon after.
+inline constexpr std::chrono::milliseconds kLongestWait{10'000};
+
 class ClientConnection {
  public:
   ClientConnection(std::unique_ptr<Transport> transport, const ClientOptions& options, Interrupt interrupt);
@@ -50,8 +53,10 @@ class ClientConnection {
   // said went wrong with an earlier one, and then sends nothing.
   void post(MessageType type, std::string_view name, std::span<const std::byte> payload,
             std::span<const std::span<const std::byte>> trailing);
-  void settle();  // receives the replies to all that was posted; throws the first error among them
+  void take_posted() { receive_posted(0); }  // receives the replies to all that was posted; errors are thrown later
+  void settle();                             // and throws the first error among them
 
+  bool has_input() { return stream_.has_input(); }  // of a reply, or the end of the connection
   void receive_body(std::span<const std::span<std::byte>> parts) { stream_.receive(parts); }
   std::vector<std::byte> receive_body(const FrameHeader& reply);
   template <typename T>

@@ -55,6 +55,11 @@ Transport::Transfer SocketTransport::send(std::span<iovec> parts) {
   return {.outcome = Outcome::kMoved, .bytes = static_cast<std::size_t>(count)};
 }
 
+bool SocketTransport::has_input() {
+  pollfd wanted = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+  return ::poll(&wanted, 1, 0) > 0;
+}
+
 void SocketTransport::await_reply(Clock::time_point now) {
   awake_ = true;
   asleep_ = now + kAwake;

@@ -13,6 +13,7 @@ class SocketTransport : public Transport {
 
   Transfer send(std::span<iovec> parts) override;
   Transfer receive(std::span<iovec> parts) override;  // throws kMalformed: more than one descriptor came
+  bool has_input() override;
   void await_reply(Clock::time_point now) override;
   Event wait(Waker& waker, std::chrono::milliseconds longest) override;
   FileDescriptor take_descriptor() override { return std::move(descriptor_); }

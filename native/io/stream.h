@@ -35,6 +35,7 @@ class Stream {
   // `wait`: how much longer the peer may be silent. What has arrived behind the parts is kept for the next call, so
   // that a short reply costs one system call.
   void receive(std::span<const std::span<std::byte>> parts, std::chrono::milliseconds wait = {});
+  bool has_input() { return ahead_begin_ < ahead_end_ || transport_->has_input(); }  // receive() does not wait for it
   FileDescriptor take_descriptor() { return transport_->take_descriptor(); }  // the last that came with received bytes
 
   // Waits for bytes to receive or for `waker`; see Transport.

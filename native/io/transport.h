@@ -49,10 +49,10 @@ class Transport {
   // From the beginning of the parts, which are in order and not empty.
   virtual Transfer send(std::span<iovec> parts) = 0;
   virtual Transfer receive(std::span<iovec> parts) = 0;
+  virtual bool has_input() = 0;  // something to receive, which includes the end of the connection
   // A reply is awaited from `now` on. It often comes soon, so the next receive() may stay awake for a while.
   virtual void await_reply(Clock::time_point now) = 0;
-  // Waits for something to receive, which includes the end of the connection, or for `waker`, which it acknowledges;
-  // kNothing after `longest`. Negative: no limit.
+  // Waits until has_input(), or for `waker`, which it acknowledges; kNothing after `longest`. Negative: no limit.
   virtual Event wait(Waker& waker, std::chrono::milliseconds longest) = 0;
   // The last that came with received bytes, if any.
   virtual FileDescriptor take_descriptor() = 0;

@@ -71,6 +71,93 @@ TEST_CASE("many chunks are inserted by one call, in as many requests as they tak
   CHECK(client.insert("replay", std::span(chunks).first(0)) == 0);
 }
 
+TEST_CASE("posted chunks are stored before what the client requests next") {
+  for (const std::string where : {"unix:@", "tcp://127.0.0.1:0"}) {
+    CAPTURE(where);
+    Served served(small_table(), {}, where);
+    Client client(to(served.address));
+    const Bytes chunk = chunk_of(2);
+    const std::vector<std::span<const std::byte>> chunks = {chunk, chunk, chunk};
+    for (int i = 0; i < 20; ++i) CHECK(client.post_chunks("replay", chunks, true));
+    CHECK(client.stats().find("\"inserts\": 120,") != std::string::npos);
+    CHECK(client.post_chunks("replay", chunks, true));
+    client.settle();
+    CHECK(served.table->stats().inserts == 126);
+    CHECK(client.post_chunks("replay", {}, false));
+    CHECK(client.post_chunks("replay", chunks, true));
+    CHECK(client.insert("replay", chunk) == 132);
+  }
+}
+
+TEST_CASE("a client takes only so many chunks while the server holds them") {
+  Served served;
+  Client client(to(served.address));
+  const Bytes chunk = chunk_of(2);
+  const std::vector<std::span<const std::byte>> chunks = {chunk};
+  served.table->set_paused(true);
+  int taken = 0;
+  while (client.post_chunks("replay", chunks, false)) ++taken;
+  CHECK(taken == 16);
+  CHECK_FALSE(client.post_chunks("replay", chunks, false));
+  std::jthread actor([&] {
+    CHECK(client.post_chunks("replay", chunks, true));
+    client.settle();
+  });
+  CHECK(eventually([&] { return served.table->stats().insert_blocked_seconds > 0; }));
+  CHECK(served.table->size() == 0);
+  served.table->set_paused(false);
+  actor.join();
+  CHECK(served.table->stats().inserts == 34);
+}
+
+TEST_CASE("close() of a client ends a call that waits to post") {
+  Served served;
+  Client client(to(served.address, 60'000));
+  const Bytes chunk = chunk_of(2);
+  const std::vector<std::span<const std::byte>> chunks = {chunk};
+  served.table->set_paused(true);
+  while (client.post_chunks("replay", chunks, false)) continue;
+  std::jthread actor(
+      [&] { CHECK(kind_of([&] { client.post_chunks("replay", chunks, true); }) == ErrorKind::kClosed); });
+  client.close();
+  actor.join();
+  CHECK(kind_of([&] { client.settle(); }) == ErrorKind::kClosed);
+}
+
+TEST_CASE("the error of a posted chunk is thrown once, by a later call that posts or settles") {
+  Served served;
+  Client client(to(served.address));
+  const Bytes chunk = chunk_of(4);
+  const std::vector<std::span<const std::byte>> chunks = {chunk};
+  CHECK(client.post_chunks("nowhere", chunks, true));
+  CHECK(client.fetch("policy", 0) == std::nullopt);
+  CHECK(kind_of([&] { client.post_chunks("replay", chunks, true); }) == ErrorKind::kNotFound);
+  CHECK(client.post_chunks("replay", chunks, true));
+  client.settle();
+  served.table->close();
+  CHECK(client.post_chunks("replay", chunks, true));
+  CHECK(kind_of([&] { client.settle(); }) == ErrorKind::kClosed);
+  client.settle();
+  CHECK(client.reconnections() == 0);
+  CHECK(served.table->stats().inserts == 4);
+}
+
+TEST_CASE("posted chunks and posted priorities do not take each other's answers") {
+  Served served;
+  Client client(to(served.address));
+  const Bytes chunk = chunk_of(2);
+  const std::vector<std::span<const std::byte>> chunks = {chunk};
+  const std::vector<std::uint64_t> keys = {0, 1};
+  const std::vector<float> priorities = {1, 2};
+  for (int i = 0; i < 50; ++i) {
+    CHECK(client.post_chunks("replay", chunks, true));
+    client.post_priorities("replay", keys, priorities);
+  }
+  client.settle();
+  CHECK(served.table->stats().inserts == 100);
+  CHECK(served.table->stats().updates == 100);
+}
+
 TEST_CASE("messages are drained once, in order, from each mailbox separately") {
   Served served;
   Client client(to(served.address));
@@ -260,6 +347,9 @@ TEST_CASE("frames beyond the limit are refused on either side") {
   Client modest(modest_options);
   CHECK(kind_of([&] { modest.publish("policy", 0, Bytes(5000)); }) == ErrorKind::kRefused);
   CHECK(kind_of([&] { modest.insert("table", Bytes(5000)); }) == ErrorKind::kChunkRefused);  // no restart helps
+  const Bytes large(5000);
+  const std::vector<std::span<const std::byte>> chunks = {large};
+  CHECK(kind_of([&] { modest.post_chunks("table", chunks, true); }) == ErrorKind::kChunkRefused);
   CHECK(modest.publish("policy", 0, Bytes(100)) == 1);
   served.server.parameters().publish("large", 1, Bytes(5000));
   CHECK(kind_of([&] { modest.fetch("large", 0); }) == ErrorKind::kRefused);

@@ -77,6 +77,59 @@ TEST_CASE("a restarted server has every acknowledged chunk once") {
   }
 }
 
+TEST_CASE("posted chunks are each stored once while the server is restarted again and again") {
+  const ScratchFolder folder;
+  for (const std::string& where : {"unix:" + folder.file("socket"), std::string("tcp://127.0.0.1:0")}) {
+    CAPTURE(where);
+    const auto data = folder.file(where.substr(0, 3));
+    std::optional<Kept> kept;
+    kept.emplace(data, where);
+    const auto address = kept->address;
+    constexpr int kChunks = 60;  // of 4 steps: all of them fit the table
+    std::atomic<int> posted = 0;
+    std::atomic<int> allowed = 0;
+    std::jthread actor([&] {
+      Client client(to(address, 60'000));
+      const Bytes chunk = chunk_of(4);
+      const std::vector<std::span<const std::byte>> chunks = {chunk};
+      for (; posted < kChunks; ++posted) {
+        CHECK(eventually([&] { return posted < allowed; }));
+        CHECK(client.post_chunks("replay", chunks, true));
+      }
+      client.settle();
+      CHECK(client.reconnections() >= 2);
+    });
+    allowed = 15;
+    CHECK(eventually([&] { return posted >= 10; }));
+    kept.reset();
+    kept.emplace(data, address);
+    kept->table->set_paused(true);
+    allowed = 40;
+    CHECK(eventually([&] { return kept->table->stats().insert_blocked_seconds > 0; }));  // some wait there, some here
+    kept.reset();
+    kept.emplace(data, address);
+    allowed = kChunks;
+    actor.join();
+    CHECK(kept->table->stats().size == 4 * kChunks);
+    CHECK(kept->table->stats().chunks == kChunks);
+  }
+}
+
+TEST_CASE("posted chunks whose answers are lost are stored once") {
+  Served served;
+  Proxy proxy(served.address);
+  Client client(to(proxy.address(), 60'000));
+  const Bytes chunk = chunk_of(2);
+  const std::vector<std::span<const std::byte>> chunks = {chunk};
+  for (int round = 1; round <= 4; ++round) {
+    proxy.lose_replies(1);
+    for (int i = 0; i < 10; ++i) CHECK(client.post_chunks("replay", chunks, true));
+    client.settle();
+    CHECK(proxy.lost() == round);
+    CHECK(served.table->stats().inserts == static_cast<std::uint64_t>(20 * round));
+  }
+}
+
 TEST_CASE("a chunk and a message whose answers are lost are stored once") {
   Served served;
   Proxy proxy(served.address);

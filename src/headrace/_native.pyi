@@ -75,6 +75,18 @@ class ChunkWriter:
     @property
     def finished(self) -> int: ...
 
+def append_steps(
+    writers: list[ChunkWriter],
+    action: NDArray[Any],
+    reward: NDArray[np.float32],
+    observation: NDArray[Any],
+    terminated: NDArray[np.bool_],
+    truncated: NDArray[np.bool_],
+    next_start: NDArray[Any],
+    value: NDArray[np.float32] | None = None,
+    final_greedy_value: NDArray[np.float32] | None = None,
+) -> list[bytes]: ...
+
 class Table:
     def __init__(
         self,
@@ -171,6 +183,7 @@ class Client:
     def reconnections(self) -> int: ...
     def signature(self, table: str) -> Signature: ...
     def insert(self, table: str, *chunks: bytes | bytearray) -> int: ...  # the key of the last
+    def post_chunks(self, table: str, *chunks: bytes | bytearray, wait: bool = True) -> bool: ...
     def sample_into(
         self, table: str, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None
     ) -> bool: ...

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headrace._native import ChunkWriter, Server, Signature
-from headrace.errors import ClosedError, ConfigError, ServerError
+from headrace.errors import ChunkRefused, ClosedError, ConfigError, ServerError
 from headrace.replay import BatchBuffer
 from headrace.servers import Endpoint, RoleServer, RunServer, connect_role, open_server, read_token, standalone
 
@@ -167,6 +167,47 @@ def test_a_paused_table_holds_back_inserts(place: Place) -> None:
     table.set_paused(False)
     inserts.join(10)
     assert table.stats()["size"] == 4
+
+
+def test_posted_chunks_are_stored_in_the_background(place: Place) -> None:
+    table = place.server().add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    role = place.role()
+    for _ in range(5):
+        assert role.post("replay", chunk(), chunk())
+    role.settle()
+    assert table.stats()["size"] == 40
+
+
+def test_only_so_many_posted_chunks_wait_for_a_paused_table(place: Place) -> None:
+    table = place.server().add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    table.set_paused(True)
+    role = place.role()
+    taken = 0
+    while role.post("replay", chunk(), wait=False):
+        taken += 1
+    assert 0 < taken < 25
+    post = threading.Thread(target=role.post, args=("replay", chunk()), daemon=True)
+    post.start()
+    post.join(0.3)
+    assert post.is_alive()
+    table.set_paused(False)
+    post.join(10)
+    role.settle()
+    assert table.stats()["size"] == 4 * (taken + 1)
+
+
+def test_the_error_of_a_posted_chunk_is_raised_later(place: Place) -> None:
+    table = place.server().add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    role = place.role()
+    assert role.post("replay", b"no chunk")
+    with pytest.raises(ChunkRefused):
+        role.settle()
+    assert role.post("replay", chunk())
+    role.settle()
+    table.close()
+    assert role.post("replay", chunk())
+    with pytest.raises(ClosedError):
+        role.settle()
 
 
 def test_a_claim_ends_with_its_connection(place: Place) -> None:

@@ -47,7 +47,7 @@ def test_run_directory_and_summary(train: Any, topology: str) -> None:
     assert summary["learner_steps"] > 0
     assert summary["episodes"] > 0
     assert summary["stopped_by"] == "steps"
-    assert set(summary["actor_times"]) == {"environment", "inference", "pull", "load", "push", "other"}
+    assert set(summary["actor_times"]) == {"environment", "inference", "pull", "load", "push", "blocked", "other"}
     assert set(summary["learner_times"]) == {"wait", "transfer", "train", "priorities", "publish", "other"}
     assert summary["actor_times"]["environment"] > 0
     assert summary["learner_times"]["train"] > 0

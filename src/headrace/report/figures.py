@@ -10,10 +10,10 @@ from headrace.report.formats import duration
 from headrace.report.history import History, Record, column
 from headrace.report.svg import COLORS, plain_axes, to_svg
 
-__all__ = ["TIME_COLORS", "learning_curve", "output_errors", "over_time", "time_shares"]
+__all__ = ["learning_curve", "output_errors", "over_time", "time_colors", "time_shares"]
 
-TIME_COLORS = ("c1", "c2", "c3", "c4", "c5", "c6")
-"""Style-sheet names of the colors of ACTOR_TIMES and LEARNER_TIMES, in the same order."""
+_TIME_COLORS = ("c1", "c2", "c3", "c4", "c5", "c7")
+_OTHER_COLOR = "c6"
 _AXES = {"environment_steps": "environment steps", "seconds": "training time (h:mm:ss)"}
 
 
@@ -76,12 +76,17 @@ def output_errors(quantizations: Sequence[Record]) -> str:
     return to_svg(figure, "output-errors", "Errors of outputs against training time")
 
 
+def time_colors(names: Sequence[str]) -> tuple[str, ...]:
+    """Style-sheet names of the colors of ACTOR_TIMES or LEARNER_TIMES; "other" is the last of both."""
+    return *_TIME_COLORS[: len(names) - 1], _OTHER_COLOR
+
+
 def time_shares(progress: Sequence[Record], side: str, names: Sequence[str]) -> str:
     """Stacked shares of a side's time ("actor_times" or "learner_times") against training time."""
     figure, axes = _axes("seconds", "share of time")
     seconds, *shares = column(progress, "seconds", *(f"{side}.{name}" for name in names), points=200)
     if len(seconds):
-        colors = [COLORS[name] for name in TIME_COLORS]
+        colors = [COLORS[name] for name in time_colors(names)]
         axes.stackplot(seconds, *shares, colors=colors, linewidth=0, labels=names)
         axes.set_xlim(seconds[0], max(seconds[-1], seconds[0] + 1e-9))
     axes.set_ylim(0, 1)

@@ -110,7 +110,8 @@ def _times(history: History, summary: Record) -> str:
         spent: Mapping[str, float] = summary.get(key) or _mean_shares(history.progress, key, names)
         total = sum(spent.values()) or 1.0
         shares = [
-            (name, color, spent.get(name, 0.0) / total) for name, color in zip(names, figures.TIME_COLORS, strict=True)
+            (name, color, spent.get(name, 0.0) / total)
+            for name, color in zip(names, figures.time_colors(names), strict=True)
         ]
         plot = figures.time_shares(history.progress, key, names) if len(history.progress) > 1 else ""
         parts.append(f"<figure><h3>{title}</h3>{share_bar(shares)}{plot}</figure>")

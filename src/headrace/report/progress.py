@@ -8,7 +8,7 @@ from headrace.types import ActingKind
 
 __all__ = ["ACTOR_TIMES", "LEARNER_TIMES", "Progress"]
 
-ACTOR_TIMES = ("environment", "inference", "pull", "load", "push", "other")
+ACTOR_TIMES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
 """Phases of an actor's time, in the order of all reports."""
 LEARNER_TIMES = ("train", "wait", "transfer", "priorities", "publish", "other")
 """Phases of the learner's time, in the order of all reports."""

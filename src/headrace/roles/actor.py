@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import ChunkWriter, Signature
+from headrace._native import ChunkWriter, Signature, append_steps
 from headrace.algorithms.config import Algorithm
 from headrace.environments import EnvironmentBatch, FrameStack, require_spec
 from headrace.errors import EnvironmentFault, require
@@ -20,7 +20,7 @@ from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
 __all__ = ["ACTOR_PHASES", "Actor", "ActorSettings", "table_signature"]
 
-ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "other")
+ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,18 @@ def table_signature(spec: EnvironmentSpec) -> Signature:
 class Actor:
     """E environments stepped together, with batched inference, exploration and one chunk writer per environment.
 
-    `output` maps observations [E, *input] to the policy's outputs [E, *]. `push` takes finished chunks and may wait.
-    `push_transitions`, if given, takes chunks of one-step transitions with a discount of 1 and may wait too. One
-    thread.
+    `output` maps observations [E, *input] to the policy's outputs [E, *]. `push` takes all chunks that one step
+    finished, and may wait. `push_transitions`, if given, takes chunks of one-step transitions with a discount of 1 and
+    may wait too. One thread.
     """
 
     def __init__(
         self,
         settings: ActorSettings,
         output: Callable[[Array], NDArray[np.float32]],
-        push: Callable[[bytes], object],
+        push: Callable[..., object],
         clock: PhaseClock,
-        push_transitions: Callable[[bytes], object] | None = None,
+        push_transitions: Callable[..., object] | None = None,
     ) -> None:
         count = len(settings.exploration)
         algorithm = settings.algorithm.replay
@@ -205,40 +205,10 @@ class Actor:
         step: EnvironmentStep,
         final: NDArray[np.float32] | None,
     ) -> None:
-        if self._settings.values:
-            chosen = output[np.arange(len(output)), action].tolist()
-            greedy = output.max(1).tolist()
-        else:
-            chosen = greedy = [nan] * self.count
-        actions = list(action) if action.ndim > 1 else action.tolist()
-        rewards = step.reward.tolist()
-        terminated, truncated = step.terminated.tolist(), step.truncated.tolist()
-        for index, writer in enumerate(self._writers):
-            writer.append(
-                actions[index],
-                rewards[index],
-                step.observation[index],
-                terminated[index],
-                truncated[index],
-                chosen[index],
-                greedy[index],
-                nan if final is None else float(final[index]),
-            )
-            if terminated[index] or truncated[index]:
-                writer.start(step.next_start[index])
-            if writer.finished:
-                for chunk in writer.take():
-                    self._push(chunk)
-        self._write_transitions(actions, rewards, step)
-
-    def _write_transitions(self, actions: list[Any], rewards: list[float], step: EnvironmentStep) -> None:
-        """Writes each step as a one-step transition without a priority, so that it gets the table's largest."""
-        for index, writer in enumerate(self._transition_writers):
-            terminated, truncated = bool(step.terminated[index]), bool(step.truncated[index])
-            writer.append(actions[index], rewards[index], step.observation[index], terminated, truncated)
-            if terminated or truncated:
-                writer.start(step.next_start[index])
-            if writer.finished:
-                assert self._push_transitions is not None
-                for chunk in writer.take():
-                    self._push_transitions(chunk)
+        """Writes the step, also as one-step transitions; these have no priority, so they get the table's largest."""
+        taken = (action, step.reward, step.observation, step.terminated, step.truncated, step.next_start)
+        values = (output, final) if self._settings.values else ()
+        if chunks := append_steps(self._writers, *taken, *values):
+            self._push(*chunks)
+        if self._push_transitions and (chunks := append_steps(self._transition_writers, *taken)):
+            self._push_transitions(*chunks)

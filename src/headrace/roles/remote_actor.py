@@ -68,12 +68,23 @@ class ActorRole(ActingRole):
             )
             ends.callback(reporter.close)
             clock.enter("environment")
-            push = functools.partial(server.insert, self.replay.name)
-            push_transitions = functools.partial(server.insert, self.transitions.name) if self.transitions else None
+            push = functools.partial(_push, server, clock, self.replay.name)
+            push_transitions = (
+                functools.partial(_push, server, clock, self.transitions.name) if self.transitions else None
+            )
             actor = Actor(settings, refresh.output, push, clock, push_transitions)
             ends.callback(actor.close)
             schedule = PullSchedule(settings.pull_period, settings.pull_unit)
             _act(actor, refresh, reporter, clock, schedule, stop)
+            server.settle()
+
+
+def _push(server: RoleServer, clock: PhaseClock, table: str, *chunks: bytes) -> None:
+    """Posts chunks; the clock shows how long the server holds them."""
+    if not server.post(table, *chunks, wait=False):
+        clock.enter("blocked")
+        server.post(table, *chunks)
+        clock.enter("push")
 
 
 def _first_policy(

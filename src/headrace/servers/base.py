@@ -64,6 +64,20 @@ class RoleServer(ParameterStore, Protocol):
     def insert(self, table: str, *chunks: bytes) -> object:
         """Stores chunks in order, in one round trip; waits while the rate limiter blocks inserts."""
 
+    def post(self, table: str, *chunks: bytes, wait: bool = True) -> bool:
+        """Stores chunks in order without waiting until they are stored.
+
+        While too many chunks are not, it waits, or without `wait` takes none of these and returns False. A later call
+        of post() or settle() raises the error of an earlier one. The default waits for each, as insert() does.
+        """
+        del wait
+        self.insert(table, *chunks)
+        return True
+
+    def settle(self) -> None:
+        """Waits until everything posted is stored."""
+        return
+
     def put(self, mailbox: str, message: bytes) -> None:
         """Sends a message."""
 

@@ -38,6 +38,14 @@ class StandaloneRole(RoleServer):
         """Stores chunks in order, waiting while the rate limiter blocks inserts; returns the key of the last one."""
         return self._client.insert(self._endpoint.name(table), *chunks)
 
+    def post(self, table: str, *chunks: bytes, wait: bool = True) -> bool:
+        """Stores chunks in order without waiting for the answer; see `RoleServer`."""
+        return self._client.post_chunks(self._endpoint.name(table), *chunks, wait=wait)
+
+    def settle(self) -> None:
+        """Waits until everything posted is stored; raises the error of what was not."""
+        self._client.settle()
+
     def put(self, mailbox: str, message: bytes) -> None:
         """Sends a message."""
         self._client.put(self._endpoint.name(mailbox), message)

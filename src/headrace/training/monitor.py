@@ -19,6 +19,8 @@ _NEAR_GREEDY = 0.02
 _SHORTEST_SECONDS = 0.1  # of training; shorter intervals give no meaningful rate
 _SILENT_SECONDS = 5.0
 """An actor that has sent no report for this long counts as gone."""
+_HELD_PHASES = ("push", "blocked")
+"""Phases in which a server can hold an actor: Redis while it pushes."""
 _WAITS = 0.25  # share of waiting in one side's time above which the other side is the bottleneck
 
 
@@ -43,8 +45,8 @@ class Monitor:
 
     def restore(self, actor_seconds: Mapping[str, float], learner_seconds: Mapping[str, float]) -> None:
         """Continues with the times of a resumed run."""
-        self.actor_seconds = dict(actor_seconds)
-        self._last_actor, self._last_learner = dict(actor_seconds), dict(learner_seconds)
+        self.actor_seconds |= actor_seconds
+        self._last_actor, self._last_learner = dict(self.actor_seconds), dict(learner_seconds)
 
     def add(self, report: Mapping[str, Any]) -> None:
         """Adds one actor's report, with increments instead of totals."""
@@ -56,14 +58,14 @@ class Monitor:
                 self._greedy.append(return_)
         index = report["index"]
         for phase, seconds in report["seconds"].items():
-            off_clock = min(seconds, self._off_clock.get(index, 0.0)) if phase == "push" else 0.0
+            off_clock = min(seconds, self._off_clock.get(index, 0.0)) if phase in _HELD_PHASES else 0.0
             if off_clock:
                 self._off_clock[index] -= off_clock
             self.actor_seconds[phase] += seconds - off_clock
         self._last_report[index] = monotonic()
 
     def skip(self, seconds: float) -> None:
-        """Records that an evaluation held the actors: these seconds of waiting to push are not training time."""
+        """Records that an evaluation held the actors: these seconds of waiting are not training time."""
         if self._workers:  # they already subtract the time in which they were held
             return
         for index in self._last_report:
@@ -138,6 +140,7 @@ def _shares(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, 
 
 def _bottleneck(actor_times: Mapping[str, float], learner_times: Mapping[str, float], learner_steps: int) -> str:
     """The bottleneck: the learner if actors wait to push, the actors if the learner waits for batches."""
-    if not learner_steps or learner_times["wait"] > max(_WAITS, actor_times["push"]):
+    held = sum(actor_times[phase] for phase in _HELD_PHASES)
+    if not learner_steps or learner_times["wait"] > max(_WAITS, held):
         return "actors"
-    return "learner" if actor_times["push"] > _WAITS else "balanced"
+    return "learner" if held > _WAITS else "balanced"

@@ -23,7 +23,7 @@ from headrace.networks.precision import Precision
 from headrace.parameters.form import PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.report.formats import counted
-from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
+from headrace.roles.actor import ActorSettings, table_signature
 from headrace.roles.base import REPORTS, Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
@@ -31,6 +31,7 @@ from headrace.roles.quantizer import QuantizerRole
 from headrace.roles.remote_actor import ActorRole
 from headrace.servers import Endpoint, RunServer, open_server
 from headrace.studies.actorq.energy import Energy
+from headrace.studies.phases import ACTOR_PHASES, recorded
 from headrace.studies.sheet import fingerprint
 from headrace.studies.statistics import median
 from headrace.types import EnvironmentSpec
@@ -122,10 +123,8 @@ def figures_of(
 ) -> dict[str, Any]:
     """The window between two reports of each actor; raises LaunchError if no actor made a step in it."""
     steps = sum(after[index]["steps"] - before[index]["steps"] for index in after)
-    seconds = {
-        phase: sum(after[index]["seconds"][phase] - before[index]["seconds"][phase] for index in after)
-        for phase in ACTOR_PHASES
-    }
+    clocks = [(recorded(after[index]["seconds"]), recorded(before[index]["seconds"])) for index in after]
+    seconds = {phase: sum(end[phase] - begin[phase] for end, begin in clocks) for phase in ACTOR_PHASES}
     loader = {
         phase: sum(after[i]["refresh"]["seconds"][phase] - before[i]["refresh"]["seconds"][phase] for i in after)
         for phase in LOADER_PHASES

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from headrace.report.formats import counted
-from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.actorq.acting import LOADER_PHASES
 from headrace.studies.actorq.tasks import TASKS, breakdown, published_time
 from headrace.studies.comparisons import Comparison, at_least, at_most
 from headrace.studies.curves import Curve, curve_of, places, smooth
+from headrace.studies.phases import ACTOR_PHASES
 from headrace.studies.sheet import Row, Rows
 from headrace.studies.statistics import chosen, grouped, known, mean, median, middle
 

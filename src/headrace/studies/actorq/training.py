@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.studies.actorq.cases import TrainingCase
 from headrace.studies.base import Measured
 from headrace.studies.curves import curve_of, held_at
+from headrace.studies.phases import ACTOR_PHASES, recorded
 from headrace.studies.training import EVALUATION_COLUMNS, FINAL_COLUMNS, curve_rows, summarized, train_case
 
 __all__ = ["CURVE_COLUMNS", "RUN_COLUMNS", "figures_of", "measure_training"]
@@ -53,7 +53,7 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
         "seconds_to_reward": None if reached is None else curve[reached]["seconds"],
         "steps_to_reward": None if reached is None else curve[reached]["environment_steps"],
         "steps_per_second": summary["environment_steps"] / summary["wall_seconds"],
-        **_shares("actor", ACTOR_PHASES, summary["actor_times"]),
+        **_shares("actor", ACTOR_PHASES, recorded(summary["actor_times"])),
         **_shares("learner", LEARNER_PHASES, summary["learner_times"]),
     }
     return Measured(run, curve)

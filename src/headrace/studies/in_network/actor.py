@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.parameters import Policy
-from headrace.roles.actor import ACTOR_PHASES, Actor
+from headrace.roles.actor import Actor
 from headrace.roles.actor import ActorSettings as GameSettings
 from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import POLICY, REPLAY
@@ -27,6 +27,7 @@ from headrace.studies.in_network.experience import (
     count_steps,
     make_chunks,
 )
+from headrace.studies.phases import ACTOR_PHASES
 from headrace.studies.processes import Window, answer, received
 
 __all__ = ["Pushes"]
@@ -65,13 +66,14 @@ class Pushes:
         for chunk in itertools.islice(itertools.cycle(chunks), count):
             self._push(chunk)
 
-    def __call__(self, chunk: bytes) -> None:
-        """Sends one chunk and counts it."""
-        started = time.perf_counter()
-        self._push(chunk)
-        self.seconds.append(time.perf_counter() - started)
-        self.bytes += len(chunk)
-        self.transitions += count_steps(chunk)
+    def __call__(self, *chunks: bytes) -> None:
+        """Sends chunks, each with its own request, and counts them."""
+        for chunk in chunks:
+            started = time.perf_counter()
+            self._push(chunk)
+            self.seconds.append(time.perf_counter() - started)
+            self.bytes += len(chunk)
+            self.transitions += count_steps(chunk)
 
     def _push(self, chunk: bytes) -> None:
         self.all_transitions += count_steps(chunk)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.in_network.case import LEARNER_PHASES
 from headrace.studies.in_network.measure import Record
+from headrace.studies.phases import ACTOR_PHASES
 from headrace.studies.statistics import mean, quantile
 
 __all__ = ["COLUMNS", "decrease", "figures_of"]

@@ -5,7 +5,6 @@ from math import isnan, nan
 
 from headrace.report.document import plot_row, share_bar, tile_row
 from headrace.report.formats import counted
-from headrace.roles.actor import ACTOR_PHASES
 from headrace.studies.base import Page, Results
 from headrace.studies.in_network.case import OUR_VARIANTS, VARIANTS, Case, Variant
 from headrace.studies.in_network.comparisons import (
@@ -22,6 +21,7 @@ from headrace.studies.in_network.comparisons import (
 from headrace.studies.in_network.figures import decrease
 from headrace.studies.in_network.published import published_figures
 from headrace.studies.page import bars, figure_text, note, table
+from headrace.studies.phases import ACTOR_PHASES
 from headrace.studies.plots import Line, draw_lines
 from headrace.studies.sheet import Rows
 from headrace.studies.statistics import chosen, distinct, grouped, middle

@@ -1,0 +1,63 @@
+"""An actor whose server holds its chunks back."""
+
+import contextlib
+import json
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from headrace.algorithms.dqn.config import DQN
+from headrace.networks import Architecture, PolicyGraph
+from headrace.parameters.snapshot import Stamp
+from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
+from headrace.roles.base import REPORTS, RoleContext, Stop
+from headrace.roles.handles import POLICY, REPLAY
+from headrace.roles.remote_actor import ActorRole
+from headrace.servers.embedded import EmbeddedServer
+from headrace.types import EnvironmentSpec
+
+SPEC = EnvironmentSpec((8,), "float32", actions=2)
+SETTINGS = ActorSettings(
+    "headrace.environments.toy:Corridor", 3, 0, (0.5,), DQN(n_step=1), chunk_steps=5, values=False, spec=SPEC
+)
+
+
+def test_time_in_which_the_server_holds_chunks_is_blocked_and_none_is_lost_at_the_end() -> None:
+    weights = {"q.weight": np.zeros((2, 8), np.float32), "q.bias": np.zeros(2, np.float32)}
+    policy = PolicyGraph(Architecture.of(SPEC, "mlp", ())).serialize(weights)
+    stop = Stop()
+    with contextlib.closing(EmbeddedServer()) as server:
+        table = server.add_table(REPLAY.name, table_signature(SPEC), fresh=True, capacity=100_000)
+        table.set_paused(True)
+        for name, data in POLICY.blobs(policy, Stamp.now()).items():
+            server.publish(name, data)
+
+        def act() -> None:
+            with RoleContext(server.endpoint, stop) as context:
+                ActorRole(0, SETTINGS, POLICY, REPLAY).run(context)
+
+        actor = threading.Thread(target=act, daemon=True)
+        actor.start()
+        report = _next_report(server, lambda report: report["phase"] == "blocked")
+        steps = report["steps"]
+        stop.set()
+        table.set_paused(False)
+        actor.join(30)
+        assert not actor.is_alive()
+        last = _next_report(server, lambda report: report["phase"] == "other")
+        assert set(last["seconds"]) == set(ACTOR_PHASES)
+        assert last["seconds"]["blocked"] > 0
+        assert last["steps"] == steps + 1  # the step whose chunk waited
+        assert last["steps"] - table.stats()["inserts"] < SETTINGS.chunk_steps  # those of the open chunk
+
+
+def _next_report(server: EmbeddedServer, found: Any) -> dict[str, Any]:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for report in map(json.loads, server.drain(REPORTS)):
+            if found(report):
+                return dict(report)
+        time.sleep(0.01)
+    raise AssertionError("no such report")
