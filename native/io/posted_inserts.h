@@ -43,7 +43,7 @@ class PostedInserts {
   void throw_error();                               // the first that a request was answered with; once
 
  private:
-  static constexpr std::size_t kMostChunks = 16;
+  static constexpr std::size_t kMostChunks = 4;
   static constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
   struct Request {

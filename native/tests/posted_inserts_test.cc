@@ -207,7 +207,7 @@ TEST_CASE_FIXTURE(Fixture, "an error is thrown once, and does not stop the reque
 }
 
 TEST_CASE_FIXTURE(Fixture, "it is full of chunks, or of bytes, until they are answered") {
-  for (int tag = 0; tag < 16; ++tag) {
+  for (int tag = 0; tag < 4; ++tag) {
     CHECK_FALSE(inserts.full());
     add(1);
   }
