@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
+from headrace import A3C, D4PG, DQN, TD3, AdPsgd, Hogwild, Lock, ParameterServer, Serial
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.sac import SAC
@@ -50,6 +50,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "rmsprop": DQN(**{**SMALL, "optimizer": "centered-rmsprop", "optimizer_epsilon": 0.01}),
     "a3c": A3C(hidden=(16,)),
     "d4pg": D4PG(**CONTINUOUS, sigmas=(0.3,)),
+    "td3": TD3(**CONTINUOUS, sigmas=(0.3,), policy_update_period=3),
     "sac": SAC(**CONTINUOUS, n_step=3),
     "a3c of two networks": A3C(hidden=(16,), trunk="separate", optimizer="adam"),
 }
