@@ -132,6 +132,16 @@ def test_one_worker_is_bit_identical_to_the_serial_run(server: EmbeddedServer, n
     assert context.updater.version == updates
 
 
+def test_the_period_of_td3_s_policy_counts_sums_of_gradients(server: EmbeddedServer) -> None:
+    """Of every three of the critics' sums, each of four gradients, one goes with a sum of the policy's."""
+    config = ParameterServer(**ONE, push_period=4)
+    context = context_of(server, ALGORITHMS["td3"], config)
+    sums = run_worker(server, context, config, 120) // 4
+    state = context.updater.state()
+    assert state["critics.steps"] == sums > 10
+    assert state["policy.steps"] == sums // 3
+
+
 def test_workers_compute_with_the_run_s_engine(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Hogwild(**ONE)
     context = context_of(server, ALGORITHMS["plain"], config)._replace(engine="torch")
