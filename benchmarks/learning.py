@@ -46,6 +46,9 @@ TARGETS = (
     Target("Pendulum-v1", "sac", "apex", -200.0, -180.0),
     Target("Pendulum-v1", "sac", "apex", -200.0, -180.0, "int8"),
     *(Target("Pendulum-v1", "sac", topology, -200.0, -180.0) for topology in WORKERS),
+    Target("Pendulum-v1", "td3", "serial", -200.0, -180.0),
+    Target("Pendulum-v1", "td3", "apex", -200.0, -180.0),
+    *(Target("Pendulum-v1", "td3", topology, -200.0, -180.0) for topology in WORKERS),
     Target("Pendulum-v1", "d4pg", "serial", -200.0, -180.0),
     *(Target("Pendulum-v1", "d4pg", topology, -200.0, -180.0) for topology in WORKERS),
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.algorithms.dqn.config import DQN
     from headrace.algorithms.dyna_q.config import DynaQ
     from headrace.algorithms.sac.config import SAC
+    from headrace.algorithms.td3.config import TD3
     from headrace.api import train, tune
     from headrace.launch.config import Processes, Ray
     from headrace.replay import connect
@@ -34,6 +35,7 @@ __all__ = [
     "D4PG",
     "DQN",
     "SAC",
+    "TD3",
     "AdPsgd",
     "Apex",
     "DynaQ",

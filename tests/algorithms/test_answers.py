@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from headrace import A3C, D4PG, DQN, DynaQ
-from headrace.algorithms.exploration import EpsilonGreedy, GaussianNoise
+from headrace import A3C, D4PG, DQN, TD3, DynaQ
+from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.exploration import EpsilonGreedy, Exploration, GaussianNoise
 from headrace.types import EnvironmentSpec
 
 DISCRETE = EnvironmentSpec((3,), "float32", 3)
@@ -17,16 +18,17 @@ def test_the_greedy_discrete_action_has_the_largest_output(algorithm: DQN | A3C)
     assert algorithm.greedy(OUTPUT, DISCRETE).tolist() == [2, 0]
 
 
-@pytest.mark.parametrize("algorithm", [D4PG(), A3C()])
-def test_the_greedy_continuous_action_is_the_output(algorithm: D4PG | A3C) -> None:
+@pytest.mark.parametrize("algorithm", [D4PG(), TD3(), A3C()])
+def test_the_greedy_continuous_action_is_the_output(algorithm: D4PG | TD3 | A3C) -> None:
     assert (algorithm.greedy(OUTPUT, CONTINUOUS) == OUTPUT).all()
 
 
 def test_each_algorithm_has_its_exploration() -> None:
-    discrete, continuous = (algorithm.make_exploration((0.1, 0.2), 0) for algorithm in (DQN(), D4PG()))
-    assert isinstance(discrete, EpsilonGreedy)
-    assert isinstance(continuous, GaussianNoise)
-    assert discrete.scale.tolist() == continuous.scale.tolist() == [0.1, 0.2]
+    kinds: dict[OffPolicy, type[Exploration]] = {DQN(): EpsilonGreedy, D4PG(): GaussianNoise, TD3(): GaussianNoise}
+    for algorithm, kind in kinds.items():
+        exploration = algorithm.make_exploration((0.1, 0.2), 0)
+        assert type(exploration) is kind
+        assert exploration.scale.tolist() == [0.1, 0.2]
 
 
 def test_each_algorithm_learns_from_replay_or_rollouts() -> None:

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.sac.rules import (
     Sample,
-    critic_gradient,
     policy_gradient,
     sample,
     soft_target,
@@ -83,11 +82,6 @@ def test_soft_target_by_hand() -> None:
     np.testing.assert_allclose(target, [4.1, 7], rtol=1e-6)
 
 
-def test_critic_gradient_by_hand() -> None:
-    gradient = critic_gradient(error=floats([1, -2], [4, 0]), weight=floats(1, 0.5))
-    np.testing.assert_array_equal(gradient, [[-0.5, 1], [-1, 0]])
-
-
 def test_policy_gradient_is_torch_s() -> None:
     """Of the mean of alpha log pi - Q for Q = c . a, with log standard deviations inside and outside of the range."""
     random = np.random.default_rng(0)
@@ -139,8 +133,6 @@ ONE, TWO = np.zeros(2, np.float32), np.zeros((2, 2), np.float32)
         (soft_target, (TWO, ONE, TWO, ONE, 0.1)),
         (soft_target, (ONE, ONE, ONE, ONE, 0.1)),
         (soft_target, (ONE, ONE, TWO, TWO, 0.1)),
-        (critic_gradient, (ONE, ONE)),
-        (critic_gradient, (TWO, TWO)),
         (policy_gradient, (TWO, Sample(TWO, ONE, TWO), ONE, 0.1)),
         (temperature_gradient, (TWO, -1.0)),
     ],

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.targets import (
     Loss,
+    critic_gradient,
     double_q_target,
     huber,
     log_softmax,
@@ -82,6 +83,11 @@ def test_q_gradient_is_torch_s(loss: Callable[[NDArray[np.float32]], Loss]) -> N
     np.testing.assert_allclose(value, each.detach().numpy(), rtol=1e-5, atol=1e-7)
     assert leaf.grad is not None
     np.testing.assert_allclose(q_gradient(q_t, action, slope, weight), leaf.grad.numpy(), rtol=1e-5, atol=1e-8)
+
+
+def test_critic_gradient_by_hand() -> None:
+    gradient = critic_gradient(error=floats([1, -2], [4, 0]), weight=floats(1, 0.5))
+    np.testing.assert_array_equal(gradient, [[-0.5, 1], [-1, 0]])
 
 
 def test_log_softmax_by_hand() -> None:
@@ -159,6 +165,8 @@ def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
         lambda: td_error(Q_TPN, ACTION, REWARD[:, None]),
         lambda: q_gradient(Q_TPN, ACTION, REWARD, DISCOUNT[:, None]),
         lambda: q_gradient(Q_TPN[0], ACTION, REWARD, DISCOUNT),
+        lambda: critic_gradient(REWARD, REWARD),
+        lambda: critic_gradient(Q_TPN, Q_TPN),
         lambda: log_softmax(REWARD),
         lambda: project(ATOMS, floats(P), floats([1]), floats(0.9)),
         lambda: project(ATOMS, floats(*P), floats(1), floats(0.9)),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from headrace.algorithms.sac.critics import TwinCritics
 from headrace.networks import Architecture
 from headrace.networks.actor_critic import ActorCritic
 from headrace.networks.architecture import Head
@@ -14,6 +13,7 @@ from headrace.networks.base import Description
 from headrace.networks.critic import Critic
 from headrace.networks.layout import Layout, Parameter, affine
 from headrace.networks.policy_network import PolicyNetwork
+from headrace.networks.twin_critics import TwinCritics
 
 SMALL = Layout((Parameter("a", (2, 3), -1.0, 1.0), Parameter("b", (2,), 5.0, 5.0)))
 MLP = Architecture((300,), "float32", "mlp", (400, 200), Head("q", 6))

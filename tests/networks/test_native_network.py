@@ -9,7 +9,6 @@ import torch
 
 from headrace._native import dense_instructions
 from headrace.algorithms.engine import open_network
-from headrace.algorithms.sac.critics import TwinCritics
 from headrace.networks import Architecture
 from headrace.networks.architecture import Head
 from headrace.networks.base import Description
@@ -17,6 +16,7 @@ from headrace.networks.critic import Critic
 from headrace.networks.native_network import NativeNetwork, build_dense
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.torch_network import TorchNetwork
+from headrace.networks.twin_critics import TwinCritics
 from headrace.types import Array
 
 ARCHITECTURES = {

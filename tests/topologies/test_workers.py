@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace import A3C, D4PG, DQN, AdPsgd, Hogwild, Lock, ParameterServer, Serial
+from headrace import A3C, D4PG, DQN, TD3, AdPsgd, Hogwild, Lock, ParameterServer, Serial
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.sac import SAC
@@ -50,6 +50,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "rmsprop": DQN(**{**SMALL, "optimizer": "centered-rmsprop", "optimizer_epsilon": 0.01}),
     "a3c": A3C(hidden=(16,)),
     "d4pg": D4PG(**CONTINUOUS, sigmas=(0.3,)),
+    "td3": TD3(**CONTINUOUS, sigmas=(0.3,), policy_update_period=3),
     "sac": SAC(**CONTINUOUS, n_step=3),
     "a3c of two networks": A3C(hidden=(16,), trunk="separate", optimizer="adam"),
 }
@@ -129,6 +130,16 @@ def test_one_worker_is_bit_identical_to_the_serial_run(server: EmbeddedServer, n
         assert not np.array_equal(weights, before[layer])
         assert np.array_equal(weights, context.updater.weights()[layer]), layer
     assert context.updater.version == updates
+
+
+def test_the_period_of_td3_s_policy_counts_sums_of_gradients(server: EmbeddedServer) -> None:
+    """Of every three of the critics' sums, each of four gradients, one goes with a sum of the policy's."""
+    config = ParameterServer(**ONE, push_period=4)
+    context = context_of(server, ALGORITHMS["td3"], config)
+    sums = run_worker(server, context, config, 120) // 4
+    state = context.updater.state()
+    assert state["critics.steps"] == sums > 10
+    assert state["policy.steps"] == sums // 3
 
 
 def test_workers_compute_with_the_run_s_engine(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ class Updater(Protocol):
 
     @property
     def version(self) -> int:
-        """Number of updates of the policy, by all learners."""
+        """Number of updates, by all learners: the version of the first vector that the updater opens."""
 
     def pull(self) -> int:
         """Updates the networks with what others have learned, if that is due; returns the version afterwards."""

@@ -33,6 +33,7 @@ __all__ = [
     "Tuned",
     "require_fractions",
     "require_not_negative",
+    "require_sigmas",
     "require_widths",
 ]
 
@@ -259,6 +260,14 @@ def require_fractions(config: object, *fields: str) -> None:
     """Raises ConfigError for the first of these fields that is not between 0 and 1."""
     for field in fields:
         require(field, getattr(config, field), 0 <= getattr(config, field) <= 1, "between 0 and 1")
+
+
+def require_sigmas(config: object, *fields: str) -> None:
+    """Raises ConfigError for the first of these fields that does not give every environment a standard deviation."""
+    for field in fields:
+        sigmas = getattr(config, field)
+        require(field, sigmas, len(sigmas) > 0, "one number or more")
+        require(field, sigmas, all(sigma >= 0 for sigma in sigmas), "numbers of 0 or more")
 
 
 def require_widths(config: object, *fields: str) -> None:

@@ -1,5 +1,6 @@
 """What an updater learns: networks' parameters in flat vectors, their targets, and their state in a checkpoint."""
 
+import json
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
@@ -15,6 +16,8 @@ from headrace.networks.layout import Layout
 from headrace.types import Array, FlatVector
 
 __all__ = ["Follower", "Learned", "Target", "local_vectors", "open_parameters", "optimizer_options"]
+
+_RANDOM, _UPDATES = "random", "updates"  # names in a checkpoint that are not of a target or vector
 
 
 class _OptimizerSettings(Protocol):
@@ -76,34 +79,43 @@ class Target(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Everything that an updater learns, by its names in a checkpoint: target networks and parameter vectors."""
+    """Everything that an updater changes, by its names in a checkpoint: target networks and parameter vectors."""
 
     targets: Mapping[str, Target]
     vectors: Mapping[str, ParameterVector]
+    random: np.random.Generator | None = None
+    """Draws the noise of the updates, if they have any."""
 
     def state(self, updates: int) -> dict[str, Array]:
-        """Copies of parameters and optimizer moments, and the number of updates, by name."""
+        """Copies of parameters and optimizer moments, the random state and the number of updates, by name."""
         parts = [(part, target.layout.views(read_vector(target.vector))) for part, target in self.targets.items()]
         parts += [(part, vector.state()) for part, vector in self.vectors.items()]
         state = {f"{part}.{name}": value for part, values in parts for name, value in values.items()}
-        return state | {"updates": np.array(updates)}
+        if self.random is not None:
+            state[_RANDOM] = np.frombuffer(json.dumps(self.random.bit_generator.state).encode(), np.uint8)
+        return state | {_UPDATES: np.array(updates)}
 
     def load(self, state: Mapping[str, Array]) -> int:
         """Restores what state() returned; returns the number of updates. CheckpointError if names or shapes differ."""
         parts: dict[str, dict[str, Array]] = {name: {} for name in (*self.targets, *self.vectors)}
         try:
             for name, value in state.items():
-                if name != "updates":
+                if name not in (_RANDOM, _UPDATES):
                     part, rest = name.split(".", 1)
                     parts[part][rest] = value
             targets = {part: target.layout.join(parts[part]) for part, target in self.targets.items()}
-            updates = int(state["updates"])
+            updates = int(state[_UPDATES])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint's network does not fit these settings: {error}") from error
         for part, vector in self.vectors.items():
             vector.load(parts[part])
         for part, values in targets.items():
             write_vector(self.targets[part].vector, values)
+        if self.random is not None:
+            try:
+                self.random.bit_generator.state = json.loads(state[_RANDOM].tobytes())
+            except (KeyError, TypeError, ValueError) as error:
+                raise CheckpointError(f"the checkpoint's random state does not fit: {error}") from error
         return updates
 
 

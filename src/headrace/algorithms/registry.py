@@ -21,6 +21,7 @@ BUILT_IN = {
     "dqn": "headrace.algorithms.dqn:DQN",
     "dyna-q": "headrace.algorithms.dyna_q:DynaQ",
     "d4pg": "headrace.algorithms.d4pg:D4PG",
+    "td3": "headrace.algorithms.td3:TD3",
     "sac": "headrace.algorithms.sac:SAC",
     "a3c": "headrace.algorithms.a3c:A3C",
 }

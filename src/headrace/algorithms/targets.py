@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 __all__ = [
     "Loss",
     "assert_ranks",
+    "critic_gradient",
     "double_q_target",
     "huber",
     "log_softmax",
@@ -81,6 +82,16 @@ def q_gradient(q_t: _Floats, action: NDArray[np.int64], slope: _Floats, weight: 
     gradient = np.zeros_like(q_t)
     gradient[np.arange(len(q_t)), action] = weight * slope / -len(q_t)
     return gradient
+
+
+def critic_gradient(error: _Floats, weight: _Floats) -> _Floats:
+    """The gradient [B, 2] of L = sum_i 1/B sum_b w_b delta_bi^2 / 2 by Q_i(s_b, a_b), for delta = target - Q [B, 2].
+
+    dL/dQ_bi = -w_b delta_bi / B, for twin critics (Fujimoto et al. 2018, algorithm 1).
+    """
+    assert_ranks(1, weight)
+    assert_ranks(2, error)
+    return weight[:, None] * error * (-1 / len(error))
 
 
 def project(support: _Floats, probabilities: _Floats, reward: _Floats, discount: _Floats) -> _Floats:

@@ -9,8 +9,9 @@ from torch.nn import functional
 from headrace.networks.actor_critic import ActorCritic
 from headrace.networks.architecture import Architecture, Convolution, Dense
 from headrace.networks.critic import Critic
+from headrace.networks.twin_critics import TWINS, TwinCritics
 
-__all__ = ["ActorCriticModule", "CriticModule", "PolicyModule"]
+__all__ = ["ActorCriticModule", "CriticModule", "PolicyModule", "TwinCriticsModule"]
 
 
 class PolicyModule(nn.Module):
@@ -104,3 +105,24 @@ class CriticModule(nn.Module):
             x = functional.elu(layer(x))
         logits: Tensor = self.head(x)
         return logits
+
+
+class TwinCriticsModule(nn.Module):
+    """See `TwinCritics`."""
+
+    def __init__(self, critics: TwinCritics) -> None:
+        super().__init__()
+        self._scale = 1 / 255 if critics.architecture.input_dtype == "uint8" else 1.0
+        self.weights = nn.ParameterList(torch.empty(TWINS, i, o) for i, o in critics.sizes)
+        self.biases = nn.ParameterList(torch.empty(TWINS, 1, o) for _, o in critics.sizes)
+
+    def forward(self, observation: Tensor, action: Tensor) -> Tensor:
+        """Q values [B, 2]."""
+        flat = observation.reshape(len(observation), -1).float() * self._scale
+        x = torch.cat((flat, action), 1).expand(TWINS, -1, -1)
+        last = len(self.weights) - 1
+        for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = torch.baddbmm(bias, x, weight)
+            if index < last:
+                x = functional.relu(x)
+        return x.squeeze(2).T

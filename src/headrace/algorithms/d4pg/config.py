@@ -13,6 +13,7 @@ from headrace.algorithms.config import (
     OffPolicy,
     Tuned,
     require_not_negative,
+    require_sigmas,
     require_widths,
 )
 from headrace.algorithms.exploration import Exploration, GaussianNoise, sigma_ladder
@@ -67,8 +68,7 @@ class D4PG(OffPolicy):
         require("atoms", self.atoms, self.atoms >= 2, "2 or more")
         require_positive(self, "atoms", most=_MOST_ATOMS)
         require("value_max", self.value_max, self.value_max > self.value_min, f"above value_min ({self.value_min})")
-        require("sigmas", self.sigmas, len(self.sigmas) > 0, "one number or more")
-        require("sigmas", self.sigmas, all(sigma >= 0 for sigma in self.sigmas), "numbers of 0 or more")
+        require_sigmas(self, "sigmas")
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:

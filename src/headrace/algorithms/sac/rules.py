@@ -16,7 +16,6 @@ from headrace.algorithms.targets import assert_ranks
 
 __all__ = [
     "Sample",
-    "critic_gradient",
     "policy_gradient",
     "sample",
     "soft_target",
@@ -73,16 +72,6 @@ def soft_target(
     assert_ranks(2, q_tpn)
     target: _Floats = reward + discount * (q_tpn.min(1) - temperature * log_probability)
     return target
-
-
-def critic_gradient(error: _Floats, weight: _Floats) -> _Floats:
-    """The gradient [B, 2] of sum_i 1/B sum_b w_b delta_bi^2 / 2 by Q_i(s_b, a_b), for delta [B, 2] = target - Q.
-
-    dL/dQ_bi = -w_b delta_bi / B (equation 6).
-    """
-    assert_ranks(1, weight)
-    assert_ranks(2, error)
-    return weight[:, None] * error * (-1 / len(error))
 
 
 def policy_gradient(output: _Floats, sampled: Sample, q_gradient: _Floats, temperature: float) -> _Floats:

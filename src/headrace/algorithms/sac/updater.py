@@ -1,6 +1,5 @@
 """Soft actor-critic's gradient step."""
 
-import json
 from collections.abc import Mapping
 from math import log
 from typing import Any
@@ -14,18 +13,16 @@ from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
 from headrace.algorithms.sac.config import SAC
-from headrace.algorithms.sac.critics import TwinCritics
-from headrace.algorithms.sac.rules import critic_gradient, policy_gradient, sample, soft_target, temperature_gradient
-from headrace.errors import CheckpointError
+from headrace.algorithms.sac.rules import policy_gradient, sample, soft_target, temperature_gradient
+from headrace.algorithms.targets import critic_gradient
 from headrace.gradients.base import OpenVector
 from headrace.gradients.flat import read_vector
 from headrace.networks.layout import Layout, Parameter
 from headrace.networks.policy_network import PolicyNetwork
+from headrace.networks.twin_critics import TwinCritics
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["SACUpdater"]
-
-_RANDOM = "random"
 
 
 class SACUpdater:
@@ -67,7 +64,7 @@ class SACUpdater:
         target = Target.of(critics.layout, self._vectors["critics"].parameters)
         self._target_critics = open_network(engine, critics, target.vector)
         self._follower = Follower((target,), config.target_update_period, config.target_update_rate)
-        self._learned = Learned({"target_critics": target}, self._vectors)
+        self._learned = Learned({"target_critics": target}, self._vectors, self._random)
         self._target_entropy = -float(spec.actions) if config.target_entropy is None else config.target_entropy
         self._followed = self._vectors["critics"].version
 
@@ -127,16 +124,11 @@ class SACUpdater:
     def state(self) -> dict[str, Array]:
         """Target critics, the vectors with their optimizer moments, the random state, and the number of updates."""
         self.pull()
-        random = json.dumps(self._random.bit_generator.state).encode()
-        return self._learned.state(self._followed) | {_RANDOM: np.frombuffer(random, np.uint8)}
+        return self._learned.state(self._followed)
 
     def load(self, state: Mapping[str, Array]) -> None:
         """Restores what state() returned; raises CheckpointError if names or shapes differ."""
-        self._followed = self._learned.load({name: value for name, value in state.items() if name != _RANDOM})
-        try:
-            self._random.bit_generator.state = json.loads(state[_RANDOM].tobytes())
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"the checkpoint's random state does not fit: {error}") from error
+        self._followed = self._learned.load(state)
 
     def _target(
         self,

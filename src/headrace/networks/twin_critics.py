@@ -33,8 +33,8 @@ class TwinCritics:
     def __post_init__(self) -> None:
         if self.architecture.kind != "mlp":
             raise ConfigError(
-                f"algorithm is sac, and the observations are images of {list(self.architecture.input_shape)}; "
-                "its critics take flat ones: network must be mlp"
+                f"network is {self.architecture.kind}; it must be mlp: the critics take flat observations, "
+                f"and these are images of {list(self.architecture.input_shape)}"
             )
         require_parameters("critic_hidden", self.hidden, self.layout.size)
 
@@ -73,7 +73,7 @@ class TwinCritics:
 
     def build_torch(self) -> "nn.Module":
         """The torch module."""
-        from headrace.algorithms.sac.torch_critics import TwinCriticsModule
+        from headrace.networks.torch_modules import TwinCriticsModule
 
         return TwinCriticsModule(self)
 

@@ -1,0 +1,143 @@
+"""TD3's gradient step."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import OptimizerOptions
+from headrace.algorithms.base import Update
+from headrace.algorithms.config import Engine
+from headrace.algorithms.engine import choose_engine, open_network
+from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
+from headrace.algorithms.targets import critic_gradient
+from headrace.algorithms.td3.config import TD3
+from headrace.algorithms.td3.rules import clipped_double_q_target, policy_gradient, smoothed_action
+from headrace.gradients.base import OpenVector
+from headrace.gradients.flat import read_vector
+from headrace.networks.policy_network import PolicyNetwork
+from headrace.networks.twin_critics import TwinCritics
+from headrace.types import Array, Batch, EnvironmentSpec
+
+__all__ = ["TD3Updater"]
+
+
+class TD3Updater:
+    """Twin critics and policy, each in a vector with its own Adam, and their targets; implements `Updater`.
+
+    An update is one of the critics. The policy is part of it if its own updates are fewer than one for each
+    `policy_update_period` of the critics'. Both vectors count the updates of all workers, so that workers keep the
+    period together, in whichever order they pull and apply, and also where gradients are dropped or summed. The targets
+    follow the critics' updates. See `Algorithm.make_updater()` for the arguments. Raises ConfigError also if
+    observations need a CNN.
+    """
+
+    def __init__(
+        self,
+        config: TD3,
+        spec: EnvironmentSpec,
+        device: str,
+        seed: int,
+        open_vector: OpenVector | None = None,
+        engine: Engine = "auto",
+    ) -> None:
+        config.require_spaces(spec)
+        self._config = config
+        self.architecture = config.architecture(spec)
+        policy = PolicyNetwork(self.architecture)
+        critics = TwinCritics(self.architecture, spec.actions, config.critic_hidden)
+        engine = choose_engine(engine, device, self.architecture, config.critic_hidden)
+        open_vector = open_vector or local_vectors(device)
+        self._random = np.random.Generator(np.random.PCG64(seed))
+        rates = (config.critic_learning_rate, config.learning_rate)
+        self._critics_vector, self._policy_vector = (  # the critics' first: a run counts the first vector's updates
+            open_parameters(open_vector, layout, OptimizerOptions("adam", learning_rate=rate), self._random)
+            for layout, rate in zip((critics.layout, policy.layout), rates, strict=True)
+        )
+        target_policy = Target.of(policy.layout, self._policy_vector.parameters)
+        target_critics = Target.of(critics.layout, self._critics_vector.parameters)
+        self._policy = open_network(engine, policy, target_policy.online, self._policy_vector.gradient)
+        self._critics = open_network(engine, critics, target_critics.online, self._critics_vector.gradient)
+        self._target_policy = open_network(engine, policy, target_policy.vector)
+        self._target_critics = open_network(engine, critics, target_critics.vector)
+        targets = (target_policy, target_critics)
+        self._follower = Follower(targets, config.target_update_period, config.target_update_rate)
+        self._followed = self._critics_vector.version
+        self._learned = Learned(
+            {"target_policy": target_policy, "target_critics": target_critics},
+            {"policy": self._policy_vector, "critics": self._critics_vector},
+            self._random,
+        )
+
+    @property
+    def version(self) -> int:
+        """Number of updates of the critics."""
+        return self._critics_vector.version
+
+    def pull(self) -> int:
+        """Updates critics and policy; moves the targets as often as was due since the last call."""
+        version = self._critics_vector.pull()
+        self._policy_vector.pull()
+        self._follower.follow(self._followed, version)
+        self._followed = version
+        return version
+
+    def transfer(self, batch: Batch) -> tuple[Any, ...]:
+        """observation, next_observation, placed for the networks; action, reward, discount, weight as they are."""
+        observation, next_observation = map(self._policy.place, (batch.observation, batch.next_observation))
+        return observation, next_observation, batch.action, batch.reward, batch.discount, batch.weight
+
+    @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
+    def update(self, fields: tuple[Any, ...]) -> Update:
+        """One step of the critics and, if it is due, of the policy, both from the parameters before the step.
+
+        The priority is |TD error|, the mean of the two critics'; the loss is the sum of the critics' weighted losses.
+        The importance weights apply to the critics only.
+        """
+        version = self.pull()
+        observation, next_observation, action, reward, discount, weight = fields
+        error = self._target(next_observation, reward, discount)[:, None] - self._critics.forward(observation, action)
+        self._critics.backward(critic_gradient(error, weight))
+        policy_due = self._policy_vector.version < (version + 1) // self._config.policy_update_period
+        if policy_due:
+            self._ascend(observation)
+        self._critics_vector.apply()
+        if policy_due:
+            self._policy_vector.apply()
+        loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
+        return Update(np.abs(error).mean(1), float(loss))
+
+    def weights(self) -> dict[str, Array]:
+        """The policy's parameters."""
+        self.pull()
+        return self.architecture.layout.views(read_vector(self._policy_vector.parameters))
+
+    def act(self, observation: Array) -> NDArray[np.float32]:
+        """Actions [B, A] in [-1, 1] for observations [B, *input]."""
+        return self._policy.output(self._policy.place(observation))
+
+    def state(self) -> dict[str, Array]:
+        """Target networks, the vectors with their optimizer moments, the random state, and the number of updates."""
+        self.pull()
+        return self._learned.state(self._followed)
+
+    def load(self, state: Mapping[str, Array]) -> None:
+        """Restores what state() returned; raises CheckpointError if names or shapes differ."""
+        self._followed = self._learned.load(state)
+
+    def _target(
+        self, next_observation: Any, reward: NDArray[np.float32], discount: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Clipped double-Q targets [B] of n-step returns, with a smoothed action of the target policy."""
+        action = self._target_policy.output(next_observation)
+        noise = self._config.target_noise * self._random.standard_normal(action.shape, np.float32)
+        smoothed = smoothed_action(action, noise, self._config.target_noise_clip)
+        return clipped_double_q_target(reward, discount, self._target_critics.output(next_observation, smoothed))
+
+    def _ascend(self, observation: Any) -> None:
+        """Writes the gradient of -1/B sum Q_1(s, pi(s)) to the policy's vector."""
+        q_t = self._critics.forward(observation, self._policy.forward(observation))
+        first = np.zeros_like(q_t)
+        first[:, 0] = 1
+        self._policy.backward(policy_gradient(self._critics.differentiate(first)))
