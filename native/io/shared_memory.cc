@@ -4,17 +4,20 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <utility>
+#include <system_error>
 
 #include "core/error.h"
+#include "core/quiet_thread.h"
 
 namespace headrace {
 namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr std::uint64_t kPieceBytes = 16 << 20;
 
 [[noreturn]] void throw_system(std::uint64_t bytes) {
   throw Error(ErrorKind::kSystem,
@@ -28,6 +31,24 @@ std::byte* map(int descriptor, std::uint64_t bytes, int protection) {
   return static_cast<std::byte*>(memory);
 }
 
+// Piece by piece, since calls of other threads that map memory wait for each.
+void unmap_pieces(std::byte* memory, std::uint64_t bytes) {
+  for (std::uint64_t at = 0; at < bytes; at += kPieceBytes) ::munmap(memory + at, std::min(kPieceBytes, bytes - at));
+}
+
+// A large region in a thread that ends with it: a gigabyte of small pages takes a tenth of a second, for which a
+// server's other connections would wait.
+void unmap(std::byte* memory, std::uint64_t bytes) {
+  if (bytes > kPieceBytes) {
+    try {
+      return start_quiet_thread([memory, bytes] { unmap_pieces(memory, bytes); }).detach();
+    } catch (const std::system_error&) {
+      // No thread: then here.
+    }
+  }
+  unmap_pieces(memory, bytes);
+}
+
 class MemfdRegion : public SharedRegion {
  public:
   explicit MemfdRegion(std::uint64_t bytes)
@@ -38,7 +59,7 @@ class MemfdRegion : public SharedRegion {
     }
     data_ = map(descriptor_.get(), bytes, PROT_READ | PROT_WRITE);
   }
-  ~MemfdRegion() override { ::munmap(data_, size_); }
+  ~MemfdRegion() override { unmap(data_, size_); }
   MemfdRegion(const MemfdRegion&) = delete;
   MemfdRegion& operator=(const MemfdRegion&) = delete;
 

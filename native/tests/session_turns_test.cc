@@ -186,7 +186,7 @@ TEST_CASE("many chunks of one request are stored over several turns") {
   feed(session, request);
   CHECK(session.yielded());
   CHECK(table->size() == kUnitsPerTurn * kChunksPerUnit);
-  CHECK(turns_of(session) == 3);
+  CHECK(turns_of(session) == 10);
   CHECK(number_at<std::uint64_t>(replies_in(take_output(session)).at(0).body) == 2'499);
 }
 
@@ -226,6 +226,18 @@ TEST_CASE("a large batch is gathered over several turns, and is the batch that w
   const auto gathered = lay_out(options.signature, B, region->bytes().data());
   const auto sections = sections_of(options.signature, gathered), wanted = sections_of(options.signature, expected);
   for (std::size_t i = 0; i < sections.size(); ++i) CHECK(std::ranges::equal(sections[i], wanted[i]));
+}
+
+TEST_CASE("many transitions are drawn in one turn and gathered over several") {
+  Server server;
+  const auto table = add_many(server);
+  OpenSession session(server, yielding());
+  feed(session, frame(MessageType::kSample, "replay", sample_payload(10'000, 0.4, 0)));
+  session.resume(later(0));  // on the gathering thread
+  CHECK(session.yielded());
+  CHECK(table->stats().samples == 10'000);
+  CHECK(turns_of(session) == 4);  // of 4,096 transitions, after the draw
+  CHECK(replies_in(take_output(session)).at(0).header.status == kOk);
 }
 
 TEST_CASE("a batch that is being gathered survives the drop of its table") {

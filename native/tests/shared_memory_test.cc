@@ -41,6 +41,19 @@ TEST_CASE("shared memory keeps its size, and its seals") {
   CHECK(::fcntl(region->descriptor(), F_ADD_SEALS, F_SEAL_WRITE) != 0);
 }
 
+TEST_CASE("a large region is unmapped after its end, too") {
+  const auto mapped = [](const std::byte* memory) {
+    unsigned char resident;
+    return ::mincore(const_cast<std::byte*>(memory), 1, &resident) == 0;
+  };
+  constexpr std::uint64_t kBytes = 100 << 20;
+  auto region = make_shared_region(kBytes);
+  const std::byte* const first = region->bytes().data();
+  CHECK(mapped(first));
+  region.reset();
+  CHECK(eventually([&] { return !mapped(first) && !mapped(first + kBytes - 4096); }));
+}
+
 TEST_CASE("memory that could shrink under the reader is not mapped") {
   CHECK_FALSE(kind_of([] { MappedRegion(memfd(8192, F_SEAL_SHRINK | F_SEAL_GROW), 8192); }));
   CHECK(kind_of([] { MappedRegion(memfd(8192, F_SEAL_GROW), 8192); }) == ErrorKind::kMalformed);

@@ -15,8 +15,9 @@ class ReceiveBuffer {
  public:
   // Not counted, so that small requests (stats, drop) can be made where the budget is used up.
   static constexpr std::size_t kUncountedBytes = 4 << 10;
-  static constexpr std::size_t kFirstBytes = 64 << 10;    // where the budget has room
-  static constexpr std::size_t kRetainedBytes = 4 << 20;  // more is given back once it is empty, unless kept
+  static constexpr std::size_t kFirstBytes = 64 << 10;  // where the budget has room
+  // More is given back once it is empty, unless kept: room for a part of a blob with its header.
+  static constexpr std::size_t kRetainedBytes = (4 << 20) + (4 << 10);
 
   explicit ReceiveBuffer(MemoryBudget& budget) : budget_(budget) {}  // which outlives it
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kMaxWaitMilliseconds = 1'000'000'000;  // eleven days; keeps `now` + wait from overflowing
 constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint64_t kTransitionsPerTurn = kUnitsPerTurn * kTransitionsPerUnit;
 
 struct Draw {
   std::uint32_t size;
@@ -213,9 +214,11 @@ Session::Progress Session::gather(const std::shared_ptr<Table>& table, Gathering
     auto draw = table->try_draw(view, exponent);
     if (!draw) return Progress::kHeld;
     gathering = {table, std::move(draw)};
+    if (yields_ && view.size > kTransitionsPerTurn) return Progress::kMore;  // a turn's work, too
   }
   const std::uint64_t turn = kUnitsPerTurn * kUnitBytes / gathering.draw->transition_bytes() + 1;
-  return gathering.draw->gather(yields_ ? turn : view.size) ? Progress::kDone : Progress::kMore;
+  return gathering.draw->gather(yields_ ? std::min(turn, kTransitionsPerTurn) : view.size) ? Progress::kDone
+                                                                                           : Progress::kMore;
 }
 
 }  // namespace headrace

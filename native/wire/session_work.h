@@ -7,12 +7,13 @@
 
 namespace headrace {
 
-// A turn takes a few milliseconds: copies of 4 MiB, 1,024 chunks or 4,096 priorities.
+// A turn takes a few milliseconds: copies of 4 MiB, 256 chunks, or 4,096 priorities or transitions.
 inline constexpr std::size_t kUnitsPerTurn = 64;
 inline constexpr std::size_t kUnitBytes = 64 << 10;
-inline constexpr std::size_t kChunksPerUnit = 16;
+inline constexpr std::size_t kChunksPerUnit = 4;
 inline constexpr std::size_t kUpdatesPerUnit = 64;
-inline constexpr std::uint64_t kQuickInsertBytes = 8 << 20;  // a chunk is copied at one go
+inline constexpr std::size_t kTransitionsPerUnit = 64;
+inline constexpr std::uint64_t kQuickInsertBytes = kUnitsPerTurn * kUnitBytes;  // a chunk is copied at one go
 
 inline constexpr std::size_t kCopiedBytes = 256;  // fewer are copied into a reply: a reference takes as many
 
