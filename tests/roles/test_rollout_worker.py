@@ -1,13 +1,11 @@
 """Contents of a rollout step by step, when it is used for an update, and where the next one starts."""
 
 import json
-from collections.abc import Iterator
 from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from headrace import A3C
 from headrace.algorithms.a3c.updater import A3CUpdater
@@ -45,15 +43,6 @@ class Recorder(A3CUpdater):
     def update(self, tensors: Any) -> Update:
         self.calls.append("update")
         return super().update(tensors)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """More threads are slower on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def make(environment: str, count: int = 2, seed: int = 3, **settings: Any) -> tuple[RolloutWorker, Recorder]:

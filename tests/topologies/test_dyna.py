@@ -1,12 +1,10 @@
 """Planning in a topology: the replay ratio, snapshots, and no effect if it is off."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from headrace import DQN, Apex, DynaQ, Hogwild, Serial
 from headrace.environments import describe
@@ -42,15 +40,6 @@ SMALL = DynaQ(
     model_error_limit=5.0,
     disagreement_limit=10.0,
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """More threads are slower on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def context(algorithm: DQN, environment: str = CORRIDOR) -> RunContext:
@@ -93,7 +82,9 @@ def test_planning_in_one_thread_is_deterministic() -> None:
 def test_planning_does_not_change_the_replay_ratio(error_limit: float) -> None:
     program = serial(dataclasses.replace(SMALL, model_error_limit=error_limit), 1000)
     without = serial(dataclasses.replace(SMALL, planning=False), 1000)
-    assert program.learner.steps == without.learner.steps > 200
+    unfinished = 2 * 10 * 4 / 32  # updates of the chunks that two environments have not finished, in either run
+    assert program.learner.steps == pytest.approx(without.learner.steps, abs=unfinished)
+    assert program.learner.steps > 200
     stats = program.table.stats()
     for table in (program.table, without.table):
         assert table.stats()["samples_per_insert"] == pytest.approx(4, rel=0.05)
