@@ -1,6 +1,6 @@
 """How long a connection with small requests waits while another one makes a large request, in milliseconds.
 
-A process fetches, inserts and samples all the time. Next to it, one connection opens tables, publishes, samples, updates
+A process fetches, inserts and samples all the time, while one connection opens tables, publishes, samples, updates
 priorities, inserts and pushes gradients, in the largest sizes.
 """
 
