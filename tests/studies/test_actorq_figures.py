@@ -92,6 +92,7 @@ def report(steps: int, environment: float, inference: float, pull: float, load: 
         "pull": pull,
         "load": load,
         "push": 0.0,
+        "blocked": 0.0,
         "other": 0.0,
     }
     loading = {"fetch": fetched, "deserialize": 0.0, "load": 2 * fetched}
