@@ -40,7 +40,12 @@ def main() -> None:
     """Probes until its input ends."""
     requests = _requests(sys.argv[1])
     stop = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), stop.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        stop.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     print("probing", flush=True)
     waits: list[tuple[float, float]] = []
     while not stop.is_set():
