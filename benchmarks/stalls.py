@@ -1,6 +1,6 @@
 """How long a connection with small requests waits while another one makes a large request, in milliseconds.
 
-A process fetches, inserts and samples all the time, while one connection opens tables, publishes, samples, updates
+A process fetches, inserts and samples all the time. Alongside, one connection opens tables, publishes, samples, updates
 priorities, inserts and pushes gradients, in the largest sizes.
 """
 
@@ -164,7 +164,7 @@ def _gradients(address: str) -> _Load:
 
 
 def _rows(load: _Load, waits: _Waits, idle_begin: float, idle_end: float) -> list[Row]:
-    """The longest wait in each request, next to that in idle times of the same length."""
+    """The longest wait in each request, compared with idle times of the same length."""
     length = statistics.median(end - begin for begin, end in load.spans)
     idle = [waits.longest(begin, begin + length) for begin in np.arange(idle_begin, idle_end - length, length)]
     longest = [waits.longest(begin, end) for begin, end in load.spans]

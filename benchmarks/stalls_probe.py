@@ -41,11 +41,11 @@ def main() -> None:
     requests = _requests(sys.argv[1])
     stop = threading.Event()
 
-    def end() -> None:
+    def wait_for_end() -> None:
         sys.stdin.read()
         stop.set()
 
-    threading.Thread(target=end, daemon=True).start()
+    threading.Thread(target=wait_for_end, daemon=True).start()
     print("probing", flush=True)
     waits: list[tuple[float, float]] = []
     while not stop.is_set():

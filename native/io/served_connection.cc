@@ -14,7 +14,7 @@
 namespace headrace {
 namespace {
 
-constexpr std::size_t kReadBytesPerTurn = 2 << 20;  // of untouched memory
+constexpr std::size_t kReadBytesPerTurn = 1 << 20;  // of untouched memory
 constexpr std::size_t kSentBytesPerTurn = 4 << 20;
 
 }  // namespace
