@@ -85,7 +85,7 @@ def test_a_row_says_what_the_run_says() -> None:
     assert (found["staleness"], found["staleness_0"], found["staleness_1"]) == (1.5, 0.5, 0.25)
     assert (found["staleness_8-15"], found["staleness_32+"]) == (0.25, 0.0)
     assert (found["accepted"], found["dropped"], found["refused"]) == (5_990, 7, 3)
-    assert (found["samples_per_step"], found["samples_per_step_set"]) == (6_010 * 128 / 100_000, 8.0)
+    assert (found["samples_per_step"], found["samples_per_step_set"]) == (6_010 * 128 / 100_000, 16.0)
     assert (found["deaths"], found["updates_after_death"], found["updates_after_death_share"]) == (0, None, None)
     assert (found["start_seconds"], found["alive_at_end"]) == (5.0, 2)
 
@@ -119,7 +119,7 @@ def test_updates_after_a_death_are_counted_from_the_next_record() -> None:
     case = fault_case("lock", 0, disturbed=True)
     found = row_of(case, SUMMARY, records, killed=1)
     assert (found["killed"], found["deaths"], found["updates_after_death"]) == (1, 1, 3_500)
-    assert found["updates_after_death_share"] == 3_500 / (128_000 * 8 / 128)  # 128,000 steps were left
+    assert found["updates_after_death_share"] == 3_500 / (128_000 * 16 / 128)  # 128,000 steps were left
     assert found["alive_at_end"] == 2
     last = row_of(case, SUMMARY, records[:4], killed=1)
     assert (last["updates_after_death"], last["updates_after_death_share"]) == (0, None)

@@ -51,7 +51,7 @@ PRESETS: dict[str, Tuned] = {
         steps=300_000,
     ),
     "LunarLander-v3": Tuned(
-        DQN(hidden=(128, 128), batch_size=128, samples_per_step=16.0, epsilon_decay_steps=50_000),
+        DQN(hidden=(128, 128), batch_size=128, epsilon_decay_steps=50_000),
         steps=500_000,
     ),
     "headrace/Snake-v0": Tuned(
