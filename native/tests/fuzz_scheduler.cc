@@ -52,8 +52,8 @@ void require(bool condition, const char* what) {
 // A connection as both of its ends see it: the bytes on their way to the session, and those that the peer has received.
 struct Connection {
   std::unique_ptr<Session> session;
-  std::size_t scheduler;
-  bool has_token;
+  std::size_t scheduler = 0;
+  bool has_token = false;
   std::size_t window = kUnlimited;  // bytes that the peer takes
   Bytes sent = {};                  // by the peer, and not yet received
   Bytes received = {};              // by the peer
@@ -123,12 +123,13 @@ void World::connect(std::uint8_t with) {
   options.yields = true;
   if (with % 4 == 0) options.token = &token();
   const Id id = std::exchange(next_id_, next_id_ + 2);
-  Connection connection{std::make_unique<Session>(server_, options, later(now_)), std::size_t{with} / 4 % 2,
-                        options.token != nullptr};
+  auto& connection = connections_[id];
+  connection.session = std::make_unique<Session>(server_, options, later(now_));
+  connection.scheduler = std::size_t{with} / 4 % 2;
+  connection.has_token = options.token != nullptr;
   if (with >= 128) connection.window = with;
   Session& session = *connection.session;
   auto& scheduler = *schedulers_[connection.scheduler];
-  connections_.emplace(id, std::move(connection));
   if (const auto oldest = scheduler.add(id, session, later(now_))) {
     require(connections_.contains(*oldest) && !connections_.at(*oldest).session->proven(),
             "a session is to be closed that has ended or has shown the token");
