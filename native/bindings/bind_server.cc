@@ -117,6 +117,7 @@ void bind_server(nb::module_& module) {
           "listen", [](EmbeddedServer& self, const std::string& address) { return self.loop().listen(address); },
           "address"_a, nb::call_guard<Released>())
       .def("connections", [](EmbeddedServer& self) { return self.loop().connections(); })
+      .def("disconnect", &EmbeddedServer::disconnect)
       .def("close", &EmbeddedServer::close);
 }
 

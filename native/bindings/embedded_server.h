@@ -28,6 +28,13 @@ class EmbeddedServer {
   EmbeddedServer(const EmbeddedServer&) = delete;
   EmbeddedServer& operator=(const EmbeddedServer&) = delete;
 
+  // Ends all connections without an answer to what they asked: for their clients, which may connect again to a server
+  // on the same data, it is away.
+  void disconnect() {
+    const Released release;
+    loop_.close();
+  }
+
   // Tables first, so that held requests are answered while their connections exist; shards last, when no request can
   // change them. Called with the GIL. Throws where a file can't be written; everything is closed nevertheless.
   void close() {

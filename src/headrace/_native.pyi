@@ -159,6 +159,8 @@ class Server:
     def listen(self, address: str) -> str:
         """Serves on tcp://HOST:PORT, unix:PATH or unix:@NAME from now on. -> the address, name or port picked."""
     def connections(self) -> int: ...
+    def disconnect(self) -> None:
+        """Ends all connections; for their clients, which may look for the next server on `data`, it is away."""
     def close(self) -> None:
         """Closes tables and connections, and writes tables and shards in `data` to the disk."""
 

@@ -118,6 +118,23 @@ def test_acknowledged_transitions_survive_kill_9(serve, tmp_path):
     assert "stopping: writing the remaining data to disk\n" in out
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_chunks_that_are_held_when_it_ends_are_stored_by_its_successor(serve, tmp_path, number):
+    options, listen = ("--quiet", "--data", str(tmp_path / "data")), [f"unix:{tmp_path}/socket"]
+    server = serve(*options, listen=listen)
+    client = Client(server.address, reconnect_seconds=60.0)
+    client.open_table("run/replay", SIGNATURE, fresh=True, capacity=1_000)
+    client.insert("run/replay", chunk(10))
+    client.set_state("run/replay", "paused")
+    for _ in range(3):
+        client.post_chunks("run/replay", chunk(10))
+    server.stop(number)
+    again = serve(*options, listen=listen)
+    client.settle()
+    assert client.stats()["tables"]["run/replay"]["size"] == 40
+    assert again.stop()[0] == 0
+
+
 def test_shards_survive_kill_9(serve, tmp_path):
     data = tmp_path / "data"
     server = serve("--data", str(data), "--shard-save-period", "0.01")

@@ -105,6 +105,7 @@ def run(arguments: Sequence[str]) -> int:
             if not options.quiet:
                 _say("stopping" + (": writing the remaining data to disk" if options.data else ""))
         finally:
+            server.disconnect()  # before tables are closed, which would tell clients not to come back
             server.close()
     return 0
 

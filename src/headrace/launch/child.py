@@ -38,7 +38,7 @@ def main() -> None:
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
         stop.set()
-        raise ClosedError("asked to stop")  # interrupts any wait; unsent data is sent on the way out
+        raise ClosedError("asked to stop")  # interrupts any wait
 
     signal.signal(signal.SIGTERM, finish)
     try:
