@@ -116,13 +116,15 @@ void serve(Command command) {
   const std::size_t warned = warn_of(server, 0);
   const LoopOptions options{.token = std::move(command.token), .max_connections = command.max_connections};
   Loop sockets(server, options);
-  PollingLoop loop(server, options);
-  for (const auto& address : command.ports) listen(loop, dpdk, address);
-  for (const auto& address : command.sockets) say("listening on " + sockets.listen(address));
-  poll(loop, server, command.polling, warned);
-  server.close();
-  send_last_replies(loop);
+  {
+    PollingLoop loop(server, options);
+    for (const auto& address : command.ports) listen(loop, dpdk, address);
+    for (const auto& address : command.sockets) say("listening on " + sockets.listen(address));
+    poll(loop, server, command.polling, warned);
+    send_last_replies(loop);
+  }
   sockets.close();
+  server.close();  // after all connections: their clients are to look for this server's successor
   server.close_shards();
 }
 

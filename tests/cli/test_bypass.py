@@ -257,6 +257,39 @@ def test_clients_and_servers_that_are_killed_during_a_transfer(built, serve, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+HELD = """
+import sys
+import numpy as np
+from headrace._native import ChunkWriter, Client, Signature
+client = Client(sys.argv[1], timeout_seconds=60, reconnect_seconds=60)
+signature = Signature((4,), "float32")
+client.open_table("replay", signature, fresh=True, capacity=1000)
+client.set_state("replay", "paused")
+writer = ChunkWriter(signature, chunk_steps=10)
+for episode in range(3):
+    writer.start(np.zeros(4, np.float32))
+    for step in range(10):
+        writer.append(1, float(step), np.full(4, step, np.float32), False, step == 9)
+    client.post_chunks("replay", *writer.take())
+print("posted", flush=True)
+client.settle()
+print(client.stats()["tables"]["replay"]["size"])
+"""
+
+
+@KINDS
+def test_chunks_that_are_held_when_it_ends_are_stored_by_its_successor(built, serve, tmp_path, program_of, kind):
+    options = ("--data", str(tmp_path / "data"))
+    listen = [f"dpdk:{kind},socket={tmp_path / 'port'},ip=10.9.0.1/24"]
+    server = serve(*options, listen=listen)
+    client = program_of(HELD, listen[0])
+    assert client.line() == "posted"
+    assert server.stop()[0] == 0
+    again = serve(*options, listen=listen)
+    assert client.end() == (0, "30\n", "")
+    assert again.stop()[0] == 0
+
+
 @pytest.mark.slow
 def test_a_run_trains_through_the_polling_server(built, serve, tmp_path, headrace_command):
     address = f"dpdk:memif,socket={tmp_path / 'port'},ip=10.9.0.1/24"
