@@ -1,6 +1,7 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,6 +24,9 @@ namespace headrace::bindings {
 namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// NaN is the largest: the maximum of values with a NaN is NaN, as in NumPy.
+bool below(float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); }
 
 bool truth(nb::handle value) {
   const int result = PyObject_IsTrue(value.ptr());  // bool and numpy.bool_ alike
@@ -117,7 +121,7 @@ class QValues {
                                            std::to_string(actions_) + " required, the number of values");
     }
     const std::span values(reinterpret_cast<const float*>((*rows_)[row]), actions_);
-    return {values[static_cast<std::size_t>(chosen)], *std::ranges::max_element(values)};
+    return {values[static_cast<std::size_t>(chosen)], *std::ranges::max_element(values, below)};
   }
   double final_greedy(std::size_t row) const { return final_ ? final_->value<float>(row) : kUnknown; }
 

@@ -260,11 +260,12 @@ void Client::post_priorities(const std::string& table, std::span<const std::uint
 void Client::settle() {
   const Turn turn(*impl_);
   impl_->settle_inserts();
-  impl_->inserts.throw_error();
   try {
-    impl_->link.tell([](ClientConnection& connection) { connection.settle(); });
+    impl_->link.tell([](ClientConnection& connection) { connection.take_posted(); });
   } catch (const ConnectionLost&) {  // and what was posted on it
   }
+  impl_->inserts.throw_error();
+  impl_->link.tell([](ClientConnection& connection) { connection.settle(); });
 }
 
 std::uint64_t Client::publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob) {

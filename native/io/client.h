@@ -44,8 +44,9 @@ class Client {
   }
   // The same without waiting for the answer, unless too many chunks have none yet: then it waits, or without `wait`
   // takes none of these and returns false. A later post_chunks() or settle() throws the error of an earlier one; a
-  // request may contain chunks of several calls, and those behind one that is refused are not stored. All other
-  // requests of the client wait for the answers.
+  // request may contain chunks of several calls, and those behind one that is refused are not stored. Where a call
+  // throws because the connection is lost, its chunks may still be stored. All other requests of the client wait for
+  // the answers.
   bool post_chunks(const std::string& table, std::span<const std::span<const std::byte>> chunks, bool wait);
   // Receives straight into the arrays, all of which must be there. False at the deadline; no `wait`: none. kInvalid
   // where the batch's signature is not the table's.
@@ -57,7 +58,9 @@ class Client {
   // lost, so may be the last ones.
   void post_priorities(const std::string& table, std::span<const std::uint64_t> keys,
                        std::span<const float> priorities);
-  void settle();  // waits for the answers to all that was posted; throws the first error, those of chunks before others
+  // Waits for the answers to all that was posted, then throws the first error, those of chunks before others. Where
+  // there are errors of both, the next call throws the other.
+  void settle();
   // `version` 0: the next; after a lost answer the same bytes may have two.
   std::uint64_t publish(const std::string& name, std::uint64_t version, std::span<const std::byte> blob);
   // A blob newer than a version, into memory that `allocate` returns for its size; its version. It is called again
@@ -74,7 +77,9 @@ class Client {
   std::uint64_t drop(const std::string& prefix);
   // Held until this client is closed, and after a lost connection reserved for `keep`: see Claims.
   void claim(const std::string& name, std::uint64_t owner, std::uint64_t run = 0, std::chrono::milliseconds keep = {});
-  void close();  // returns claimed names if no call is under way
+  // Returns claimed names if no call is under way. Posted chunks and priorities that are not answered may be lost, and
+  // so are their errors: settle() first.
+  void close();
 
   std::uint64_t instance() const;       // of the server that it last connected to
   std::uint64_t reconnections() const;  // how often a lost connection was replaced

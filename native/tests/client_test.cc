@@ -158,6 +158,25 @@ TEST_CASE("posted chunks and posted priorities do not take each other's answers"
   CHECK(served.table->stats().updates == 100);
 }
 
+TEST_CASE("settle() waits for the answers to posted priorities before it throws the error of a chunk") {
+  Served served;
+  Client client(to(served.address));
+  const Bytes chunk = chunk_of(2);
+  const std::vector<std::span<const std::byte>> chunks = {chunk};
+  REQUIRE(client.insert("replay", chunk) == 0);
+  CHECK(client.post_chunks("nowhere", chunks, true));
+  const std::vector<std::uint64_t> keys = {0};
+  const std::vector<float> priorities = {1};
+  for (int i = 0; i < 50; ++i) client.post_priorities("replay", keys, priorities);
+  client.post_priorities("elsewhere", keys, priorities);
+  std::string what;
+  CHECK(kind_of([&] { client.settle(); }, &what) == ErrorKind::kNotFound);
+  CHECK(served.table->stats().updates == 50);
+  CHECK_MESSAGE(what.find("nowhere") != std::string::npos, what);
+  CHECK(kind_of([&] { client.settle(); }, &what) == ErrorKind::kNotFound);
+  CHECK_MESSAGE(what.find("elsewhere") != std::string::npos, what);
+}
+
 TEST_CASE("messages are drained once, in order, from each mailbox separately") {
   Served served;
   Client client(to(served.address));

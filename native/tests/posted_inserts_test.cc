@@ -4,11 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "tagged_chunks.h"
 #include "wire_fixtures.h"
 
 using namespace headrace;
@@ -79,39 +79,6 @@ struct Connected {
   ClientConnection connection;
 };
 
-// One step, whose policy version is `tag`.
-Bytes tagged(std::uint64_t tag) {
-  ChunkWriter writer({.signature = small_signature(), .chunk_steps = 1});
-  const std::vector<float> observation = {0, 0};
-  const std::int64_t action = 0;
-  writer.set_policy_version(tag);
-  writer.start(observation.data());
-  writer.append(&action, 0, observation.data(), true, false);
-  return writer.take().at(0);
-}
-
-// Tags of all transitions of a table, by key.
-std::vector<std::uint64_t> tags_in(Table& table) {
-  std::map<std::uint64_t, std::uint64_t> found;
-  std::vector<std::uint64_t> keys(8 * table.size());  // each is drawn seven times at least
-  std::vector<std::uint64_t> versions(keys.size());
-  BatchView view;
-  view.size = static_cast<std::uint32_t>(keys.size());
-  view.key = keys.data();
-  view.policy_version = versions.data();
-  REQUIRE(table.try_sample(view, 0));
-  for (std::size_t i = 0; i < keys.size(); ++i) found[keys[i]] = versions[i];
-  std::vector<std::uint64_t> tags;
-  for (const auto& [key, tag] : found) tags.push_back(tag);
-  return tags;
-}
-
-TableOptions uniform_table() {
-  auto options = small_table();
-  options.sampler = Sampler::kUniform;
-  return options;
-}
-
 struct Fixture {
   void add(std::uint64_t tag, const std::string& name = "replay") { inserts.add(name, tagged(tag), ++sequence); }
   bool advance(bool wait = false) { return inserts.advance(connected->connection, wait); }
@@ -122,8 +89,6 @@ struct Fixture {
   PostedInserts inserts{kWriter, kRequestBytes};
   std::uint64_t sequence = 0;
 };
-
-using Tags = std::vector<std::uint64_t>;
 
 }  // namespace
 

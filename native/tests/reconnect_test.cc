@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 #include "core_fixtures.h"
 #include "io_fixtures.h"
 #include "lossy_proxy.h"
+#include "tagged_chunks.h"
 
 using namespace headrace;
 using namespace headrace::testing;
@@ -21,7 +23,7 @@ namespace {
 // A server that keeps its table in a folder, and its address from one life to the next.
 struct Kept {
   Kept(const std::string& folder, const std::string& where) : server({.data = folder}), loop(server) {
-    table = server.open_table("replay", small_table(), false);
+    table = server.open_table("replay", uniform_table(), false);
     address = loop.listen(where);
   }
   ~Kept() {
@@ -33,6 +35,19 @@ struct Kept {
   std::shared_ptr<Table> table;
   std::string address;
 };
+
+bool post(Client& client, std::uint64_t tag) {
+  const Bytes chunk = tagged(tag);
+  const std::vector<std::span<const std::byte>> chunks = {chunk};
+  return client.post_chunks("replay", chunks, true);
+}
+
+// 0, 1 and so on.
+Tags tags_below(std::uint64_t count) {
+  Tags tags(count);
+  std::iota(tags.begin(), tags.end(), 0);
+  return tags;
+}
 
 }  // namespace
 
@@ -77,7 +92,7 @@ TEST_CASE("a restarted server has every acknowledged chunk once") {
   }
 }
 
-TEST_CASE("posted chunks are each stored once while the server is restarted again and again") {
+TEST_CASE("posted chunks are each stored once, in order, while the server is restarted again and again") {
   const ScratchFolder folder;
   for (const std::string& where : {"unix:" + folder.file("socket"), std::string("tcp://127.0.0.1:0")}) {
     CAPTURE(where);
@@ -85,16 +100,14 @@ TEST_CASE("posted chunks are each stored once while the server is restarted agai
     std::optional<Kept> kept;
     kept.emplace(data, where);
     const auto address = kept->address;
-    constexpr int kChunks = 60;  // of 4 steps: all of them fit the table
+    constexpr int kChunks = 60;
     std::atomic<int> posted = 0;
     std::atomic<int> allowed = 0;
     std::jthread actor([&] {
       Client client(to(address, 60'000));
-      const Bytes chunk = chunk_of(4);
-      const std::vector<std::span<const std::byte>> chunks = {chunk};
       for (; posted < kChunks; ++posted) {
         CHECK(eventually([&] { return posted < allowed; }));
-        CHECK(client.post_chunks("replay", chunks, true));
+        CHECK(post(client, static_cast<std::uint64_t>(posted)));
       }
       client.settle();
       CHECK(client.reconnections() >= 2);
@@ -110,23 +123,23 @@ TEST_CASE("posted chunks are each stored once while the server is restarted agai
     kept.emplace(data, address);
     allowed = kChunks;
     actor.join();
-    CHECK(kept->table->stats().size == 4 * kChunks);
-    CHECK(kept->table->stats().chunks == kChunks);
+    CHECK(kept->table->size() == kChunks);
+    CHECK(tags_in(*kept->table) == tags_below(kChunks));
   }
 }
 
-TEST_CASE("posted chunks whose answers are lost are stored once") {
-  Served served;
+TEST_CASE("posted chunks whose answers are lost are stored once, in order") {
+  Served served(uniform_table());
   Proxy proxy(served.address);
   Client client(to(proxy.address(), 60'000));
-  const Bytes chunk = chunk_of(2);
-  const std::vector<std::span<const std::byte>> chunks = {chunk};
+  std::uint64_t posted = 0;
   for (int round = 1; round <= 4; ++round) {
     proxy.lose_replies(1);
-    for (int i = 0; i < 10; ++i) CHECK(client.post_chunks("replay", chunks, true));
+    for (int i = 0; i < 10; ++i) CHECK(post(client, posted++));
     client.settle();
     CHECK(proxy.lost() == round);
-    CHECK(served.table->stats().inserts == static_cast<std::uint64_t>(20 * round));
+    CHECK(served.table->stats().inserts == posted);
+    CHECK(tags_in(*served.table) == tags_below(posted));
   }
 }
 

@@ -102,6 +102,30 @@ def test_arrays_of_other_types_and_shapes_are_refused(name: str, array: Any) -> 
     assert append_steps(writers, **arrays()) == []
 
 
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_the_greatest_value_is_nan_where_a_value_is(column: int) -> None:
+    value = np.array([[1.0, 3.0, 2.0]] * COUNT, np.float32)
+    value[1, column] = np.nan
+    frames = np.zeros((COUNT, 2), np.float32)
+    ends = np.ones(COUNT, np.bool_)
+    action = np.full(COUNT, (column + 1) % 3)
+    together, apart = writers_of(DISCRETE), writers_of(DISCRETE)
+    found: list[bytes] = []
+    expected: list[bytes] = []
+    for writer in (*together, *apart):
+        writer.start(frames[0])
+    for _ in range(5):
+        given = arrays(action=action, terminated=ends, value=value)
+        found += append_steps(together, **given)
+        for row, writer in enumerate(apart):
+            greedy = float(value[row].max())
+            writer.append(action[row], 0.0, frames[row], True, False, float(value[row, action[row]]), greedy)
+            writer.start(frames[row])
+            expected += writer.take()
+    assert len(found) == COUNT
+    assert found == expected
+
+
 @pytest.mark.parametrize("action", [-1, 2])
 def test_actions_without_a_value_are_refused(action: int) -> None:
     writers = writers_of(DISCRETE)
