@@ -188,8 +188,8 @@ class Client:
     def post_chunks(self, table: str, *chunks: bytes | bytearray, wait: bool = True) -> bool:
         """Sends chunks, to be stored in order, without waiting for the answer.
 
-        While 4 chunks or 1 MiB are unanswered it waits, or without `wait` takes none of these and returns False. A later
-        call, or settle(), raises the error of an earlier one.
+        While 4 chunks or 1 MiB are unanswered it waits, or without `wait` takes none of these and returns False. A
+        later call, or settle(), raises the error of an earlier one.
         """
     def sample_into(
         self, table: str, batch: BatchView, importance_exponent: float, timeout_seconds: float | None = None
