@@ -23,7 +23,7 @@ struct Immovable {
 
 }  // namespace
 
-TEST_CASE("a native thread receives only the signals of its own faults, and its maker the same as before") {
+TEST_CASE("a native thread receives only the signals that its faults raise, and its maker the same as before") {
   bool user = false, fault = true;
   start_quiet_thread([&] {
     user = blocks(SIGINT);
