@@ -10,7 +10,7 @@ from rich.text import Text
 
 from headrace.report.display import Display, Heading
 from headrace.report.formats import count, duration, number, size
-from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES, Progress
+from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES, Progress, style_times
 
 __all__ = ["Board", "LiveDisplay", "sparkline"]
 
@@ -186,17 +186,12 @@ def _target(label: str, share: float, value: str, left: str, cells: int) -> Text
     )
 
 
-def _first_and_last(styles: Sequence[str], names: Sequence[str]) -> list[str]:
-    """A style for each name; the last name, "other", has the last style."""
-    return [*styles[: len(names) - 1], styles[-1]]
-
-
 def _segments(label: str, names: Sequence[str], shares: Mapping[str, float], cells: int, shades: str) -> Text:
     """A bar of colored segments; their ends are rounded, so that they fill the bar exactly."""
     width = max(cells - _LABEL_CELLS, 6)
     text = Text.assemble((label.ljust(_LABEL_CELLS), "dim"))
     total, done, before = sum(shares.values()), 0.0, 0
-    for name, color, shade in zip(names, _first_and_last(_COLORS, names), _first_and_last(shades, names), strict=True):
+    for name, color, shade in zip(names, style_times(_COLORS, names), style_times(shades, names), strict=True):
         done += shares.get(name, 0.0)
         end = round(width * done / total) if total > 0 else 0
         text.append(shade * (end - before), style=color)
@@ -213,7 +208,7 @@ def _legend(names: Sequence[str], shares: Mapping[str, float], shades: str, cell
             break
         shown.add(name)
     text = Text(" " * _LABEL_CELLS)
-    for name, color, shade in zip(names, _first_and_last(_COLORS, names), _first_and_last(shades, names), strict=True):
+    for name, color, shade in zip(names, style_times(_COLORS, names), style_times(shades, names), strict=True):
         if name in shown:
             text.append("■" if shade == "━" else shade, style=color).append(_entry(name, shares) + " ")
     return text

@@ -1,12 +1,12 @@
 """Snapshots of a run, for the display and metrics.jsonl."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headrace.types import ActingKind
 
-__all__ = ["ACTOR_TIMES", "LEARNER_TIMES", "Progress"]
+__all__ = ["ACTOR_TIMES", "LEARNER_TIMES", "Progress", "style_times"]
 
 ACTOR_TIMES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
 """Phases of an actor's time, in the order of all reports."""
@@ -60,3 +60,8 @@ class Progress:
     def to_record(self) -> dict[str, Any]:
         """The snapshot as a record of metrics.jsonl."""
         return {"kind": "progress", **asdict(self)}
+
+
+def style_times(styles: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """A style for each of ACTOR_TIMES or LEARNER_TIMES; the last name of both, "other", has the last style."""
+    return *styles[: len(names) - 1], styles[-1]
