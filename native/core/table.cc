@@ -281,12 +281,14 @@ std::optional<std::uint64_t> Table::insert(std::span<const std::byte> chunk, Dea
 
 bool Table::try_sample(const BatchView& batch, double importance_exponent) {
   const auto draw = impl_->draw(batch, importance_exponent, std::nullopt);
-  return draw && draw->gather(batch.size);
+  if (draw) draw->gather_all();
+  return draw != nullptr;
 }
 
 bool Table::sample(const BatchView& batch, double importance_exponent, Deadline deadline) {
   const auto draw = impl_->draw(batch, importance_exponent, deadline);
-  return draw && draw->gather(batch.size);
+  if (draw) draw->gather_all();
+  return draw != nullptr;
 }
 
 std::unique_ptr<Table::Draw> Table::try_draw(const BatchView& batch, double importance_exponent) {

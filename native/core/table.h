@@ -99,7 +99,8 @@ class Table {
 
   // Draws B transitions, stratified: one from each B-th of the total weight (prioritized) or of the stored
   // transitions (uniform). `importance_exponent` is beta, finite and >= 0. False where there are too few or the limiter
-  // holds.
+  // holds. Of a prioritized table, some thousand are drawn at a time, between which other calls may come: each with its
+  // probability when it is drawn.
   bool try_sample(const BatchView& batch, double importance_exponent);
   bool sample(const BatchView& batch, double importance_exponent, Deadline deadline);
   // As try_sample(), but only draws: null where that is false. The memory of `batch` and the table outlive the result.
@@ -156,14 +157,18 @@ class Table::Draw {
   Draw& operator=(const Draw&) = delete;
 
   std::uint64_t transition_bytes() const;  // that gather() copies for each
-  bool gather(std::size_t most);           // the next transitions; true once all are there
+  // Draws some thousand keys more, or gathers the next transitions once all are drawn. True once all are there.
+  bool gather(std::size_t most);
+  void gather_all();
 
  private:
   friend struct Table::Impl;
-  Draw(Impl& table, const BatchView& batch);
+  Draw(Impl& table, const BatchView& batch, double importance_exponent);
+  void prepare(std::size_t begin);  // gathering, for the keys from the `begin`-th on
 
   Impl& table_;
   const BatchView batch_;
+  const double importance_exponent_;
   std::unique_ptr<DrawnKeys> drawn_;
   std::optional<std::size_t> pin_;
   std::size_t gathered_ = 0;  // transitions

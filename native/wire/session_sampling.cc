@@ -216,9 +216,12 @@ Session::Progress Session::gather(const std::shared_ptr<Table>& table, Gathering
     gathering = {table, std::move(draw)};
     if (yields_ && view.size > kTransitionsPerTurn) return Progress::kMore;  // a turn's work, too
   }
+  if (!yields_) {
+    gathering.draw->gather_all();
+    return Progress::kDone;
+  }
   const std::uint64_t turn = kUnitsPerTurn * kUnitBytes / gathering.draw->transition_bytes() + 1;
-  return gathering.draw->gather(yields_ ? std::min(turn, kTransitionsPerTurn) : view.size) ? Progress::kDone
-                                                                                           : Progress::kMore;
+  return gathering.draw->gather(std::min(turn, kTransitionsPerTurn)) ? Progress::kDone : Progress::kMore;
 }
 
 }  // namespace headrace
