@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import ray
+from ray.exceptions import RayActorError
 from ray.util.client import ray as client
 
 import headrace
@@ -22,6 +23,7 @@ from headrace.gradients.handles import SharedHandle
 from headrace.launch.base import Exit
 from headrace.launch.config import Ray
 from headrace.launch.ray import RayLauncher
+from headrace.launch.ray.nodes import Nodes
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.actor import ActorSettings
 from headrace.roles.base import REPORTS, Role
@@ -149,6 +151,25 @@ def test_a_role_without_room_waits_and_can_be_stopped(tmp_path: Path) -> None:
     bench.launcher.kill(actor())
     bench.launcher.start(actor())
     bench.launcher.stop([actor()])
+    bench.close()
+
+
+def test_a_lost_node_replaces_processes_that_have_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(Ray(actor_cpus=8), tmp_path)
+    running, waiting = actor(0), actor(1)
+    bench.launcher.start(running)
+    bench.wait_for(lambda: not bench.launcher.poll() and bench.launcher.place(running))
+    monkeypatch.setattr(Nodes, "lost", lambda _: frozenset())
+    bench.launcher.start(waiting)
+    bench.launcher.poll()
+    stuck = bench.launcher._waiting[waiting.name].host  # as if Ray had placed it on the lost node
+    monkeypatch.setattr(Nodes, "lost", lambda _: frozenset({"a" * 56}))
+    bench.launcher.poll()
+    with pytest.raises(RayActorError):
+        ray.get(stuck.node.remote(), timeout=PATIENCE_SECONDS)
+    bench.launcher.kill(running)
+    bench.wait_for(lambda: not bench.launcher.poll() and bench.launcher.place(waiting))
+    bench.launcher.stop([waiting])
     bench.close()
 
 

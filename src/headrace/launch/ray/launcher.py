@@ -78,6 +78,7 @@ class RayLauncher:
         self._running: dict[str, _Running] = {}
         self._relays: dict[str, _RelayActor] = {}
         self._nodes = Nodes()
+        self._known_lost: frozenset[str] = frozenset()
         self._sharing: set[str] = set()  # names of roles that share memory with this process
         self._asked = math.inf  # time.monotonic() of the first elastic role's start
         self._had_room = False
@@ -112,6 +113,7 @@ class RayLauncher:
     def poll(self) -> list[Exit]:
         """Roles that ended by themselves since the last call; raises ConfigError if none gets room in time."""
         exits = [*self._start_placed(), *self._collect_ended(), *self._collect_lost()]
+        self._ask_again()
         self._replace_relays()
         waits = any(waiting.role.elastic for waiting in self._waiting.values())
         if waits and not self._had_room and time.monotonic() - self._asked > self._config.wait_seconds:
@@ -226,6 +228,15 @@ class RayLauncher:
             del self._running[running.role.name]
             _kill(running.host)
         return [self._node_loss(running) for running in ended]
+
+    def _ask_again(self) -> None:
+        """Replaces processes that have not started when a node is lost: Ray may have placed them there."""
+        before, self._known_lost = self._known_lost, self._nodes.lost()
+        if self._known_lost <= before:
+            return
+        for waiting in list(self._waiting.values()):
+            _kill(waiting.host)
+            self.start(waiting.role)
 
     def _node_loss(self, running: _Running) -> Exit:
         message = f"{self._nodes.name(running.node)} left the cluster or does not answer"
