@@ -166,6 +166,14 @@ def test_plain_lines_are_printed_every_ten_training_seconds_and_at_the_end(progr
     assert [line.split()[0] for line in lines[1:]] == ["[0:00]", "[0:10]", "actor", "[0:14]"]
 
 
+def test_plain_lines_continue_while_the_training_clock_is_paused(progress):
+    out, now = io.StringIO(), [0.0]
+    display = PlainDisplay(HEADING, out, clock=lambda: now[0])
+    for now[0] in (0.0, 30.0, 59.0, 61.0, 100.0):
+        display.update(progress(seconds=5.0, paused=True))
+    assert [text.count("evaluating") for text in out.getvalue().splitlines()] == [0, 1, 1]
+
+
 def test_a_plain_line_is_ascii_and_holds_the_numbers(progress):
     out = io.StringIO()
     PlainDisplay(HEADING, out).update(

@@ -3,6 +3,8 @@
 import contextlib
 import os
 import sys
+import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self, TextIO
 
@@ -10,6 +12,10 @@ from headrace.report.formats import count, duration, number
 from headrace.report.progress import Progress
 
 __all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "draws_live", "open_display"]
+
+
+_PERIOD_SECONDS = 10.0
+_SILENCE_SECONDS = 60.0
 
 
 class Heading(NamedTuple):
@@ -50,21 +56,27 @@ class QuietDisplay(Display):
 
 
 class PlainDisplay(Display):
-    """Prints a line of plain text every `period_seconds` of the training clock, and one for the last snapshot."""
+    """Prints a line of plain text every 10 s of the training clock, and one for the last snapshot.
 
-    def __init__(self, heading: Heading, stream: TextIO, period_seconds: float = 10.0) -> None:
+    While the training clock is paused by a long evaluation, it prints one every minute.
+    """
+
+    def __init__(self, heading: Heading, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
-        self._period_seconds = period_seconds
+        self._clock = clock
         self._due_seconds = float("-inf")
+        self._silent_until = 0.0
         self._unshown: Progress | None = None
         self.message(" ".join(heading[:3]) + f" in {heading.run_directory}")
 
     def update(self, progress: Progress) -> None:
         """Prints the snapshot if it is due."""
-        if progress.environment_steps == 0 or progress.seconds < self._due_seconds:
+        now = self._clock()
+        due = progress.seconds >= self._due_seconds or now >= self._silent_until
+        if progress.environment_steps == 0 or not due:
             self._unshown = progress
             return
-        self._due_seconds = progress.seconds + self._period_seconds
+        self._due_seconds, self._silent_until = progress.seconds + _PERIOD_SECONDS, now + _SILENCE_SECONDS
         self._unshown = None
         self.message(line(progress))
 
