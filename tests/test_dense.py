@@ -137,7 +137,8 @@ def naive_projection(support: Array, probability: Array, reward: Array, discount
     spacing = (support[-1] - support[0]).astype(float) / last
     place = (reward[:, None].astype(float) + discount[:, None] * support - support[0]) / spacing
     distance = np.abs(place.clip(0, last)[:, :, None] - np.arange(last + 1))  # [B, Z, Z]
-    return np.einsum("bz,bzj->bj", probability, (1 - distance).clip(0))
+    projected: Array = np.einsum("bz,bzj->bj", probability, (1 - distance).clip(0))
+    return projected
 
 
 @pytest.mark.parametrize("atoms", [2, 11, 51])
