@@ -97,8 +97,7 @@ class D4PGUpdater(OffPolicyUpdater):
         self._critic_vector.apply()
         self._policy_vector.apply()
         divergence = missed - cross_entropy(np.log(np.maximum(target, _SMALLEST)), target)  # 0 log 0 is 0
-        priority = divergence.clip(_SMALLEST_PRIORITY, None)
-        return Update(priority, float((weight * missed).mean()))
+        return Update(np.maximum(divergence, _SMALLEST_PRIORITY), float(np.dot(weight, missed)) / len(weight))
 
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Actions [B, A] in [-1, 1] for observations [B, *input]."""
