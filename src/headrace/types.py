@@ -48,8 +48,10 @@ class EnvironmentSpec:
 
     `observation_shape` is *O, one frame without the stack axis; a policy sees [K, *O], or [*O] if `stack` is 1.
     `actions` is A: the number of discrete actions or, if `continuous`, the dimensions of one action, float32 [A] in
-    [-1, 1]. `parts` is empty if an observation is one array of numbers. Otherwise an observation is a record, uint8 [R]
-    bytes, with these parts. If `masked`, the last part is the action mask, int8 [A], 1 for each legal action.
+    [-1, 1]. If discrete actions have D dimensions (MultiDiscrete, MultiBinary), `branches` has the number of actions of
+    each, and A is their sum. `parts` is empty if an observation is one array of numbers. Otherwise an observation is a
+    record, uint8 [R] bytes, with these parts. If `masked`, the last part is the action mask, int8 [A], 1 for each legal
+    action.
     """
 
     observation_shape: tuple[int, ...]
@@ -59,6 +61,7 @@ class EnvironmentSpec:
     continuous: bool = False
     parts: tuple[Part, ...] = ()
     masked: bool = False
+    branches: tuple[int, ...] = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -92,7 +95,7 @@ class Batch(NamedTuple):
 
     observation: Array  # [B, K, *O], or [B, *O] where K is 1
     next_observation: Array  # [B, K, *O], or [B, *O] where K is 1
-    action: Array  # [B] int64, or [B, A] float32 where actions are continuous
+    action: Array  # [B] int64, [B, D] if actions have D dimensions, or [B, A] float32 if they are continuous
     reward: NDArray[np.float32]  # [B]
     discount: NDArray[np.float32]  # [B]
     weight: NDArray[np.float32]  # [B]

@@ -42,8 +42,8 @@ def episode_seed(seed: int, index: int, episode: int) -> int:
 class EnvironmentBatch:
     """E environments of one id. An environment whose episode ended is reset at once: no step is spent on a reset.
 
-    Actions are the policy's: 0..A-1 even if the environment's actions start at another number, or float32 [A] in
-    [-1, 1] for any bounds of the environment. Every observation, reward and continuous action is checked;
+    Actions are the policy's: numbers from 0 even if the environment's actions start at another number, or float32 [A]
+    in [-1, 1] for any bounds of the environment. Every observation, reward and continuous action is checked;
     EnvironmentFault names environment, episode, step and field. An exception of the environment is passed on with a
     note that says where it occurred; a step that fails does not count. Episodes are truncated after `longest_episode`
     steps. `beat` is called before every call of an environment. Each call returns new arrays, which the caller may
@@ -103,7 +103,10 @@ class EnvironmentBatch:
         return observation
 
     def step(self, actions: Array) -> EnvironmentStep:
-        """Takes one action in each, [E] int64 or [E, A] float32; termination takes precedence over truncation."""
+        """Takes one action in each, [E] or [E, D] int64 or [E, A] float32.
+
+        Termination takes precedence over truncation.
+        """
         actions = np.asarray(actions)
         if self.spec.continuous:
             self._check_actions(actions)

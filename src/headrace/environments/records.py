@@ -157,7 +157,8 @@ def _write(slot: _Slot, label: str, value: Any, out: Array) -> None:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise EnvironmentFault(f"{label} is {value!r:.60}; its space declares {part.dtype} {part.shape}") from None
+        shown = " ".join(repr(value).split())
+        raise EnvironmentFault(f"{label} is {shown:.60}; its space declares {part.dtype} {part.shape}") from None
     whole = slot.low is not None and array.dtype.kind in "biu"  # in range, so that any integer type will do
     if array.dtype != dtype and not (whole or np.can_cast(array.dtype, dtype, "same_kind")):
         raise EnvironmentFault(f"{label} has dtype {array.dtype.name}; its space declares {part.dtype}")

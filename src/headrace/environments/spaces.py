@@ -17,6 +17,7 @@ from headrace.types import Array, EnvironmentSpec, Part
 
 __all__ = [
     "ActionMap",
+    "BranchActions",
     "ContinuousActions",
     "DiscreteActions",
     "Spaces",
@@ -51,6 +52,28 @@ class DiscreteActions:
     def from_record(self, record: Sequence[int]) -> NDArray[np.int64]:
         """T numbers -> [T]."""
         return np.asarray(record, np.int64)
+
+
+class BranchActions:
+    """Actions [B, D] int64 of a policy, from 0, for an environment with a MultiDiscrete or MultiBinary space."""
+
+    def __init__(self, space: spaces.MultiDiscrete[Any] | spaces.MultiBinary) -> None:
+        self._shape, self._dtype = tuple(space.shape), np.dtype(space.dtype)
+        counts, start = np.full(self._shape, 2), np.zeros(self._shape, np.int64)
+        if isinstance(space, spaces.MultiDiscrete):
+            counts, start = space.nvec, space.start
+        self._start = start.ravel()
+        self.branches: tuple[int, ...] = tuple(counts.ravel().tolist())
+        """Number of actions of each dimension, in C order."""
+
+    def to_environment(self, actions: Array) -> list[Array]:
+        """Actions [B, D] -> B arrays of the space's shape and dtype."""
+        own = (actions + self._start).astype(self._dtype)
+        return list(own.reshape(len(own), *self._shape))
+
+    def from_record(self, record: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+        """T lists of D numbers -> [T, D]."""
+        return np.asarray(record, np.int64).reshape(len(record), len(self.branches))
 
 
 class ContinuousActions:
@@ -136,6 +159,8 @@ def require_spec(environment_id: str, found: EnvironmentSpec, expected: Environm
 def _in_words(spec: EnvironmentSpec) -> str:
     """Describes a spec in words."""
     actions = f"{spec.actions} {'continuous' if spec.continuous else 'discrete'} actions"
+    if spec.branches:
+        actions = f"actions with {list(spec.branches)} values"
     stack = f" x {spec.stack} frames" if spec.stack > 1 else ""
     parts = ", ".join(f"{part.name} {part.dtype} {list(part.shape)}{_range(part)}" for part in spec.parts)
     observations = parts or f"{spec.observation_dtype} {list(spec.observation_shape)}{stack}"
@@ -152,13 +177,18 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str, first
     observation = getattr(environment, "observation_space", None)
     action = getattr(environment, "action_space", None)
     action_map: ActionMap
+    branches: tuple[int, ...] = ()
     if isinstance(action, spaces.Discrete):
         action_map = DiscreteActions(int(action.start))
         actions = int(action.n)
+    elif isinstance(action, spaces.MultiDiscrete | spaces.MultiBinary) and 0 not in action.shape:
+        action_map = BranchActions(action)
+        branches = action_map.branches
+        actions = sum(branches)
     else:
         action_map = ContinuousActions(*_bounds(action, environment_id))
         actions = action_map.dimensions
-    discrete = isinstance(action, spaces.Discrete)
+    discrete, continuous = isinstance(action, spaces.Discrete), isinstance(action, spaces.Box)
     mask = _mask(first)
     if mask is not None and not discrete:
         raise EnvironmentFault(
@@ -168,7 +198,7 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str, first
     stack = _stack(environment, environment_id)
     if isinstance(observation, spaces.Box) and mask is None:
         shape, dtype = _array(observation, environment_id)
-        return Spaces(EnvironmentSpec(shape, dtype, actions, stack, not discrete), action_map)
+        return Spaces(EnvironmentSpec(shape, dtype, actions, stack, continuous, branches=branches), action_map)
     if observation is None:
         raise EnvironmentFault(f'environment "{environment_id}": observation space is missing')
     if stack > 1:
@@ -181,7 +211,13 @@ def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str, first
     except EnvironmentFault as error:
         raise EnvironmentFault(f'environment "{environment_id}": {error}') from error
     spec = EnvironmentSpec(
-        (packer.record_bytes,), "uint8", actions, continuous=not discrete, parts=packer.parts, masked=packer.masked
+        (packer.record_bytes,),
+        "uint8",
+        actions,
+        continuous=continuous,
+        parts=packer.parts,
+        masked=packer.masked,
+        branches=branches,
     )
     return Spaces(spec, action_map, packer)
 
@@ -222,7 +258,7 @@ def _bounds(action: spaces.Space[Any] | None, environment_id: str) -> tuple[Arra
     if not isinstance(action, spaces.Box):
         raise EnvironmentFault(
             f'environment "{environment_id}": action space is {space_name(action)}; '
-            "a Discrete space or a Box is required"
+            "a Discrete, MultiDiscrete or MultiBinary space or a Box is required"
         )
     dtype = np.dtype(action.dtype)
     if dtype.kind != "f":

@@ -10,8 +10,8 @@ from headrace.types import Array, Part
 
 __all__ = ["ILLEGAL", "draw_records", "expand", "one_hot", "split", "width"]
 
-ILLEGAL = float(np.finfo(np.float32).min) / 2
-"""A policy's output for an action that its mask excludes: half of the least float32, so that differences are finite."""
+ILLEGAL = float(np.float32(-1e30))
+"""A policy's output for an action that its mask excludes: finite, so that differences and products with 0 are too."""
 
 
 def split(record: Array, parts: Sequence[Part]) -> dict[str, Array]:

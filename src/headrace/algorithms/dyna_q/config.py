@@ -8,6 +8,7 @@ from headrace.algorithms.config import (
     MOST_BATCH,
     MOST_RATIO,
     MOST_TRANSITIONS,
+    ActionKind,
     Tuned,
     require_fractions,
     require_widths,
@@ -33,6 +34,7 @@ class DynaQ(DQN):
 
     name: ClassVar[str] = "dyna-q"
     summary: ClassVar[str] = "DQN with a world model"
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
 
     planning: bool = True
     """Train a world model and learn from its simulations; without it DQN, for the ablation."""
