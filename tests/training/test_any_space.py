@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import gymnasium
 import numpy as np
 import onnxruntime
 import pytest
@@ -25,6 +26,13 @@ DQN = dataclasses.replace(SMALL, hidden=(64,), n_step=1, discount=0.9, learning_
 MLP = dataclasses.replace(DQN, network="mlp")
 TD3_SMALL = TD3(hidden=(32,), critic_hidden=(32,), batch_size=32, replay_capacity=5_000, learning_starts=200)
 A3C_SMALL = A3C(network="mlp", hidden=(32,))
+
+
+def one_hot_lake() -> gymnasium.Env[Any, Any]:
+    """FrozenLake whose observation is float32 [16], 1 at the agent's cell."""
+    cells = np.eye(16, dtype=np.float32)
+    space = gymnasium.spaces.Box(0.0, 1.0, (16,), np.float32)
+    return gymnasium.wrappers.TransformObservation(gymnasium.make("FrozenLake-v1"), cells.__getitem__, space)
 
 
 def start(train: Train, monkeypatch: pytest.MonkeyPatch, algorithm: Algorithm, topology: str, **settings: Any) -> Any:
@@ -123,3 +131,16 @@ def test_the_exported_policy_has_an_input_for_each_part(
     (q,) = session.run(None, parts)
     np.testing.assert_array_equal(q == np.float32(ILLEGAL), parts["action_mask"] == 0)
     assert parts["action_mask"][np.arange(40), q.argmax(1)].all()
+
+
+def test_a_discrete_observation_learns_as_its_one_hot_vector_does(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FrozenLake has 16 cells: the same parameters bit for bit."""
+    records = start(train, monkeypatch, DQN, "serial", environment="FrozenLake-v1", name="records", steps=601)
+    vectors = start(
+        train, monkeypatch, DQN, "serial", environment=f"{__name__}:one_hot_lake", name="vectors", steps=601
+    )
+    ours, theirs = tensors(records), tensors(vectors)
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
