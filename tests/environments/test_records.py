@@ -95,14 +95,17 @@ def test_after_the_last_step_any_mask_will_do(info: dict[str, Any]) -> None:
     packer.pack(0, info, np.empty(packer.record_bytes, np.uint8), final=True)
 
 
-def test_a_mask_may_be_a_key_of_the_observation() -> None:
+@pytest.mark.parametrize("kind", [spaces.Box(0, 1, (2,), np.int8), spaces.MultiBinary(2), spaces.MultiDiscrete([2, 2])])
+def test_a_mask_may_be_a_key_of_the_observation(kind: spaces.Space[Any]) -> None:
     """As PettingZoo does; it becomes the last part."""
-    space = spaces.Dict(action_mask=spaces.Box(0, 1, (2,), np.int8), state=spaces.Discrete(3))
+    space = spaces.Dict(action_mask=kind, state=spaces.Discrete(3))
     packer = Packer(space, None, 2)
     assert packer.masked
     assert [part.name for part in packer.parts] == ["observation.state", "observation.action_mask"]
     record = np.empty(packer.record_bytes, np.uint8)
     packer.pack({"action_mask": np.array([0, 1], np.int8), "state": 2}, {}, record, final=False)
+    with pytest.raises(EnvironmentFault, match=re.escape("observation['action_mask'][0] is 2; 0 to 1 is required")):
+        packer.pack({"action_mask": np.array([2, 0], np.int8), "state": 2}, {}, record, final=False)
     with pytest.raises(EnvironmentFault, match="has no legal action"):
         packer.pack({"action_mask": np.array([0, 0], np.int8), "state": 2}, {}, record, final=False)
     assert not Packer(space, None, 0).masked  # of continuous actions it is a part like any other

@@ -54,6 +54,17 @@ def test_an_invalid_stack_is_refused(own_module, stack):
         describe(f"{name}:Stacked")
 
 
+def test_a_reset_that_raises_is_one_line(own_module):
+    name = own_module("""
+        from headrace.environments.toy import Corridor
+        class Broken(Corridor):
+            def reset(self, **options):
+                raise KeyError("cells")
+    """)
+    with pytest.raises(EnvironmentFault, match=r"its first reset\(\) raised KeyError: 'cells'$"):
+        describe(f"{name}:Broken")
+
+
 def test_describe_closes_the_environment(own_module):
     name = own_module("""
         from headrace.environments.toy import Corridor

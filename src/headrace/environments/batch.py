@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.environments.spaces import close, read_spaces
 from headrace.errors import CheckpointError, ClosedError, ConfigError, EnvironmentFault
@@ -75,7 +76,8 @@ class EnvironmentBatch:
         self._actions: list[list[Any]] = [[] for _ in range(count)]
         self._return = [0.0] * count
         try:
-            self._first: Any = self._call_reset(0)  # its info says whether there are action masks; start() uses it
+            with calling(f'environment "{environment_id}": its first reset()'):
+                self._first: Any = self._call_reset(0)  # its info says whether there are masks; start() uses it
             self.spec, self._action_map, self._packer = read_spaces(self._environments[0], environment_id, self._first)
             while len(self._environments) < count:
                 beat()

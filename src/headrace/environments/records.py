@@ -23,33 +23,40 @@ class _Slot(NamedTuple):
 
     part: Part
     path: tuple[str | int, ...]
+    label: str
+    """The part as a user would write it."""
     low: Array | None = None
     high: Array | None = None
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
+    place: slice = slice(0)
+    """The part's bytes in a record."""
 
-    @property
-    def label(self) -> str:
-        """The part as a user would write it."""
-        return "observation" + "".join(f"[{key!r}]" for key in self.path)
+    def at(self, offset: int) -> "_Slot":
+        """The slot of a part that begins at the next multiple of its item size."""
+        dtype = np.dtype(self.part.dtype)
+        begin = -(-offset // dtype.itemsize) * dtype.itemsize
+        place = slice(begin, begin + dtype.itemsize * prod(self.part.shape))
+        return self._replace(part=replace(self.part, offset=begin), dtype=dtype, place=place)
 
 
 class Packer:
     """Packs observations of one space, and action masks, into records uint8 [R]. Stateless: any thread may use it.
 
     Each part begins at a multiple of its item size, and R is a multiple of 8. The mask, if there is one, is the last
-    part: from `info["action_mask"]`, or from the observation's own key "action_mask". Raises EnvironmentFault, whose
-    message names the field, for a space that is not supported.
+    part: the observation's own key "action_mask", or else `info["action_mask"]`. Raises EnvironmentFault, whose message
+    names the field, for a space that is not supported.
     """
 
     def __init__(self, space: spaces.Space[Any], mask: Any, actions: int) -> None:
         """`mask` is that of the first reset, or None; `actions` is A, or 0 if actions are not discrete."""
         slots = _slots(space, ())
-        own = [slot for slot in slots if slot.path == (MASK,)] if actions else []
-        slots = [slot for slot in slots if slot not in own] + own
+        own = [_as_mask(slot) for slot in slots if actions and slot.path == (MASK,)]
+        slots = [slot for slot in slots if not own or slot.path != (MASK,)] + own
         self.masked = bool(own) or mask is not None
         self._in_info = mask is not None and not own
         if self._in_info:
             bound = np.ones((actions,), np.int8)
-            slots.append(_Slot(Part(MASK, "int8", (actions,), 0), (MASK,), 0 * bound, bound))
+            slots.append(_Slot(Part(MASK, "int8", (actions,), 0), (MASK,), f"info[{MASK!r}]", 0 * bound, bound))
         names = [slot.part.name for slot in slots]
         if not slots or len(set(names)) < len(names):
             raise EnvironmentFault(f"observation has the parts {names}; one or more with different names are required")
@@ -59,10 +66,8 @@ class Packer:
         self._slots: list[_Slot] = []
         end = 0
         for slot in slots:
-            size = np.dtype(slot.part.dtype).itemsize
-            begin = -(-end // size) * size
-            self._slots.append(slot._replace(part=replace(slot.part, offset=begin)))
-            end = begin + size * prod(slot.part.shape)
+            self._slots.append(slot.at(end))
+            end = self._slots[-1].place.stop
         self.record_bytes = -(-end // _ALIGNMENT) * _ALIGNMENT
 
     @property
@@ -77,13 +82,12 @@ class Packer:
         """
         out[:] = 0
         for slot in self._slots[: len(self._slots) - self._in_info]:
-            _write(slot, slot.label, _find(slot, observation), out)
+            _write(slot, _find(slot, observation), out)
         if self._in_info:
             self._write_mask(info, out, final)
         mask = self._slots[-1]
-        if self.masked and not final and not out[mask.part.offset :][: _bytes(mask.part)].any():
-            label = f"info[{MASK!r}]" if self._in_info else mask.label
-            raise EnvironmentFault(f"{label} has no legal action; at least one of its {self._actions} must be 1")
+        if self.masked and not final and not out[mask.place].any():
+            raise EnvironmentFault(f"{mask.label} has no legal action; at least one of its {self._actions} must be 1")
 
     def _write_mask(self, info: Any, out: Array, final: bool) -> None:
         mask = info.get(MASK) if isinstance(info, Mapping) else None
@@ -91,7 +95,7 @@ class Packer:
             mask = np.ones(self._actions, np.int8)
         if mask is None:
             raise EnvironmentFault(f"info[{MASK!r}] is missing; the first reset had one, so every step must")
-        _write(self._slots[-1], f"info[{MASK!r}]", mask, out)
+        _write(self._slots[-1], mask, out)
 
 
 def space_name(space: spaces.Space[Any] | None) -> str:
@@ -108,7 +112,8 @@ def _slots(space: spaces.Space[Any], path: tuple[str | int, ...]) -> list[_Slot]
         return [slot for key, part in space.spaces.items() for slot in _slots(part, (*path, key))]
     if isinstance(space, spaces.Tuple):
         return [slot for index, part in enumerate(space.spaces) for slot in _slots(part, (*path, index))]
-    slot = _Slot(Part(".".join(map(str, ("observation", *path))), "", (), 0), path)
+    label = "observation" + "".join(f"[{key!r}]" for key in path)
+    slot = _Slot(Part(".".join(map(str, ("observation", *path))), "", (), 0), path, label)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         shape = tuple(space.shape or ())
         count = np.asarray(space.n if isinstance(space, spaces.Discrete) else space.nvec)
@@ -121,7 +126,7 @@ def _slots(space: spaces.Space[Any], path: tuple[str | int, ...]) -> list[_Slot]
             categories=categories,
             start=tuple(start.ravel().tolist()),
         )
-        return [_Slot(part, path, start, start + count.astype(np.int64) - 1)]
+        return [_Slot(part, path, label, start, start + count.astype(np.int64) - 1)]
     if not isinstance(space, spaces.Box | spaces.MultiBinary):
         raise EnvironmentFault(
             f"{slot.label} has the space {space_name(space)}; a Box, Discrete, MultiDiscrete or MultiBinary, or a Dict "
@@ -137,8 +142,14 @@ def _slots(space: spaces.Space[Any], path: tuple[str | int, ...]) -> list[_Slot]
         raise EnvironmentFault(f"{slot.label} has shape {space.shape}; it must not be empty")
     part = replace(slot.part, dtype=dtype.name, shape=tuple(space.shape))
     if isinstance(space, spaces.Box):
-        return [_Slot(part, path)]
-    return [_Slot(part, path, np.zeros(space.shape, np.int8), np.ones(space.shape, np.int8))]
+        return [_Slot(part, path, label)]
+    return [_Slot(part, path, label, np.zeros(space.shape, np.int8), np.ones(space.shape, np.int8))]
+
+
+def _as_mask(slot: _Slot) -> _Slot:
+    """The slot of numbers that are 0 or 1."""
+    zeros = np.zeros(slot.part.shape, np.int8)
+    return slot._replace(part=replace(slot.part, categories=(), start=()), low=zeros, high=zeros + 1)
 
 
 def _find(slot: _Slot, observation: Any) -> Any:
@@ -151,9 +162,8 @@ def _find(slot: _Slot, observation: Any) -> Any:
     return value
 
 
-def _write(slot: _Slot, label: str, value: Any, out: Array) -> None:
-    part = slot.part
-    dtype = np.dtype(part.dtype)
+def _write(slot: _Slot, value: Any, out: Array) -> None:
+    part, label, dtype = slot.part, slot.label, slot.dtype
     try:
         array = np.asarray(value)
     except ValueError:
@@ -169,7 +179,7 @@ def _write(slot: _Slot, label: str, value: Any, out: Array) -> None:
     elif dtype.kind == "f" and not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0].tolist()
         raise EnvironmentFault(f"{label}{where or ''} is {array[tuple(where)]}; every value must be finite")
-    out[part.offset : part.offset + _bytes(part)].view(dtype)[:] = array.ravel()
+    out[slot.place].view(dtype)[:] = array.ravel()
 
 
 def _require_range(label: str, array: Array, low: Array, high: Array | None) -> None:
@@ -181,7 +191,3 @@ def _require_range(label: str, array: Array, low: Array, high: Array | None) -> 
         raise EnvironmentFault(
             f"{label}{where or ''} is {array[place]}; {low[place]} to {high[place]} is required by its space"
         )
-
-
-def _bytes(part: Part) -> int:
-    return np.dtype(part.dtype).itemsize * prod(part.shape)

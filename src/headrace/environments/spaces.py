@@ -125,15 +125,21 @@ def describe(environment_id: str) -> EnvironmentSpec:
     """
     environment = make(environment_id)
     try:
-        with calling(f'environment "{environment_id}": its first reset()'):
-            result = environment.reset()
-        return read_spaces(environment, environment_id, result).spec
-    except Exception as error:
-        if not isinstance(error, EnvironmentFault):
-            error.add_note(f'raised by environment "{environment_id}", its first reset()')
-        raise
+        return read_spaces(environment, environment_id, _first_reset(environment, environment_id)).spec
     finally:
         close(environment, environment_id)
+
+
+def _first_reset(environment: gymnasium.Env[Any, Any], environment_id: str) -> object:
+    place = f'environment "{environment_id}": its first reset()'
+    try:
+        with calling(place):
+            return environment.reset()
+    except EnvironmentFault:
+        raise
+    except (Exception, SystemExit) as error:  # a user's environment may raise anything
+        problem = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EnvironmentFault(f"{place} raised {problem}") from error
 
 
 def close(environment: gymnasium.Env[Any, Any], environment_id: str) -> None:
