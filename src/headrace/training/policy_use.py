@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from headrace.environments import describe, episode_seed, make, require_spec
 from headrace.environments.spaces import close, read_spaces
 from headrace.environments.stack import FrameStack
 from headrace.errors import CheckpointError, EnvironmentFault, StorageError
+from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
@@ -34,11 +36,19 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
     policy = Policy(checkpoint.policy(), checkpoint.moment.version)
     with watched(config.hang_seconds):
         environment = make(config.environment, render_mode="rgb_array")
-    spec, action_map = read_spaces(environment, config.environment)
+        first = environment.reset(seed=episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0))
+    spec, action_map, packer = read_spaces(environment, config.environment, first)
     require_spec(config.environment, spec, checkpoint.spec)
     act = greedy_actions(config.algorithm, policy, spec)
     fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
-    first = episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0)
+
+    def observe(observation: Any, info: Any, final: bool) -> Array:
+        """One observation [1, *O]."""
+        if packer is None:
+            return np.asarray(observation)[None]
+        record = np.empty((1, *spec.observation_shape), np.uint8)
+        packer.pack(observation, info, record[0], final=final)
+        return record
 
     def frames() -> Iterator[Array]:
         stack = FrameStack(1, spec)
@@ -46,13 +56,13 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
         with contextlib.ExitStack() as ends:
             ends.enter_context(watched(config.hang_seconds, clock))
             ends.callback(close, environment, config.environment)
-            inputs = stack.start(environment.reset(seed=first)[0][None])
+            inputs = stack.start(observe(*first, False))
             for _ in range(max_steps):
                 yield _frame(environment.render(), config.environment)
                 clock.beat()
                 action = act(np.ascontiguousarray(inputs))
-                observation, _, terminated, truncated, _ = environment.step(action_map.to_environment(action)[0])
-                inputs = stack.push(observation[None], np.zeros(1, np.bool_))
+                observation, _, terminated, truncated, info = environment.step(action_map.to_environment(action)[0])
+                inputs = stack.push(observe(observation, info, terminated), np.zeros(1, np.bool_))
                 if terminated or truncated:
                     yield _frame(environment.render(), config.environment)
                     return
@@ -76,13 +86,16 @@ def export(run: RunDirectory, path: Path) -> float:
     graph = checkpoint.policy()
     random = np.random.default_rng(0)
     shape = (_CHECKED, *spec.input_shape)
-    if spec.observation_dtype == "uint8":
-        inputs: Array = random.integers(0, 256, shape, np.uint8)
+    if spec.parts:
+        inputs: Array = draw_records(random, _CHECKED, spec.observation_shape[0], spec.parts)
+    elif spec.observation_dtype == "uint8":
+        inputs = random.integers(0, 256, shape, np.uint8)
     else:
         inputs = random.standard_normal(shape).astype(spec.observation_dtype)
     expected = updater.act(inputs)
     difference = float(np.abs(Policy(graph, 1).output(inputs) - expected).max())
-    if difference > _TOLERANCE * max(1.0, float(np.abs(expected).max())):
+    largest = float(np.abs(expected[expected != ILLEGAL]).max())
+    if difference > _TOLERANCE * max(1.0, largest):
         raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
     try:
         path.write_bytes(graph)
