@@ -6,6 +6,7 @@ import { bytes, count, duration, element, number, table } from "./format.js";
 
 const MOST_COMPARED = 8;
 const MOST_POINTS = 2000;
+const FEWEST_EVALUATIONS = 5; // of each run, for a comparison of evaluations instead of training
 const COLORS = ["c1", "c7", "c3", "c2", "c5", "c4", "c8", "c6"];
 const TIME_COLORS = ["c1", "c2", "c3", "c4", "c5", "c7"];
 const ACTOR_TIMES = ["environment", "inference", "pull", "load", "push", "blocked", "other"];
@@ -290,9 +291,11 @@ function showComparison() {
   if (names.length < 2) return;
   const lines = names.map((name, index) => ({ name: label(name), color: COLORS[index] }));
   comparison ??= { shown, chart: new Chart(find("comparison-chart"), "Scores of the compared runs", lines) };
+  const evaluated = names.every((name) => runs.get(name).state.evaluations.length >= FEWEST_EVALUATIONS);
+  find("comparison-note").textContent = evaluated ? "Mean return of greedy evaluations" : "Mean return of the last 100 training episodes";
   const curves = names.map((name) => {
     const { state, series } = runs.get(name);
-    if (state.evaluations.length > 1) return [state.evaluations.map((each) => each[axis]), state.evaluations.map((each) => each.mean_return)];
+    if (evaluated) return [state.evaluations.map((each) => each[axis]), state.evaluations.map((each) => each.mean_return)];
     return [series[axis], series.mean_return];
   });
   const last = curves.map(([, values]) => values.findLast((value) => value != null));
