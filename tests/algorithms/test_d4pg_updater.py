@@ -17,24 +17,9 @@ from headrace.networks.critic import Critic
 from headrace.networks.layout import Layout
 from headrace.types import Array, Batch, EnvironmentSpec
 
-SPEC = EnvironmentSpec((3,), "float32", 2, continuous=True)
-CPU = "cpu"
+from .conftest import CPU, SPEC, make_batch
+
 NEVER = 10**9
-
-
-def make_batch(size: int = 32, seed: int = 0) -> Batch:
-    random = np.random.default_rng(seed)
-    return Batch(
-        observation=random.standard_normal((size, 3)).astype(np.float32),
-        next_observation=random.standard_normal((size, 3)).astype(np.float32),
-        action=random.uniform(-1, 1, (size, 2)).astype(np.float32),
-        reward=random.standard_normal(size).astype(np.float32),
-        discount=np.where(random.random(size) < 0.2, 0, 0.9).astype(np.float32),
-        weight=random.uniform(0.1, 1, size).astype(np.float32),
-        probability=np.full(size, 1 / size, np.float32),
-        key=np.arange(size, dtype=np.uint64),
-        policy_version=np.ones(size, np.uint64),
-    )
 
 
 def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> D4PGUpdater:

@@ -1,7 +1,5 @@
 """SAC's gradient step: against a twin with torch's Adam, one batch overfitted, state carried over."""
 
-import json
-from collections.abc import Iterator, Sequence
 from math import log, pi
 from typing import Any
 
@@ -21,31 +19,9 @@ from headrace.networks import PolicyGraph
 from headrace.parameters import Policy
 from headrace.types import Array, Batch, EnvironmentSpec
 
-SPEC = EnvironmentSpec((3,), "float32", 2, continuous=True)
-CPU = "cpu"
+from .conftest import CPU, SPEC, ended, make_batch, noise_of, split_parameters, twin_value
+
 NEVER = 10**9
-
-
-def make_batch(size: int = 32, seed: int = 0) -> Batch:
-    random = np.random.default_rng(seed)
-    return Batch(
-        observation=random.standard_normal((size, 3)).astype(np.float32),
-        next_observation=random.standard_normal((size, 3)).astype(np.float32),
-        action=random.uniform(-1, 1, (size, 2)).astype(np.float32),
-        reward=random.standard_normal(size).astype(np.float32),
-        discount=np.where(random.random(size) < 0.2, 0, 0.9).astype(np.float32),
-        weight=random.uniform(0.1, 1, size).astype(np.float32),
-        probability=np.full(size, 1 / size, np.float32),
-        key=np.arange(size, dtype=np.uint64),
-        policy_version=np.ones(size, np.uint64),
-    )
-
-
-def ended(seed: int) -> Batch:
-    """Episodes that end at once; rewards fall with the distance of the action from (0.5, -0.3): Q is known."""
-    batch = make_batch(size=128, seed=seed)
-    reward = 2 - 2 * np.square(batch.action - np.array([0.5, -0.3], np.float32)).sum(1)
-    return batch._replace(reward=reward, discount=np.zeros(128, np.float32), weight=np.ones(128, np.float32))
 
 
 def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> SACUpdater:
@@ -53,30 +29,18 @@ def make_updater(seed: int = 0, engine: Engine = "auto", **settings: Any) -> SAC
     return SACUpdater(SAC(**{**small, **settings}), SPEC, CPU, seed, engine=engine)
 
 
-def noise_of(state: dict[str, Array]) -> np.random.Generator:
-    """The generator whose state is in the updater's."""
-    random = np.random.default_rng()
-    random.bit_generator.state = json.loads(state["random"].tobytes())
-    return random
-
-
 class Twin:
     """The same update on plain float64 tensors, one expression for each layer, with torch.optim.Adam."""
 
     def __init__(self, state: dict[str, Array], rates: tuple[float, float, float]) -> None:
-        self.policy = list(self._read(state["policy.parameters"], [(16, 3), (16,), (4, 16), (4,)]))
+        self.policy = list(split_parameters(state["policy.parameters"], [(16, 3), (16,), (4, 16), (4,)]))
         shapes = [(2, 5, 24), (2, 24, 16), (2, 16, 1), (2, 1, 24), (2, 1, 16), (2, 1, 1)]
-        self.critics = list(self._read(state["critics.parameters"], shapes))
+        self.critics = list(split_parameters(state["critics.parameters"], shapes))
         self.targets = [value.detach().clone() for value in self.critics]
         self.log_temperature = torch.from_numpy(state["temperature.parameters"]).double().requires_grad_()
         parts = (self.policy, self.critics, [self.log_temperature])
         self.adams = [torch.optim.Adam(part, rate) for part, rate in zip(parts, rates, strict=True)]
         self.random = noise_of(state)
-
-    @staticmethod
-    def _read(vector: Array, shapes: Sequence[tuple[int, ...]]) -> Iterator[Tensor]:
-        parts = torch.split(torch.from_numpy(vector), [int(np.prod(shape)) for shape in shapes])
-        return (part.double().view(shape).requires_grad_() for part, shape in zip(parts, shapes, strict=True))
 
     def act(self, s: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         w0, b0, w1, b1 = self.policy
@@ -86,27 +50,20 @@ class Twin:
         normal = -0.5 * noise.square() - sigma.log() - 0.5 * log(2 * pi)
         return a, (normal - (1 - a.square()).log()).sum(1)
 
-    def q(self, p: list[Tensor], member: int, s: Tensor, a: Tensor) -> Tensor:
-        h = torch.cat([s, a], 1)
-        for layer in range(3):
-            h = h @ p[layer][member] + p[3 + layer][member]
-            h = h.clamp(min=0) if layer < 2 else h
-        return h[:, 0]
-
     def update(self, batch: Batch) -> tuple[Tensor, float]:
         s, s_n, a, r, d, w = (torch.from_numpy(batch[i]).double() for i in range(6))
         noise, next_noise = torch.from_numpy(self.random.standard_normal((2, *a.shape), np.float32)).double()
         alpha = self.log_temperature.detach().exp()
         with torch.no_grad():
             a_n, log_p_n = self.act(s_n, next_noise)
-            smaller = torch.minimum(self.q(self.targets, 0, s_n, a_n), self.q(self.targets, 1, s_n, a_n))
+            smaller = torch.minimum(twin_value(self.targets, 0, s_n, a_n), twin_value(self.targets, 1, s_n, a_n))
             y = r + d * (smaller - alpha * log_p_n)
-        errors = [y - self.q(self.critics, member, s, a) for member in (0, 1)]
+        errors = [y - twin_value(self.critics, member, s, a) for member in (0, 1)]
         loss = sum((0.5 * w * error**2).mean() for error in errors)
         assert isinstance(loss, Tensor)
         critic_gradients = torch.autograd.grad(loss, self.critics)
         ours, log_p = self.act(s, noise)
-        value = torch.minimum(self.q(self.critics, 0, s, ours), self.q(self.critics, 1, s, ours))
+        value = torch.minimum(twin_value(self.critics, 0, s, ours), twin_value(self.critics, 1, s, ours))
         policy_gradients = torch.autograd.grad((alpha * log_p - value).mean(), self.policy)
         temperature_gradient = -(log_p.detach().mean(0, keepdim=True) - 2.0)
         parts = (policy_gradients, critic_gradients, [temperature_gradient])

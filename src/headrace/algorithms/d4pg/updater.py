@@ -1,6 +1,5 @@
 """D4PG's gradient step."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,20 +18,20 @@ from headrace.algorithms.d4pg.rules import (
 )
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
+from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.targets import log_softmax, project
 from headrace.gradients.base import OpenVector
-from headrace.gradients.flat import read_vector
 from headrace.networks.critic import Critic
 from headrace.networks.policy_network import PolicyNetwork
-from headrace.types import Array, Batch, EnvironmentSpec
+from headrace.types import Array, EnvironmentSpec
 
 __all__ = ["D4PGUpdater"]
 
 _SMALLEST_PRIORITY = 1e-6  # a divergence of 0, or rounded just below it, is still sampled
 
 
-class D4PGUpdater:
-    """Policy and critic, each in a vector with its own Adam, and their targets; implements `algorithms.base.Updater`.
+class D4PGUpdater(OffPolicyUpdater):
+    """Policy and critic, each in a vector with its own Adam, and their targets.
 
     See `Algorithm.make_updater()` for the arguments. Raises ConfigError also if observations need a CNN.
     """
@@ -48,12 +47,12 @@ class D4PGUpdater:
     ) -> None:
         config.require_spaces(spec)
         self._config = config
-        self.architecture = config.architecture(spec)
+        architecture = config.architecture(spec)
         # Without the tanh, whose input the policy's loss contains.
-        linear = replace(self.architecture, head=replace(self.architecture.head, activation="none"))
+        linear = replace(architecture, head=replace(architecture.head, activation="none"))
         policy = PolicyNetwork(linear)
-        critic = Critic(self.architecture, spec.actions, config.critic_hidden, config.atoms)
-        engine = choose_engine(engine, device, self.architecture, config.critic_hidden)
+        critic = Critic(architecture, spec.actions, config.critic_hidden, config.atoms)
+        engine = choose_engine(engine, device, architecture, config.critic_hidden)
         open_vector = open_vector or local_vectors(device)
         random = np.random.Generator(np.random.PCG64(seed))
         rates = (config.learning_rate, config.critic_learning_rate)
@@ -67,32 +66,18 @@ class D4PGUpdater:
         self._critic = open_network(engine, critic, target_critic.online, self._critic_vector.gradient)
         self._target_policy = open_network(engine, policy, target_policy.vector)
         self._target_critic = open_network(engine, critic, target_critic.vector)
-        targets = (target_policy, target_critic)
-        self._follower = Follower(targets, config.target_update_period, config.target_update_rate)
-        self._followed = self._policy_vector.version
         self._support = np.linspace(config.value_min, config.value_max, config.atoms, dtype=np.float32)
-        self._learned = Learned(
-            {"target_policy": target_policy, "target_critic": target_critic},
-            {"policy": self._policy_vector, "critic": self._critic_vector},
+        super().__init__(
+            architecture,
+            self._policy,
+            self._policy_vector,
+            Learned(
+                {"target_policy": target_policy, "target_critic": target_critic},
+                {"policy": self._policy_vector, "critic": self._critic_vector},
+            ),
+            Follower((target_policy, target_critic), config.target_update_period, config.target_update_rate),
+            followed=self._policy_vector,
         )
-
-    @property
-    def version(self) -> int:
-        """Number of updates of the policy."""
-        return self._policy_vector.version
-
-    def pull(self) -> int:
-        """Updates policy and critic; moves the targets as often as was due since the last call."""
-        version = self._policy_vector.pull()
-        self._critic_vector.pull()
-        self._follower.follow(self._followed, version)
-        self._followed = version
-        return version
-
-    def transfer(self, batch: Batch) -> tuple[Any, ...]:
-        """observation, next_observation, placed for the networks; action, reward, discount, weight as they are."""
-        observation, next_observation = map(self._policy.place, (batch.observation, batch.next_observation))
-        return observation, next_observation, batch.action, batch.reward, batch.discount, batch.weight
 
     @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
     def update(self, fields: tuple[Any, ...]) -> Update:
@@ -114,24 +99,10 @@ class D4PGUpdater:
         priority = divergence.clip(_SMALLEST_PRIORITY, None)
         return Update(priority, float((weight * missed).mean()))
 
-    def weights(self) -> dict[str, Array]:
-        """The policy's parameters."""
-        self.pull()
-        return self.architecture.layout.views(read_vector(self._policy_vector.parameters))
-
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Actions [B, A] in [-1, 1] for observations [B, *input]."""
         action: NDArray[np.float32] = np.tanh(self._policy.output(self._policy.place(observation)))
         return action
-
-    def state(self) -> dict[str, Array]:
-        """Target networks, the vectors with their optimizer moments, and the number of updates."""
-        self.pull()
-        return self._learned.state(self._followed)
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        """Restores what state() returned; raises CheckpointError if names or shapes differ."""
-        self._followed = self._learned.load(state)
 
     def _target(
         self, next_observation: Any, reward: NDArray[np.float32], discount: NDArray[np.float32]

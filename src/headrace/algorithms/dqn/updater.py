@@ -1,6 +1,5 @@
 """DQN's gradient step."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,18 @@ from headrace.algorithms.config import Engine
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters, optimizer_options
+from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.targets import double_q_target, huber, q_gradient, q_target, squared, td_error
 from headrace.gradients.base import OpenVector
-from headrace.gradients.flat import clip_norm, read_vector
+from headrace.gradients.flat import clip_norm
 from headrace.networks.policy_network import PolicyNetwork
-from headrace.types import Array, Batch, EnvironmentSpec
+from headrace.types import EnvironmentSpec
 
 __all__ = ["DQNUpdater"]
 
 
-class DQNUpdater:
-    """Online and target network, and the online network's parameter vector; implements `algorithms.base.Updater`.
+class DQNUpdater(OffPolicyUpdater):
+    """The Q network, the vector of its parameters, and its target network.
 
     See `Algorithm.make_updater()` for the arguments and errors.
     """
@@ -37,40 +37,27 @@ class DQNUpdater:
     ) -> None:
         config.require_spaces(spec)
         self._config = config
-        self.architecture = config.architecture(spec)
-        self.engine = choose_engine(engine, device, self.architecture)
-        network = PolicyNetwork(self.architecture)
-        self._vector = open_parameters(
+        architecture = config.architecture(spec)
+        self.engine = choose_engine(engine, device, architecture)
+        network = PolicyNetwork(architecture)
+        vector = open_parameters(
             open_vector or local_vectors(device),
             network.layout,
             optimizer_options(config),
             np.random.Generator(np.random.PCG64(seed)),
         )
-        parameters = self._vector.parameters
-        target = Target.of(network.layout, parameters)
-        self._online = open_network(self.engine, network, parameters, self._vector.gradient)
+        target = Target.of(network.layout, vector.parameters)
+        policy = open_network(self.engine, network, vector.parameters, vector.gradient)
         self._target = open_network(self.engine, network, target.vector)
-        self._learned = Learned({"target": target}, {"vector": self._vector})
-        self._follower = Follower((target,), config.target_update_period, config.target_update_rate)
         self._loss = huber if config.loss == "huber" else squared
-        self._followed = self._vector.version
-
-    @property
-    def version(self) -> int:
-        """Number of updates of the online network."""
-        return self._vector.version
-
-    def pull(self) -> int:
-        """Updates the online network; moves the target as often as was due since the last call."""
-        version = self._vector.pull()
-        self._follower.follow(self._followed, version)
-        self._followed = version
-        return version
-
-    def transfer(self, batch: Batch) -> tuple[Any, ...]:
-        """observation, next_observation, placed for the networks; action, reward, discount, weight as they are."""
-        observation, next_observation = map(self._online.place, (batch.observation, batch.next_observation))
-        return observation, next_observation, batch.action, batch.reward, batch.discount, batch.weight
+        super().__init__(
+            architecture,
+            policy,
+            vector,
+            Learned({"target": target}, {"vector": vector}),
+            Follower((target,), config.target_update_period, config.target_update_rate),
+            followed=vector,
+        )
 
     @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
     def update(self, fields: tuple[Any, ...]) -> Update:
@@ -78,12 +65,12 @@ class DQNUpdater:
         self.pull()
         observation, next_observation, action, reward, discount, weight = fields
         target = self.target(observation, next_observation, action, reward, discount)
-        q_t = self._online.forward(observation)
+        q_t = self._policy.forward(observation)
         error = td_error(q_t, action, target)
         loss = self._loss(error)
-        self._online.backward(q_gradient(q_t, action, loss.slope, weight))
-        clip_norm(self._vector.gradient, self._config.max_gradient_norm)
-        self._vector.apply()
+        self._policy.backward(q_gradient(q_t, action, loss.slope, weight))
+        clip_norm(self._policy_vector.gradient, self._config.max_gradient_norm)
+        self._policy_vector.apply()
         return Update(np.abs(error), float(np.dot(weight, loss.value)) / len(weight))
 
     def target(
@@ -97,27 +84,9 @@ class DQNUpdater:
         """Targets [B] of Q(s_t, a_t), for placed observations. Subclasses override it for other targets."""
         q_tpn = self.target_values(next_observation)
         if self._config.double:
-            return double_q_target(reward, discount, q_tpn, self._online.output(next_observation))
+            return double_q_target(reward, discount, q_tpn, self._policy.output(next_observation))
         return q_target(reward, discount, q_tpn)
 
     def target_values(self, observation: Any) -> NDArray[np.float32]:
         """The target network's Q values [B, A] of placed observations."""
         return self._target.output(observation)
-
-    def weights(self) -> dict[str, Array]:
-        """The online network's parameters."""
-        self.pull()
-        return self.architecture.layout.views(read_vector(self._vector.parameters))
-
-    def act(self, observation: Array) -> NDArray[np.float32]:
-        """Q values [B, A] for observations [B, *input]."""
-        return self._online.output(self._online.place(observation))
-
-    def state(self) -> dict[str, Array]:
-        """The target network, the vector with its optimizer moments, and the number of updates."""
-        self.pull()
-        return self._learned.state(self._followed)
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        """Restores what state() returned; raises CheckpointError if names or shapes differ."""
-        self._followed = self._learned.load(state)

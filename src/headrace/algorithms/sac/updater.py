@@ -1,6 +1,5 @@
 """Soft actor-critic's gradient step."""
 
-from collections.abc import Mapping
 from math import log
 from typing import Any
 
@@ -12,6 +11,7 @@ from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
+from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.sac.config import SAC
 from headrace.algorithms.sac.rules import policy_gradient, sample, soft_target, temperature_gradient
 from headrace.algorithms.targets import critic_gradient
@@ -20,13 +20,13 @@ from headrace.gradients.flat import read_vector
 from headrace.networks.layout import Layout, Parameter
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.twin_critics import TwinCritics
-from headrace.types import Array, Batch, EnvironmentSpec
+from headrace.types import EnvironmentSpec
 
 __all__ = ["SACUpdater"]
 
 
-class SACUpdater:
-    """Policy, twin critics with their targets, and temperature; implements `algorithms.base.Updater`.
+class SACUpdater(OffPolicyUpdater):
+    """Policy, twin critics with their targets, and temperature.
 
     The policy, the critics and the log temperature each have a parameter vector with its own Adam. See
     `Algorithm.make_updater()` for the arguments. Raises ConfigError also if observations need a CNN.
@@ -42,10 +42,10 @@ class SACUpdater:
         engine: Engine = "auto",
     ) -> None:
         config.require_spaces(spec)
-        self.architecture = config.architecture(spec)
-        policy = PolicyNetwork(self.architecture)
-        critics = TwinCritics(self.architecture, spec.actions, config.critic_hidden)
-        engine = choose_engine(engine, device, self.architecture, config.critic_hidden)
+        architecture = config.architecture(spec)
+        policy = PolicyNetwork(architecture)
+        critics = TwinCritics(architecture, spec.actions, config.critic_hidden)
+        engine = choose_engine(engine, device, architecture, config.critic_hidden)
         open_vector = open_vector or local_vectors(device)
         self._random = np.random.Generator(np.random.PCG64(seed))
         first = log(config.initial_temperature)
@@ -63,34 +63,20 @@ class SACUpdater:
         )
         target = Target.of(critics.layout, self._vectors["critics"].parameters)
         self._target_critics = open_network(engine, critics, target.vector)
-        self._follower = Follower((target,), config.target_update_period, config.target_update_rate)
-        self._learned = Learned({"target_critics": target}, self._vectors, self._random)
         self._target_entropy = -float(spec.actions) if config.target_entropy is None else config.target_entropy
-        self._followed = self._vectors["critics"].version
-
-    @property
-    def version(self) -> int:
-        """Number of updates of the policy."""
-        return self._vectors["policy"].version
+        super().__init__(
+            architecture,
+            self._policy,
+            self._vectors["policy"],
+            Learned({"target_critics": target}, self._vectors, self._random),
+            Follower((target,), config.target_update_period, config.target_update_rate),
+            followed=self._vectors["critics"],
+        )
 
     @property
     def temperature(self) -> float:
         """Weight of the entropy in the objective (alpha)."""
         return float(np.exp(read_vector(self._vectors["temperature"].parameters)[0]))
-
-    def pull(self) -> int:
-        """Updates policy, critics and temperature; moves the targets as often as was due since the last call."""
-        for vector in self._vectors.values():
-            vector.pull()
-        version = self._vectors["critics"].version
-        self._follower.follow(self._followed, version)
-        self._followed = version
-        return self.version
-
-    def transfer(self, batch: Batch) -> tuple[Any, ...]:
-        """observation, next_observation, placed for the networks; action, reward, discount, weight as they are."""
-        observation, next_observation = map(self._policy.place, (batch.observation, batch.next_observation))
-        return observation, next_observation, batch.action, batch.reward, batch.discount, batch.weight
 
     @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
     def update(self, fields: tuple[Any, ...]) -> Update:
@@ -111,24 +97,6 @@ class SACUpdater:
             vector.apply()
         loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
         return Update(np.abs(error).mean(1), float(loss))
-
-    def weights(self) -> dict[str, Array]:
-        """The policy's parameters."""
-        self.pull()
-        return self.architecture.layout.views(read_vector(self._vectors["policy"].parameters))
-
-    def act(self, observation: Array) -> NDArray[np.float32]:
-        """Means and unclipped log standard deviations [B, 2A] for observations [B, *input]."""
-        return self._policy.output(self._policy.place(observation))
-
-    def state(self) -> dict[str, Array]:
-        """Target critics, the vectors with their optimizer moments, the random state, and the number of updates."""
-        self.pull()
-        return self._learned.state(self._followed)
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        """Restores what state() returned; raises CheckpointError if names or shapes differ."""
-        self._followed = self._learned.load(state)
 
     def _target(
         self,

@@ -1,6 +1,5 @@
 """TD3's gradient step."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,20 @@ from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
+from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.targets import critic_gradient
 from headrace.algorithms.td3.config import TD3
 from headrace.algorithms.td3.rules import clipped_double_q_target, policy_gradient, smoothed_action
 from headrace.gradients.base import OpenVector
-from headrace.gradients.flat import read_vector
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.twin_critics import TwinCritics
-from headrace.types import Array, Batch, EnvironmentSpec
+from headrace.types import EnvironmentSpec
 
 __all__ = ["TD3Updater"]
 
 
-class TD3Updater:
-    """Twin critics and policy, each in a vector with its own Adam, and their targets; implements `Updater`.
+class TD3Updater(OffPolicyUpdater):
+    """Twin critics and policy, each in a vector with its own Adam, and their targets.
 
     An update is one of the critics. The policy is part of it if its own updates are fewer than one for each
     `policy_update_period` of the critics'. Both vectors count the updates of all workers, so that workers keep the
@@ -44,10 +43,10 @@ class TD3Updater:
     ) -> None:
         config.require_spaces(spec)
         self._config = config
-        self.architecture = config.architecture(spec)
-        policy = PolicyNetwork(self.architecture)
-        critics = TwinCritics(self.architecture, spec.actions, config.critic_hidden)
-        engine = choose_engine(engine, device, self.architecture, config.critic_hidden)
+        architecture = config.architecture(spec)
+        policy = PolicyNetwork(architecture)
+        critics = TwinCritics(architecture, spec.actions, config.critic_hidden)
+        engine = choose_engine(engine, device, architecture, config.critic_hidden)
         open_vector = open_vector or local_vectors(device)
         self._random = np.random.Generator(np.random.PCG64(seed))
         rates = (config.critic_learning_rate, config.learning_rate)
@@ -61,32 +60,18 @@ class TD3Updater:
         self._critics = open_network(engine, critics, target_critics.online, self._critics_vector.gradient)
         self._target_policy = open_network(engine, policy, target_policy.vector)
         self._target_critics = open_network(engine, critics, target_critics.vector)
-        targets = (target_policy, target_critics)
-        self._follower = Follower(targets, config.target_update_period, config.target_update_rate)
-        self._followed = self._critics_vector.version
-        self._learned = Learned(
-            {"target_policy": target_policy, "target_critics": target_critics},
-            {"policy": self._policy_vector, "critics": self._critics_vector},
-            self._random,
+        super().__init__(
+            architecture,
+            self._policy,
+            self._policy_vector,
+            Learned(
+                {"target_policy": target_policy, "target_critics": target_critics},
+                {"critics": self._critics_vector, "policy": self._policy_vector},
+                self._random,
+            ),
+            Follower((target_policy, target_critics), config.target_update_period, config.target_update_rate),
+            followed=self._critics_vector,
         )
-
-    @property
-    def version(self) -> int:
-        """Number of updates of the critics."""
-        return self._critics_vector.version
-
-    def pull(self) -> int:
-        """Updates critics and policy; moves the targets as often as was due since the last call."""
-        version = self._critics_vector.pull()
-        self._policy_vector.pull()
-        self._follower.follow(self._followed, version)
-        self._followed = version
-        return version
-
-    def transfer(self, batch: Batch) -> tuple[Any, ...]:
-        """observation, next_observation, placed for the networks; action, reward, discount, weight as they are."""
-        observation, next_observation = map(self._policy.place, (batch.observation, batch.next_observation))
-        return observation, next_observation, batch.action, batch.reward, batch.discount, batch.weight
 
     @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
     def update(self, fields: tuple[Any, ...]) -> Update:
@@ -107,24 +92,6 @@ class TD3Updater:
             self._policy_vector.apply()
         loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
         return Update(np.abs(error).mean(1), float(loss))
-
-    def weights(self) -> dict[str, Array]:
-        """The policy's parameters."""
-        self.pull()
-        return self.architecture.layout.views(read_vector(self._policy_vector.parameters))
-
-    def act(self, observation: Array) -> NDArray[np.float32]:
-        """Actions [B, A] in [-1, 1] for observations [B, *input]."""
-        return self._policy.output(self._policy.place(observation))
-
-    def state(self) -> dict[str, Array]:
-        """Target networks, the vectors with their optimizer moments, the random state, and the number of updates."""
-        self.pull()
-        return self._learned.state(self._followed)
-
-    def load(self, state: Mapping[str, Array]) -> None:
-        """Restores what state() returned; raises CheckpointError if names or shapes differ."""
-        self._followed = self._learned.load(state)
 
     def _target(
         self, next_observation: Any, reward: NDArray[np.float32], discount: NDArray[np.float32]
