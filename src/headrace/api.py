@@ -1,4 +1,4 @@
-"""Training and tuning from Python."""
+"""Training, tuning and trained policies from Python."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,13 +11,13 @@ from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig, ServerConfig, preset
 from headrace.topologies.config import Topology
-from headrace.training import Result
+from headrace.training import Result, SavedPolicy, load_policy
 from headrace.training import train as train_run
 
 if TYPE_CHECKING:
     from headrace.tuning.run import Tuned
 
-__all__ = ["train", "tune"]
+__all__ = ["load", "train", "tune"]
 
 T = TypeVar("T")
 
@@ -79,6 +79,17 @@ def train(
     heading = Heading(environment, config.algorithm.name, config.topology.name, str(directory.path))
     with directory, open_display(heading, quiet=quiet) as display:
         return train_run(config, directory, display)
+
+
+def load(path: str | Path) -> SavedPolicy:
+    """The trained policy of a run directory, or of an .onnx file that `headrace export` wrote; torch is not needed.
+
+        policy = headrace.load("runs/LunarLander-v3-dqn-20260102-030405")
+        action = policy.act(observation)
+
+    See `SavedPolicy`. A file needs neither the run nor its environment. Raises HeadraceError.
+    """
+    return load_policy(Path(path))
 
 
 def tune(
