@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.algorithms.dyna_q.config import DynaQ
     from headrace.algorithms.sac.config import SAC
     from headrace.algorithms.td3.config import TD3
-    from headrace.api import load, train, tune
+    from headrace.api import load, resume, train, tune
     from headrace.launch.config import Processes, Ray
     from headrace.replay import connect
     from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
@@ -51,6 +51,7 @@ __all__ = [
     "errors",
     "load",
     "replay",
+    "resume",
     "train",
     "tune",
 ]
@@ -59,7 +60,7 @@ __all__ = [
 _HOMES = {
     **{kind: module for module, _, kind in (each.partition(":") for each in BUILT_IN.values())},
     "connect": "headrace.replay",
-    **dict.fromkeys(("load", "train", "tune"), "headrace.api"),
+    **dict.fromkeys(("load", "resume", "train", "tune"), "headrace.api"),
     **dict.fromkeys(("Processes", "Ray"), "headrace.launch.config"),
     **dict.fromkeys(("AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial"), "headrace.topologies.config"),
 }

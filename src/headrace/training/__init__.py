@@ -1,5 +1,6 @@
 """Training runs: start, resume, evaluate, export, use."""
 
+from headrace.training.callbacks import Callback, Callbacks
 from headrace.training.evaluation import Evaluation
 from headrace.training.policy_use import export, record_frames
 from headrace.training.result import Result, evaluate
@@ -8,6 +9,8 @@ from headrace.training.start import resume, train
 from headrace.training.trainer import Trainer
 
 __all__ = [
+    "Callback",
+    "Callbacks",
     "Evaluation",
     "Result",
     "SavedPolicy",
