@@ -16,6 +16,7 @@ COMMANDS = [
     "report",
     "dashboard",
     "export",
+    "check",
     "presets",
     "study",
     "serve",

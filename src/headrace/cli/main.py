@@ -21,6 +21,7 @@ _GROUPS = {
         "report": "write a run's report, one HTML page",
         "dashboard": "show runs in a browser, live",
         "export": "write a run's policy as an ONNX file",
+        "check": "step an environment and say what is wrong, slow or unsupported",
         "presets": "show the default settings of each environment",
         "study": "reproduce a published comparison on this machine",
     },

@@ -23,6 +23,7 @@ __all__ = [
     "Spaces",
     "close",
     "describe",
+    "first_reset",
     "read_spaces",
     "require_spec",
 ]
@@ -125,12 +126,13 @@ def describe(environment_id: str) -> EnvironmentSpec:
     """
     environment = make(environment_id)
     try:
-        return read_spaces(environment, environment_id, _first_reset(environment, environment_id)).spec
+        return read_spaces(environment, environment_id, first_reset(environment, environment_id)).spec
     finally:
         close(environment, environment_id)
 
 
-def _first_reset(environment: gymnasium.Env[Any, Any], environment_id: str) -> object:
+def first_reset(environment: gymnasium.Env[Any, Any], environment_id: str) -> object:
+    """What the environment's reset() returns; raises EnvironmentFault for an exception."""
     place = f'environment "{environment_id}": its first reset()'
     try:
         with calling(place):

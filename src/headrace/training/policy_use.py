@@ -3,23 +3,20 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from headrace.environments import describe, episode_seed, make, require_spec
-from headrace.environments.spaces import close, read_spaces
-from headrace.environments.stack import FrameStack
+from headrace.environments import episode_seed, make
+from headrace.environments.spaces import close
 from headrace.errors import CheckpointError, EnvironmentFault, StorageError
 from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
-from headrace.roles.evaluator import EVALUATION_STREAM, greedy_actions
-from headrace.settings import RunConfig
+from headrace.roles.evaluator import EVALUATION_STREAM
 from headrace.topologies.vectors import open_saved_vectors
-from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.hang_watch import watched
+from headrace.training.saved_policy import open_policy, open_run, read_run
 from headrace.types import Array
 
 __all__ = ["export", "record_frames"]
@@ -31,38 +28,23 @@ _CHECKED = 64
 
 def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int = 2000) -> tuple[Iterator[Array], int]:
     """Frames [H, W, 3] uint8 of one greedy episode, and the number of frames per second."""
-    config = RunConfig.from_json(run.read_config())
-    checkpoint = newest_checkpoint(run.checkpoints_path)
-    policy = Policy(checkpoint.policy(), checkpoint.moment.version)
+    config, checkpoint = read_run(run)
     with watched(config.hang_seconds):
         environment = make(config.environment, render_mode="rgb_array")
         first = environment.reset(seed=episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0))
-    spec, action_map, packer = read_spaces(environment, config.environment, first)
-    require_spec(config.environment, spec, checkpoint.spec)
-    act = greedy_actions(config.algorithm, policy, spec)
+    policy = open_policy(environment, first, config, checkpoint)
     fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
 
-    def observe(observation: Any, info: Any, final: bool) -> Array:
-        """One observation [1, *O]."""
-        if packer is None:
-            return np.asarray(observation)[None]
-        record = np.empty((1, *spec.observation_shape), np.uint8)
-        packer.pack(observation, info, record[0], final=final)
-        return record
-
     def frames() -> Iterator[Array]:
-        stack = FrameStack(1, spec)
         clock = PhaseClock(("environment",))
         with contextlib.ExitStack() as ends:
             ends.enter_context(watched(config.hang_seconds, clock))
             ends.callback(close, environment, config.environment)
-            inputs = stack.start(observe(*first, False))
+            observation, info = first
             for _ in range(max_steps):
                 yield _frame(environment.render(), config.environment)
                 clock.beat()
-                action = act(np.ascontiguousarray(inputs))
-                observation, _, terminated, truncated, info = environment.step(action_map.to_environment(action)[0])
-                inputs = stack.push(observe(observation, info, terminated), np.zeros(1, np.bool_))
+                observation, _, terminated, truncated, info = environment.step(policy.act(observation, info))
                 if terminated or truncated:
                     yield _frame(environment.render(), config.environment)
                     return
@@ -73,13 +55,12 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
 def export(run: RunDirectory, path: Path) -> float:
     """Writes the policy as an ONNX graph; returns its largest difference from the network's outputs on 64 inputs.
 
-    Raises CheckpointError, and writes nothing, if the two disagree.
+    The graph's metadata says what `load_policy()` needs to use it without the run and its environment. Raises
+    CheckpointError, and writes nothing, if the two disagree.
     """
-    config = RunConfig.from_json(run.read_config())
-    checkpoint = newest_checkpoint(run.checkpoints_path)
-    with watched(config.hang_seconds):
-        spec = describe(config.environment)
-    require_spec(config.environment, spec, checkpoint.spec)
+    config, checkpoint = read_run(run)
+    interface = open_run(config, checkpoint).interface
+    spec = interface.spec
     vectors = open_saved_vectors(config.topology)
     updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors)
     updater.load(checkpoint.learner())
@@ -98,7 +79,7 @@ def export(run: RunDirectory, path: Path) -> float:
     if difference > _TOLERANCE * max(1.0, largest):
         raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
     try:
-        path.write_bytes(graph)
+        path.write_bytes(interface.write(graph))
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
     return difference
