@@ -9,6 +9,7 @@ from headrace.networks.architecture import Architecture, Dense
 from headrace.networks.graph_builder import GraphBuilder
 from headrace.networks.graph_layers import LAYERS
 from headrace.networks.graph_template import GraphTemplate
+from headrace.networks.own_graph import add_own_nodes
 from headrace.networks.precision import Precision
 from headrace.types import Array
 
@@ -29,7 +30,10 @@ class PolicyGraph:
         self._architecture = architecture
         self._graph = GraphBuilder()
         self._layers = LAYERS[precision](self._graph)
-        self._build()
+        if architecture.own:
+            add_own_nodes(architecture.own, self._graph, self._layers, OUTPUT)
+        else:
+            self._build()
         element = helper.np_dtype_to_tensor_dtype(np.dtype(architecture.input_dtype))
         shape: list[str | int | None] = ["B", *architecture.input_shape]
         model = self._graph.model(
@@ -37,6 +41,11 @@ class PolicyGraph:
             helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["B", architecture.head.outputs]),
         )
         self._template = GraphTemplate(model)
+
+    @property
+    def integer(self) -> tuple[str, ...]:
+        """Names of the weights that are used as integers."""
+        return (*sorted(self._layers.integer),)
 
     def serialize(self, weights: Mapping[str, Array]) -> bytes:
         """The graph with these weights, float32: in the architecture's layout."""
