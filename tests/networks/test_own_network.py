@@ -1,6 +1,7 @@
 """Users' networks: the graph is the module in each precision, parameters are one vector, faults are one line."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,13 @@ IMAGE = EnvironmentSpec((8, 8), "uint8", 3)
 CONTINUOUS = EnvironmentSpec((6,), "float32", 2, continuous=True)
 
 
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+
+
 def own(name: str) -> str:
-    return f"tests.networks.own_networks:{name}"
+    return f"own_networks:{name}"
 
 
 def observations(spec: EnvironmentSpec, count: int = 5) -> np.ndarray:

@@ -82,8 +82,8 @@ class Algorithm(ABC):
     """Kinds of action spaces that it takes."""
 
     network: str = "auto"
-    """auto: a CNN for frames and boards (nature, grid), otherwise an MLP (mlp); ong: the network of Ong et al. 2015;
-    package.module:function: a torch module that the function returns, see docs/networks.md."""
+    """auto: a CNN for frames and boards (nature, grid), otherwise an MLP (mlp); ong: the network of Ong et al. 2015.
+    package.module:function: the torch module that this function returns (docs/running.md)."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the MLP's hidden layers, or of the dense layers after the CNN (Nature: 512)."""
 

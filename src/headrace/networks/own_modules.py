@@ -1,6 +1,7 @@
 """Builds, checks and exports users' networks; imported only where torch computes."""
 
 import io
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from headrace.types import Array, EnvironmentSpec
 __all__ = ["OwnModule", "describe_own", "initial_values"]
 
 _TOLERANCE = 1e-4  # relative to the largest |output|
+_ALONE = threading.Lock()
+"""Held while torch exports or draws random numbers: both use the state of the process."""
 _BATCHES = (5, 1)  # the graph must not have the size of the batch with which it was exported
 
 
@@ -59,7 +62,7 @@ def describe_own(build: str, spec: EnvironmentSpec, outputs: int, bounded: bool)
     module is not a function of its parameters and the observation, or if ONNX can't express it.
     """
     network = OwnNetwork(build, spec, outputs, bounded)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with _ALONE, torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         module = OwnModule(network)
         parameters = _parameters(module, build)
@@ -75,7 +78,7 @@ def describe_own(build: str, spec: EnvironmentSpec, outputs: int, bounded: bool)
 
 def initial_values(network: OwnNetwork, seed: int) -> dict[str, NDArray[np.float32]]:
     """The parameters of a new module, by name."""
-    with torch.random.fork_rng(devices=[]):
+    with _ALONE, torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = OwnModule(network)
     return _values(module)
