@@ -13,7 +13,7 @@ from headrace.settings import RunConfig, preset
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     """The settings of the runs that were asked for, none of which is made."""
     asked: list[RunConfig] = []
-    monkeypatch.setattr(api, "train_run", lambda config, run, display: asked.append(config))
+    monkeypatch.setattr(api, "train_run", lambda config, run, display, callbacks: asked.append(config))
     return asked
 
 

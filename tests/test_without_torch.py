@@ -31,6 +31,12 @@ for module in pkgutil.walk_packages(headrace.__path__, "headrace."):
             if "torch" in str(error):
                 raise
 """
+ACT = """
+import sys
+import headrace
+policy = headrace.load(sys.argv[1])
+policy.act([0.0] * policy.spec.observation_shape[0])
+"""
 LIMITS = ["--steps", "1000", "--final-evaluation-episodes", "2", "--device", "auto"]
 
 
@@ -52,8 +58,11 @@ class Guarded:
         )
 
     def run(self, *words: object) -> str:
+        return self.python("-m", "headrace", *words)
+
+    def python(self, *words: object) -> str:
         paths = os.pathsep.join([str(self._folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-        command = [sys.executable, "-m", "headrace", *map(str, words)]
+        command = [sys.executable, *map(str, words)]
         environment = os.environ | {"PYTHONPATH": paths}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
         assert not self.imports(), self.imports()
@@ -98,6 +107,8 @@ def test_no_process_of_a_run_imports_torch(
     guarded.run("train", *words, "--topology", *topology, *LIMITS, "--run-dir", run)
     guarded.run("evaluate", run, "--episodes", "1")
     guarded.run("export", run, tmp_path / "policy.onnx")
+    for path in (run, tmp_path / "policy.onnx"):
+        guarded.python("-c", ACT, path)
 
 
 def test_an_import_would_be_noticed(guarded: Guarded, tmp_path: Path) -> None:

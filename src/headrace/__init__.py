@@ -3,6 +3,7 @@
 import headrace
 result = headrace.train("LunarLander-v3", topology=headrace.Apex(actors=4), until_score=200)
 result.evaluate(episodes=100)
+action = headrace.load(result.path).act(observation)
 headrace.tune("LunarLander-v3", tune={"learning-rate": "log:1e-4:1e-2"}, trials=20, parallel=2)
 """
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.algorithms.dyna_q.config import DynaQ
     from headrace.algorithms.sac.config import SAC
     from headrace.algorithms.td3.config import TD3
-    from headrace.api import train, tune
+    from headrace.api import load, resume, train, tune
     from headrace.launch.config import Processes, Ray
     from headrace.replay import connect
     from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
@@ -48,7 +49,9 @@ __all__ = [
     "Serial",
     "connect",
     "errors",
+    "load",
     "replay",
+    "resume",
     "train",
     "tune",
 ]
@@ -57,7 +60,7 @@ __all__ = [
 _HOMES = {
     **{kind: module for module, _, kind in (each.partition(":") for each in BUILT_IN.values())},
     "connect": "headrace.replay",
-    **dict.fromkeys(("train", "tune"), "headrace.api"),
+    **dict.fromkeys(("load", "resume", "train", "tune"), "headrace.api"),
     **dict.fromkeys(("Processes", "Ray"), "headrace.launch.config"),
     **dict.fromkeys(("AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial"), "headrace.topologies.config"),
 }

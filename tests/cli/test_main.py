@@ -15,6 +15,7 @@ COMMANDS = [
     "evaluate",
     "report",
     "export",
+    "check",
     "presets",
     "study",
     "serve",

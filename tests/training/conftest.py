@@ -54,6 +54,12 @@ def threads(endpoint: Endpoint, logs: Path) -> Launcher:
 
 
 @pytest.fixture
+def launcher() -> Callable[[Endpoint, Path], Launcher]:
+    """Roles as threads."""
+    return threads
+
+
+@pytest.fixture
 def train(tmp_path: Path) -> Train:
     """Trains in this process with the roles as threads; every call has a separate run directory."""
 

@@ -20,6 +20,7 @@ _GROUPS = {
         "evaluate": "play greedy episodes with a run's policy",
         "report": "write a run's report, one HTML page",
         "export": "write a run's policy as an ONNX file",
+        "check": "step an environment and say what is wrong, slow or unsupported",
         "presets": "show the default settings of each environment",
         "study": "reproduce a published comparison on this machine",
     },

@@ -75,7 +75,7 @@ def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:
         role.run(context)
 
 
-def error_line(error: Exception) -> str:
+def error_line(error: BaseException) -> str:
     """An unexpected exception as one line, with its notes, which say where it was raised."""
     notes = "; ".join(getattr(error, "__notes__", []))
     return f"{type(error).__name__}: {' '.join(str(error).split())}" + (f" ({notes})" if notes else "")

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -42,6 +42,8 @@ class RunDirectory:
 
     def __init__(self, path: Path, lock: int | None) -> None:
         self.path = path
+        self.on_append: Callable[[dict[str, Any]], object] | None = None
+        """Called with each record after it is written."""
         self._lock = lock
         self._directory = None if lock is None else os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._metrics: int | None = None
@@ -161,6 +163,8 @@ class RunDirectory:
         with _writing(self.tensorboard_path):
             self._events = self._events or EventFile(self.tensorboard_path)
             self._events.append(plain)
+        if self.on_append is not None:
+            self.on_append(plain)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replaces summary.json atomically."""

@@ -6,18 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.environments import describe, episode_seed, make, require_spec
-from headrace.environments.spaces import close, read_spaces
-from headrace.environments.stack import FrameStack
+from headrace.environments import episode_seed, make
+from headrace.environments.spaces import close
 from headrace.errors import CheckpointError, EnvironmentFault, StorageError
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
-from headrace.roles.evaluator import EVALUATION_STREAM, greedy_actions
-from headrace.settings import RunConfig
+from headrace.roles.evaluator import EVALUATION_STREAM
 from headrace.topologies.vectors import open_saved_vectors
-from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.hang_watch import watched
+from headrace.training.saved_policy import SavedPolicy, describe_run, read_interface, read_run
 from headrace.types import Array
 
 __all__ = ["export", "record_frames"]
@@ -29,30 +27,23 @@ _CHECKED = 64
 
 def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int = 2000) -> tuple[Iterator[Array], int]:
     """Frames [H, W, 3] uint8 of one greedy episode, and the number of frames per second."""
-    config = RunConfig.from_json(run.read_config())
-    checkpoint = newest_checkpoint(run.checkpoints_path)
-    policy = Policy(checkpoint.policy(), checkpoint.moment.version)
+    config, checkpoint = read_run(run)
     with watched(config.hang_seconds):
         environment = make(config.environment, render_mode="rgb_array")
-    spec, action_map = read_spaces(environment, config.environment)
-    require_spec(config.environment, spec, checkpoint.spec)
-    act = greedy_actions(config.algorithm, policy, spec)
+    policy = SavedPolicy(checkpoint.policy(), read_interface(environment, config, checkpoint))
     fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
     first = episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0)
 
     def frames() -> Iterator[Array]:
-        stack = FrameStack(1, spec)
         clock = PhaseClock(("environment",))
         with contextlib.ExitStack() as ends:
             ends.enter_context(watched(config.hang_seconds, clock))
             ends.callback(close, environment, config.environment)
-            inputs = stack.start(environment.reset(seed=first)[0][None])
+            observation = environment.reset(seed=first)[0]
             for _ in range(max_steps):
                 yield _frame(environment.render(), config.environment)
                 clock.beat()
-                action = act(np.ascontiguousarray(inputs))
-                observation, _, terminated, truncated, _ = environment.step(action_map.to_environment(action)[0])
-                inputs = stack.push(observation[None], np.zeros(1, np.bool_))
+                observation, _, terminated, truncated, _ = environment.step(policy.act(observation))
                 if terminated or truncated:
                     yield _frame(environment.render(), config.environment)
                     return
@@ -63,13 +54,12 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
 def export(run: RunDirectory, path: Path) -> float:
     """Writes the policy as an ONNX graph; returns its largest difference from the network's outputs on 64 inputs.
 
-    Raises CheckpointError, and writes nothing, if the two disagree.
+    The graph's metadata says what `load_policy()` needs to use it without the run and its environment. Raises
+    CheckpointError, and writes nothing, if the two disagree.
     """
-    config = RunConfig.from_json(run.read_config())
-    checkpoint = newest_checkpoint(run.checkpoints_path)
-    with watched(config.hang_seconds):
-        spec = describe(config.environment)
-    require_spec(config.environment, spec, checkpoint.spec)
+    config, checkpoint = read_run(run)
+    interface = describe_run(config, checkpoint)
+    spec = interface.spec
     vectors = open_saved_vectors(config.topology)
     updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors)
     updater.load(checkpoint.learner())
@@ -85,7 +75,7 @@ def export(run: RunDirectory, path: Path) -> float:
     if difference > _TOLERANCE * max(1.0, float(np.abs(expected).max())):
         raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
     try:
-        path.write_bytes(graph)
+        path.write_bytes(interface.write(graph))
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
     return difference

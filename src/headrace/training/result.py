@@ -9,10 +9,9 @@ from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import greedy_actions, play
-from headrace.settings import RunConfig
-from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluation
 from headrace.training.hang_watch import watched
+from headrace.training.saved_policy import read_run
 
 __all__ = ["Result", "evaluate"]
 
@@ -45,8 +44,7 @@ class Result:
 
 def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None) -> Evaluation:
     """Plays greedy episodes with the policy of a run's newest checkpoint; None uses the run's seed."""
-    config = RunConfig.from_json(run.read_config())
-    checkpoint = newest_checkpoint(run.checkpoints_path)
+    config, checkpoint = read_run(run)
     moment = checkpoint.moment
     policy = Policy(checkpoint.policy(), moment.version)
     clock = PhaseClock(("environment",))

@@ -6,6 +6,7 @@ from headrace.errors import CheckpointError
 from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
+from headrace.training.callbacks import Callbacks
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.result import Result
 from headrace.training.trainer import Trainer
@@ -13,9 +14,16 @@ from headrace.training.trainer import Trainer
 __all__ = ["resume", "train"]
 
 
-def train(config: RunConfig, run: RunDirectory, display: Display, *, local_actors: bool = True) -> Result:
+def train(
+    config: RunConfig,
+    run: RunDirectory,
+    display: Display,
+    *,
+    local_actors: bool = True,
+    callbacks: Callbacks | None = None,
+) -> Result:
     """Trains from scratch into a new run directory; without `local_actors`, actors and workers are separate."""
-    return Result(run, Trainer(config, run, display, local_actors=local_actors).run())
+    return Result(run, Trainer(config, run, display, local_actors=local_actors, callbacks=callbacks).run())
 
 
 def resume(
@@ -25,6 +33,7 @@ def resume(
     steps: int | None = None,
     time_limit_seconds: float | None = None,
     until_score: float | None = None,
+    callbacks: Callbacks | None = None,
 ) -> Result:
     """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them."""
     config = RunConfig.from_json(run.read_config())
@@ -45,4 +54,5 @@ def resume(
             f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"
         )
     local_actors = checkpoint.state.get("local_actors", True)
-    return Result(run, Trainer(config, run, display, checkpoint=checkpoint, local_actors=local_actors).run())
+    trainer = Trainer(config, run, display, checkpoint=checkpoint, local_actors=local_actors, callbacks=callbacks)
+    return Result(run, trainer.run())

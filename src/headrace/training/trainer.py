@@ -33,6 +33,7 @@ from headrace.roles.totals import Totals
 from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
 from headrace.training.assembly import assemble
+from headrace.training.callbacks import Callbacks
 from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
 from headrace.training.evaluation import Evaluations, Moment
@@ -61,6 +62,7 @@ class Trainer:
 
     `launcher` creates the launcher of the roles from the server's endpoint and the directory for logs. Without
     `local_actors` neither actors nor workers are started: the server offers their slots to separately started ones.
+    `callbacks` are called in this thread.
     """
 
     def __init__(
@@ -72,9 +74,12 @@ class Trainer:
         checkpoint: Checkpoint | None = None,
         launcher: LauncherFactory | None = None,
         local_actors: bool = True,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self._config = config
         self._run = run
+        self._callbacks = callbacks or Callbacks()
+        run.on_append = self._callbacks.record
         self._display = display
         self._checkpoint = checkpoint
         self._state: dict[str, Any] = checkpoint.state if checkpoint else {}
@@ -443,7 +448,8 @@ class Trainer:
         }
         table = self._program.table if self._program.saves_experience else None
         self._run.require_place()
-        save_checkpoint(self._run.checkpoints_path, self._updater.state(), self._policy(), table, state)
+        path = save_checkpoint(self._run.checkpoints_path, self._updater.state(), self._policy(), table, state)
+        self._callbacks.checkpoint({"path": str(path), **self._moment()._asdict()})
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = checkpoint.state

@@ -1,0 +1,54 @@
+"""Functions of a user that a run calls during training."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from headrace.errors import LaunchError
+from headrace.launch import error_line
+
+__all__ = ["Callback", "Callbacks"]
+
+Callback = Callable[[dict[str, Any]], object]
+"""Takes a record; the result is ignored."""
+
+
+@dataclasses.dataclass
+class Callbacks:
+    """Called in the training process's thread, in which training waits for them; each gets a dict of JSON's types.
+
+    An exception ends the run, which is saved; no callback is called after it. One thread.
+    """
+
+    on_record: Callback | None = None
+    """Takes each new record of metrics.jsonl, about one a second: its `kind` ("progress", "evaluation", "exit", ...;
+    see docs/running.md), and its fields, for "progress" those of `headrace.report.progress.Progress`."""
+    on_evaluation: Callback | None = None
+    """Takes the records of kind "evaluation": environment_steps, learner_steps, seconds (training clock) and version of
+    the policy, episodes, mean_return, std_return, min_return, max_return and mean_length."""
+    on_checkpoint: Callback | None = None
+    """Takes path (the checkpoint's directory, which the next checkpoint replaces), environment_steps, learner_steps and
+    seconds of a checkpoint that is complete."""
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Calls on_record and, for an evaluation, on_evaluation."""
+        self._call("on_record", record)
+        if record["kind"] == "evaluation":
+            self._call("on_evaluation", record)
+
+    def checkpoint(self, record: dict[str, Any]) -> None:
+        """Calls on_checkpoint."""
+        self._call("on_checkpoint", record)
+
+    def _call(self, name: str, record: dict[str, Any]) -> None:
+        """Raises LaunchError, which names the callback, for an exception."""
+        callback: Callback | None = getattr(self, name)
+        if callback is None:
+            return
+        try:
+            callback(dict(record))
+        except (Exception, SystemExit) as error:
+            self.on_record = self.on_evaluation = self.on_checkpoint = None
+            raise LaunchError(
+                f"{name} raised {error_line(error)}; the run ends, and what was learned is saved"
+            ) from error

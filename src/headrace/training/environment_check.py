@@ -1,0 +1,305 @@
+"""Steps an environment with random actions and reports what is wrong, slow or unsupported."""
+
+import re
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import check_env, data_equivalence
+
+from headrace.algorithms.registry import known_algorithms
+from headrace.environments import EnvironmentBatch, describe, make
+from headrace.environments.calls import calling
+from headrace.environments.spaces import close
+from headrace.errors import ConfigError, EnvironmentFault
+from headrace.fields import read_json, write_json
+from headrace.launch import error_line
+from headrace.launch.processes import child_environment
+from headrace.roles.clock import PhaseClock
+from headrace.roles.evaluator import LONGEST_EPISODE
+from headrace.training.hang_watch import watched
+from headrace.types import Array, EnvironmentSpec
+
+__all__ = ["Finding", "check_environment"]
+
+_HANG_SECONDS = 60.0
+_TOGETHER = 8
+_REPEATED_STEPS = 200
+_LARGE_REWARD = 100.0
+_SLOW_SECONDS = 0.01
+_SEED = 0
+_CHILD = """
+import sys
+from headrace.environments import describe
+from headrace.fields import write_json
+print("\\n" + write_json(describe(sys.argv[1])))
+"""
+
+
+class Finding(NamedTuple):
+    """The result of one check of `subject`, in one line."""
+
+    level: Literal["ok", "warning", "error"]
+    subject: str
+    text: str
+
+
+class _Trace(NamedTuple):
+    """What N random steps of one environment gave."""
+
+    rewards: list[float]
+    seconds: list[float]  # of each step() call
+    lengths: list[int]  # of ended episodes
+    outside: list[str]  # each step whose observation is outside its space
+    unfit: bool  # whether one of these has another shape or dtype
+
+
+def check_environment(environment_id: str, steps: int) -> Iterator[Finding]:
+    """Yields findings as they are made; the environment takes about 3 times this many steps.
+
+    Raises EnvironmentFault if the environment is unknown or can't be created.
+    """
+    clock = PhaseClock(("environment",))
+    begin = time.perf_counter()
+    with watched(_HANG_SECONDS):
+        close(make(environment_id), environment_id)
+    yield Finding("ok", "constructor", f"created in {time.perf_counter() - begin:.2f} s")
+    parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("gymnasium", lambda: _check_api(environment_id)),
+        ("steps", lambda: _check_steps(environment_id, steps, clock)),
+        ("determinism", lambda: _check_determinism(environment_id, min(steps, _REPEATED_STEPS), clock)),
+        ("spaces", lambda: _check_spaces(environment_id)),
+        ("batch", lambda: _check_batch(environment_id, steps, clock)),
+        ("process", lambda: _check_process(environment_id)),
+    )
+    for subject, check in parts:
+        try:
+            with watched(_HANG_SECONDS, clock):
+                yield from check()
+        except (Exception, SystemExit) as error:  # environments may raise anything
+            plain = str(error) if isinstance(error, EnvironmentFault | ConfigError) else error_line(error)
+            yield Finding("error", subject, plain.removeprefix(f'environment "{environment_id}": '))
+            if subject == "spaces":  # the other checks require supported ones
+                return
+
+
+def _check_api(environment_id: str) -> Iterator[Finding]:
+    """What Gymnasium's own check says of the environment without its wrappers."""
+    environment = make(environment_id)
+    problem: Exception | None = None
+    try:
+        with warnings.catch_warnings(record=True) as caught, calling("gymnasium's check_env()"):
+            warnings.simplefilter("always")
+            try:
+                check_env(environment.unwrapped, skip_render_check=True)
+            except EnvironmentFault:
+                raise
+            except Exception as error:  # assertions among others
+                problem = error
+    finally:
+        close(environment, environment_id)
+    texts = [" ".join(re.sub(r"\x1b\[\d+m", "", str(each.message)).removeprefix("WARN: ").split()) for each in caught]
+    for text in dict.fromkeys(texts):
+        yield Finding("warning", "gymnasium", text)
+    if problem is not None:
+        yield Finding("error", "gymnasium", error_line(problem))
+    elif not texts:
+        yield Finding("ok", "gymnasium", "check_env() has no complaints")
+
+
+def _check_spaces(environment_id: str) -> Iterator[Finding]:
+    spec = describe(environment_id)
+    kind = "continuous" if spec.continuous else "discrete"
+    shape = f"{spec.observation_dtype} {list(spec.observation_shape)}"
+    stack = f", stacks of {spec.stack} frames" if spec.stack > 1 else ""
+    yield Finding("ok", "spaces", f"observations {shape}{stack}, {spec.actions} {kind} actions")
+    able = [name for name, algorithm in known_algorithms().items() if _takes(algorithm(), spec)]
+    yield Finding("ok" if able else "error", "algorithms", " ".join(able) or "none takes these spaces")
+
+
+def _takes(algorithm: Any, spec: EnvironmentSpec) -> bool:
+    try:
+        algorithm.require_spaces(spec)
+    except ConfigError:
+        return False
+    return True
+
+
+def _check_steps(environment_id: str, steps: int, clock: PhaseClock) -> Iterator[Finding]:
+    environment = make(environment_id)
+    try:
+        trace = _step(environment, steps, clock)
+        limit = environment.spec.max_episode_steps if environment.spec else None
+    finally:
+        close(environment, environment_id)
+    if trace.outside:
+        level: Literal["warning", "error"] = "error" if trace.unfit else "warning"
+        yield Finding(level, "observations", f"{trace.outside[0]}; {len(trace.outside):,} of {steps + 1:,} are outside")
+    else:
+        yield Finding("ok", "observations", f"all {steps + 1:,} are inside their space")
+    yield _judge_rewards(np.array(trace.rewards))
+    yield _judge_episodes(trace.lengths, steps, limit)
+    mean = sum(trace.seconds) / steps
+    p99 = float(np.percentile(trace.seconds, 99))
+    text = f"one environment: {1 / mean:,.0f} steps/s; a step takes {1e3 * mean:.3f} ms, p99 {1e3 * p99:.3f} ms"
+    slow = f": above {1e3 * _SLOW_SECONDS:.0f} ms, the actors limit training" if mean > _SLOW_SECONDS else ""
+    yield Finding("warning" if slow else "ok", "speed", text + slow)
+
+
+def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -> _Trace:
+    """Takes random actions; the observation of each reset is checked too, but only that of the first is counted."""
+    trace, unfit = _Trace([], [], [], [], False), False
+    space = environment.observation_space
+    environment.action_space.seed(_SEED)
+    clock.beat()
+    observation, info = environment.reset(seed=_SEED)
+    length = 0
+    for index in range(steps + 1):
+        if not space.contains(observation):
+            text, wrong = _outside(space, observation)
+            trace.outside.append(f"step {index}: {text}")
+            unfit = unfit or wrong
+        if index == steps:
+            break
+        clock.beat()
+        begin = time.perf_counter()
+        observation, reward, terminated, truncated, info = environment.step(_sample(environment, info))
+        trace.seconds.append(time.perf_counter() - begin)
+        trace.rewards.append(float(reward))
+        length += 1
+        if terminated or truncated:
+            trace.lengths.append(length)
+            length = 0
+            clock.beat()
+            observation, info = environment.reset()
+    return trace._replace(unfit=unfit)
+
+
+def _sample(environment: gymnasium.Env[Any, Any], info: Mapping[str, Any]) -> Any:
+    """A random action; a legal one if the environment has action masks."""
+    mask = info.get("action_mask")
+    return environment.action_space.sample(None if mask is None else np.asarray(mask, np.int8))
+
+
+def _outside(space: gymnasium.Space[Any], observation: Any) -> tuple[str, bool]:
+    """Why an observation is outside its space, and whether its shape, dtype or kind is the reason."""
+    if not isinstance(space, gymnasium.spaces.Box):
+        return f"observation is {' '.join(repr(observation).split()):.60}; its space is {space!r:.60}", True
+    array = np.asarray(observation)
+    if array.shape != space.shape:
+        return f"observation has shape {list(array.shape)}; its space declares {list(space.shape)}", True
+    if not np.can_cast(array.dtype, space.dtype):
+        castable = np.can_cast(array.dtype, space.dtype, "same_kind")
+        return f"observation has dtype {array.dtype}; its space declares {space.dtype}", not castable
+    within = (array >= space.low) & (array <= space.high)
+    where = tuple(np.argwhere(~within)[0].tolist())
+    finite = bool(np.isfinite(array).all()) if array.dtype.kind == "f" else True
+    bounds = f"[{space.low[where]:.4g}, {space.high[where]:.4g}]"
+    return f"observation{list(where)} is {array[where]}, outside {bounds}", not finite
+
+
+def _judge_rewards(rewards: Array) -> Finding:
+    if not np.isfinite(rewards).all():
+        step = int(np.flatnonzero(~np.isfinite(rewards))[0]) + 1
+        return Finding("error", "rewards", f"step {step}: reward is {rewards[step - 1]}; every reward must be finite")
+    low, high = float(rewards.min()), float(rewards.max())
+    text = f"{low:.4g} to {high:.4g}, mean {rewards.mean():.4g}"
+    if low == high == 0:
+        return Finding("warning", "rewards", "all 0: random actions find nothing to learn from")
+    if max(-low, high) > _LARGE_REWARD:
+        return Finding("warning", "rewards", f"{text}: large; scale them, or train with --clip-rewards")
+    return Finding("ok", "rewards", text)
+
+
+def _judge_episodes(lengths: list[int], steps: int, limit: int | None) -> Finding:
+    if lengths:
+        mean = sum(lengths) / len(lengths)
+        return Finding("ok", "episodes", f"{len(lengths):,} ended, of {mean:,.0f} steps on average")
+    if limit is not None:
+        return Finding("ok", "episodes", f"none ended in {steps:,} steps; each is cut at {limit:,}")
+    text = f"none ended in {steps:,} steps, and there is no limit (gymnasium.wrappers.TimeLimit sets one)"
+    return Finding("warning", "episodes", f"{text}; evaluations cut them at {LONGEST_EPISODE:,}")
+
+
+def _check_determinism(environment_id: str, steps: int, clock: PhaseClock) -> Iterator[Finding]:
+    """Compares two environments with the same seed and actions."""
+    first, second = (_record(environment_id, steps, clock) for _ in range(2))
+    for step, (one, other) in enumerate(zip(first, second, strict=True)):
+        for field in one:
+            if not data_equivalence(one[field], other[field]):
+                text = f"step {step}: {field} differs under the same seed and actions: resumed runs are not repeatable"
+                yield Finding("warning", "determinism", text)
+                return
+    yield Finding("ok", "determinism", f"the same seed gives the same {steps:,} steps")
+
+
+def _record(environment_id: str, steps: int, clock: PhaseClock) -> list[dict[str, Any]]:
+    """Observations, rewards and ends of a first reset and the random steps after it."""
+    environment = make(environment_id)
+    try:
+        environment.action_space.seed(_SEED)
+        clock.beat()
+        observation, info = environment.reset(seed=_SEED)
+        records = [{"observation": observation}]
+        for _ in range(steps):
+            clock.beat()
+            observation, reward, terminated, truncated, info = environment.step(_sample(environment, info))
+            ends = {"terminated": terminated, "truncated": truncated}
+            records.append({"observation": observation, "reward": float(reward), **ends})
+            if terminated or truncated:
+                clock.beat()
+                observation, info = environment.reset()
+        return records
+    finally:
+        close(environment, environment_id)
+
+
+def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator[Finding]:
+    """Steps several environments in one thread, as actors do, with all the checks that actors make."""
+    batch = EnvironmentBatch(environment_id, _TOGETHER, seed=_SEED, beat=clock.beat)
+    random = np.random.default_rng(_SEED)
+    spec, rounds, seconds = batch.spec, -(-steps // _TOGETHER), []
+    try:
+        batch.start()
+        for _ in range(rounds):
+            shape = (_TOGETHER, spec.actions)
+            continuous = random.uniform(-1, 1, shape).astype(np.float32)
+            actions = continuous if spec.continuous else random.integers(0, spec.actions, _TOGETHER)
+            begin = time.perf_counter()
+            batch.step(actions)
+            seconds.append(time.perf_counter() - begin)
+    finally:
+        batch.close()
+    mean, p99 = sum(seconds) / rounds, float(np.percentile(seconds, 99))
+    rate = f"{_TOGETHER * rounds / sum(seconds):,.0f} steps/s"
+    times = f"a step of all takes {1e3 * mean:.3f} ms, p99 {1e3 * p99:.3f} ms"
+    yield Finding("ok", "batch", f"{_TOGETHER} environments in one thread: {rate}; {times}")
+
+
+def _check_process(environment_id: str) -> Iterator[Finding]:
+    """Creates the environment in a fresh interpreter, as a run does for each actor: nothing is forked or pickled."""
+    begin = time.perf_counter()
+    command = [sys.executable, "-c", _CHILD, environment_id]
+    try:
+        done = subprocess.run(
+            command, env=child_environment(), capture_output=True, text=True, timeout=_HANG_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        yield Finding("error", "process", f"another process did not create it in {_HANG_SECONDS:.0f} s")
+        return
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+        yield Finding("error", "process", f"another process can't create it: {last}")
+        return
+    found = read_json(EnvironmentSpec, done.stdout.strip().splitlines()[-1], "the other process's answer")
+    if write_json(found) != write_json(describe(environment_id)):
+        yield Finding("error", "process", "its spaces differ in another process")
+    else:
+        yield Finding(
+            "ok", "process", f"a new process creates it in {time.perf_counter() - begin:.1f} s, Python included"
+        )

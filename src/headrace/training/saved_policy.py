@@ -1,0 +1,182 @@
+"""A trained policy for use from Python: of a run, or of a file that `headrace export` wrote."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import onnx
+from numpy.typing import ArrayLike, NDArray
+
+from headrace.algorithms.config import Algorithm
+from headrace.environments import FrameStack, make, require_spec
+from headrace.environments.spaces import ActionMap, ContinuousActions, DiscreteActions, close, read_spaces
+from headrace.errors import CheckpointError, ConfigError, StorageError, require
+from headrace.fields import read_json, write_json
+from headrace.parameters import Policy
+from headrace.report.run_directory import RunDirectory
+from headrace.roles.evaluator import greedy_actions
+from headrace.settings import RunConfig
+from headrace.training.checkpoint import Checkpoint, newest_checkpoint
+from headrace.training.hang_watch import watched
+from headrace.types import Array, EnvironmentSpec
+
+__all__ = ["Interface", "SavedPolicy", "describe_run", "load_policy", "read_interface", "read_run"]
+
+_KEY = "headrace"
+"""Key of the interface in the metadata of an exported graph."""
+
+
+@dataclass(frozen=True)
+class _ActionSpace:
+    """An environment's Discrete space, which begins at `start`, or its Box."""
+
+    start: int = 0
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+
+    @staticmethod
+    def of(space: gymnasium.Space[Any]) -> "_ActionSpace":
+        if isinstance(space, gymnasium.spaces.Discrete):
+            return _ActionSpace(int(space.start))
+        assert isinstance(space, gymnasium.spaces.Box)  # read_spaces() takes no other
+        low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
+        return _ActionSpace(0, low, high, space.shape, np.dtype(space.dtype).name)
+
+    def to_map(self) -> ActionMap:
+        if not self.dtype:
+            return DiscreteActions(self.start)
+        low, high = (np.array(bound, self.dtype).reshape(self.shape) for bound in (self.low, self.high))
+        return ContinuousActions(low, high)
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A policy's observations and actions, and the algorithm, which chooses greedy actions by the policy's outputs."""
+
+    spec: EnvironmentSpec
+    algorithm: Algorithm
+    actions: _ActionSpace
+
+    def write(self, graph: bytes) -> bytes:
+        """The ONNX graph with this interface in its metadata."""
+        model = onnx.load_model_from_string(graph)
+        model.metadata_props.add(key=_KEY, value=write_json(self))
+        written: bytes = model.SerializeToString()
+        return written
+
+    @staticmethod
+    def read(graph: bytes, path: Path) -> "Interface":
+        """The interface of a graph from `path`; raises CheckpointError if it has none."""
+        try:
+            model = onnx.load_model_from_string(graph)
+        except Exception as error:  # protobuf's, whose classes have no types
+            raise CheckpointError(f"{path} is not an ONNX file: {error}") from error
+        text = {entry.key: entry.value for entry in model.metadata_props}.get(_KEY)
+        if text is None:
+            raise CheckpointError(f"{path} has no metadata {_KEY!r}; a file that headrace export wrote is required")
+        try:
+            return read_json(Interface, text, f"metadata {_KEY!r}")
+        except ConfigError as error:
+            raise CheckpointError(f"{path} is from another version: {error}") from error
+
+
+class SavedPolicy:
+    """A trained policy, which chooses actions without exploration. One thread.
+
+    If policies of this environment see the last K frames, the policy keeps them: call reset() between episodes.
+    """
+
+    def __init__(self, graph: bytes, interface: Interface, version: int = 1) -> None:
+        self.spec = interface.spec
+        """Shapes and dtype of observations and actions."""
+        self._policy = greedy_actions(interface.algorithm, Policy(graph, version), interface.spec)
+        self._actions = interface.actions.to_map()
+        self._stack: FrameStack | None = None
+        self._ended: NDArray[np.bool_] = np.zeros(0, np.bool_)
+
+    def reset(self, ended: ArrayLike | None = None) -> None:
+        """Forgets the frames of all environments, or of those whose episode ended, [B] bool."""
+        if ended is None:
+            self._stack = None
+            return
+        mask = np.asarray(ended)
+        seen = self._ended.shape if self._stack else mask.shape[:1]
+        valid = mask.dtype == np.bool_ and mask.shape == seen
+        require("ended", f"{mask.dtype} {list(mask.shape)}", valid, f"bool {list(seen)}, one value per environment")
+        if self._stack:
+            self._ended |= mask
+
+    def act(self, observation: ArrayLike) -> Any:
+        """The action for one frame [*O], as the environment's step() takes it, or the actions [B, ...] for [B, *O].
+
+        The frames of a batch are of B environments, the same ones until the next reset(). Raises ConfigError if shape
+        or dtype of the observation is not that of `spec`, or a value is not finite.
+        """
+        frames, single = self._frames(observation)
+        count = len(frames)
+        if self._stack is None:
+            self._stack, self._ended = FrameStack(count, self.spec), np.zeros(count, np.bool_)
+            inputs = self._stack.start(frames)
+        elif self.spec.stack > 1 and len(self._ended) != count:
+            before = len(self._ended)
+            raise ConfigError(f"observation has {count} environments; it must have {before}, or reset() comes first")
+        else:
+            inputs = self._stack.push(frames, self._ended)
+            self._ended = np.zeros(count, np.bool_)
+        actions = self._actions.to_environment(self._policy(np.ascontiguousarray(inputs)))
+        return actions[0] if single else np.asarray(actions)
+
+    def _frames(self, observation: ArrayLike) -> tuple[Array, bool]:
+        """Checked frames [B, *O], and whether it was a single one."""
+        frames, shape, dtype = np.asarray(observation), self.spec.observation_shape, self.spec.observation_dtype
+        single = frames.shape == shape
+        given = f"of shape {list(frames.shape)}"
+        fits = single or (frames.shape[1:] == shape and frames.ndim > len(shape) and len(frames) > 0)
+        require("observation", given, fits, f"of shape {list(shape)}, or {['B', *shape]} for a batch".replace("'", ""))
+        can_cast = np.can_cast(frames.dtype, dtype, "same_kind")
+        require("observation", f"of dtype {frames.dtype}", can_cast, f"of dtype {dtype}")
+        frames = frames.astype(dtype, copy=False)
+        if frames.dtype.kind == "f":
+            require("observation", "not finite", bool(np.isfinite(frames).all()), "finite in every value")
+        return frames[None] if single else frames, single
+
+
+def read_run(run: RunDirectory) -> tuple[RunConfig, Checkpoint]:
+    """A run's settings and newest checkpoint."""
+    return RunConfig.from_json(run.read_config()), newest_checkpoint(run.checkpoints_path)
+
+
+def read_interface(environment: gymnasium.Env[Any, Any], config: RunConfig, checkpoint: Checkpoint) -> Interface:
+    """The interface of a run's policy in an environment; raises EnvironmentFault if it is not the one of the run."""
+    spec = read_spaces(environment, config.environment)[0]
+    require_spec(config.environment, spec, checkpoint.spec)
+    return Interface(spec, config.algorithm, _ActionSpace.of(environment.action_space))
+
+
+def describe_run(config: RunConfig, checkpoint: Checkpoint) -> Interface:
+    """The interface of a run's policy, for which the run's environment is created; see read_interface()."""
+    with watched(config.hang_seconds):
+        environment = make(config.environment)
+        try:
+            return read_interface(environment, config, checkpoint)
+        finally:
+            close(environment, config.environment)
+
+
+def load_policy(path: Path) -> SavedPolicy:
+    """The policy of a run directory's newest checkpoint, or of an .onnx file that `headrace export` wrote.
+
+    That of a run requires the run's environment, whose spaces are read. Raises CheckpointError if `path` is neither.
+    """
+    if path.is_dir() or not path.exists():
+        config, checkpoint = read_run(RunDirectory.open(path))
+        return SavedPolicy(checkpoint.policy(), describe_run(config, checkpoint), checkpoint.moment.version)
+    try:
+        graph = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"can't read {path}: {error.strerror}") from error
+    return SavedPolicy(graph, Interface.read(graph, path))

@@ -1,0 +1,102 @@
+"""What a run calls during training, and what a callback that fails does to it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace import DQN, Serial, api, errors
+from headrace.report.display import QuietDisplay
+from headrace.report.run_directory import RunDirectory
+from headrace.settings import RunConfig
+from headrace.training import Callback, Callbacks, Result, Trainer, resume
+from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.trainer import LauncherFactory
+
+CONFIG = RunConfig(
+    "headrace.environments.toy:Corridor",
+    DQN(hidden=(16,), batch_size=16, learning_starts=64, replay_capacity=1_000, samples_per_step=8),
+    Serial(envs_per_actor=2, chunk_steps=10),
+    steps=1_000,
+    evaluation_period_steps=300,
+    evaluation_episodes=2,
+    final_evaluation_episodes=2,
+)
+
+
+def run_with(path: Path, launcher: LauncherFactory, **callbacks: Callback) -> Result:
+    with RunDirectory.create(path, CONFIG.to_json()) as run:
+        trainer = Trainer(CONFIG, run, QuietDisplay(), launcher=launcher, callbacks=Callbacks(**callbacks))
+        return Result(run, trainer.run())
+
+
+def test_callbacks_get_what_is_recorded_and_saved(tmp_path: Path, launcher: LauncherFactory) -> None:
+    records: list[dict[str, Any]] = []
+    evaluations: list[dict[str, Any]] = []
+    saved: list[tuple[bool, int]] = []
+
+    def check(checkpoint: dict[str, Any]) -> None:
+        complete = newest_checkpoint(Path(checkpoint["path"]).parent)
+        saved.append((str(complete.path) == checkpoint["path"], complete.moment.learner_steps))
+
+    result = run_with(
+        tmp_path / "run", launcher, on_record=records.append, on_evaluation=evaluations.append, on_checkpoint=check
+    )
+    assert records == result.run.read_metrics()
+    assert evaluations == [record for record in records if record["kind"] == "evaluation"]
+    assert len(evaluations) >= 3
+    assert all(complete for complete, _ in saved)
+    assert saved[-1][1] == result.summary["learner_steps"] > 0
+
+
+@pytest.mark.parametrize("name", ["on_record", "on_evaluation", "on_checkpoint"])
+@pytest.mark.parametrize("error", [KeyError("missing"), SystemExit(3)], ids=["error", "exit"])
+def test_an_exception_ends_the_run_which_is_saved(
+    tmp_path: Path, launcher: LauncherFactory, name: str, error: BaseException
+) -> None:
+    calls = []
+
+    def fail(record: dict[str, Any]) -> None:
+        calls.append(record)
+        if record["learner_steps"] > 0:
+            raise error
+
+    with pytest.raises(errors.LaunchError, match=f"{name} raised {type(error).__name__}: .*; the run ends") as raised:
+        run_with(tmp_path / "run", launcher, **{name: fail})
+    assert "\n" not in str(raised.value)
+    assert raised.value.__cause__ is error
+    checkpoint = newest_checkpoint(tmp_path / "run/checkpoints")
+    assert checkpoint.moment.learner_steps >= calls[-1]["learner_steps"] > 0
+
+
+def test_callbacks_cannot_change_records(tmp_path: Path, launcher: LauncherFactory) -> None:
+    seen = []
+
+    def clear(record: dict[str, Any]) -> None:
+        record.clear()
+
+    run_with(
+        tmp_path / "run", launcher, on_record=clear, on_evaluation=lambda record: seen.append(record["mean_return"])
+    )
+    assert seen
+
+
+def test_python_s_train_and_resume_pass_callbacks_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Callbacks] = []
+    for name in ("train_run", "resume_run"):
+        monkeypatch.setattr(api, name, lambda *_, callbacks, **__: given.append(callbacks))
+    three: list[Callback] = [lambda record, number=number: number for number in range(3)]
+    names = dict(zip(("on_record", "on_evaluation", "on_checkpoint"), three, strict=True))
+    headrace.train("CartPole-v1", run_dir=tmp_path / "run", quiet=True, **names)
+    headrace.resume(tmp_path / "run", quiet=True, **names)
+    assert given == [Callbacks(*three)] * 2
+
+
+def test_a_resumed_run_calls_them(tmp_path: Path, launcher: LauncherFactory) -> None:
+    run_with(tmp_path / "run", launcher)
+    kinds: list[str] = []
+    with RunDirectory.open(tmp_path / "run", writing=True) as run:
+        resume(run, QuietDisplay(), steps=1_200, callbacks=Callbacks(lambda record: kinds.append(record["kind"])))
+    assert kinds[0] == "resume"
+    assert "evaluation" in kinds

@@ -1,0 +1,191 @@
+"""What `headrace check` finds: each fault by an environment that has only this one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import main
+from headrace.errors import EnvironmentFault
+from headrace.training import environment_check
+from headrace.training.environment_check import Finding, check_environment
+
+TOY = "headrace.environments.toy"
+OWN = '''
+import gymnasium, os
+import numpy as np
+from gymnasium import spaces
+
+class Walk(gymnasium.Env):
+    """A random walk from 0 to 1, whose episodes have 20 steps."""
+    scale, limit, low = 1.0, 20, 0.0
+
+    def __init__(self):
+        self.observation_space = spaces.Box(self.low, 1.0, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.observe(), self.scale * int(action), False, self.steps == self.limit, {}
+
+    def observe(self):
+        return self.np_random.random(2).astype(np.float32)
+
+class Endless(Walk):
+    limit = None
+
+class Outside(Walk):
+    low = 0.5
+
+class Large(Walk):
+    scale = 1e4
+
+class Zero(Walk):
+    scale = 0.0
+
+class Random(Walk):
+    def observe(self):
+        return np.frombuffer(os.urandom(2), np.uint8).astype(np.float32) / 255
+
+class Shape(Walk):
+    def observe(self):
+        return np.zeros(3, np.float32)
+
+class Masked(Walk):
+    """Only action 1 is legal."""
+    def reset(self, **options):
+        return super().reset(**options)[0], {"action_mask": np.array([0, 1], np.int8)}
+
+    def step(self, action):
+        assert action == 1, "illegal"
+        return *super().step(action)[:4], {"action_mask": np.array([0, 1], np.int8)}
+
+class Exit(Walk):
+    def step(self, action):
+        if self.steps == 10:
+            raise SystemExit(4)
+        return super().step(action)
+
+class Graph(Walk):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Graph(spaces.Discrete(2), None)
+
+    def observe(self):
+        return self.observation_space.sample()
+
+class Once(Walk):
+    """Another process, in which the variable is set, can't create it."""
+    def __init__(self):
+        super().__init__()
+        if os.environ.get("OWNER") != str(os.getpid()):
+            raise RuntimeError("the device is in use")
+'''
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module `own_walks` with environments, found here and in other processes."""
+    (tmp_path / "own_walks.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out the check in another process, which takes seconds."""
+    monkeypatch.setattr(environment_check, "_check_process", lambda environment: iter(()))
+
+
+def check(environment: str, steps: int = 200) -> dict[str, Finding]:
+    """The most serious finding on each subject."""
+    order = ("ok", "warning", "error")
+    found: dict[str, Finding] = {}
+    for finding in check_environment(environment, steps):
+        before = found.get(finding.subject)
+        if before is None or order.index(finding.level) > order.index(before.level):
+            found[finding.subject] = finding
+    return found
+
+
+def levels(found: dict[str, Finding]) -> dict[str, str]:
+    """Those of subjects that are not ok."""
+    return {subject: finding.level for subject, finding in found.items() if finding.level != "ok"}
+
+
+def test_an_environment_without_faults(own: None) -> None:
+    found = check("own_walks:Walk")
+    assert levels(found) == {}
+    assert found["spaces"].text == "observations float32 [2], 2 discrete actions"
+    assert found["algorithms"].text.split() == ["dqn", "dyna-q", "a3c"]
+    assert found["episodes"].text == "10 ended, of 20 steps on average"
+    assert found["rewards"].text.startswith("0 to 1, mean 0.")
+    assert "steps/s" in found["speed"].text
+    assert "p99" in found["batch"].text
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "level", "text"),
+    [
+        ("Endless", "episodes", "warning", "none ended in 200 steps, and there is no limit"),
+        ("Outside", "observations", "warning", "outside [0.5, 1]"),
+        ("Large", "rewards", "warning", "0 to 1e+04"),
+        ("Zero", "rewards", "warning", "all 0"),
+        ("Random", "determinism", "warning", "step 0: observation differs"),
+        ("Shape", "observations", "error", "observation has shape [3]; its space declares [2]"),
+        ("Shape", "gymnasium", "error", ""),
+        ("Exit", "steps", "error", "SystemExit: 4"),
+        ("Graph", "spaces", "error", "observation space is Graph"),
+    ],
+)
+def test_a_fault_is_found(own: None, one_process: None, name: str, subject: str, level: str, text: str) -> None:
+    found = check(f"own_walks:{name}")[subject]
+    assert found.level == level
+    assert text in found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "text"),
+    [
+        ("NanObservation", "observations", "observation[3] is nan"),
+        ("InfReward", "rewards", "step 7: reward is inf"),
+        ("Crashing", "steps", "RuntimeError"),
+    ],
+)
+def test_what_training_would_end_with_is_an_error(one_process: None, name: str, subject: str, text: str) -> None:
+    found = check(f"{TOY}:{name}")[subject]
+    assert found.level == "error"
+    assert text in found.text
+
+
+def test_only_legal_actions_are_taken(own: None, one_process: None) -> None:
+    found = check("own_walks:Masked")
+    assert (found["observations"].level, found["determinism"].level) == ("ok", "ok")
+
+
+def test_another_process_that_cannot_create_it_is_an_error(own: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWNER", str(os.getpid()))
+    found = check("own_walks:Once")
+    assert levels(found) == {"process": "error"}
+    assert "the device is in use" in found["process"].text
+
+
+def test_an_unknown_environment_is_no_finding() -> None:
+    with pytest.raises(EnvironmentFault, match="is unknown"):
+        list(check_environment("CartPole-v99", 10))
+
+
+def test_the_command_prints_aligned_lines(own: None, one_process: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "own_walks:Walk", "--steps", "50"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert {line[:9] for line in lines} == {"ok       "}
+    assert all(line[9] != " " and line[21:23] == "  " and line[23] != " " for line in lines)
+    assert last == "0 errors, 0 warnings"
+    assert main(["check", "own_walks:Graph", "--steps", "50"]) == 1
+    assert "\nerror    spaces        observation space is Graph" in capsys.readouterr().out
+    assert main(["check", "CartPole-v99"]) == 2
+    assert main(["check", "CartPole-v1", "--steps", "0"]) == 2
