@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headrace
 from headrace.cli.main import main
 from headrace.training import export
 from headrace.training.checkpoint import newest_checkpoint
@@ -43,6 +44,10 @@ def test_it_learns_the_corridor(train: Any, tmp_path: Path, topology: str) -> No
     )
     assert result.evaluate(episodes=2).returns == [1.0, 1.0]
     assert export(result.run, tmp_path / "policy.onnx") < 1e-4
+    (tmp_path / "my_networks.py").unlink()  # its users need only the graph
+    observation = np.eye(8, dtype=np.float32)  # the agent in each cell
+    actions = [headrace.load(path).act(observation).tolist() for path in (result.path, tmp_path / "policy.onnx")]
+    assert actions[0] == actions[1]
 
 
 def test_workers_share_its_parameters(train: Any, tmp_path: Path) -> None:
