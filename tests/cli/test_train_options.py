@@ -59,7 +59,8 @@ def other(value, kind):
         return (7, 8, 9), ["7", "8", "9"]
     if kind == tuple[float, ...]:
         return (0.5, 3.0), [".5", "3"]
-    choices = [choice for part in get_args(kind) for choice in get_args(part) or [part]]  # of a union of literals, too
+    parts = ["package.module:build"] if kind is str else get_args(kind)
+    choices = [choice for part in parts for choice in get_args(part) or [part]]  # of a union of literals, too
     changed = next(choice for choice in choices if choice != value)
     return changed, [changed]
 

@@ -114,7 +114,7 @@ def test_a_gradient_passes_masks_in_both_engines() -> None:
     for engine in ("torch", "native"):
         updater = DQN(hidden=(16,), loss="squared").make_updater(spec, "cpu", 0, engine=engine)
         fields = (
-            *map(updater._online.place, (observation, observation[::-1].copy())),
+            *map(updater._policy.place, (observation, observation[::-1].copy())),
             legal.argmax(1),
             np.ones(16, np.float32),
             np.full(16, 0.9, np.float32),

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from headrace.algorithms.exploration import Exploration
 from headrace.algorithms.registry import known_algorithms, read_algorithm
 from headrace.errors import ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, require_positive, write_fields
-from headrace.networks.architecture import Architecture
+from headrace.networks.architecture import Architecture, Kind
 from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ ActionKind = Literal["discrete", "multi-discrete", "continuous"]
 Engine = Literal["auto", "native", "torch"]
 OptimizerName = Literal["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"]
 
+NETWORKS = ("auto", *get_args(Kind))
+"""Names of networks."""
 MOST_BATCH = 65_536
 """Limit on the transitions in one batch: the most that a server gathers at once."""
 MOST_TRANSITIONS = 2**40
@@ -79,8 +81,9 @@ class Algorithm(ABC):
     action_kinds: ClassVar[tuple[ActionKind, ...]]
     """Kinds of action spaces that it takes."""
 
-    network: Literal["auto", "mlp", "nature", "grid", "ong"] = "auto"
-    """auto: a CNN for frames and boards (nature, grid), otherwise an MLP; ong: the network of Ong et al. 2015."""
+    network: str = "auto"
+    """auto: a CNN for frames and boards (nature, grid), otherwise an MLP (mlp); ong: the network of Ong et al. 2015.
+    package.module:function: the torch module that this function returns (docs/running.md)."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the MLP's hidden layers, or of the dense layers after the CNN (Nature: 512)."""
 
@@ -97,6 +100,7 @@ class Algorithm(ABC):
         require_positive(self, "publish_period", most=MOST_STEPS)
         require_fractions(self, "discount")
         require_widths(self, "hidden")
+        require_network(self.network)
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:
@@ -242,6 +246,7 @@ class OnPolicy(Algorithm, ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "n_step", most=_MOST_N_STEP)
+        require("network", self.network, self.network in NETWORKS, f"one of {', '.join(NETWORKS)} with {self.name}")
 
     @property
     def rollouts(self) -> "OnPolicy":
@@ -271,6 +276,14 @@ def require_sigmas(config: object, *fields: str) -> None:
         sigmas = getattr(config, field)
         require(field, sigmas, len(sigmas) > 0, "one number or more")
         require(field, sigmas, all(sigma >= 0 for sigma in sigmas), "numbers of 0 or more")
+
+
+def require_network(network: str) -> None:
+    """Raises ConfigError unless this is the name of a network, or of a function that may return one."""
+    module, colon, function = network.partition(":")
+    own = bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
+    names = ", ".join(NETWORKS)
+    require("network", network, network in NETWORKS or own, f"one of {names}, or package.module:function")
 
 
 def require_widths(config: object, *fields: str) -> None:

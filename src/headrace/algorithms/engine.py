@@ -28,6 +28,8 @@ def choose_engine(
     fault = ""
     if device != "cpu":
         fault = f"device is {device}: the native engine computes on the CPU"
+    elif architecture.own:
+        fault = f"network is {architecture.own.build}: the native engine computes no torch modules"
     elif architecture.convolutions:
         fault = f"network is {architecture.kind}: the native engine has no convolutions"
     if engine == "native" and fault:

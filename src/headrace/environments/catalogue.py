@@ -2,11 +2,9 @@
 
 import contextlib
 import difflib
-import importlib
 import inspect
 import os
 import re
-import sys
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType
@@ -20,6 +18,7 @@ from headrace.environments.base import Suite
 from headrace.environments.calls import calling
 from headrace.environments.suites import find_suite, known_suites
 from headrace.errors import EnvironmentFault
+from headrace.imports import import_user_module
 
 __all__ = ["make"]
 
@@ -55,11 +54,8 @@ def _make(environment_id: str, render_mode: str | None) -> gymnasium.Env[Any, An
 
 
 def _import(environment_id: str, module_name: str) -> ModuleType:
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:  # `python -m` adds it; an installed command does not
-        sys.path.insert(0, here)
     try:
-        return importlib.import_module(module_name)
+        return import_user_module(module_name)
     except EnvironmentFault:
         raise
     except (Exception, SystemExit) as error:  # importing a user's module may raise anything

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from headrace.errors import ConfigError, require
 from headrace.fields import read_fields
 from headrace.machine import total_memory_bytes
 from headrace.networks.layout import Layout, affine
+from headrace.networks.own_network import OwnNetwork
 from headrace.networks.records import width
 from headrace.types import EnvironmentSpec, Part
 
-__all__ = ["Activation", "Architecture", "Convolution", "Dense", "Encoder", "Head", "require_parameters"]
+__all__ = ["Activation", "Architecture", "Convolution", "Dense", "Encoder", "Head", "Kind", "require_parameters"]
 
 Activation = Literal["relu", "tanh", "none"]
 
@@ -143,7 +144,8 @@ class Architecture:
     `input_shape` is the shape of an observation as the policy sees it, without the batch axis; uint8 inputs are scaled
     to [0, 1]. With a dueling head (Wang et al. 2016), the value and advantage streams each have a layer of the last
     hidden width. If the input is a record with `parts`, each image goes through a separate CNN, categories become
-    one-hot, and the dense layers read all parts side by side.
+    one-hot, and the dense layers read all parts side by side. With `own`, the policy is this network of a user, and
+    `kind`, `hidden` and `dueling` describe no layers.
     """
 
     input_shape: tuple[int, ...]
@@ -153,27 +155,31 @@ class Architecture:
     head: Head
     dueling: bool = False
     parts: tuple[Part, ...] = ()
+    own: OwnNetwork | None = None
 
     def __post_init__(self) -> None:
-        size = self.layout.size
-        require("hidden", self.hidden, size <= _MOST_PARAMETERS, _fewer(size))
+        size, (field, value) = self.layout.size, self._size_setting
+        require(field, value, size <= _MOST_PARAMETERS, _fewer(size))
 
     @staticmethod
     def of(
         spec: EnvironmentSpec,
-        kind: Kind | Literal["auto"],
+        kind: str,
         hidden: tuple[int, ...],
         dueling: bool = False,
         head: Head | None = None,
     ) -> "Architecture":
-        """Resolves the kind "auto"; raises ConfigError if the CNN can't take the observation.
+        """Resolves the kind "auto"; raises ConfigError if the network can't take the observation.
 
-        `head` is by default that of the environment's actions, see `Head.of()`.
+        `kind` is a `Kind`, "auto" or "package.module:function", which returns a torch module. `head` is by default
+        that of the environment's actions, see `Head.of()`.
         """
+        if ":" in kind:
+            return Architecture._of_own(spec, kind, dueling, head or Head.of(spec))
         images = [Encoder(part) for part in _inputs(spec.input_shape, spec.observation_dtype, spec.parts)]
         images = [image for image in images if _may_be_image(image.part, bool(spec.parts))]
         side = min((min(image.image_shape[1:]) for image in images), default=0)
-        chosen = _natural_kind(images, side) if kind == "auto" else kind
+        chosen = _natural_kind(images, side) if kind == "auto" else cast("Kind", kind)
         if chosen != "mlp" and side < _SMALLEST[chosen]:
             smallest = _SMALLEST[chosen]
             shapes = [list(image.part.shape) for image in images] if spec.parts else list(spec.input_shape)
@@ -194,6 +200,24 @@ class Architecture:
         )
         require_parameters("hidden", hidden, architecture.layout.size)
         return architecture
+
+    @staticmethod
+    def _of_own(spec: EnvironmentSpec, build: str, dueling: bool, head: Head) -> "Architecture":
+        from headrace.networks.own_modules import describe_own  # imports torch
+
+        require("dueling", dueling, not dueling, f"false with network {build}, which has its own head")
+        if spec.parts:
+            names = ", ".join(part.name for part in spec.parts)
+            raise ConfigError(f"network is {build}; it takes observations that are one array, not the parts {names}")
+        own = describe_own(build, spec, head.outputs, head.activation == "tanh")
+        architecture = Architecture(spec.input_shape, spec.observation_dtype, "mlp", (), head, own=own)
+        require_parameters("network", build, architecture.layout.size)
+        return architecture
+
+    @property
+    def _size_setting(self) -> tuple[str, object]:
+        """The setting that determines the number of parameters, and its value."""
+        return ("network", self.own.build) if self.own else ("hidden", self.hidden)
 
     def to_record(self) -> dict[str, Any]:
         """The description as a JSON-able dict."""
@@ -257,7 +281,9 @@ class Architecture:
 
     @property
     def layout(self) -> Layout:
-        """Weights and biases of all layers, as `{layer.weight: [...], layer.bias: [...]}`."""
+        """Weights and biases of all layers, as `{layer.weight: [...], layer.bias: [...]}`, or those of `own`."""
+        if self.own:
+            return self.own.layout
         convolutions = (
             affine(layer.name, (layer.outputs, layer.inputs, layer.kernel, layer.kernel)) for layer in self.convolutions
         )
@@ -265,8 +291,8 @@ class Architecture:
         return Layout((*chain(*convolutions, *dense),))
 
 
-def require_parameters(field: str, widths: tuple[int, ...], count: int) -> None:
-    """Raises ConfigError if a network with these widths has more parameters than a learner on this machine can hold."""
+def require_parameters(field: str, widths: object, count: int) -> None:
+    """Raises ConfigError if a network has more parameters than a learner on this machine can hold."""
     require(field, widths, count <= _MOST_PARAMETERS, _fewer(count))
     memory, needed = total_memory_bytes(), 4 * _COPIES * count
     fits = f"such that {count:,} parameters, which take {needed / 1e9:.1f} GB to learn, fit this machine's memory"

@@ -10,9 +10,9 @@ from onnx import helper
 
 from headrace.types import Array
 
-__all__ = ["GraphBuilder"]
+__all__ = ["OPSET", "GraphBuilder"]
 
-_OPSET = 17
+OPSET = 17
 _IR_VERSION = 8
 
 
@@ -28,6 +28,10 @@ class GraphBuilder:
         output = output or f"x{len(self._nodes)}"
         self._nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
         return output
+
+    def append(self, node: Any) -> None:
+        """Adds a node whose inputs and outputs have names."""
+        self._nodes.append(node)
 
     def constant(self, name: str, value: Array | np.float32) -> str:
         """Adds a constant unless there is one with that name; returns the name."""
@@ -45,6 +49,6 @@ class GraphBuilder:
     def model(self, inputs: Sequence[Any], output: Any) -> Any:
         """The model with these inputs and one output."""
         graph = helper.make_graph(self._nodes, "policy", inputs, [output], list(self._initializers.values()))
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="headrace")
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="headrace")
         model.ir_version = _IR_VERSION
         return model

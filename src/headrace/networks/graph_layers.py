@@ -12,9 +12,9 @@ from headrace.networks.precision import Precision
 from headrace.networks.quantization import LARGEST_CODE, quantize_channels
 from headrace.types import Array
 
-__all__ = ["LAYERS", "FullLayers", "HalfLayers", "IntegerLayers", "integer_layer"]
+__all__ = ["INTEGER_WIDTH", "LAYERS", "FullLayers", "HalfLayers", "IntegerLayers", "integer_layer"]
 
-_INTEGER_WIDTH = 64
+INTEGER_WIDTH = 64
 """Layers with fewer inputs or outputs stay in fp32: quantizing their input costs as much as it saves."""
 _LARGEST_HALF = 65504.0
 
@@ -24,6 +24,8 @@ class FullLayers:
 
     def __init__(self, graph: GraphBuilder) -> None:
         self._graph = graph
+        self.integer: set[str] = set()
+        """Weights of layers that are computed in integers."""
 
     def encode(self, name: str, value: Array) -> Mapping[str, Array]:
         """The initializers for a parameter."""
@@ -31,16 +33,17 @@ class FullLayers:
 
     def convolution(self, x: str, layer: Convolution) -> str:
         """[B, outputs, H', W'] of [B, inputs, H, W], before the ReLU."""
-        weight = self._parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs, layer.kernel, layer.kernel))
-        bias = self._parameter(f"{layer.name}.bias", (layer.outputs,))
+        weight = self.parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs, layer.kernel, layer.kernel))
+        bias = self.parameter(f"{layer.name}.bias", (layer.outputs,))
         return self._graph.node("Conv", x, weight, bias, strides=[layer.stride] * 2, pads=[layer.padding] * 4)
 
     def dense(self, x: str, layer: Dense, reads_values: bool) -> str:
         """[B, outputs] of [B, inputs], before the activation; `reads_values`: x may be negative or have any units."""
-        weight = self._parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs))
-        return self._graph.node("Gemm", x, weight, self._parameter(f"{layer.name}.bias", (layer.outputs,)), transB=1)
+        weight = self.parameter(f"{layer.name}.weight", (layer.outputs, layer.inputs))
+        return self._graph.node("Gemm", x, weight, self.parameter(f"{layer.name}.bias", (layer.outputs,)), transB=1)
 
-    def _parameter(self, name: str, shape: tuple[int, ...]) -> str:
+    def parameter(self, name: str, shape: tuple[int, ...]) -> str:
+        """The name of a parameter's float32 value."""
         return self._graph.parameter(name, shape, np.float32)
 
 
@@ -53,7 +56,7 @@ class HalfLayers(FullLayers):
 
     def encode(self, name: str, value: Array) -> Mapping[str, Array]:
         """The initializers for a parameter; raises DivergenceError for a weight outside the range of float16."""
-        if value.ndim == 1:
+        if value.ndim < 2:
             return super().encode(name, value)
         largest = float(max(value.max(), -value.min()))
         if largest > _LARGEST_HALF:
@@ -63,9 +66,10 @@ class HalfLayers(FullLayers):
             )
         return {name: np.ascontiguousarray(value, np.float16)}
 
-    def _parameter(self, name: str, shape: tuple[int, ...]) -> str:
-        if len(shape) == 1:
-            return super()._parameter(name, shape)
+    def parameter(self, name: str, shape: tuple[int, ...]) -> str:
+        """The name of a parameter's value, cast to float32."""
+        if len(shape) < 2:
+            return super().parameter(name, shape)
         return self._graph.node("Cast", self._graph.parameter(name, shape, np.float16), to=TensorProto.FLOAT)
 
 
@@ -78,13 +82,9 @@ class IntegerLayers(FullLayers):
     2 * 127 * 127 < 2^15: results are the same on every machine.
     """
 
-    def __init__(self, graph: GraphBuilder) -> None:
-        super().__init__(graph)
-        self._integer: set[str] = set()
-
     def encode(self, name: str, value: Array) -> Mapping[str, Array]:
         """The initializers for a parameter."""
-        if name not in self._integer:
+        if name not in self.integer:
             return super().encode(name, value)
         codes, scale = quantize_channels(value)
         return {f"{name}.codes": codes.T, f"{name}.scale": scale}
@@ -94,10 +94,10 @@ class IntegerLayers(FullLayers):
         if not integer_layer(layer, reads_values):
             return super().dense(x, layer, reads_values)
         node, name = self._graph.node, f"{layer.name}.weight"
-        self._integer.add(name)
+        self.integer.add(name)
         codes = self._graph.parameter(f"{name}.codes", (layer.inputs, layer.outputs), np.int8)
         weight_scale = self._graph.parameter(f"{name}.scale", (layer.outputs,), np.float32)
-        bias = self._parameter(f"{layer.name}.bias", (layer.outputs,))
+        bias = self.parameter(f"{layer.name}.bias", (layer.outputs,))
         step = self._graph.constant("step", np.float32(1 / LARGEST_CODE))
         column = self._graph.constant("column", np.array([1], np.int64))
         scale = node("Mul", node("ReduceMax", x, axes=[1], keepdims=1), step)  # [B, 1]
@@ -113,7 +113,7 @@ def integer_layer(layer: Dense, reads_values: bool) -> bool:
     A layer that reads observations other than images is computed in float32: their features have different units, and
     a scale set by the largest feature would round the small ones away.
     """
-    return min(layer.inputs, layer.outputs) >= _INTEGER_WIDTH and not reads_values
+    return min(layer.inputs, layer.outputs) >= INTEGER_WIDTH and not reads_values
 
 
 LAYERS: dict[Precision, type[FullLayers]] = {"fp32": FullLayers, "fp16": HalfLayers, "int8": IntegerLayers}

@@ -12,6 +12,7 @@ from headrace.networks.architecture import Architecture, Dense, Encoder
 from headrace.networks.graph_builder import GraphBuilder
 from headrace.networks.graph_layers import LAYERS
 from headrace.networks.graph_template import GraphTemplate
+from headrace.networks.own_graph import add_own_nodes
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL, one_hot
 from headrace.types import Array, Part
@@ -38,7 +39,10 @@ class PolicyGraph:
         self._architecture = architecture
         self._graph = GraphBuilder()
         self._layers = LAYERS[precision](self._graph)
-        self._build()
+        if architecture.own:
+            add_own_nodes(architecture.own, self._graph, self._layers, OUTPUT)
+        else:
+            self._build()
         model = self._graph.model(
             [_value_info(encoder.part) for encoder in architecture.encoders],
             helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["B", architecture.head.outputs]),
@@ -46,6 +50,11 @@ class PolicyGraph:
         if architecture.parts:
             helper.set_model_props(model, {PARTS: json.dumps([asdict(part) for part in architecture.parts])})
         self._template = GraphTemplate(model)
+
+    @property
+    def integer(self) -> tuple[str, ...]:
+        """Names of the weights that are used as integers."""
+        return (*sorted(self._layers.integer),)
 
     def serialize(self, weights: Mapping[str, Array]) -> bytes:
         """The graph with these weights, float32: in the architecture's layout."""

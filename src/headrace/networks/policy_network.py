@@ -31,6 +31,10 @@ class PolicyNetwork:
 
     def build_torch(self) -> "nn.Module":
         """The torch module."""
+        if self.architecture.own:
+            from headrace.networks.own_modules import OwnModule
+
+            return OwnModule(self.architecture.own)
         from headrace.networks.torch_modules import PolicyModule
 
         return PolicyModule(self.architecture)

@@ -26,11 +26,12 @@ class TorchNetwork:
             self._module = description.build_torch()
         self._module.load_state_dict(description.layout.views(vector), assign=True)
         self._device = vector.device
+        self._module.to(self._device)  # buffers; the parameters are there
         self._gradient = None if gradient is None else torch.as_tensor(gradient)
         if self._gradient is not None:
             for name, by_parameter in description.layout.views(self._gradient).items():
                 self._module.get_parameter(name).grad = by_parameter
-        self._leaves = list(self._module.parameters())
+        self._leaves = [parameter for parameter in self._module.parameters() if parameter.requires_grad]
         self._last: Tensor | None = None
         self._y: Tensor | None = None
 

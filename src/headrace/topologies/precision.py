@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from headrace.networks import Architecture
+from headrace.networks import Architecture, PolicyGraph
+from headrace.networks.graph_layers import INTEGER_WIDTH
 from headrace.networks.timing import fastest, is_slower, measure_precisions
 from headrace.topologies.config import Apex, Topology
 
@@ -12,8 +13,22 @@ __all__ = ["choose_precision"]
 def choose_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
     """Returns the topology with an "auto" precision resolved, and a note for the user, which may be empty.
 
-    Nothing is measured for fp32.
+    Nothing is measured for fp32. The note says what int8 computes in integers if the network is a user's.
     """
+    topology, note = _choose(topology, architecture)
+    if architecture.own and isinstance(topology, Apex) and topology.precision == "int8":
+        weights = PolicyGraph(architecture, "int8").integer
+        layers = ", ".join(name.removeprefix("module.").removesuffix(".weight") for name in weights)
+        computed = f"computes {layers} of {architecture.own.build} in integers, and other layers in fp32"
+        nothing = (
+            f"computes no layer of {architecture.own.build} in integers: it does so for linear layers of at least "
+            f"{INTEGER_WIDTH} inputs and outputs that follow a ReLU"
+        )
+        note = "; ".join(filter(None, (note, f"precision int8 {computed if layers else nothing}")))
+    return topology, note
+
+
+def _choose(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
     if not isinstance(topology, Apex) or topology.precision == "fp32":
         return topology, ""
     seconds = measure_precisions(architecture, topology.envs_per_actor)
