@@ -73,6 +73,7 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "the reward is constant until the flag is reached once: exploration decides",
     ),
     "LunarLander-v3": _Environment("dqn", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
+    "LunarLanderContinuous-v3": _Environment("sac", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
     "headrace/Snake-v0": _Environment(
         "dqn",
         Serial(envs_per_actor=16),
