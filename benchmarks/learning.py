@@ -41,6 +41,7 @@ TARGETS = (
     Target("MountainCar-v0", "dqn", "apex", -110.0, -105.0),
     Target("LunarLander-v3", "dqn", "apex", 200.0, 220.0),
     Target("LunarLander-v3", "dqn", "serial", 200.0, 220.0),
+    Target("LunarLanderContinuous-v3", "sac", "serial", 200.0, 220.0),
     Target("headrace/Snake-v0", "dqn", "apex", 20.0, 22.0),  # an apple is worth 1, a death -1
     Target("Pendulum-v1", "sac", "serial", -200.0, -180.0),
     Target("Pendulum-v1", "sac", "apex", -200.0, -180.0),

@@ -77,6 +77,7 @@ _ENVIRONMENTS: dict[str, _Environment] = {
     "Taxi-v4": _Environment(
         "dqn", Serial(envs_per_actor=8), Apex(), "its action masks are used; about 7.9 is the best possible mean"
     ),
+    "LunarLanderContinuous-v3": _Environment("sac", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
     "headrace/Snake-v0": _Environment(
         "dqn",
         Serial(envs_per_actor=16),

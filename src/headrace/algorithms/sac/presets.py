@@ -19,4 +19,20 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=20_000,
     ),
+    "LunarLanderContinuous-v3": Tuned(
+        SAC(
+            n_step=5,
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            learning_rate=7e-4,
+            critic_learning_rate=7e-4,
+            temperature_learning_rate=7e-4,
+            target_update_rate=0.01,
+            batch_size=128,
+            replay_capacity=150_000,
+            learning_starts=5_000,
+            samples_per_step=48.0,
+        ),
+        steps=150_000,
+    ),
 }
