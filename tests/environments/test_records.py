@@ -1,5 +1,7 @@
 """Records of observations of any space, and action masks."""
 
+import dataclasses
+import json
 import re
 from typing import Any
 
@@ -7,9 +9,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from headrace.environments import EnvironmentBatch, describe
+from headrace.environments import EnvironmentBatch, describe, require_spec
 from headrace.environments.records import Packer
 from headrace.errors import EnvironmentFault
+from headrace.fields import read_fields
 from headrace.networks.records import split
 from headrace.types import EnvironmentSpec, Part
 
@@ -120,6 +123,18 @@ def test_describes() -> None:
     assert [part.categories for part in describe("Blackjack-v1").parts] == [(32,), (11,), (2,)]
     goal = describe(f"{TOY}:Goal")
     assert (goal.continuous, goal.masked, goal.observation_shape) == (True, False, (48,))
+
+
+def test_specs_with_other_parts_are_told_apart() -> None:
+    spec = describe("Taxi-v4")
+    other = dataclasses.replace(spec, parts=(dataclasses.replace(spec.parts[0], categories=(7,)), spec.parts[1]))
+    told = (
+        r"observation int64 \[\] of \[500\] categories .*action_mask int8 \[6\] and 6 .* here, and .*\[7\] categories"
+    )
+    with pytest.raises(EnvironmentFault, match=told):
+        require_spec("Taxi-v4", spec, other)
+    record = json.loads(json.dumps(dataclasses.asdict(spec)))
+    assert read_fields(EnvironmentSpec, record) == spec  # as in checkpoints
 
 
 def test_a_batch_has_records_and_names_the_place_of_a_fault(own_module: Any) -> None:

@@ -150,6 +150,25 @@ def test_without_masks_exploration_draws_what_it_always_drew() -> None:
     assert EpsilonGreedy([1.0] * 500, 3).choose(q).tolist() == (draws[1] * 7).astype(int).tolist()
 
 
+@pytest.mark.parametrize(
+    ("shape", "last"),
+    [
+        ((7, 7, 3), True),
+        ((3, 7, 7), False),
+        ((8, 8, 111), True),
+        ((20, 8, 8), False),
+        ((9, 7, 3), True),
+        ((7, 7), False),
+    ],
+)
+def test_channels_are_told_from_rows_and_columns(shape: tuple[int, ...], last: bool) -> None:
+    other = Part("action_mask", "int8", (2,), 24_000)
+    spec = EnvironmentSpec((24_008,), "uint8", 2, parts=(Part("observation", "uint8", shape, 0), other), masked=True)
+    assert Architecture.of(spec, "mlp", (4,)).encoders[0].channels_last == last
+    plain = EnvironmentSpec(shape, "uint8", 2)  # one array is always [channels, H, W]
+    assert not Architecture.of(plain, "mlp", (4,)).encoders[0].channels_last
+
+
 def test_torch_sees_images_with_channels_last() -> None:
     """A pixel of [H, W, C] reaches the CNN's channel C."""
     spec = spec_of("image")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, Literal, NamedTuple, cast
 
@@ -79,13 +80,11 @@ class Encoder(NamedTuple):
     """What turns one part of an observation into inputs of the first dense layer: a CNN, or nothing."""
 
     part: Part
+    may_be_image: bool = False
+    """Whether a CNN can take it: among other parts, only bytes are images."""
+    channels_last: bool = False
+    """Whether an image is [H, W, channels]."""
     convolutions: tuple[Convolution, ...] = ()
-
-    @property
-    def channels_last(self) -> bool:
-        """Whether an image is [H, W, channels]."""
-        shape = self.part.shape
-        return len(shape) == 3 and shape[2] < shape[0]
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -176,8 +175,7 @@ class Architecture:
         """
         if ":" in kind:
             return Architecture._of_own(spec, kind, dueling, head or Head.of(spec))
-        images = [Encoder(part) for part in _inputs(spec.input_shape, spec.observation_dtype, spec.parts)]
-        images = [image for image in images if _may_be_image(image.part, bool(spec.parts))]
+        images = [each for each in _encoders(spec.input_shape, spec.observation_dtype, spec.parts) if each.may_be_image]
         side = min((min(image.image_shape[1:]) for image in images), default=0)
         chosen = _natural_kind(images, side) if kind == "auto" else cast("Kind", kind)
         if chosen != "mlp" and side < _SMALLEST[chosen]:
@@ -228,20 +226,21 @@ class Architecture:
         """Reads the result of to_record(); raises ConfigError, which names the field, for anything else."""
         return read_fields(Architecture, record)
 
-    @property
+    @cached_property
     def encoders(self) -> tuple[Encoder, ...]:
         """One for each part, or one for the input if it has no parts."""
+        encoders = _encoders(self.input_shape, self.input_dtype, self.parts)
+        return tuple(
+            each._replace(convolutions=self._convolutions_of(each, f"image_{index}_" if self.parts else ""))
+            for index, each in enumerate(encoders)
+        )
+
+    def _convolutions_of(self, encoder: Encoder, prefix: str) -> tuple[Convolution, ...]:
         layers = _CONVOLUTIONS[self.kind]
-        encoders = []
-        for index, part in enumerate(_inputs(self.input_shape, self.input_dtype, self.parts)):
-            encoder = Encoder(part)
-            if layers and (not self.parts or _may_be_image(part, parts=True)):
-                prefix = f"image_{index}_" if self.parts else ""
-                first = layers[0]._replace(inputs=encoder.image_shape[0])
-                named = (layer._replace(name=prefix + layer.name) for layer in (first, *layers[1:]))
-                encoder = Encoder(part, tuple(named))
-            encoders.append(encoder)
-        return tuple(encoders)
+        if not layers or not encoder.may_be_image:
+            return ()
+        first = layers[0]._replace(inputs=encoder.image_shape[0])
+        return tuple(layer._replace(name=prefix + layer.name) for layer in (first, *layers[1:]))
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
@@ -303,13 +302,23 @@ def _fewer(count: int) -> str:
     return f"such that the network has at most {_MOST_PARAMETERS:,} parameters, not {count:,}"
 
 
-def _inputs(shape: tuple[int, ...], dtype: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    return parts or (Part("observation", dtype, shape, 0),)
+def _encoders(shape: tuple[int, ...], dtype: str, parts: tuple[Part, ...]) -> list[Encoder]:
+    """One for each part, or one for the input if it has no parts; without their CNNs."""
+    if not parts:
+        return [Encoder(Part("observation", dtype, shape, 0), may_be_image=len(shape) in (2, 3))]
+    images = [len(part.shape) in (2, 3) and part.dtype == "uint8" and not part.categories for part in parts]
+    return [
+        Encoder(part, may_be_image=image, channels_last=image and _has_channels_last(part.shape))
+        for part, image in zip(parts, images, strict=True)
+    ]
 
 
-def _may_be_image(part: Part, parts: bool) -> bool:
-    """Whether a CNN can take it; among other parts only bytes are images."""
-    return len(part.shape) in (2, 3) and (not parts or (part.dtype == "uint8" and not part.categories))
+def _has_channels_last(shape: tuple[int, ...]) -> bool:
+    """Whether an image is [H, W, channels]: the two equal sizes are H and W; else the smaller end has the channels."""
+    if len(shape) == 2:
+        return False
+    first, middle, last = shape
+    return first == middle if (first == middle) != (middle == last) else last < first
 
 
 def _natural_kind(images: Sequence[Encoder], side: int) -> Kind:

@@ -47,7 +47,7 @@ class PolicyModule(nn.Module):
                 if layer.pool > 1:
                     x = functional.max_pool2d(x, layer.pool)
             encoded.append(x.reshape(len(x), -1))
-        return self._stream(torch.cat(encoded, 1) if len(encoded) > 1 else encoded[0], self.architecture.torso)
+        return self._stream(_side_by_side(encoded), self.architecture.torso)
 
     def masked(self, output: Tensor, observation: Tensor) -> Tensor:
         """Outputs [B, A] in which those of actions that the observation's mask excludes are ILLEGAL."""
@@ -154,7 +154,11 @@ def part_values(observation: Tensor, architecture: Architecture) -> list[Tensor]
 def features_of(observation: Tensor, architecture: Architecture) -> Tensor:
     """What the first dense layer of an MLP reads of observations, [B, F]; see `records.expand()`."""
     values = part_values(observation, architecture)
-    return torch.cat([_dense_input(*each) for each in zip(architecture.encoders, values, strict=True)], 1)
+    return _side_by_side([_dense_input(*each) for each in zip(architecture.encoders, values, strict=True)])
+
+
+def _side_by_side(features: list[Tensor]) -> Tensor:
+    return features[0] if len(features) == 1 else torch.cat(features, 1)
 
 
 def _dense_input(encoder: Encoder, value: Tensor) -> Tensor:
