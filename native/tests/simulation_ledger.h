@@ -148,9 +148,9 @@ inline Contents contents_of(Table& table) {
   return contents;
 }
 
-// The table's options for that.
-inline TableOptions shown(TableOptions options) {
-  options.sampler = Sampler::kPrioritized;
+// The table's options for that. After a power loss, priorities may be any numbers.
+inline TableOptions shown(TableOptions options, bool power_lost) {
+  options.sampler = power_lost ? Sampler::kUniform : Sampler::kPrioritized;
   options.priority_exponent = 1;
   options.limiter = {};
   return options;
