@@ -53,7 +53,7 @@ class Ledger {
 
   // A client was told that this key has this tag.
   void see(std::uint64_t key, std::uint64_t tag) {
-    require(tag < next_tag_, "a transition that nobody sent");
+    require(tag < next_tag_, "a transition that no client sent");
     const auto [seen, is_new] = seen_.emplace(key, tag);
     require(seen->second == tag, "key " + std::to_string(key) + " is used twice");
   }

@@ -308,7 +308,7 @@ void World::check_end() {
 
 }  // namespace
 
-TEST_CASE("simulation: whatever fails, acknowledged chunks are there once, and no request is lost") {
+TEST_CASE("simulation: under any faults, acknowledged chunks are there once, and no request is lost") {
   const std::uint64_t first = setting("HEADRACE_FIRST_SEED", 1), count = setting("HEADRACE_SEEDS", 300);
   const std::clock_t began = std::clock();
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
