@@ -1,4 +1,4 @@
-// A function with a stack of its own that gives control back in the middle: blocking code under a simulation's
+// A function with a separate stack that gives control back in the middle: blocking code under a simulation's
 // scheduler, without threads.
 //
 // Threading: one thread.
@@ -70,7 +70,7 @@ class Fiber {
     running_ = nullptr;
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
-  // Of the running fiber: back to whoever resumed it.
+  // Of the running fiber: back to the caller of resume().
   static void suspend() { change(running_->own_, running_->caller_, false); }
 
  private:

@@ -53,7 +53,7 @@ class Ledger {
 
   // A client was told that this key has this tag.
   void see(std::uint64_t key, std::uint64_t tag) {
-    require(tag < next_tag_, "a transition that nobody sent");
+    require(tag < next_tag_, "a transition that no client sent");
     const auto [seen, is_new] = seen_.emplace(key, tag);
     require(seen->second == tag, "key " + std::to_string(key) + " is used twice");
   }
@@ -148,9 +148,9 @@ inline Contents contents_of(Table& table) {
   return contents;
 }
 
-// The table's options for that.
-inline TableOptions shown(TableOptions options) {
-  options.sampler = Sampler::kPrioritized;
+// The table's options for that. After a power loss, priorities may be any numbers.
+inline TableOptions shown(TableOptions options, bool power_lost) {
+  options.sampler = power_lost ? Sampler::kUniform : Sampler::kPrioritized;
   options.priority_exponent = 1;
   options.limiter = {};
   return options;

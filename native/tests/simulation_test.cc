@@ -6,6 +6,7 @@
 // HEADRACE_SEEDS: how many to run (300), from HEADRACE_FIRST_SEED (1) on.
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "io/client.h"
 #include "simulated_server.h"
@@ -44,7 +45,7 @@ struct Plan {
     cuts = chance.one_in(2);
     stalls = chance.one_in(2);
     kills = chance.one_in(2);
-    power = chance.one_in(8);
+    power = chance.one_in(4);
     faults = chance.below(8);
     fault_every = std::uint64_t{1} << chance.between(4, 9);
   }
@@ -209,25 +210,17 @@ void World::fault() {
   Chance& chance = simulation.chance;
   if (faults_ >= plan_.faults || !chance.one_in(plan_.fault_every)) return;
   ++faults_;
-  const auto any = [&]() -> SimulatedConnection* {
-    const auto all = server_.all_connections();
-    return all.empty() ? nullptr : all[chance.below(all.size())];
-  };
-  switch (chance.below(4)) {
-    case 0:
-      if (auto* const connection = any(); plan_.cuts && connection != nullptr) network_.cut(*connection);
-      return;
-    case 1:
-      if (auto* const connection = any(); plan_.stalls && connection != nullptr) network_.stall(*connection);
-      return;
-    case 2:
-      if (plan_.kills) server_.arm();
-      return;
-    default:
-      if (!plan_.power || !server_.up()) return;
-      if (chance.one_in(2)) return server_.keep_flushed();
-      return server_.lose_power();
+  const auto connections = server_.all_connections();
+  if (plan_.cuts && !connections.empty() && chance.one_in(2)) {
+    network_.cut(*connections[chance.below(connections.size())]);
   }
+  if (plan_.stalls && !connections.empty() && chance.one_in(2)) {
+    network_.stall(*connections[chance.below(connections.size())]);
+  }
+  if (plan_.kills && chance.one_in(2)) server_.arm();
+  if (!plan_.power || !server_.up() || !chance.one_in(2)) return;
+  if (chance.one_in(3)) return server_.keep_flushed();
+  server_.lose_power();
 }
 
 void World::pass_time() {
@@ -261,9 +254,10 @@ void World::run() {
 
 Contents World::contents_of_image(const std::string& image, std::uint64_t& next_key) {
   const fixtures::MemoryFile file(image);
-  auto options = shown(plan_.table);
+  auto options = shown(plan_.table, ledger_.power_lost());
   options.path = file.path();
   Table table(options);
+  require(table.stats().lost == 0 || ledger_.power_lost(), "transitions are lost, but power was not");
   auto contents = contents_of(table);
   if (!contents.empty()) {
     next_key = contents.rbegin()->first + 1;
@@ -303,7 +297,7 @@ void World::check_end() {
   } else {
     const fixtures::MemoryFile snapshot;
     server_.table().save(snapshot.path());
-    Table table(shown(plan_.table));
+    Table table(shown(plan_.table, ledger_.power_lost()));
     table.restore(snapshot.path());
     contents = contents_of(table);
     next_key = contents.rbegin()->first + 1;
@@ -314,9 +308,9 @@ void World::check_end() {
 
 }  // namespace
 
-TEST_CASE("simulation: whatever fails, acknowledged chunks are there once, and no request is lost") {
+TEST_CASE("simulation: under any faults, acknowledged chunks are there once, and no request is lost") {
   const std::uint64_t first = setting("HEADRACE_FIRST_SEED", 1), count = setting("HEADRACE_SEEDS", 300);
-  const auto began = std::chrono::steady_clock::now();
+  const std::clock_t began = std::clock();
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     std::optional<World> world;
     try {
@@ -332,9 +326,10 @@ TEST_CASE("simulation: whatever fails, acknowledged chunks are there once, and n
                    << "; to repeat it: make simulate FIRST_SEED=" << seed << " SEEDS=1");
     }
   }
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  std::printf("simulation: %llu seeds from %llu, %.0f a minute\n", static_cast<unsigned long long>(count),
-              static_cast<unsigned long long>(first), 60 * static_cast<double>(count) / took.count());
+  const double seconds_taken = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
+  std::printf("simulation: %llu seeds from %llu, %.0f in a minute of one core\n",
+              static_cast<unsigned long long>(count), static_cast<unsigned long long>(first),
+              60 * static_cast<double>(count) / seconds_taken);
 }
 
 TEST_CASE("simulation: a seed repeats its run") {
