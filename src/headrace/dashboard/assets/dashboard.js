@@ -172,7 +172,7 @@ function showRun() {
   }
   const { config, state, series } = run;
   const summary = state.summary ?? {};
-  const now = { ...summary, ...state.now };
+  const now = { ...summary, actor_times: {}, learner_times: {}, ...state.now }; // a summary's times are not shares
   find("run-title").textContent = `${config.environment ?? "?"} · ${config.algorithm?.name ?? "?"} · ${config.topology?.name ?? "?"}`;
   const notes = [label(selected), state.status + (state.status === "finished" ? ` (stopped by ${summary.stopped_by})` : "")];
   if (state.status === "running" && now.paused) notes.push("evaluating");
