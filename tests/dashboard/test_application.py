@@ -178,27 +178,38 @@ def test_an_open_page_sees_what_changes(serve, write_run):
     run.append_text('"seconds": 1.5, "mean_return": 7.0}\n')
     message = stream.next("run")
     assert (message["reset"], message["series"]["mean_return"]) == (False, [7.0])
+    assert "evaluations" not in message["state"]
+    run.append("evaluation", 2.0, mean_return=8.0)
+    assert [each["mean_return"] for each in stream.next("run")["state"]["evaluations"]] == [8.0]
     run.summary()
-    while message["state"]["summary"] is None:
-        message = stream.next("run")
+    message = stream.next("run")
     assert message["state"]["summary"]["stopped_by"] == "steps"
+    assert not set(message["state"]) - {"summary", "status"}
 
 
 def test_runs_come_and_go_while_a_page_is_open(serve, write_run):
     _, open_stream = serve
+    write_run("other")
     stream = open_stream("run=late")
+    assert [card["name"] for card in stream.next("runs")["runs"]] == ["other"]
     assert stream.next("gone") == {"name": "late"}
     run = write_run("late")
     run.progress(1.0)
-    assert stream.next("run")["series"]["seconds"] == [1.0]
-    run.path.rename(run.path.with_name("other"))
+    assert [card["name"] for card in stream.next("runs")["runs"]] == ["late"]
+    message = stream.next("run")
+    while not message["series"]["seconds"]:
+        message = stream.next("run")
+    assert message["series"]["seconds"] == [1.0]
+    run.path.rename(run.path.with_name("moved"))
+    lines = stream.next("runs")
+    assert ([card["name"] for card in lines["runs"]], lines["gone"]) == (["moved"], ["late"])
     assert stream.next("gone") == {"name": "late"}
 
 
-def test_a_server_that_ends_closes_its_streams(serve, write_run):
+def test_a_server_that_ends_closes_its_streams(serve, tmp_path):
     server, open_stream = serve
     stream = open_stream("")
-    stream.next("runs")
+    assert stream.next("runs") == {"root": str(tmp_path / "runs"), "reset": True, "runs": [], "gone": []}
     server.should_exit = True
     stream.rest()
 

@@ -95,6 +95,7 @@ def run(arguments: Sequence[str]) -> int:
             token_file=options.token_file,
             poll=options.poll or "adaptive",
         )
+    metrics = import_metrics() if options.metrics_listen is not None else None
     with _interrupts() as requested:
         server = Server(
             data=str(options.data or ""),
@@ -106,7 +107,7 @@ def run(arguments: Sequence[str]) -> int:
         try:
             warned = _warn_of(server, 0)
             _listen(server, options, memory)
-            with _metrics(server, options.metrics_listen):
+            with _serve_metrics(server, metrics, options.metrics_listen):
                 _serve(server, requested, warned, quiet=options.quiet)
             if not options.quiet:
                 _say("stopping" + (": writing the remaining data to disk" if options.data else ""))
@@ -137,12 +138,11 @@ def _listen(server: Server, options: _Options, memory: int) -> None:
 
 
 @contextlib.contextmanager
-def _metrics(server: Server, listen: str | None) -> Iterator[None]:
+def _serve_metrics(server: Server, metrics: Any, listen: str | None) -> Iterator[None]:
     """A context in which the server's metrics can be read over HTTP, if an address is given."""
     if listen is None:
         yield
         return
-    metrics = import_metrics()
     with metrics.serve_metrics(listen, lambda: metrics.server_families(server.stats())) as address:
         _say(f"metrics   {address}")
         yield

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -25,6 +24,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from headrace.dashboard.records import Record
 from headrace.dashboard.runs import RunsFolder
 
 __all__ = ["MOST_RUNS", "make_application"]
@@ -91,7 +91,7 @@ def make_application(
         names = list(dict.fromkeys(request.query_params.getlist("run")))
         if len(names) > MOST_RUNS:
             return PlainTextResponse(f"run is given {len(names)} times; it must be at most {MOST_RUNS}", 400)
-        stream = _events(folder, names, period_seconds, ending)
+        stream = _events(_Page(folder, names), period_seconds, ending)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def login(request: Request) -> Response:
@@ -158,46 +158,61 @@ class _Guard:
         return hmac.compare_digest(given.encode(errors="replace"), self._token or b"")
 
 
-async def _events(
-    folder: RunsFolder, names: list[str], period_seconds: float, ending: Callable[[], bool]
-) -> AsyncIterator[str]:
-    """The stream of one page: "runs" when the list changes, "run" when one of the named runs does, "gone" if it is."""
-    sent: dict[str, Any] = {}
-    positions: dict[str, tuple[int, int] | None] = dict.fromkeys(names)
+class _Page:
+    """What one open page was sent. One thread at a time."""
+
+    def __init__(self, folder: RunsFolder, names: list[str]) -> None:
+        self._folder = folder
+        self._listed: dict[str, Record] | None = None
+        self._positions: dict[str, tuple[int, int] | None] = dict.fromkeys(names)
+        self._states: dict[str, Record | None] = {}
+
+    def changes(self) -> list[tuple[str, Record]]:
+        """The messages that are due.
+
+        "runs": lines of the list that changed, and names that are gone; the first one has the whole list. "run": rows
+        and parts of the state of one of the named runs that changed. "gone": one of them is not there.
+        """
+        messages = self._list_changes()
+        for name, position in self._positions.items():
+            found = self._folder.update(name, position)
+            if found is None:
+                if self._states.get(name, {}) is not None:
+                    messages.append(("gone", {"name": name}))
+                self._positions[name], self._states[name] = None, None
+                continue
+            self._positions[name], message = found
+            state, before = message["state"], self._states.get(name) or {}
+            if message["reset"] or self._positions[name] != position or before != state:
+                self._states[name] = state
+                parts = {key: part for key, part in state.items() if message["reset"] or before.get(key) != part}
+                messages.append(("run", message | {"state": parts}))
+        return messages
+
+    def _list_changes(self) -> list[tuple[str, Record]]:
+        cards = {card["name"]: card for card in self._folder.cards()}
+        before, self._listed = self._listed, cards
+        known = before or {}
+        changed = [card for name, card in cards.items() if known.get(name) != card]
+        gone = [name for name in known if name not in cards]
+        if before is not None and not changed and not gone:
+            return []
+        root = str(self._folder.root)
+        return [("runs", {"root": root, "reset": before is None, "runs": changed, "gone": gone})]
+
+
+async def _events(page: _Page, period_seconds: float, ending: Callable[[], bool]) -> AsyncIterator[str]:
+    """The stream of one page, until the server ends."""
     silent = 0.0
     while not ending():
-        messages = await run_in_threadpool(_changes, folder, positions, sent)
+        messages = await run_in_threadpool(page.changes)
         for kind, message in messages:
-            yield f"event: {kind}\ndata: {message}\n\n"
+            yield f"event: {kind}\ndata: {json.dumps(message)}\n\n"
         silent = 0.0 if messages else silent + period_seconds
         if silent >= _ALIVE_SECONDS:  # so that a connection that broke is noticed
             silent = 0.0
             yield ": alive\n\n"
         await asyncio.sleep(period_seconds)
-
-
-def _changes(
-    folder: RunsFolder, positions: dict[str, tuple[int, int] | None], sent: dict[str, Any]
-) -> list[tuple[str, str]]:
-    """The messages due to one page, whose positions and last messages are brought up to date."""
-    messages = []
-    cards = json.dumps({"root": str(folder.root), "runs": folder.cards()})
-    if sent.get("") != cards:
-        sent[""] = cards
-        messages.append(("runs", cards))
-    for name, position in positions.items():
-        found = folder.update(name, position)
-        if found is None:
-            if sent.get(name) is not None or name not in sent:
-                messages.append(("gone", json.dumps({"name": name})))
-            positions[name], sent[name] = None, None
-            continue
-        positions[name], message = found
-        state = json.dumps(message["state"])
-        if message["reset"] or positions[name] != position or sent.get(name) != state:
-            sent[name] = state
-            messages.append(("run", json.dumps(message)))
-    return messages
 
 
 def _asset(name: str, kind: str, status: int = 200) -> Response:

@@ -62,7 +62,10 @@ function connection(text, lost) {
 
 function takeList(message) {
   find("root").textContent = message.root;
-  cards = message.runs;
+  const left = new Set([...message.gone, ...message.runs.map((card) => card.name)]);
+  const kept = message.reset ? [] : cards.filter((card) => !left.has(card.name));
+  cards = [...kept, ...message.runs];
+  cards.sort((one, other) => other.began - one.began || (one.name < other.name ? -1 : 1));
   if (selected === null && cards.length) {
     selected = (cards.find((card) => card.status === "running") ?? cards[0]).name;
     writeAddress();
@@ -78,7 +81,7 @@ function takeRun(message) {
     for (const [name, values] of Object.entries(message.series)) run.series[name].push(...values);
     if (run.series.seconds.length > MOST_POINTS) thin(run.series);
   }
-  run.state = message.state;
+  run.state = { ...run.state, ...message.state };
   runs.set(message.name, run);
   if (message.name === selected) showRun();
   showComparison();
@@ -169,7 +172,7 @@ function showRun() {
   }
   const { config, state, series } = run;
   const summary = state.summary ?? {};
-  const now = { ...summary, ...state.now };
+  const now = { ...summary, actor_times: {}, learner_times: {}, ...state.now }; // a summary's times are not shares
   find("run-title").textContent = `${config.environment ?? "?"} · ${config.algorithm?.name ?? "?"} · ${config.topology?.name ?? "?"}`;
   const notes = [label(selected), state.status + (state.status === "finished" ? ` (stopped by ${summary.stopped_by})` : "")];
   if (state.status === "running" && now.paused) notes.push("evaluating");

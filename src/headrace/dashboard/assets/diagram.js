@@ -54,7 +54,7 @@ export function showFlow(place, now, config, status) {
     said = `Workers, ${acting}, apply ${updates} to shared parameters and make ${steps}`;
   } else {
     const batch = config.algorithm?.batch_size;
-    const samples = batch ? `${count(now.learner_steps_per_second * batch)} samples/s` : updates;
+    const samples = batch && now.learner_steps_per_second != null ? `${count(now.learner_steps_per_second * batch)} samples/s` : updates;
     const ratio = now.samples_per_insert == null ? "" : `${number(now.samples_per_insert)} samples/insert`;
     const filled = now.replay_capacity ? `${count(now.replay_size)} of ${count(now.replay_capacity)}` : "";
     svg.append(box(...at[0], "actors", [acting, shares[0]], hot === "actors"));
