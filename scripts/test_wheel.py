@@ -25,8 +25,9 @@ def check_contents(wheel: Path) -> None:
     """Exits if the wheel has other files than the package: sources of the native module, tests, shared libraries."""
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
     others = [name for name in names if not re.fullmatch(_EXPECTED, name)]
-    if others or not any(name.startswith("headrace/_native.") for name in names):
-        sys.exit(f"{wheel.name}: unexpected files {others}, or no native module")
+    modules = [name for name in names if name.endswith(".so")]
+    if others or len(modules) != 1:
+        sys.exit(f"{wheel.name}: unexpected files {others}, or not one native module: {modules}")
 
 
 def run(environment: Path, *command: str) -> None:
