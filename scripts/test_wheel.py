@@ -23,7 +23,7 @@ _EXPECTED = (
 
 def check_contents(wheel: Path) -> None:
     """Exits if the wheel has other files than the package: sources of the native module, tests, shared libraries."""
-    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name and name[-1] != "/"]
     others = [name for name in names if not re.fullmatch(_EXPECTED, name)]
     modules = [name for name in names if name.endswith(".so")]
     if others or len(modules) != 1:
