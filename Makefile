@@ -28,7 +28,7 @@ PYTEST := python -m pytest -n auto --dist worksteal
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help train test check check-locks format bench test-native test-python test-slow test-sanitizers test-asan test-tsan \
-	fuzz simulate bypass test-bypass clean
+	fuzz simulate bypass test-bypass wheel docs clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -102,6 +102,20 @@ simulate: $(VENV)/.dev $(VENV)/.doctest  ## SEEDS (100000) simulated runs with f
 	@cmake --build build/native --target headrace_tests -- --quiet
 	@HEADRACE_SEEDS=$(SEEDS) HEADRACE_FIRST_SEED=$(FIRST_SEED) build/native/headrace_tests "--source-file=*/simulation_test.cc"
 
+wheel: $(VENV)/.wheel  ## a wheel for this Python into dist, tested in an empty environment without a compiler
+	@echo "headrace: building the wheel"
+	@rm -rf build/wheel/built build/wheel/repaired
+	@python -m pip --disable-pip-version-check wheel --quiet --no-build-isolation --no-deps \
+		--config-settings build-dir=build/wheel/objects --wheel-dir build/wheel/built .
+	@auditwheel repair --wheel-dir build/wheel/repaired build/wheel/built/*.whl
+	@echo "headrace: testing the wheel"
+	@python scripts/test_wheel.py build/wheel/repaired/*.whl
+	@install -D --mode=644 --target-directory=dist build/wheel/repaired/*.whl
+
+docs: $(VENV)/.docs $(VENV)/.module  ## the documentation site into build/docs; warnings and broken links are errors
+	@python -m sphinx -W --keep-going -q -b html docs build/docs
+	@echo "headrace: open build/docs/index.html"
+
 clean:  ## remove build outputs and caches; .venv and runs stay
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -f $(VENV)/.module
@@ -136,11 +150,19 @@ $(VENV)/.python:
 
 $(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "headrace: installing dependencies into $(VENV) (once; torch takes a while)"
-	@$(call INSTALL,box2d video)
+	@$(call INSTALL,box2d torch video)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run
 	@$(call INSTALL,all dev)
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.run
+	@$(call INSTALL,wheel)
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.run
+	@$(call INSTALL,docs)
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import headrace
 from headrace.algorithms.registry import BUILT_IN, find_algorithm
 from headrace.settings import presets_of
 from headrace.topologies.config import Apex, Serial
@@ -53,6 +54,21 @@ def test_presets_are_those_of_the_page(algorithm: str) -> None:
     page = (ROOT / f"docs/algorithms/{algorithm.replace('-', '_')}.md").read_text()
     table = page.split("## Presets")[1].split("\n## ")[0]
     assert [line for line in table.splitlines() if line.startswith(("| | ", "| `--"))] == preset_table(algorithm)
+
+
+def test_the_python_interface_has_every_exported_name() -> None:
+    page = (ROOT / "docs/api.md").read_text()
+    documented = re.findall(r"^\.\. auto\w+:: headrace\.(\w+)$", page, re.MULTILINE)
+    inherited = {"HeadraceError"}  # in errors
+    assert sorted(documented) == sorted({*headrace.__all__} - inherited)
+
+
+def test_the_site_has_every_page_once() -> None:
+    listed = re.findall(
+        r"^[\w/]+$", "".join((ROOT / "docs/index.md").read_text().split("```{toctree}")[1:]), re.MULTILINE
+    )
+    pages = [str(page.relative_to(ROOT / "docs").with_suffix("")) for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted({*pages} - {"index"})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace import A3C, DQN
-from headrace.algorithms.config import Algorithm
+from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.engine import WIDEST, choose_engine, limit_torch_threads
 from headrace.errors import ConfigError, LaunchError
 from headrace.networks import Architecture
@@ -42,6 +42,24 @@ def test_a_native_engine_that_cannot_compute_the_network_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"learner_engine is native and {fault}"):
         choose_engine("native", device, architecture)
+
+
+@pytest.mark.parametrize(
+    ("engine", "device", "architecture", "fault"),
+    [
+        ("torch", CPU, MLP, "learner_engine is torch and"),
+        ("auto", CPU, CNN, "learner_engine is auto and network is nature"),
+        ("auto", CPU, dataclasses.replace(MLP, hidden=(WIDEST + 1,)), f"widest layer has {WIDEST + 1} units"),
+    ],
+)
+def test_the_torch_engine_without_torch_is_refused_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, device: str, architecture: Architecture, fault: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    with pytest.raises(ConfigError, match=fault) as caught:
+        choose_engine(engine, device, architecture)
+    assert "pip install 'headrace[torch]'" in str(caught.value)
+    assert choose_engine("auto", CPU, MLP) == "native"
 
 
 def test_torch_s_threads_are_limited_where_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:

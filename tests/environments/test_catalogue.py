@@ -149,7 +149,10 @@ def test_missing_box2d_names_the_extra(monkeypatch):
     for module in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "Box2D", None)
+    monkeypatch.setattr(sys, "version_info", (3, 13))
     assert fault("LunarLander-v3").endswith('pip install "headrace[box2d]"')
+    monkeypatch.setattr(sys, "version_info", (3, 14))
+    assert 'pip install "headrace[box2d]" "swig==4.*"' in fault("LunarLander-v3")
 
 
 @pytest.mark.parametrize("module", ["ale_py", "cv2"])

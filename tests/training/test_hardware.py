@@ -32,5 +32,13 @@ def test_devices_that_are_not_available_are_refused(name: str) -> None:
         choose_device(name)
 
 
+def test_without_torch_auto_is_the_cpu_and_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(hardware, "_DRIVER_FILES", ("null",))
+    assert choose_device("auto") == "cpu"
+    with pytest.raises(ConfigError, match=r"^device is cuda, .*pip install 'headrace\[torch\]'"):
+        choose_device("cuda")
+
+
 def test_the_cpu_has_one_name() -> None:
     assert choose_device("cpu:0") == "cpu"

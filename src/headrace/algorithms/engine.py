@@ -1,6 +1,7 @@
 """What computes a learner's networks: the native engine or torch."""
 
 import sys
+from importlib.util import find_spec
 from typing import Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ WIDEST = 1_024
 def choose_engine(
     engine: Engine, device: str, architecture: Architecture, widths: tuple[int, ...] = ()
 ) -> Literal["native", "torch"]:
-    """Resolves "auto"; raises ConfigError if the native engine is required and can't compute this network here.
+    """Resolves "auto"; raises ConfigError if the engine can't compute this network here, or torch is not installed.
 
     `widths` are those of the other networks' layers.
     """
@@ -34,9 +35,16 @@ def choose_engine(
         fault = f"network is {architecture.kind}: the native engine has no convolutions"
     if engine == "native" and fault:
         raise ConfigError(f"learner_engine is native and {fault}; learner_engine auto or torch is required")
-    if engine != "auto":
-        return engine
-    return "torch" if fault or max((architecture.features, *architecture.hidden, *widths)) > WIDEST else "native"
+    widest = max((architecture.features, *architecture.hidden, *widths))
+    if engine == "native" or (engine == "auto" and not fault and widest <= WIDEST):
+        return "native"
+    if find_spec("torch") is None:
+        fault = fault or f"the widest layer has {widest} units"
+        raise ConfigError(
+            f"learner_engine is {engine} and {fault}: torch is required, and not installed: "
+            "pip install 'headrace[torch]'"
+        )
+    return "torch"
 
 
 def open_network(

@@ -180,10 +180,10 @@ def _close(name: str, candidates: list[str]) -> str:
 
 def _missing_dependency(environment_id: str, spec: EnvSpec | None, error: Exception) -> str:
     if spec is not None and str(spec.entry_point).startswith("gymnasium.envs.box2d"):
-        return (
-            f'environment "{environment_id}" needs Box2D and pygame, which are not both installed: '
-            'pip install "headrace[box2d]"'
-        )
+        command = 'pip install "headrace[box2d]"'
+        if sys.version_info >= (3, 14):  # box2d has no wheels; pip hides SWIG from isolated builds
+            command += ' "swig==4.*" setuptools wheel && pip install --no-build-isolation box2d-py==2.3.8 (compiles it)'
+        return f'environment "{environment_id}" needs Box2D and pygame, which are not both installed: {command}'
     return f'environment "{environment_id}" needs a package that is not installed: {" ".join(str(error).split())}'
 
 

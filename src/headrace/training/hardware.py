@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,18 @@ _DRIVER_FILES = ("nvidia*", "nvhost*", "dxg", "kfd")
 
 
 def choose_device(name: str) -> str:
-    """The device of this name, "cpu" or "cuda:N"; "auto" is a GPU if there is one.
+    """The device of this name, "cpu" or "cuda:N"; "auto" is a GPU if there is one and torch is installed.
 
     Torch is imported only if there may be a GPU, or one is required. Raises ConfigError if the device is not available.
     """
     if name == "cpu" or (name == "auto" and not _may_have_gpu()):
         return "cpu"
-    import torch
+    try:
+        import torch
+    except ImportError as error:
+        if name == "auto":
+            return "cpu"
+        raise ConfigError(f"device is {name}, which needs torch ({error}): pip install 'headrace[torch]'") from error
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
@@ -46,8 +51,15 @@ def describe_machine() -> dict[str, Any]:
         processor = names[0] if names else processor
     torch = sys.modules.get("torch")
     gpu = torch.cuda.get_device_name() if torch is not None and torch.cuda.is_available() else None
-    return {"cores": available_cores(), "processor": processor, "gpu": gpu, "torch": version("torch")}
+    return {"cores": available_cores(), "processor": processor, "gpu": gpu, "torch": _torch_version()}
 
 
 def _may_have_gpu() -> bool:
     return any(any(Path("/dev").glob(pattern)) for pattern in _DRIVER_FILES)
+
+
+def _torch_version() -> str | None:
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,65 @@
+"""Installs a wheel into an empty environment without a compiler, and trains with it.
+
+Usage: test_wheel.py WHEEL. Prints the wheel's size and the seconds from `pip install` to a trained CartPole-v1.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+import zipfile
+from pathlib import Path
+
+_CONSTRAINTS = Path(__file__).parent.parent / "constraints.txt"
+_SCORE = 195  # mean return at which CartPole counts as solved
+_EXPECTED = (
+    r"headrace/.*\.(py|pyi|typed|css|js|csv|md)|headrace/_native\.[\w.-]+\.so|headrace/studies/in_network/wire\.c"
+)
+
+
+def check_contents(wheel: Path) -> None:
+    """Exits if the wheel has other files than the package: sources of the native module, tests, shared libraries."""
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name and name[-1] != "/"]
+    others = [name for name in names if not re.fullmatch(_EXPECTED, name)]
+    modules = [name for name in names if name.endswith(".so")]
+    if others or len(modules) != 1:
+        sys.exit(f"{wheel.name}: unexpected files {others}, or not one native module: {modules}")
+
+
+def run(environment: Path, *command: str) -> None:
+    """Runs a command that finds programs in the environment only, so that nothing can be compiled."""
+    settings = {**os.environ, "PATH": str(environment / "bin"), "PYTHONPATH": "", "PYTHONNOUSERSITE": "1"}
+    subprocess.run(command, check=True, cwd=environment, env=settings)
+
+
+def main() -> None:
+    """Checks the wheel that the command line names."""
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_file():
+        sys.exit(f"usage: test_wheel.py WHEEL; {' '.join(sys.argv[1:]) or 'nothing'} is not a file")
+    wheel = Path(sys.argv[1]).resolve()
+    check_contents(wheel)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = Path(folder)
+        venv.create(environment, with_pip=True)
+        python = str(environment / "bin/python")
+        install = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--only-binary", ":all:"]
+        start = time.monotonic()
+        run(environment, *install, "--constraint", str(_CONSTRAINTS), str(wheel))
+        installed = time.monotonic()
+        run(environment, str(environment / "bin/headrace"), "train", "CartPole-v1",
+            "--until-score", str(_SCORE), "--steps", "200k", "--run-dir", "run", "--quiet")  # fmt: skip
+        trained = time.monotonic()
+        records = [json.loads(line) for line in (environment / "run/metrics.jsonl").read_text().splitlines()]
+        best = max(record["mean_return"] for record in records if record["kind"] == "evaluation")
+        if best < _SCORE:
+            sys.exit(f"{wheel.name}: CartPole-v1 reached a mean return of {best}; {_SCORE} is required")
+    print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB")
+    print(f"installed in {installed - start:.0f} s, CartPole-v1 at {best:.0f} after {trained - start:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()
