@@ -5,6 +5,7 @@ import difflib
 import inspect
 import os
 import re
+import sys
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 from types import ModuleType

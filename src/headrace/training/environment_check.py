@@ -20,6 +20,7 @@ from headrace.errors import ConfigError, EnvironmentFault
 from headrace.fields import read_json, write_json
 from headrace.launch import error_line
 from headrace.launch.processes import child_environment
+from headrace.networks.records import split
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import LONGEST_EPISODE
 from headrace.training.hang_watch import watched
@@ -266,13 +267,11 @@ def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
     random = np.random.default_rng(_SEED)
     spec, rounds, seconds = batch.spec, -(-steps // _TOGETHER), []
     try:
-        batch.start()
+        observation = batch.start()
         for _ in range(rounds):
-            shape = (_TOGETHER, spec.actions)
-            continuous = random.uniform(-1, 1, shape).astype(np.float32)
-            actions = continuous if spec.continuous else random.integers(0, spec.actions, _TOGETHER)
+            actions = _random_actions(random, spec, observation)
             begin = time.perf_counter()
-            batch.step(actions)
+            observation = batch.step(actions).next_start
             seconds.append(time.perf_counter() - begin)
     finally:
         batch.close()
@@ -280,6 +279,19 @@ def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
     rate = f"{_TOGETHER * rounds / sum(seconds):,.0f} steps/s"
     times = f"a step of all takes {1e3 * mean:.3f} ms, p99 {1e3 * p99:.3f} ms"
     yield Finding("ok", "batch", f"{_TOGETHER} environments in one thread: {rate}; {times}")
+
+
+def _random_actions(random: np.random.Generator, spec: EnvironmentSpec, observation: Array) -> Array:
+    """Legal actions of a policy, one for each observation [E, *O]."""
+    count = len(observation)
+    if spec.continuous:
+        return random.uniform(-1, 1, (count, spec.actions)).astype(np.float32)
+    if spec.branches:
+        return random.integers(0, spec.branches, (count, len(spec.branches)))
+    if not spec.masked:
+        return random.integers(0, spec.actions, count)
+    legal = split(observation, spec.parts)[spec.parts[-1].name]
+    return np.array([random.choice(np.flatnonzero(mask)) for mask in legal])
 
 
 def _check_process(environment_id: str) -> Iterator[Finding]:
