@@ -7,6 +7,8 @@ SHELL := bash
 PYTHON ?= python3
 ARGS ?=
 FUZZ_SECONDS ?= 60
+SEEDS ?= 100000
+FIRST_SEED ?= 1
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
@@ -26,7 +28,7 @@ PYTEST := python -m pytest -n auto --dist worksteal
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help train test check check-locks format bench test-native test-python test-slow test-sanitizers test-asan test-tsan \
-	fuzz bypass test-bypass clean
+	fuzz simulate bypass test-bypass clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -94,6 +96,11 @@ fuzz: $(VENV)/.dev $(VENV)/.fuzzer  ## every fuzz target in libFuzzer for FUZZ_S
 		mkdir -p build/fuzz/corpus/$$target; \
 		(cd build/fuzz && ./$$target -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 corpus/$$target); \
 	done
+
+simulate: $(VENV)/.dev $(VENV)/.doctest  ## SEEDS (100000) simulated runs with faults, from FIRST_SEED (1) on
+	@cmake -S . -B build/native -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_TESTS=ON
+	@cmake --build build/native --target headrace_tests -- --quiet
+	@HEADRACE_SEEDS=$(SEEDS) HEADRACE_FIRST_SEED=$(FIRST_SEED) build/native/headrace_tests "--source-file=*/simulation_test.cc"
 
 clean:  ## remove build outputs and caches; .venv and runs stay
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -2,7 +2,7 @@
 
 import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "new_chunks",
     "sent_as",
     "stacks_of",
+    "write_and_insert",
     "write_chunk",
 ]
 
@@ -93,3 +94,17 @@ def stacks_of(steps: Steps, stack: int) -> Array:
     """Stacks [T + 2 - K, K, *O] of successive frames, each a separate copy."""
     windows = np.lib.stride_tricks.sliding_window_view(steps.frame, stack, axis=0)
     return np.ascontiguousarray(np.moveaxis(windows, -1, 1))
+
+
+def write_and_insert(table: Table, steps: Steps) -> Callable[[], None]:
+    """A call that takes 50 steps, one at a time, through a writer into the table."""
+    writer = ChunkWriter(table.signature, n_step=N_STEP, discount=DISCOUNT, chunk_steps=CHUNK_STEPS)
+    writer.start(steps.frame[0])
+    places: Iterator[int] = itertools.cycle(range(0, len(steps.action) - CHUNK_STEPS + 1, CHUNK_STEPS))
+
+    def write() -> None:
+        begin = next(places)
+        for chunk in write_chunk(writer, steps, begin, begin + CHUNK_STEPS):
+            table.insert(chunk)
+
+    return write

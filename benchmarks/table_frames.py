@@ -1,12 +1,10 @@
 """The table with Atari's transitions: 2 x 4x84x84 bytes."""
 
 import itertools
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.experience import (
     CHUNK_STEPS,
-    DISCOUNT,
     N_STEP,
     Steps,
     chunks_of,
@@ -14,12 +12,12 @@ from benchmarks.experience import (
     make_steps,
     new_chunks,
     stacks_of,
-    write_chunk,
+    write_and_insert,
 )
 from benchmarks.limits import random_gather
 from benchmarks.measure import Row, at_most, faster, interleave, resident_bytes
 from benchmarks.peers import CPPRB, PRIORITY_EXPONENT, compressed_frames, plain_buffer, transitions_of
-from headrace.replay import BatchBuffer, ChunkWriter, Signature, Table
+from headrace.replay import BatchBuffer, Signature, Table
 
 __all__ = ["measure_frames"]
 
@@ -131,17 +129,3 @@ def _inserting(table: Table, plain: Any, steps: Steps, transitions: list[dict[st
         faster("frames: insert a chunk of 50", times["chunk"], f"{CPPRB}, plain, add(50)", times["add"], 5),
         faster("frames: write 50 steps and insert", times["writer"], f"{CPPRB}, plain, add(50)", times["add"]),
     ]
-
-
-def write_and_insert(table: Table, steps: Steps) -> Callable[[], None]:
-    """A call that takes 50 steps, one at a time, through a writer into the table."""
-    writer = ChunkWriter(table.signature, n_step=N_STEP, discount=DISCOUNT, chunk_steps=CHUNK_STEPS)
-    writer.start(steps.frame[0])
-    places: Iterator[int] = itertools.cycle(range(0, len(steps.action) - CHUNK_STEPS + 1, CHUNK_STEPS))
-
-    def write() -> None:
-        begin = next(places)
-        for chunk in write_chunk(writer, steps, begin, begin + CHUNK_STEPS):
-            table.insert(chunk)
-
-    return write

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.experience import CHUNK_STEPS, N_STEP, Steps, chunks_of, fill, make_steps, new_chunks
+from benchmarks.experience import CHUNK_STEPS, N_STEP, Steps, chunks_of, fill, make_steps, new_chunks, write_and_insert
 from benchmarks.measure import Row, at_most, faster, interleave
 from benchmarks.peers import CPPRB, PRIORITY_EXPONENT, nstep_options, plain_buffer, transitions_of
-from benchmarks.table_frames import write_and_insert
 from headrace.replay import BatchBuffer, Signature, Table
 
 __all__ = ["measure_vectors"]

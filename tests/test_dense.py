@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from headrace._native import DenseLayer, DenseNetwork, dense_instructions
+from headrace._native import DenseLayer, DenseNetwork, dense_instructions, project, softmax
 from headrace.errors import ConfigError
 from headrace.types import Array
 
@@ -104,3 +104,62 @@ def test_descriptions_that_cannot_work_are_refused(settings: dict[str, Any], mes
 def test_an_unknown_activation_is_refused() -> None:
     with pytest.raises(ConfigError, match='activation is "gelu", but it must be none, relu, tanh, elu or silu'):
         DenseLayer(4, 2, weight=0, bias=8, activation="gelu")
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 16, 51, 64])
+@pytest.mark.parametrize("instructions", dense_instructions())
+def test_softmax_is_torch_s(instructions: str, columns: int) -> None:
+    logits = 9 * np.random.default_rng(0).standard_normal((33, columns)).astype(np.float32)
+    probability, log_probability = np.empty((2, *logits.shape), np.float32)
+    softmax(logits, probability, log_probability, instructions=instructions)
+    z = torch.from_numpy(logits).double()
+    np.testing.assert_allclose(probability, z.softmax(1), rtol=1e-5)
+    np.testing.assert_allclose(log_probability, z.log_softmax(1), rtol=1e-6, atol=5e-6)
+
+
+@pytest.mark.parametrize("instructions", dense_instructions())
+def test_not_a_number_stays_in_its_row(instructions: str) -> None:
+    logits = np.zeros((3, 20), np.float32)
+    logits[1, 18] = np.nan
+    probability, log_probability = np.empty((2, *logits.shape), np.float32)
+    softmax(logits, probability, log_probability, instructions=instructions)
+    np.testing.assert_array_equal(np.isnan(probability), [[False] * 20, [True] * 20, [False] * 20])
+    np.testing.assert_array_equal(np.isnan(log_probability), np.isnan(probability))
+    support, reward = np.linspace(0, 1, 20, dtype=np.float32), np.array([0, np.nan, 0], np.float32)
+    projected = np.empty_like(logits)
+    project(support, np.ones_like(logits), reward, np.ones(3, np.float32), projected, instructions=instructions)
+    np.testing.assert_array_equal(np.isnan(projected).any(1), [False, True, False])
+
+
+def naive_projection(support: Array, probability: Array, reward: Array, discount: Array) -> Array:
+    """The same in float64, on whole arrays."""
+    last = len(support) - 1
+    spacing = (support[-1] - support[0]).astype(float) / last
+    place = (reward[:, None].astype(float) + discount[:, None] * support - support[0]) / spacing
+    distance = np.abs(place.clip(0, last)[:, :, None] - np.arange(last + 1))  # [B, Z, Z]
+    projected: Array = np.einsum("bz,bzj->bj", probability, (1 - distance).clip(0))
+    return projected
+
+
+@pytest.mark.parametrize("atoms", [2, 11, 51])
+@pytest.mark.parametrize("instructions", dense_instructions())
+def test_projection_equals_a_naive_one(instructions: str, atoms: int) -> None:
+    random = np.random.default_rng(0)
+    probability = random.dirichlet(np.ones(atoms), 40).astype(np.float32)
+    support = np.linspace(-3, 5, atoms, dtype=np.float32)
+    reward = random.uniform(-6, 6, 40).astype(np.float32)
+    reward[:2] = np.inf, -np.inf
+    discount = random.choice([0, 0.9, 1], 40).astype(np.float32)
+    projected = np.empty_like(probability)
+    project(support, probability, reward, discount, projected, instructions=instructions)
+    np.testing.assert_allclose(projected, naive_projection(support, probability, reward, discount), atol=1e-5)
+
+
+def test_distributions_that_do_not_fit_are_refused() -> None:
+    one, row = np.ones((1, 1), np.float32), np.ones(3, np.float32)
+    with pytest.raises(ConfigError, match="logits: an array of two axes is required"):
+        softmax(row, row, row)
+    with pytest.raises(ConfigError, match=r"log_probability: float32 of shape \(3,\) given"):
+        softmax(one, one.copy(), row)
+    with pytest.raises(ConfigError, match="fewer than 2 atoms given"):
+        project(one[0], one, one[0], one[0], one.copy())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from headrace import DQN
+from headrace.algorithms.config import ActionKind
 from headrace.errors import require
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class MunchausenDQN(DQN):
 
     name: ClassVar[str] = "munchausen-dqn"
     summary: ClassVar[str] = "DQN whose rewards include the log policy"
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
 
     n_step: int = 1
     """The log policy is added to a single reward, so more steps would leave out that of the later ones."""

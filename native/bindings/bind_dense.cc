@@ -115,6 +115,42 @@ void backward(DenseNetwork& network, nb::handle parameters, nb::handle dy, nb::h
   network.backward(theta.as<float>().data(), change.as<float>().data(), written, pointers);
 }
 
+// Rows and columns of an array.
+std::pair<std::size_t, std::size_t> shape_of(nb::handle array, const char* name) {
+  const nb::object shape = nb::getattr(array, "shape", nb::none());
+  if (!nb::isinstance<nb::tuple>(shape) || nb::len(shape) != 2) {
+    throw Error(ErrorKind::kInvalid, std::string(name) + ": an array of two axes is required");
+  }
+  return {nb::cast<std::size_t>(shape[0]), nb::cast<std::size_t>(shape[1])};
+}
+
+float* writable(const Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
+
+void softmax(nb::handle logits, nb::handle probability, nb::handle log_probability, std::string_view instructions) {
+  const auto [rows, columns] = shape_of(logits, "logits");
+  const Buffer z(logits.ptr(), ArrayType("logits", kReal, {rows, columns}), Access::kRead);
+  const Buffer p(probability.ptr(), ArrayType("probability", kReal, {rows, columns}), Access::kWrite);
+  const Buffer log_p(log_probability.ptr(), ArrayType("log_probability", kReal, {rows, columns}), Access::kWrite);
+  if (columns == 0) throw Error(ErrorKind::kInvalid, "logits: no columns given, 1 or more required");
+  const Released release;
+  find_kernels(instructions).softmax({writable(z), rows, columns, columns}, writable(p), writable(log_p));
+}
+
+void project(nb::handle support, nb::handle probability, nb::handle reward, nb::handle discount, nb::handle projected,
+             std::string_view instructions) {
+  const auto [rows, atoms] = shape_of(probability, "probability");
+  const Buffer z(support.ptr(), ArrayType("support", kReal, {atoms}), Access::kRead);
+  const Buffer p(probability.ptr(), ArrayType("probability", kReal, {rows, atoms}), Access::kRead);
+  const Buffer r(reward.ptr(), ArrayType("reward", kReal, {rows}), Access::kRead);
+  const Buffer d(discount.ptr(), ArrayType("discount", kReal, {rows}), Access::kRead);
+  const Buffer to(projected.ptr(), ArrayType("projected", kReal, {rows, atoms}), Access::kWrite);
+  if (atoms < 2) throw Error(ErrorKind::kInvalid, "probability: fewer than 2 atoms given, 2 or more required");
+  const Released release;
+  find_kernels(instructions)
+      .project({rows, atoms, z.as<float>().data(), p.as<float>().data(), r.as<float>().data(), d.as<float>().data(),
+                writable(to)});
+}
+
 std::vector<std::string> instructions() {
   std::vector<std::string> names;
   for (const DenseKernels* kernels : available_kernels()) names.emplace_back(kernels->name);
@@ -125,6 +161,10 @@ std::vector<std::string> instructions() {
 
 void bind_dense(nb::module_& module) {
   module.def("dense_instructions", &instructions);
+  module.def("softmax", &softmax, "logits"_a, "probability"_a, "log_probability"_a, nb::kw_only(),
+             "instructions"_a = "");
+  module.def("project", &project, "support"_a, "probability"_a, "reward"_a, "discount"_a, "projected"_a, nb::kw_only(),
+             "instructions"_a = "");
 
   nb::class_<DenseLayer>(module, "DenseLayer", "A dense layer and where its parameters are.")
       .def("__init__", &make_layer, "inputs"_a, "outputs"_a, nb::kw_only(), "weight"_a, "bias"_a,

@@ -24,10 +24,20 @@ inline std::optional<std::uint64_t> unsealed(std::uint64_t word) {
   return sealed(number) == word ? std::optional(number) : std::nullopt;
 }
 
+// Called between writes whose order is kept: a simulation ends the server there. Null in every other program.
+inline void (*between_writes)() = nullptr;
+
+// What was written before this is in the file, wherever the process is killed, if anything is that is written after it.
+inline void keep_order() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  if (between_writes != nullptr) between_writes();
+}
+
 // In order with the bytes on either side: a killed process must leave what recovery expects.
 inline void store_in_order(std::uint64_t& word, std::uint64_t value) {
+  keep_order();
   std::atomic_ref(word).store(value, std::memory_order_seq_cst);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  keep_order();
 }
 
 }  // namespace headrace

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/sealed.h"
 
 namespace headrace {
 
@@ -58,7 +59,10 @@ const ChunkHeader& Transitions::write(std::size_t offset, std::span<const std::b
   for (std::uint32_t i = 0; i < header.steps; ++i) {
     if (priorities[i] == kUnknownPriority) priorities[i] = unknown_priority;
   }
-  if (arena_.persistent()) header.checksum = chunk_checksum(signature_, {stored, chunk.size()});
+  if (arena_.persistent()) {
+    keep_order();  // the checksum does not cover the priorities
+    header.checksum = chunk_checksum(signature_, {stored, chunk.size()});
+  }
   return header;
 }
 

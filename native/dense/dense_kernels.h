@@ -2,8 +2,9 @@
 //
 // Threading: pure functions of their arguments; two calls may run at once if their memory does not overlap.
 //
-// The kernels' files include this header and nothing else. They are compiled for instructions that not every processor
-// has, and of an inline function of a standard header the linker might keep their copy, for all processors.
+// The kernels' files include this header and nothing else, but intrinsics, which are always inlined. They are compiled
+// for instructions that not every processor has, and of an inline function of a standard header the linker might keep
+// their copy, for all processors.
 #pragma once
 
 #include <cstddef>
@@ -50,6 +51,16 @@ struct Normalization {
   float* scale;               // [rows]: 1 / sqrt(variance + 1e-5)
 };
 
+// Distributions [rows, atoms] over evenly spaced, increasing atoms: those of a next state's value v, and room for the
+// projection of reward + discount v onto the same atoms.
+struct Projection {
+  std::size_t rows, atoms;         // at least 2 atoms
+  const float* support;            // [atoms]
+  const float* probability;        // [rows, atoms]
+  const float *reward, *discount;  // [rows] each
+  float* projected;                // [rows, atoms]
+};
+
 struct DenseKernels {
   const char* name;
   void (*product)(const Product&) noexcept;
@@ -63,6 +74,10 @@ struct DenseKernels {
   void (*normalize)(const Normalization&, const Rows&) noexcept;
   // The gradient by y to that by z. Where `gain` is not null, writes the gradients by gain and shift.
   void (*derive_normalization)(const Normalization&, const Rows& gradient, float* gain, float* shift) noexcept;
+  // p = e^z / sum(e^z) of each row, and log p, both laid out like z.
+  void (*softmax)(const Rows& z, float* probability, float* log_probability) noexcept;
+  // Bellemare et al. 2017, algorithm 1. NaN where a reward or discount is NaN.
+  void (*project)(const Projection&) noexcept;
 };
 
 }  // namespace headrace

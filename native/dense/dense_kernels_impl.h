@@ -4,6 +4,10 @@
 //
 // Vector extensions instead of loops for the compiler to vectorize: that fails without notice for some tile sizes, and
 // then costs a factor of 50. They also compile for registers narrower than the vectors.
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include "dense/dense_kernels.h"
 
 namespace headrace {
@@ -24,19 +28,28 @@ inline void store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) =
 inline Vector all(float value) { return Vector{} + value; }
 inline std::size_t lesser(std::size_t a, std::size_t b) { return a < b ? a : b; }
 
-// `count` floats, at most kLanes; the other lanes are 0.
-inline Vector load_some(const float* from, std::size_t count) {
+// `count` floats, at most kLanes; the other lanes are those of `rest`.
+inline Vector load_some(const float* from, std::size_t count, Vector rest = Vector{}) {
   if (count == kLanes) return load(from);
-  alignas(kLanes * sizeof(float)) float lanes[kLanes] = {};
+#ifdef __AVX512F__
+  return _mm512_mask_loadu_ps(rest, static_cast<__mmask16>((1u << count) - 1), from);
+#else
+  alignas(kLanes * sizeof(float)) float lanes[kLanes];
+  store(lanes, rest);
   for (std::size_t i = 0; i < count; ++i) lanes[i] = from[i];
   return load(lanes);
+#endif
 }
 
 inline void store_some(float* to, Vector value, std::size_t count) {
   if (count == kLanes) return store(to, value);
+#ifdef __AVX512F__
+  _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1), value);
+#else
   alignas(kLanes * sizeof(float)) float lanes[kLanes];
   store(lanes, value);
   for (std::size_t i = 0; i < count; ++i) to[i] = lanes[i];
+#endif
 }
 
 inline float sum(Vector value) {
@@ -228,9 +241,12 @@ void sum_rows(const Rows& x, float* sums) noexcept {
   }
 }
 
-// e^x - 1 to a few units in the last place: 2^n (e^r - 1) + (2^n - 1) with x = n log 2 + r, and the polynomial of
-// Cephes' expf for e^r - 1. Exact around 0, where e^x - 1 loses its digits.
-inline Vector exp_minus_1(Vector x) {
+// e^x = 2^n (e^r - 1) + 2^n with x = n log 2 + r, and the polynomial of Cephes' expf for e^r - 1.
+struct Exponential {
+  Vector change, power;  // 2^n (e^r - 1) and 2^n
+};
+
+inline Exponential exponential(Vector x) {
   x = x < -87.0f ? all(-87.0f) : x;
   x = x > 88.0f ? all(88.0f) : x;
   const Vector scaled = x * 1.44269504088896341f;
@@ -243,7 +259,18 @@ inline Vector exp_minus_1(Vector x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   const Vector power = (Vector)(((Bits)n + 127u) << 23);
-  return (p * r * r + r) * power + (power - 1.0f);
+  return {(p * r * r + r) * power, power};
+}
+
+inline Vector exp(Vector x) {
+  const Exponential e = exponential(x);
+  return e.change + e.power;
+}
+
+// To a few units in the last place also around 0, where e^x - 1 loses its digits.
+inline Vector exp_minus_1(Vector x) {
+  const Exponential e = exponential(x);
+  return e.change + (e.power - 1.0f);
 }
 
 inline Vector tanh(Vector x) {
@@ -383,10 +410,56 @@ void derive_normalization(const Normalization& norm, const Rows& gradient, float
   }
 }
 
+void softmax(const Rows& z, float* probability, float* log_probability) noexcept {
+  for (std::size_t m = 0; m < z.rows; ++m) {
+    const std::size_t start = m * z.stride;
+    const float* const row = z.values + start;
+    Vector most = all(row[0]);
+    for (std::size_t n = 0; n < z.columns; n += kLanes) {
+      const Vector value = load_some(row + n, lesser(z.columns - n, kLanes), most);
+      most = value > most ? value : most;
+    }
+    float largest = most[0];
+    for (std::size_t i = 1; i < kLanes; ++i) largest = most[i] > largest ? most[i] : largest;
+    Vector total{};
+    for (std::size_t n = 0; n < z.columns; n += kLanes) {
+      const std::size_t count = lesser(z.columns - n, kLanes);
+      const Vector e = exp(load_some(row + n, count) - largest);
+      store_some(probability + start + n, e, count);
+      total += load_some(probability + start + n, count);  // 0 beyond the columns
+    }
+    const float whole = sum(total), share = 1 / whole, log_whole = largest + __builtin_logf(whole);
+    for (std::size_t n = 0; n < z.columns; n += kLanes) {
+      const std::size_t count = lesser(z.columns - n, kLanes);
+      store_some(probability + start + n, load_some(probability + start + n, count) * share, count);
+      store_some(log_probability + start + n, load_some(row + n, count) - log_whole, count);
+    }
+  }
+}
+
+void project(const Projection& p) noexcept {
+  const std::size_t last = p.atoms - 1;
+  const float first = p.support[0], end = static_cast<float>(last), density = end / (p.support[last] - first);
+  for (std::size_t m = 0; m < p.rows; ++m) {
+    const float* const probability = p.probability + m * p.atoms;
+    float* const projected = p.projected + m * p.atoms;
+    for (std::size_t n = 0; n < p.atoms; ++n) projected[n] = 0;
+    for (std::size_t n = 0; n < p.atoms; ++n) {
+      float place = (p.reward[m] + p.discount[m] * p.support[n] - first) * density;  // in units of atoms
+      place = place < 0.0f ? 0.0f : place;                                           // keeps NaN
+      place = place > end ? end : place;
+      const std::size_t lower = place >= 1.0f ? lesser(static_cast<std::size_t>(place), last - 1) : 0;
+      const float above = (place - static_cast<float>(lower)) * probability[n];
+      projected[lower] += probability[n] - above;
+      projected[lower + 1] += above;
+    }
+  }
+}
+
 }  // namespace
 
 extern const DenseKernels HEADRACE_KERNELS;
-const DenseKernels HEADRACE_KERNELS = {HEADRACE_NAME,        &product, &sum_rows, &activate, &derive, &normalize,
-                                       &derive_normalization};
+const DenseKernels HEADRACE_KERNELS = {HEADRACE_NAME,         &product, &sum_rows, &activate, &derive, &normalize,
+                                       &derive_normalization, &softmax, &project};
 
 }  // namespace headrace

@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 
-#include "core/entropy.h"
 #include "io/link.h"
 #include "io/posted_inserts.h"
 #include "io/priority_update.h"
@@ -14,7 +13,6 @@
 namespace headrace {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // Of the chunks that go into one request, unless a single one is larger: the server handles them at one go.
@@ -37,10 +35,12 @@ struct ClaimTerms {
 
 struct Client::Impl {
   explicit Impl(ClientOptions options)
-      : interrupt(options.interrupt),
+      : network(*options.network),
+        interrupt(options.interrupt),
         most_chunk_bytes(options.limits.max_frame_bytes -
                          std::min(options.limits.max_frame_bytes, options.limits.max_name_bytes + kInsertRoom)),
         most_part_bytes(options.limits.max_part_bytes),
+        writer(network.draw_number()),
         inserts(writer, std::min<std::size_t>(kInsertBytes, most_chunk_bytes)),
         link(std::move(options), [this](ClientConnection& connection) { greet(connection); }) {}
 
@@ -97,10 +97,11 @@ struct Client::Impl {
     bool take_more(std::span<const std::byte> body);
   };
 
+  ClientNetwork& network;
   const Interrupt interrupt;
-  const std::uint64_t most_chunk_bytes;         // no larger chunk fits a frame
-  const std::uint64_t most_part_bytes;          // of a blob
-  const std::uint64_t writer = draw_entropy();  // the same after a reconnection
+  const std::uint64_t most_chunk_bytes;  // no larger chunk fits a frame
+  const std::uint64_t most_part_bytes;   // of a blob
+  const std::uint64_t writer;            // the same after a reconnection
   Turns turns;
   std::uint64_t sequence GUARDED_BY(turns) = 0;  // of the writer's chunks and messages
   PostedInserts inserts GUARDED_BY(turns);
@@ -220,12 +221,13 @@ void Client::Impl::check_signature(const std::string& table, const Signature& si
 bool Client::sample(const std::string& table, const Signature& signature, const BatchView& batch,
                     double importance_exponent, std::optional<milliseconds> wait) {
   const Turn turn(*impl_);
-  const auto deadline = wait ? Clock::now() + *wait : never();
+  const auto deadline = wait ? impl_->network.now() + *wait : never();
   impl_->check_signature(table, signature);
   const auto sections = sections_of(signature, batch);
   const std::uint64_t bytes = total_bytes(sections);
   for (;;) {
-    const auto left = deadline == never() ? kLongestWait : std::chrono::ceil<milliseconds>(deadline - Clock::now());
+    const auto left =
+        deadline == never() ? kLongestWait : std::chrono::ceil<milliseconds>(deadline - impl_->network.now());
     const auto slice = std::clamp(left, milliseconds(0), kLongestWait);
     std::vector<std::byte> payload;
     append_number(payload, batch.size);

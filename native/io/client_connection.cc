@@ -14,7 +14,7 @@ ClientConnection::ClientConnection(std::unique_ptr<Transport> transport, const C
       token_(options.token),
       limits_(options.limits),
       request_timeout_(options.request_timeout),
-      stream_(std::move(transport), std::move(interrupt)) {}
+      stream_(std::move(transport), *options.network, std::move(interrupt)) {}
 
 void ClientConnection::shake_hands(std::chrono::milliseconds timeout) {
   stream_.set_timeout(std::min(timeout, request_timeout_));

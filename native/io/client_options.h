@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "io/client_network.h"
 #include "io/interrupt.h"
 #include "wire/limits.h"
 #include "wire/token.h"
@@ -20,6 +21,7 @@ struct ClientOptions {
   std::chrono::milliseconds reconnect_timeout{0};  // 0: a lost connection is the end
   Interrupt interrupt = {};
   Limits limits = {};
+  ClientNetwork* network = &system_network();  // outlives the client
 };
 
 }  // namespace headrace

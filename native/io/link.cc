@@ -4,30 +4,31 @@
 #include <string>
 #include <utility>
 
-#include "core/entropy.h"
 #include "core/random.h"
-#include "io/transport.h"
 
 namespace headrace {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = ClientNetwork::Clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause{10};
 constexpr milliseconds kLongestPause{1000};
 constexpr milliseconds kLongestAttempt{5000};  // a peer that vanished may be back before its old connection times out
 
-milliseconds until(Deadline deadline, milliseconds longest) {
-  if (deadline - Clock::now() >= longest) return longest;
-  return std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds(1));
+milliseconds until(Deadline deadline, Clock::time_point now, milliseconds longest) {
+  if (deadline - now >= longest) return longest;
+  return std::max(std::chrono::ceil<milliseconds>(deadline - now), milliseconds(1));
 }
 
 }  // namespace
 
 Link::Link(ClientOptions options, Greet greet)
-    : options_(std::move(options)), address_(Address::parse(options_.address)), greet_(std::move(greet)) {
-  connect(Clock::now() + options_.connect_timeout);
+    : options_(std::move(options)),
+      network_(*options_.network),
+      address_(Address::parse(options_.address)),
+      greet_(std::move(greet)) {
+  connect(network_.now() + options_.connect_timeout);
 }
 
 void Link::throw_lost(const std::string& what) const {
@@ -41,8 +42,8 @@ void Link::check_open() const {
 
 bool Link::may_try_again(Deadline& give_up) const {
   if (closed_.load() || options_.reconnect_timeout.count() == 0) return false;
-  if (give_up == never()) give_up = Clock::now() + options_.reconnect_timeout;
-  return Clock::now() < give_up;
+  if (give_up == never()) give_up = network_.now() + options_.reconnect_timeout;
+  return network_.now() < give_up;
 }
 
 ClientConnection& Link::living(Deadline& give_up) {
@@ -55,7 +56,7 @@ ClientConnection& Link::living(Deadline& give_up) {
 void Link::connect(Deadline deadline) {
   std::string reason;
   for (auto longest = kFirstPause; !try_to_connect(deadline, reason); longest = std::min(2 * longest, kLongestPause)) {
-    if (Clock::now() >= deadline) {
+    if (network_.now() >= deadline) {
       if (connections_.load() > 0) throw_lost("the connection is lost, and no server answers (" + reason + ")");
       throw Error(ErrorKind::kSystem, "address '" + options_.address + "': no server answers (" + reason + ")");
     }
@@ -82,7 +83,7 @@ bool Link::try_to_connect(Deadline deadline, std::string& reason) {
 void Link::connect_once(Deadline deadline) {
   const Interrupt interrupt = [this] { check_open(); };
   check_open();
-  auto transport = open_transport(address_, until(deadline, kLongestAttempt), interrupt);
+  auto transport = network_.open(address_, until(deadline, network_.now(), kLongestAttempt), interrupt);
   auto connection = std::make_unique<ClientConnection>(std::move(transport), options_, interrupt);
   {
     const LockGuard lock(mutex_);
@@ -91,7 +92,7 @@ void Link::connect_once(Deadline deadline) {
   connection_ = std::move(connection);
   try {
     check_open();  // close() may have come before the pointer
-    connection_->shake_hands(until(deadline, options_.request_timeout));
+    connection_->shake_hands(until(deadline, network_.now(), options_.request_timeout));
     instance_.store(connection_->instance());
     greet_(*connection_);
   } catch (...) {
@@ -107,14 +108,14 @@ void Link::back_off(int failures, Deadline deadline) {
 
 // A random part of `longest`, so that the clients of a lost server do not all return at once.
 void Link::pause(milliseconds longest, Deadline deadline) {
-  const double part = 0.5 + 0.5 * Random(draw_entropy()).uniform();
+  const double part = 0.5 + 0.5 * Random(network_.draw_number()).uniform();
   const auto wanted = std::chrono::duration_cast<Clock::duration>(part * longest);
-  const auto end = std::min(Clock::now() + wanted, deadline);
-  while (Clock::now() < end) {
+  const auto end = std::min(network_.now() + wanted, deadline);
+  while (network_.now() < end) {
     check_open();
-    const auto slice = std::min(end, Clock::now() + kInterruptSlice);
+    const auto slice = std::min(end, network_.now() + kInterruptSlice);
     const LockGuard lock(mutex_);
-    while (!closed_.load() && closing_.wait_until(mutex_, slice)) continue;
+    while (!closed_.load() && network_.wait_until(closing_, mutex_, slice)) continue;
   }
 }
 

@@ -62,6 +62,7 @@ class Link {
   [[noreturn]] void throw_lost(const std::string& what) const;
 
   const ClientOptions options_;
+  ClientNetwork& network_;
   const Address address_;
   const Greet greet_;
   std::atomic<bool> closed_ = false;

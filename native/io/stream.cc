@@ -24,8 +24,8 @@ std::span<iovec> skip(std::span<iovec> parts, std::size_t count) {
 
 }  // namespace
 
-Stream::Stream(std::unique_ptr<Transport> transport, Interrupt interrupt)
-    : transport_(std::move(transport)), interrupt_(std::move(interrupt)) {}
+Stream::Stream(std::unique_ptr<Transport> transport, ClientNetwork& network, Interrupt interrupt)
+    : transport_(std::move(transport)), network_(network), interrupt_(std::move(interrupt)) {}
 
 void Stream::shut() {
   open_.store(false);
@@ -45,7 +45,7 @@ void Stream::after_silence(Clock::time_point deadline) {
     throw;
   }
   if (!is_open()) throw_lost("the connection is closed");
-  if (Clock::now() >= deadline) {
+  if (network_.now() >= deadline) {
     throw_lost("no answer within " + std::to_string(timeout_.count()) + " ms; the connection is closed");
   }
 }
@@ -56,14 +56,14 @@ void Stream::send(std::span<const std::span<const std::byte>> parts) {
     storage[i] = {const_cast<std::byte*>(parts[i].data()), parts[i].size()};
   }
   auto left = skip(std::span(storage).first(parts.size()), 0);
-  auto deadline = Clock::now() + timeout_;
+  auto deadline = network_.now() + timeout_;
   while (!left.empty()) {
     if (!is_open()) throw_lost("the connection is closed");
     const auto sent = transport_->send(left);
     switch (sent.outcome) {
       case Outcome::kMoved:
         left = skip(left, sent.bytes);
-        if (!left.empty()) deadline = Clock::now() + timeout_;
+        if (!left.empty()) deadline = network_.now() + timeout_;
         break;
       case Outcome::kNothing:
         after_silence(deadline);
@@ -107,7 +107,7 @@ void Stream::receive(std::span<const std::span<std::byte>> parts, std::chrono::m
   }
   storage[parts.size()] = {ahead_.data(), ahead_.size()};
   auto left = std::span(storage).first(parts.size() + 1);
-  const auto started = Clock::now();
+  const auto started = network_.now();
   auto deadline = started + timeout_ + wait;
   transport_->await_reply(started);
   while (needed > 0) {  // then nothing is left in ahead_
@@ -120,7 +120,7 @@ void Stream::receive(std::span<const std::span<std::byte>> parts, std::chrono::m
         left = skip(left, taken);
         ahead_begin_ = 0;
         ahead_end_ = received.bytes - taken;
-        if (needed > 0) deadline = Clock::now() + timeout_;
+        if (needed > 0) deadline = network_.now() + timeout_;
         break;
       }
       case Outcome::kNothing:

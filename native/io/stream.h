@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "io/client_network.h"
 #include "io/file_descriptor.h"
 #include "io/interrupt.h"
 #include "io/transport.h"
@@ -23,7 +24,7 @@ class Stream {
   static constexpr std::size_t kMaxParts = 16;
   static constexpr std::size_t kReadAheadBytes = 4096;
 
-  Stream(std::unique_ptr<Transport> transport, Interrupt interrupt);
+  Stream(std::unique_ptr<Transport> transport, ClientNetwork& network, Interrupt interrupt);
 
   // How long the peer may neither take nor send a byte.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
@@ -45,12 +46,13 @@ class Stream {
   [[noreturn]] void throw_lost(const std::string& what);  // and shuts
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = Transport::Clock;
   std::size_t take_ahead(std::span<std::byte> part);
   Transport::Transfer receive_some(std::span<iovec> parts);
   void after_silence(Clock::time_point deadline);
 
   const std::unique_ptr<Transport> transport_;
+  ClientNetwork& network_;
   const Interrupt interrupt_;
   std::chrono::milliseconds timeout_{30'000};
   std::atomic<bool> open_ = true;

@@ -284,6 +284,29 @@ class Optimizer:
 def dense_instructions() -> list[str]:
     """Instruction sets of dense networks that this processor has, the fastest first; the last is "portable"."""
 
+def softmax(
+    logits: NDArray[np.float32],
+    probability: NDArray[np.float32],
+    log_probability: NDArray[np.float32],
+    *,
+    instructions: str = "",
+) -> None:
+    """Writes the softmax of each row and its log; all [B, Z]. `instructions` as of DenseNetwork. Raises ConfigError."""
+
+def project(
+    support: NDArray[np.float32],
+    probability: NDArray[np.float32],
+    reward: NDArray[np.float32],
+    discount: NDArray[np.float32],
+    projected: NDArray[np.float32],
+    *,
+    instructions: str = "",
+) -> None:
+    """Writes the distributions [B, Z] of reward + discount v, projected onto the atoms [Z], for those of v [B, Z].
+
+    The atoms, at least two, are evenly spaced and increase. `instructions` as of DenseNetwork. Raises ConfigError.
+    """
+
 class DenseLayer:
     """activation(normalization(weight x + bias)), with offsets into the network's vector of parameters."""
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ActingKind", "Array", "Batch", "EnvironmentSpec", "EnvironmentStep", "FlatVector"]
+__all__ = ["ActingKind", "Array", "Batch", "EnvironmentSpec", "EnvironmentStep", "FlatVector", "Part"]
 
 Array = NDArray[Any]
 
@@ -25,12 +25,33 @@ ActingKind = Literal["actor", "worker"]
 
 
 @dataclass(frozen=True)
+class Part:
+    """One part of an observation that is stored as a record: an array of `dtype` and `shape` at byte `offset`.
+
+    `name` is "observation", with the keys of a Dict or the number of a Tuple's item after dots ("observation.goal"), or
+    "action_mask"; it names the input of the policy's ONNX graph. Integers that name categories (Discrete,
+    MultiDiscrete) have `categories`, the number of values of each of them in C order, and `start`, the smallest value
+    of each; networks see them one-hot.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    categories: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class EnvironmentSpec:
     """An environment's observations and actions as an agent sees them.
 
     `observation_shape` is *O, one frame without the stack axis; a policy sees [K, *O], or [*O] if `stack` is 1.
     `actions` is A: the number of discrete actions or, if `continuous`, the dimensions of one action, float32 [A] in
-    [-1, 1].
+    [-1, 1]. If discrete actions have D dimensions (MultiDiscrete, MultiBinary), `branches` has the number of actions of
+    each, and A is their sum. `parts` is empty if an observation is one array of numbers. Otherwise an observation is a
+    record, uint8 [R] bytes, with these parts. If `masked`, the last part is the action mask, int8 [A], 1 for each legal
+    action.
     """
 
     observation_shape: tuple[int, ...]
@@ -38,6 +59,9 @@ class EnvironmentSpec:
     actions: int
     stack: int = 1
     continuous: bool = False
+    parts: tuple[Part, ...] = ()
+    masked: bool = False
+    branches: tuple[int, ...] = ()
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -71,7 +95,7 @@ class Batch(NamedTuple):
 
     observation: Array  # [B, K, *O], or [B, *O] where K is 1
     next_observation: Array  # [B, K, *O], or [B, *O] where K is 1
-    action: Array  # [B] int64, or [B, A] float32 where actions are continuous
+    action: Array  # [B] int64, [B, D] if actions have D dimensions, or [B, A] float32 if they are continuous
     reward: NDArray[np.float32]  # [B]
     discount: NDArray[np.float32]  # [B]
     weight: NDArray[np.float32]  # [B]

@@ -26,7 +26,7 @@ def test_the_greedy_continuous_action_is_the_output(algorithm: D4PG | TD3 | A3C)
 def test_each_algorithm_has_its_exploration() -> None:
     kinds: dict[OffPolicy, type[Exploration]] = {DQN(): EpsilonGreedy, D4PG(): GaussianNoise, TD3(): GaussianNoise}
     for algorithm, kind in kinds.items():
-        exploration = algorithm.make_exploration((0.1, 0.2), 0)
+        exploration = algorithm.make_exploration((0.1, 0.2), 0, DISCRETE)
         assert type(exploration) is kind
         assert exploration.scale.tolist() == [0.1, 0.2]
 

@@ -13,7 +13,7 @@ from headrace.algorithms.d4pg.rules import (
     policy_gradient,
     value_gradient,
 )
-from headrace.algorithms.targets import log_softmax
+from headrace.algorithms.targets import softmax
 
 
 def floats(*values: object) -> NDArray[np.float32]:
@@ -28,12 +28,12 @@ def test_cross_entropy_by_hand() -> None:
 def test_gradients_by_the_logits_are_torch_s() -> None:
     random = np.random.default_rng(0)
     logits, target = random.standard_normal((2, 20, 7)).astype(np.float32)
-    target = np.exp(log_softmax(target))
+    target = softmax(target).probability
     weight, support = random.random(20).astype(np.float32), np.linspace(-3, 5, 7, dtype=np.float32)
-    probability = np.exp(log_softmax(logits))
+    probability, log_probability = softmax(logits)
     leaf = torch.from_numpy(logits).requires_grad_()
     each = torch.nn.functional.cross_entropy(leaf, torch.from_numpy(target), reduction="none")
-    np.testing.assert_allclose(cross_entropy(log_softmax(logits), target), each.detach().numpy(), rtol=1e-5)
+    np.testing.assert_allclose(cross_entropy(log_probability, target), each.detach().numpy(), rtol=1e-5)
     (by_entropy,) = torch.autograd.grad((torch.from_numpy(weight) * each).mean(), leaf)
     gradient = cross_entropy_gradient(probability, target, weight)
     np.testing.assert_allclose(gradient, by_entropy.numpy(), rtol=1e-4, atol=1e-8)

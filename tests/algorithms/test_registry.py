@@ -55,7 +55,7 @@ def test_each_built_in_algorithm_round_trips_through_its_record(name: str) -> No
     kind = find_algorithm(name)
     assert kind.name == name
     assert kind.summary
-    assert set(kind.action_kinds) <= {"discrete", "continuous"}
+    assert set(kind.action_kinds) <= {"discrete", "multi-discrete", "continuous"}
     assert Algorithm.from_record(kind().to_record()) == kind()
 
 

@@ -13,10 +13,10 @@ from headrace.algorithms.targets import (
     critic_gradient,
     double_q_target,
     huber,
-    log_softmax,
     project,
     q_gradient,
     q_target,
+    softmax,
     squared,
     td_error,
 )
@@ -90,9 +90,10 @@ def test_critic_gradient_by_hand() -> None:
     np.testing.assert_array_equal(gradient, [[-0.5, 1], [-1, 0]])
 
 
-def test_log_softmax_by_hand() -> None:
-    expected = [[log(0.25), log(0.75)], [0, -2000]]
-    np.testing.assert_allclose(log_softmax(floats([0, log(3)], [1000, -1000])), expected, atol=1e-6)
+def test_softmax_by_hand() -> None:
+    probability, log_probability = softmax(floats([0, log(3)], [1000, -1000]))
+    np.testing.assert_allclose(probability, [[0.25, 0.75], [1, 0]], rtol=1e-6, atol=1e-37)
+    np.testing.assert_allclose(log_probability, [[log(0.25), log(0.75)], [0, -2000]], atol=1e-6)
 
 
 ATOMS = floats(-1, 0, 1, 2)
@@ -167,7 +168,7 @@ def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
         lambda: q_gradient(Q_TPN[0], ACTION, REWARD, DISCOUNT),
         lambda: critic_gradient(REWARD, REWARD),
         lambda: critic_gradient(Q_TPN, Q_TPN),
-        lambda: log_softmax(REWARD),
+        lambda: softmax(REWARD),
         lambda: project(ATOMS, floats(P), floats([1]), floats(0.9)),
         lambda: project(ATOMS, floats(*P), floats(1), floats(0.9)),
     ],

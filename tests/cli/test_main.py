@@ -14,6 +14,7 @@ COMMANDS = [
     "resume",
     "evaluate",
     "report",
+    "dashboard",
     "export",
     "check",
     "presets",

@@ -54,6 +54,17 @@ def test_an_invalid_stack_is_refused(own_module, stack):
         describe(f"{name}:Stacked")
 
 
+def test_a_reset_that_raises_is_one_line(own_module):
+    name = own_module("""
+        from headrace.environments.toy import Corridor
+        class Broken(Corridor):
+            def reset(self, **options):
+                raise KeyError("cells")
+    """)
+    with pytest.raises(EnvironmentFault, match=r"its first reset\(\) raised KeyError: 'cells'$"):
+        describe(f"{name}:Broken")
+
+
 def test_describe_closes_the_environment(own_module):
     name = own_module("""
         from headrace.environments.toy import Corridor
@@ -73,7 +84,7 @@ def test_any_shape_and_dtype(dtype, shape):
         observation_space = gymnasium.spaces.Box(0, 1, shape, dtype)
         action_space = gymnasium.spaces.Discrete(3, start=5)
 
-    assert read_spaces(Made(), "made") == (EnvironmentSpec(shape, dtype, 3), DiscreteActions(5))
+    assert read_spaces(Made(), "made") == (EnvironmentSpec(shape, dtype, 3), DiscreteActions(5), None)
 
 
 def test_discrete_actions_count_from_the_environments_first():
@@ -104,7 +115,7 @@ def test_continuous_actions_have_the_spaces_shape_and_dtype(dtype, shape):
         observation_space = gymnasium.spaces.Box(0, 1, (4,))
         action_space = space
 
-    spec, actions = read_spaces(Made(), "made")
+    spec, actions, _ = read_spaces(Made(), "made")
     count = int(np.prod(shape))
     assert spec == EnvironmentSpec((4,), "float32", count, continuous=True)
     for action in actions.to_environment(random.uniform(-1.2, 1.2, (50, count)).astype(np.float32)):
@@ -135,11 +146,16 @@ def test_recorded_continuous_actions_are_restored():
         ("action=spaces.Box(-1, np.inf, ())", "action_space.high is inf; every action needs finite bounds"),
         ("action=spaces.Box(0, 5, (2,), np.int32)", "action dtype is int32; a float is required of a Box"),
         ("action=spaces.Box(0, 1, (2, 0))", "action shape is (2, 0); it must not be empty"),
-        ("action=spaces.MultiDiscrete([3, 2])", "action space is MultiDiscrete of shape (2,); a Discrete space or a"),
-        ("action=spaces.MultiBinary(3)", "action space is MultiBinary of shape (3,); a Discrete space"),
-        ("observation=spaces.Dict(a=spaces.Discrete(2))", "observation space is Dict; a Box is required"),
-        ("observation=spaces.Tuple([spaces.Discrete(2)])", "observation space is Tuple; a Box is required"),
-        ("observation=spaces.Discrete(16)", "observation space is Discrete of shape (); a Box is required"),
+        ("action=spaces.Dict(a=spaces.Discrete(2))", "action space is Dict; a Discrete, MultiDiscrete or MultiBinary"),
+        ("observation=spaces.Dict(a=spaces.Text(9))", "observation['a'] has the space Text; a Box, Discrete, "),
+        ("observation=spaces.Tuple([spaces.Sequence(spaces.Discrete(2))])", "observation[0] has the space Sequence"),
+        ("observation=spaces.Graph(spaces.Box(0, 1), None)", "observation has the space Graph; a Box, Discrete, "),
+        ("observation=spaces.Dict(a=spaces.Dict())", "observation has the parts []; one or more with different names"),
+        ("observation=spaces.Dict(a=spaces.Box(0, 1, (0,)))", "observation['a'] has shape (0,); it must not be empty"),
+        (
+            "observation=spaces.Dict(action_mask=spaces.MultiBinary(3))",
+            "observation['action_mask'] has shape (3,); (2,) is required of a mask",
+        ),
     ],
 )
 def test_unsupported_spaces(own_module, arguments, problem):

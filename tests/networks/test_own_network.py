@@ -15,7 +15,7 @@ from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.topologies.config import Apex
 from headrace.topologies.precision import choose_precision
-from headrace.types import Batch, EnvironmentSpec
+from headrace.types import Batch, EnvironmentSpec, Part
 
 VECTOR = EnvironmentSpec((6,), "float32", 3)
 IMAGE = EnvironmentSpec((8, 8), "uint8", 3)
@@ -142,6 +142,9 @@ def test_what_can_t_use_it_says_so() -> None:
         DQN(network=own("wide")).make_updater(VECTOR, "cpu", 0, engine="native")
     with pytest.raises(ConfigError, match="dueling is True; it must be false with network"):
         DQN(network=own("wide"), dueling=True).make_updater(VECTOR, "cpu", 0)
+    parts = (Part("observation.goal", "float32", (2,), 0),)
+    with pytest.raises(ConfigError, match=r"observations have the parts observation.goal"):
+        DQN(network=own("wide")).make_updater(EnvironmentSpec((8,), "uint8", 2, parts=parts), "cpu", 0)
     with pytest.raises(ConfigError, match=r"network is .*wide; it must be one of .* with a3c"):
         A3C(network=own("wide"))
 

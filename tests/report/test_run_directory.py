@@ -255,6 +255,30 @@ def test_an_unused_directory_can_be_discarded_but_not_a_used_one(tmp_path):
         run.append({"kind": "a"})
         run.discard_unused()
     assert (tmp_path / "used" / "config.json").exists()
+    with RunDirectory.create(tmp_path / "shared", "{}") as run:
+        (run.path / "notes.txt").touch()
+        run.discard_unused()
+    assert (tmp_path / "shared" / "notes.txt").exists()
+
+
+def test_sinks_get_later_records_and_are_closed_once(tmp_path):
+    class Sink:
+        def __init__(self):
+            self.calls = []
+
+        def append(self, record):
+            self.calls.append(record)
+
+        def close(self):
+            self.calls.append("closed")
+
+    sink = Sink()
+    with RunDirectory.create(tmp_path / "run", "{}") as run:
+        run.append({"kind": "a"})
+        run.add_sink(sink)
+        run.append({"kind": "b", "x": np.float32(0.5), "y": float("nan")})
+        run.close()
+    assert sink.calls == [{"kind": "b", "x": 0.5, "y": None}, "closed"]
 
 
 def test_records_reach_tensorboard(tmp_path):

@@ -139,7 +139,7 @@ def test_an_environment_without_faults(own: None) -> None:
         ("Shape", "observations", "error", "observation has shape [3]; its space declares [2]"),
         ("Shape", "gymnasium", "error", ""),
         ("Exit", "steps", "error", "SystemExit: 4"),
-        ("Graph", "spaces", "error", "observation space is Graph"),
+        ("Graph", "spaces", "error", "observation has the space Graph"),
     ],
 )
 def test_a_fault_is_found(own: None, one_process: None, name: str, subject: str, level: str, text: str) -> None:
@@ -186,6 +186,6 @@ def test_the_command_prints_aligned_lines(own: None, one_process: None, capsys: 
     assert all(line[9] != " " and line[21:23] == "  " and line[23] != " " for line in lines)
     assert last == "0 errors, 0 warnings"
     assert main(["check", "own_walks:Graph", "--steps", "50"]) == 1
-    assert "\nerror    spaces        observation space is Graph" in capsys.readouterr().out
+    assert "\nerror    spaces        observation has the space Graph" in capsys.readouterr().out
     assert main(["check", "CartPole-v99"]) == 2
     assert main(["check", "CartPole-v1", "--steps", "0"]) == 2

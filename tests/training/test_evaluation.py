@@ -72,6 +72,7 @@ def test_the_learner_does_not_wait_until_a_policy_has_arrived(server: Far, evalu
     [(policy, asked, version)] = requests(server, 1)
     assert (policy, version) == (b"graph", 0)  # the server's next
     spec = {"observation_shape": [4], "observation_dtype": "float32", "actions": 2, "stack": 1, "continuous": False}
+    spec |= {"parts": [], "masked": False, "branches": []}
     named = {"start": "start", "request": 1, "environment": "CartPole-v1", "spec": spec}
     assert asked == {**named, "algorithm": DQN().to_record(), "episodes": 2, "seed": 7 + 1 + 40}
     evaluation = evaluations.answer(answer(asked, 5.0))

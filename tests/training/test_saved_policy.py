@@ -121,6 +121,38 @@ def test_a_run_s_policy_and_its_exported_file_play_as_the_evaluation(train: Any,
     assert play(headrace.load(str(file)), 2) == [1.0, 1.0]
 
 
+@pytest.mark.parametrize(
+    ("space", "action", "own"),
+    [
+        (gymnasium.spaces.MultiDiscrete([2, 3], start=[1, 0]), [1, 2], [2, 2]),
+        (gymnasium.spaces.MultiBinary((2, 1)), [0, 1], [[0], [1]]),
+    ],
+)
+def test_actions_of_several_dimensions_are_the_environment_s(
+    space: gymnasium.Space[Any], action: list[int], own: list[Any]
+) -> None:
+    [found] = _ActionSpace.of(space).to_map().to_environment(np.array([action]))
+    assert (found.tolist(), found.dtype) == (own, space.dtype)
+
+
+def test_a_policy_of_observations_with_parts_takes_only_legal_actions(tmp_path: Path) -> None:
+    maze = "headrace.environments.toy:Maze"
+    algorithm = DQN(hidden=(8,), batch_size=8, learning_starts=20)
+    run = headrace.train(
+        maze, algorithm=algorithm, topology=headrace.Serial(), steps=60, run_dir=tmp_path / "run", quiet=True
+    )
+    policy, environment = headrace.load(run.path), make(maze)
+    observation, info = environment.reset(seed=0)
+    for _ in range(20):
+        observation, *_, info = environment.step(policy.act(observation, info))  # which refuses illegal ones
+    with pytest.raises(errors.EnvironmentFault, match="action_mask"):
+        policy.act(observation)
+    file = tmp_path / "policy.onnx"
+    export(run.run, file)
+    with pytest.raises(errors.CheckpointError, match="the run directory is required"):
+        headrace.load(file)
+
+
 def test_what_is_no_policy_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(errors.CheckpointError, match="is not a run directory"):

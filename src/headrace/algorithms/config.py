@@ -37,7 +37,7 @@ __all__ = [
     "require_widths",
 ]
 
-ActionKind = Literal["discrete", "continuous"]
+ActionKind = Literal["discrete", "multi-discrete", "continuous"]
 Engine = Literal["auto", "native", "torch"]
 OptimizerName = Literal["adam", "rmsprop", "centered-rmsprop", "adagrad", "momentum", "sgd"]
 
@@ -109,7 +109,7 @@ class Algorithm(ABC):
 
     def require_spaces(self, spec: EnvironmentSpec) -> None:
         """Raises ConfigError if the algorithm does not take the environment's actions or observations."""
-        kind: ActionKind = "continuous" if spec.continuous else "discrete"
+        kind: ActionKind = "continuous" if spec.continuous else "multi-discrete" if spec.branches else "discrete"
         if kind not in self.action_kinds:
             able = ", ".join(name for name, other in known_algorithms().items() if kind in other.action_kinds)
             raise ConfigError(
@@ -137,7 +137,10 @@ class Algorithm(ABC):
 
     @abstractmethod
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
-        """Actions without exploration, [B] or continuous [B, A] in [-1, 1], for the policy's outputs [B, *]."""
+        """Actions without exploration for the policy's outputs [B, *].
+
+        They are [B], [B, D] if actions have D dimensions, or continuous [B, A] in [-1, 1].
+        """
 
     @property
     def replay(self) -> "OffPolicy | None":
@@ -221,7 +224,7 @@ class OffPolicy(Algorithm, ABC):
         return self
 
     @abstractmethod
-    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
+    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int], spec: EnvironmentSpec) -> Exploration:
         """Chooses exploring actions for one environment for each of `scale`."""
 
     @abstractmethod

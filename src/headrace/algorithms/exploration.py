@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.networks.records import ILLEGAL
 from headrace.types import Array
 
 __all__ = [
@@ -34,10 +35,15 @@ class EpsilonGreedy(Exploration):
     """The greedy action with probability 1 - scale, otherwise a random action; one epsilon per environment."""
 
     def choose(self, output: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Actions [E] for Q values [E, A]. Always draws 2 E random numbers."""
+        """Actions [E] for Q values [E, A]; those of illegal actions are ILLEGAL. Always draws 2 E random numbers."""
         count, actions = output.shape
         draws = self.random.random((2, count))
-        explored = (draws[1] * actions).astype(np.int64)
+        if output.min() == ILLEGAL:
+            legal = output != ILLEGAL
+            number = draws[1] * legal.sum(1)
+            explored = (legal.cumsum(1) > np.floor(number)[:, None]).argmax(1)
+        else:
+            explored = (draws[1] * actions).astype(np.int64)
         action: NDArray[np.int64] = np.where(draws[0] < self.scale, explored, output.argmax(1))
         return action
 

@@ -13,16 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace._native import project as _project
+from headrace._native import softmax as _softmax
+
 __all__ = [
     "Loss",
+    "Softmax",
     "assert_ranks",
     "critic_gradient",
     "double_q_target",
     "huber",
-    "log_softmax",
     "project",
     "q_gradient",
     "q_target",
+    "softmax",
     "squared",
     "td_error",
 ]
@@ -35,6 +39,13 @@ class Loss(NamedTuple):
 
     value: _Floats  # [B]
     slope: _Floats  # [B]
+
+
+class Softmax(NamedTuple):
+    """p = e^z / sum(e^z) of each row of logits z, and log p."""
+
+    probability: _Floats  # [B, *]
+    log_probability: _Floats  # [B, *]
 
 
 def q_target(reward: _Floats, discount: _Floats, q_tpn: _Floats) -> _Floats:
@@ -103,24 +114,17 @@ def project(support: _Floats, probabilities: _Floats, reward: _Floats, discount:
     """
     assert_ranks(1, support, reward, discount)
     assert_ranks(2, probabilities)
-    count, last = probabilities.size, len(support) - 1
-    spacing = (support[-1] - support[0]) / last
-    value = reward[:, None] + discount[:, None] * support  # [B, Z]
-    place = ((value - support[0]) / spacing).clip(0, last)  # in units of atoms
-    lower = np.floor(place).clip(None, last - 1)  # so that lower + 1 is also an atom
-    above = (place - lower) * probabilities
-    index = lower.astype(np.int64) + len(support) * np.arange(len(reward))[:, None]
-    projected = np.bincount(index.ravel(), (probabilities - above).ravel(), count)
-    projected += np.bincount(index.ravel() + 1, above.ravel(), count)
-    return projected.astype(np.float32).reshape(probabilities.shape)
+    projected = np.empty_like(probabilities)
+    _project(support, probabilities, reward, discount, projected)
+    return projected
 
 
-def log_softmax(logits: _Floats) -> _Floats:
-    """The log of the softmax of each row [B, *]."""
+def softmax(logits: _Floats) -> Softmax:
+    """The softmax of each row, for logits [B, *]."""
     assert_ranks(2, logits)
-    shifted = logits - logits.max(1, keepdims=True)
-    result: _Floats = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return result
+    probability, log_probability = np.empty((2, *logits.shape), np.float32)
+    _softmax(np.ascontiguousarray(logits), probability, log_probability)
+    return Softmax(probability, log_probability)
 
 
 def assert_ranks(rank: int, *arrays: Any) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "Address",
     "Assignments",
     "Environment",
+    "MetricsListen",
     "Period",
     "Positional",
     "Run",
@@ -83,6 +84,8 @@ SavePeriod = Annotated[float, _word(parse_duration, "TIME"), tyro.conf.arg(name=
 """The same for saves of shards."""
 Size = Annotated[int | None, _word(parse_size, "SIZE")]
 """Bytes, written 512M, 8G or 1.5GiB."""
+MetricsListen = Annotated[str | None, _word(str, "[HOST:]PORT")]
+"""Where metrics are served."""
 Switch = FlagCreatePairsOff[bool]
 """False unless the flag is given."""
 Assignments = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUES")]

@@ -19,6 +19,7 @@ _GROUPS = {
         "resume": "resume a run from its last checkpoint",
         "evaluate": "play greedy episodes with a run's policy",
         "report": "write a run's report, one HTML page",
+        "dashboard": "show runs in a browser, live",
         "export": "write a run's policy as an ONNX file",
         "check": "step an environment and say what is wrong, slow or unsupported",
         "presets": "show the default settings of each environment",
@@ -62,6 +63,7 @@ examples:
   headrace tune LunarLander-v3 --tune learning-rate=log:1e-4:1e-2 --parallel 2
   headrace evaluate RUN --episodes 100 --video landing.mp4
   headrace report RUN
+  headrace dashboard runs
   headrace serve --listen tcp://10.0.0.1:7447 --token-file token --data experience
   headrace actor --server tcp://10.0.0.1:7447 --token-file token
 """

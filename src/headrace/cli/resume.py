@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.cli.arguments import Run, Switch, TimeLimit, parse
+from headrace.cli.arguments import MetricsListen, Run, Switch, TimeLimit, parse
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
+from headrace.cli.sinks import TrackerName, open_sinks
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig
 
@@ -22,6 +23,10 @@ class _Options:
     """Stop after this much training time, including the time already spent: 90, 90s, 10m or 2h."""
     until_score: float | None = None
     """Stop once 100 greedy episodes average at least this."""
+    metrics_listen: MetricsListen = None
+    """Serve metrics for Prometheus on HOST:PORT, or PORT of this machine only; anyone who can connect may read them."""
+    track: TrackerName | None = None
+    """Send the numbers that TensorBoard gets to an experiment tracker too."""
     quiet: Switch = False
     """Show nothing while training."""
 
@@ -39,7 +44,11 @@ def run(arguments: Sequence[str]) -> int:
         with held_back():
             from headrace import training
         heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(options.run))
-        with open_display(heading, quiet=options.quiet) as display:
+        with (
+            open_sinks(config, options.metrics_listen, options.track) as sinks,
+            open_display(heading, quiet=options.quiet) as display,
+        ):
+            sinks.attach(directory, display)
             result = training.resume(
                 directory,
                 display,

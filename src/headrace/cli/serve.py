@@ -15,7 +15,8 @@ import tyro
 
 from headrace._native import Server
 from headrace.cli import bypass
-from headrace.cli.arguments import SavePeriod, Size, Switch, parse
+from headrace.cli.arguments import MetricsListen, SavePeriod, Size, Switch, parse
+from headrace.cli.sinks import import_metrics
 from headrace.errors import ConfigError, require
 from headrace.machine import SERVER_MEMORY_SHARE, raise_descriptor_limit, server_memory_bytes
 from headrace.report.display import draws_live
@@ -48,6 +49,8 @@ class _Options:
     """File with the secret that TCP clients need; required unless the server listens on this machine only."""
     poll: bypass.Poll | None = None
     """With a dpdk: address: adaptive (default) naps when there is nothing to do, always occupies a core."""
+    metrics_listen: MetricsListen = None
+    """Serve metrics for Prometheus on HOST:PORT, or PORT of this machine only; anyone who can connect may read them."""
     quiet: Switch = False
     """Print only the address."""
 
@@ -57,6 +60,8 @@ class _Options:
         period = self.shard_save_period_seconds
         require("shard_save_period", period, 0 < period <= 86400, "above 0, at most a day")
         polls = any(map(bypass.is_bypass, self.listen))
+        refused = polls and self.metrics_listen is not None
+        require("metrics_listen", self.metrics_listen, not refused, "left out with a dpdk: address in --listen")
         require("poll", self.poll, self.poll is None or polls, "used with a dpdk: address in --listen")
         most = bypass.MOST_CONNECTIONS
         allowed = self.max_connections <= most or not polls
@@ -101,7 +106,8 @@ def run(arguments: Sequence[str]) -> int:
         try:
             warned = _warn_of(server, 0)
             _listen(server, options, memory)
-            _serve(server, requested, warned, quiet=options.quiet)
+            with _metrics(server, options.metrics_listen):
+                _serve(server, requested, warned, quiet=options.quiet)
             if not options.quiet:
                 _say("stopping" + (": writing the remaining data to disk" if options.data else ""))
         finally:
@@ -128,6 +134,18 @@ def _listen(server: Server, options: _Options, memory: int) -> None:
         )
         found += [counted(len(stats["shards"]), "shard")] if stats["shards"] else []
         _say(f"data      {options.data}, with {' and '.join(found) or 'nothing yet'}")
+
+
+@contextlib.contextmanager
+def _metrics(server: Server, listen: str | None) -> Iterator[None]:
+    """A context in which the server's metrics can be read over HTTP, if an address is given."""
+    if listen is None:
+        yield
+        return
+    metrics = import_metrics()
+    with metrics.serve_metrics(listen, lambda: metrics.server_families(server.stats())) as address:
+        _say(f"metrics   {address}")
+        yield
 
 
 def _serve(server: Server, requested: Callable[[], bool], warned: int, *, quiet: bool) -> None:

@@ -14,6 +14,7 @@ import tyro
 from headrace.algorithms.registry import algorithm_names, find_algorithm, known_algorithms
 from headrace.cli.arguments import (
     Environment,
+    MetricsListen,
     ServerOptions,
     Switch,
     TimeLimit,
@@ -24,6 +25,7 @@ from headrace.cli.arguments import (
 )
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
+from headrace.cli.sinks import TrackerName, open_sinks
 from headrace.errors import ConfigError, HeadraceError, LaunchError
 from headrace.launch.config import LAUNCHERS, LauncherName
 from headrace.report import Heading, RunDirectory, open_display
@@ -73,6 +75,10 @@ class TrainOptions(RunOptions):
 
     run_dir: Path | None = None
     """Run directory; runs/ENV-ALGORITHM-TIME if not set."""
+    metrics_listen: MetricsListen = None
+    """Serve metrics for Prometheus on HOST:PORT, or PORT of this machine only; anyone who can connect may read them."""
+    track: TrackerName | None = None
+    """Send the numbers that TensorBoard gets to an experiment tracker too."""
 
 
 @functools.cache
@@ -115,7 +121,10 @@ def run(arguments: Sequence[str]) -> int:
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
     """Starts a run and returns its exit code; `hint` is the first message on its display."""
     config = options.to_config()
-    with _create(options.run_dir, config) as directory:
+    with (
+        open_sinks(config, options.metrics_listen, options.track) as sinks,
+        _create(options.run_dir, config) as directory,
+    ):
         heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
         try:
             with held_back():
@@ -123,6 +132,7 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
             with open_display(heading, quiet=options.quiet) as display:
                 if hint:
                     display.message(hint)
+                sinks.attach(directory, display)
                 if config.steps != options.steps:
                     display.message(f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps")
                 result = training.train(config, directory, display, local_actors=local_actors)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.environments.spaces import close, read_spaces
 from headrace.errors import CheckpointError, ClosedError, ConfigError, EnvironmentFault
@@ -42,8 +43,8 @@ def episode_seed(seed: int, index: int, episode: int) -> int:
 class EnvironmentBatch:
     """E environments of one id. An environment whose episode ended is reset at once: no step is spent on a reset.
 
-    Actions are the policy's: 0..A-1 even if the environment's actions start at another number, or float32 [A] in
-    [-1, 1] for any bounds of the environment. Every observation, reward and continuous action is checked;
+    Actions are the policy's: numbers from 0 even if the environment's actions start at another number, or float32 [A]
+    in [-1, 1] for any bounds of the environment. Every observation, reward and continuous action is checked;
     EnvironmentFault names environment, episode, step and field. An exception of the environment is passed on with a
     note that says where it occurred; a step that fails does not count. Episodes are truncated after `longest_episode`
     steps. `beat` is called before every call of an environment. Each call returns new arrays, which the caller may
@@ -70,8 +71,14 @@ class EnvironmentBatch:
         self._longest_episode = longest_episode
         self._beat = beat
         self._environments = [make(environment_id)]
+        self._finished: list[Episode] = []
+        self._episode = [0] * count
+        self._actions: list[list[Any]] = [[] for _ in range(count)]
+        self._return = [0.0] * count
         try:
-            self.spec, self._action_map = read_spaces(self._environments[0], environment_id)
+            with calling(f'environment "{environment_id}": its first reset()'):
+                self._first: Any = self._call_reset(0)  # its info says whether there are masks; start() uses it
+            self.spec, self._action_map, self._packer = read_spaces(self._environments[0], environment_id, self._first)
             while len(self._environments) < count:
                 beat()
                 self._environments.append(make(environment_id))
@@ -81,10 +88,6 @@ class EnvironmentBatch:
         self._shape = self.spec.observation_shape
         self._dtype = np.dtype(self.spec.observation_dtype)
         self._step_functions = [environment.step for environment in self._environments]
-        self._finished: list[Episode] = []
-        self._episode = [0] * count
-        self._actions: list[list[Any]] = [[] for _ in range(count)]
-        self._return = [0.0] * count
 
     def __len__(self) -> int:
         return len(self._environments)
@@ -102,7 +105,10 @@ class EnvironmentBatch:
         return observation
 
     def step(self, actions: Array) -> EnvironmentStep:
-        """Takes one action in each, [E] int64 or [E, A] float32; termination takes precedence over truncation."""
+        """Takes one action in each, [E] or [E, D] int64 or [E, A] float32.
+
+        Termination takes precedence over truncation.
+        """
         actions = np.asarray(actions)
         if self.spec.continuous:
             self._check_actions(actions)
@@ -191,19 +197,26 @@ class EnvironmentBatch:
 
     def _reset(self, index: int, out: Array, row: int) -> None:
         """Starts the environment's next episode; its first observation goes to `out[row]`."""
-        self._beat()
         self._actions[index] = []
         self._return[index] = 0.0
-        seed = episode_seed(self._seed, self._first_index + index, self._episode[index])
-        try:
-            result = self._environments[index].reset(seed=seed)
-        except (Exception, SystemExit) as error:
-            raise self._place_error(index, error) from None
+        result = None
+        if index == 0:
+            result, self._first = None if self._episode[0] else self._first, None
+        if result is None:
+            result = self._call_reset(index)
         if not isinstance(result, tuple) or len(result) != 2:
             self._fault(index, f"reset() returned {result!r:.60}; (observation, info) is required")
-        observation = result[0]
-        self._store(index, observation, out, row)
+        observation, info = result
+        self._store(index, observation, info, out, row)
         self._check_finite_row(index, out[row])
+
+    def _call_reset(self, index: int) -> Any:
+        self._beat()
+        seed = episode_seed(self._seed, self._first_index + index, self._episode[index])
+        try:
+            return self._environments[index].reset(seed=seed)
+        except (Exception, SystemExit) as error:
+            raise self._place_error(index, error) from None
 
     def _advance(self, index: int, kept: Any, own: Any, out: Array, row: int) -> tuple[float, bool, bool]:
         """One step of one environment with its `own` action -> reward (clipped if set), terminated, truncated."""
@@ -220,8 +233,8 @@ class EnvironmentBatch:
                 index,
                 f"step() returned {result!r:.60}; (observation, reward, terminated, truncated, info) is required",
             )
-        observation, reward, terminated, truncated, _ = result
-        self._store(index, observation, out, row)
+        observation, reward, terminated, truncated, info = result
+        self._store(index, observation, info, out, row, final=bool(terminated))
         try:
             value = float(reward)
         except (TypeError, ValueError, OverflowError):
@@ -234,7 +247,13 @@ class EnvironmentBatch:
         cut = len(self._actions[index]) == self._longest_episode
         return value, bool(terminated), bool(truncated) or cut
 
-    def _store(self, index: int, observation: Any, out: Array, row: int) -> None:
+    def _store(self, index: int, observation: Any, info: Any, out: Array, row: int, *, final: bool = False) -> None:
+        if self._packer is not None:
+            try:
+                self._packer.pack(observation, info, out[row], final=final)
+            except EnvironmentFault as error:
+                self._fault(index, str(error))
+            return
         if type(observation) is not np.ndarray or observation.dtype != self._dtype:
             observation = np.asarray(observation)
             if not np.can_cast(observation.dtype, self._dtype, "same_kind"):

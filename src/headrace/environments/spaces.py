@@ -1,8 +1,8 @@
 """Converts an environment's spaces to a Spec, and a policy's actions to the environment's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
@@ -11,10 +11,22 @@ from numpy.typing import NDArray
 
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
+from headrace.environments.records import MASK, Packer, space_name
 from headrace.errors import EnvironmentFault
-from headrace.types import Array, EnvironmentSpec
+from headrace.types import Array, EnvironmentSpec, Part
 
-__all__ = ["ActionMap", "ContinuousActions", "DiscreteActions", "close", "describe", "read_spaces", "require_spec"]
+__all__ = [
+    "ActionMap",
+    "BranchActions",
+    "ContinuousActions",
+    "DiscreteActions",
+    "Spaces",
+    "close",
+    "describe",
+    "first_reset",
+    "read_spaces",
+    "require_spec",
+]
 
 
 class ActionMap(Protocol):
@@ -41,6 +53,28 @@ class DiscreteActions:
     def from_record(self, record: Sequence[int]) -> NDArray[np.int64]:
         """T numbers -> [T]."""
         return np.asarray(record, np.int64)
+
+
+class BranchActions:
+    """Actions [B, D] int64 of a policy, from 0, for an environment with a MultiDiscrete or MultiBinary space."""
+
+    def __init__(self, space: spaces.MultiDiscrete[Any] | spaces.MultiBinary) -> None:
+        self._shape, self._dtype = tuple(space.shape), np.dtype(space.dtype)
+        counts, start = np.full(self._shape, 2), np.zeros(self._shape, np.int64)
+        if isinstance(space, spaces.MultiDiscrete):
+            counts, start = space.nvec, space.start
+        self._start = start.ravel()
+        self.branches: tuple[int, ...] = tuple(counts.ravel().tolist())
+        """Number of actions of each dimension, in C order."""
+
+    def to_environment(self, actions: Array) -> list[Array]:
+        """Actions [B, D] -> B arrays of the space's shape and dtype."""
+        own = (actions + self._start).astype(self._dtype)
+        return list(own.reshape(len(own), *self._shape))
+
+    def from_record(self, record: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+        """T lists of D numbers -> [T, D]."""
+        return np.asarray(record, np.int64).reshape(len(record), len(self.branches))
 
 
 class ContinuousActions:
@@ -76,13 +110,38 @@ class ContinuousActions:
         return np.asarray(record, np.float32).reshape(len(record), self.dimensions)
 
 
+class Spaces(NamedTuple):
+    """An environment's spaces, and the conversions between its and the agent's observations and actions."""
+
+    spec: EnvironmentSpec
+    actions: ActionMap
+    packer: Packer | None = None
+    """Packs observations into records; None if an observation is one array of numbers."""
+
+
 def describe(environment_id: str) -> EnvironmentSpec:
-    """Creates the environment, reads its spaces and closes it; raises EnvironmentFault if they are not supported."""
+    """Creates the environment, reads its spaces and closes it; raises EnvironmentFault if they are not supported.
+
+    The environment is reset once, since the `info` of a reset says whether there are action masks.
+    """
     environment = make(environment_id)
     try:
-        return read_spaces(environment, environment_id)[0]
+        return read_spaces(environment, environment_id, first_reset(environment, environment_id)).spec
     finally:
         close(environment, environment_id)
+
+
+def first_reset(environment: gymnasium.Env[Any, Any], environment_id: str) -> object:
+    """What the environment's reset() returns; raises EnvironmentFault for an exception."""
+    place = f'environment "{environment_id}": its first reset()'
+    try:
+        with calling(place):
+            return environment.reset()
+    except EnvironmentFault:
+        raise
+    except (Exception, SystemExit) as error:  # a user's environment may raise anything
+        problem = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EnvironmentFault(f"{place} raised {problem}") from error
 
 
 def close(environment: gymnasium.Env[Any, Any], environment_id: str) -> None:
@@ -108,44 +167,88 @@ def require_spec(environment_id: str, found: EnvironmentSpec, expected: Environm
 def _in_words(spec: EnvironmentSpec) -> str:
     """Describes a spec in words."""
     actions = f"{spec.actions} {'continuous' if spec.continuous else 'discrete'} actions"
+    if spec.branches:
+        actions = f"actions with {list(spec.branches)} values"
     stack = f" x {spec.stack} frames" if spec.stack > 1 else ""
-    return f"observations {spec.observation_dtype} {list(spec.observation_shape)}{stack} and {actions}"
+    parts = ", ".join(f"{part.name} {part.dtype} {list(part.shape)}{_range(part)}" for part in spec.parts)
+    observations = parts or f"{spec.observation_dtype} {list(spec.observation_shape)}{stack}"
+    return f"observations {observations} and {actions}"
 
 
-def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str) -> tuple[EnvironmentSpec, ActionMap]:
-    """Returns the spec and the conversion from the policy's actions to the environment's."""
+def _range(part: Part) -> str:
+    """The categories of a part in words."""
+    return f" of {list(part.categories)} categories from {list(part.start)}" if part.categories else ""
+
+
+def read_spaces(environment: gymnasium.Env[Any, Any], environment_id: str, first: object = None) -> Spaces:
+    """Reads an environment's spaces; `first` is what its first reset() returned, whose info may have an action mask."""
     observation = getattr(environment, "observation_space", None)
     action = getattr(environment, "action_space", None)
-    if not isinstance(observation, spaces.Box):
+    action_map: ActionMap
+    branches: tuple[int, ...] = ()
+    if isinstance(action, spaces.Discrete):
+        action_map = DiscreteActions(int(action.start))
+        actions = int(action.n)
+    elif isinstance(action, spaces.MultiDiscrete | spaces.MultiBinary) and 0 not in action.shape:
+        action_map = BranchActions(action)
+        branches = action_map.branches
+        actions = sum(branches)
+    else:
+        action_map = ContinuousActions(*_bounds(action, environment_id))
+        actions = action_map.dimensions
+    discrete, continuous = isinstance(action, spaces.Discrete), isinstance(action, spaces.Box)
+    mask = _mask(first)
+    if mask is not None and not discrete:
         raise EnvironmentFault(
-            f'environment "{environment_id}": observation space is {_name(observation)}; a Box is required '
-            "(gymnasium.wrappers.FlattenObservation makes one, in a package.module:factory of your own)"
+            f'environment "{environment_id}": info[{MASK!r}] is {mask!r:.60}, and the action space is '
+            f"{space_name(action)}; a mask requires a Discrete space"
         )
-    if 0 in observation.shape:
+    stack = _stack(environment, environment_id)
+    if isinstance(observation, spaces.Box) and mask is None:
+        shape, dtype = _array(observation, environment_id)
+        return Spaces(EnvironmentSpec(shape, dtype, actions, stack, continuous, branches=branches), action_map)
+    if observation is None:
+        raise EnvironmentFault(f'environment "{environment_id}": observation space is missing')
+    if stack > 1:
         raise EnvironmentFault(
-            f'environment "{environment_id}": observation shape is {observation.shape}; it must not be empty'
+            f'environment "{environment_id}": metadata["stack"] is {stack}; 1 is required of observations with parts '
+            "or action masks"
         )
-    dtype = np.dtype(observation.dtype)
+    try:
+        packer = Packer(observation, mask, actions if discrete else 0)
+    except EnvironmentFault as error:
+        raise EnvironmentFault(f'environment "{environment_id}": {error}') from error
+    spec = EnvironmentSpec(
+        (packer.record_bytes,),
+        "uint8",
+        actions,
+        continuous=continuous,
+        parts=packer.parts,
+        masked=packer.masked,
+        branches=branches,
+    )
+    return Spaces(spec, action_map, packer)
+
+
+def _mask(first: object) -> Any:
+    """The action mask in the result of a reset(), if there is one; the caller checks the result."""
+    info = first[1] if isinstance(first, tuple) and len(first) == 2 else None
+    return info.get(MASK) if isinstance(info, Mapping) else None
+
+
+def _array(space: spaces.Box, environment_id: str) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of observations that are one array."""
+    if 0 in space.shape:
+        raise EnvironmentFault(
+            f'environment "{environment_id}": observation shape is {space.shape}; it must not be empty'
+        )
+    dtype = np.dtype(space.dtype)
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise EnvironmentFault(
             f'environment "{environment_id}": observation dtype is {dtype.name}; '
             "bool, an integer or a float of at most 64 bits is required"
         )
-    action_map: ActionMap
-    if isinstance(action, spaces.Discrete):
-        action_map = DiscreteActions(int(action.start))
-        actions = int(action.n)
-    else:
-        action_map = ContinuousActions(*_bounds(action, environment_id))
-        actions = action_map.dimensions
-    spec = EnvironmentSpec(
-        observation_shape=tuple(observation.shape),
-        observation_dtype=dtype.name,
-        actions=actions,
-        stack=_stack(environment, environment_id),
-        continuous=isinstance(action, spaces.Box),
-    )
-    return spec, action_map
+    return tuple(space.shape), dtype.name
 
 
 def _stack(environment: gymnasium.Env[Any, Any], environment_id: str) -> int:
@@ -162,7 +265,8 @@ def _bounds(action: spaces.Space[Any] | None, environment_id: str) -> tuple[Arra
     """Returns the bounds of continuous actions, each with the space's shape and dtype."""
     if not isinstance(action, spaces.Box):
         raise EnvironmentFault(
-            f'environment "{environment_id}": action space is {_name(action)}; a Discrete space or a Box is required'
+            f'environment "{environment_id}": action space is {space_name(action)}; '
+            "a Discrete, MultiDiscrete or MultiBinary space or a Box is required"
         )
     dtype = np.dtype(action.dtype)
     if dtype.kind != "f":
@@ -179,11 +283,3 @@ def _bounds(action: spaces.Space[Any] | None, environment_id: str) -> tuple[Arra
                 "every action needs finite bounds"
             )
     return action.low, action.high
-
-
-def _name(space: spaces.Space[Any] | None) -> str:
-    """Names a space in one line: a Box would print its bounds, which may be images."""
-    if space is None:
-        return "missing"
-    kind = type(space).__name__
-    return kind if space.shape is None else f"{kind} of shape {tuple(space.shape)}"

@@ -1,4 +1,4 @@
-"""Small environments for tests: two that are learned in seconds, one with numbered frames, and faulty ones.
+"""Small environments for tests: some that are learned in seconds, one with numbered frames, and faulty ones.
 
 Their ids have the form "headrace.environments.toy:Corridor".
 """
@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 
 from headrace.types import Array
 
-__all__ = ["Corridor", "Crashing", "Exiting", "Frames", "Hanging", "InfReward", "NanObservation", "Target"]
+__all__ = [
+    "Corridor",
+    "Crashing",
+    "Exiting",
+    "Frames",
+    "Goal",
+    "Hanging",
+    "InfReward",
+    "Maze",
+    "NanObservation",
+    "Target",
+    "Wheels",
+]
 
 _Result = tuple[Array, float, bool, bool, dict[str, Any]]
 
@@ -121,6 +133,121 @@ class Target(gymnasium.Env[Array, NDArray[np.float32]]):
 
     def _observe(self) -> Array:
         return np.array([self._point, self._target], np.float32)
+
+
+class Goal(gymnasium.Env[Any, NDArray[np.float32]]):
+    """A point that moves to a goal at a random place of the plane, with observations as in Gymnasium's Fetch tasks.
+
+    They are a Dict of the point's last velocity ("observation"), its place ("achieved_goal") and the goal
+    ("desired_goal"), float64 [2] each. Actions, float32 [2] in [-1, 1], move it by up to 0.25 in each dimension. The
+    reward is minus the distance to the goal after the step; an episode is truncated after 10 steps.
+    """
+
+    def __init__(self) -> None:
+        box = spaces.Box(-1.0, 1.0, (2,), np.float64)
+        self.observation_space = spaces.Dict(achieved_goal=box, desired_goal=box, observation=box)
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Draws place and goal."""
+        super().reset(seed=seed, options=options)
+        self._place, self._goal = self.np_random.uniform(-1, 1, (2, 2))
+        self._velocity = np.zeros(2)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action: NDArray[np.float32]) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+        """Moves the point, but not out of the square."""
+        self._steps += 1
+        place = np.clip(self._place + 0.25 * action, -1, 1)
+        self._velocity, self._place = place - self._place, place
+        distance = float(np.linalg.norm(self._place - self._goal))
+        return self._observe(), -distance, False, self._steps >= 10, {}
+
+    def _observe(self) -> dict[str, Array]:
+        return {"achieved_goal": self._place, "desired_goal": self._goal, "observation": self._velocity}
+
+
+class Maze(gymnasium.Env[Any, np.int64]):
+    """A square of `side` cells whose walls the action mask excludes; observations are those of MiniGrid without text.
+
+    Actions 5 to 8 move up, right, down and left. `info["action_mask"]` has a 1 for each that stays in the square; one
+    that does not raises. The observation is a Dict of the `image`, uint8 [side, side, 3], 255 in channel 0 at the
+    agent's cell and in channel 1 at the goal's, and `last`, the last action or 9, a Discrete that starts at 5. Each
+    step costs 0.1; reaching the goal is worth 1 and ends the episode, which is truncated after 50 steps.
+    """
+
+    def __init__(self, side: int = 5) -> None:
+        image = spaces.Box(0, 255, (side, side, 3), np.uint8)
+        self.observation_space = spaces.Dict(image=image, last=spaces.Discrete(5, start=5))
+        self.action_space = spaces.Discrete(4, start=5)
+        self._side = side
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Draws two different cells."""
+        super().reset(seed=seed, options=options)
+        cells = self.np_random.choice(self._side**2, 2, replace=False)
+        self._cell, self._goal = ([*divmod(int(cell), self._side)] for cell in cells)
+        self._last, self._steps = 9, 0
+        return self._observe(), {"action_mask": self._mask()}
+
+    def step(self, action: np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        """Moves one cell."""
+        if not self._mask()[action - 5]:
+            raise ValueError(f"action {action} leads into a wall")
+        self._steps += 1
+        self._last = int(action)
+        self._cell[action % 2 == 0] += 1 if action in (6, 7) else -1
+        arrived = self._cell == self._goal
+        reward = 1.0 if arrived else -0.1
+        return self._observe(), reward, arrived, self._steps >= 50, {"action_mask": self._mask()}
+
+    def _mask(self) -> NDArray[np.int8]:
+        row, column = self._cell
+        last = self._side - 1
+        return np.array([row > 0, column < last, row < last, column > 0], np.int8)
+
+    def _observe(self) -> dict[str, Any]:
+        image = np.zeros((self._side, self._side, 3), np.uint8)
+        image[(*self._cell, 0)] = image[(*self._goal, 1)] = 255
+        return {"image": image, "last": self._last}
+
+
+class Wheels(gymnasium.Env[Array, Any]):
+    """Three wheels that turn to the places that the observation shows; the action has one dimension for each.
+
+    They have 3, 4 and 5 places, counted from 1, 0 and 0. The observation, float32 [3], is where each should be, in
+    [0, 1). The reward is the number of right wheels, and an episode is truncated after 5 steps: 15 is the largest
+    return.
+    """
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(0.0, 1.0, (3,), np.float32)
+        self._counts, self._first = np.array([3, 4, 5]), np.array([1, 0, 0])
+        self.action_space = spaces.MultiDiscrete(self._counts, start=self._first)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Draws the first places."""
+        super().reset(seed=seed, options=options)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action: NDArray[np.int64]) -> _Result:
+        """Turns the wheels and draws the next places."""
+        if not self.action_space.contains(action):
+            raise ValueError(f"action {action!r} is not in {self.action_space}")
+        self._steps += 1
+        right = int((action - self._first == self._places).sum())
+        return self._observe(), float(right), False, self._steps >= 5, {}
+
+    def _observe(self) -> Array:
+        self._places = self.np_random.integers(self._counts)
+        place: Array = (self._places / self._counts).astype(np.float32)
+        return place
 
 
 class _Faulty(gymnasium.Env[Array, np.int64]):

@@ -59,7 +59,7 @@ class ActorCritic:
             layers.add((*self.architecture.torso, value))
         else:
             layers.add((value,), torso)
-        inputs = [(self.architecture.features, self.architecture.input_dtype == "uint8")]
+        inputs = [self.architecture.native_input]
         return DenseNetwork(inputs, layers.layers, parameters=layers.parameters)
 
     def build_torch(self) -> "nn.Module":

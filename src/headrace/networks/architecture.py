@@ -1,8 +1,8 @@
 """The description from which a policy's network is built."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
-from math import prod
 from typing import Any, Literal, NamedTuple, cast
 
 from headrace.errors import ConfigError, require
@@ -10,9 +10,10 @@ from headrace.fields import read_fields
 from headrace.machine import total_memory_bytes
 from headrace.networks.layout import Layout, affine
 from headrace.networks.own_network import OwnNetwork
-from headrace.types import EnvironmentSpec
+from headrace.networks.records import width
+from headrace.types import EnvironmentSpec, Part
 
-__all__ = ["Activation", "Architecture", "Convolution", "Dense", "Head", "Kind", "require_parameters"]
+__all__ = ["Activation", "Architecture", "Convolution", "Dense", "Encoder", "Head", "Kind", "require_parameters"]
 
 Activation = Literal["relu", "tanh", "none"]
 
@@ -74,18 +75,64 @@ class Dense(NamedTuple):
     activation: Activation
 
 
+class Encoder(NamedTuple):
+    """What turns one part of an observation into inputs of the first dense layer: a CNN, or nothing."""
+
+    part: Part
+    convolutions: tuple[Convolution, ...] = ()
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether an image is [H, W, channels]."""
+        shape = self.part.shape
+        return len(shape) == 3 and shape[2] < shape[0]
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Shape [channels, H, W] of the CNN's input; a single frame is one channel."""
+        channels, height, width = (1, *self.part.shape)[-3:]
+        return (width, channels, height) if self.channels_last else (channels, height, width)
+
+    @property
+    def features(self) -> int:
+        """Number of outputs."""
+        if not self.convolutions:
+            return width(self.part)
+        channels, height, width_ = self.image_shape
+        for layer in self.convolutions:
+            channels, height, width_ = layer.outputs, layer.size(height), layer.size(width_)
+        return channels * height * width_
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the part has bytes that are scaled to [0, 1]."""
+        return self.part.dtype == "uint8" and not self.part.categories
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether its outputs may be negative or have any units."""
+        return not (self.convolutions or self.part.categories or self.scaled)
+
+
 @dataclass(frozen=True)
 class Head:
-    """The last layer of a policy's network: its name, its width and its activation."""
+    """The last layer of a policy's network: its name, its width and its activation.
+
+    If `masked`, the observation's last part is a mask, and outputs of actions that it excludes become ILLEGAL
+    (`records.py`).
+    """
 
     name: str
     outputs: int
     activation: Activation = "none"
+    masked: bool = False
 
     @staticmethod
     def of(spec: EnvironmentSpec) -> "Head":
         """One Q value for each discrete action, or one number in [-1, 1] for each dimension of continuous actions."""
-        return Head("action", spec.actions, "tanh") if spec.continuous else Head("q", spec.actions)
+        if spec.continuous:
+            return Head("action", spec.actions, "tanh")
+        return Head("q", spec.actions, masked=spec.masked)
 
 
 @dataclass(frozen=True)
@@ -96,8 +143,9 @@ class Architecture:
 
     `input_shape` is the shape of an observation as the policy sees it, without the batch axis; uint8 inputs are scaled
     to [0, 1]. With a dueling head (Wang et al. 2016), the value and advantage streams each have a layer of the last
-    hidden width. With `own`, the policy is this network of a user, and `kind`, `hidden` and `dueling` describe no
-    layers.
+    hidden width. If the input is a record with `parts`, each image goes through a separate CNN, categories become
+    one-hot, and the dense layers read all parts side by side. With `own`, the policy is this network of a user, and
+    `kind`, `hidden` and `dueling` describe no layers.
     """
 
     input_shape: tuple[int, ...]
@@ -106,6 +154,7 @@ class Architecture:
     hidden: tuple[int, ...]
     head: Head
     dueling: bool = False
+    parts: tuple[Part, ...] = ()
     own: OwnNetwork | None = None
 
     def __post_init__(self) -> None:
@@ -127,14 +176,16 @@ class Architecture:
         """
         if ":" in kind:
             return Architecture._of_own(spec, kind, dueling, head or Head.of(spec))
-        frames = len(spec.input_shape) in (2, 3)
-        side = min(spec.input_shape[-2:]) if frames else 0
-        chosen = _natural_kind(spec, side) if kind == "auto" else cast("Kind", kind)
+        images = [Encoder(part) for part in _inputs(spec.input_shape, spec.observation_dtype, spec.parts)]
+        images = [image for image in images if _may_be_image(image.part, bool(spec.parts))]
+        side = min((min(image.image_shape[1:]) for image in images), default=0)
+        chosen = _natural_kind(images, side) if kind == "auto" else cast("Kind", kind)
         if chosen != "mlp" and side < _SMALLEST[chosen]:
             smallest = _SMALLEST[chosen]
+            shapes = [list(image.part.shape) for image in images] if spec.parts else list(spec.input_shape)
             raise ConfigError(
                 f"network is {chosen}; it needs frames of at least {smallest}x{smallest} pixels, [H, W] or "
-                f"[channels, H, W], and the environment's are {list(spec.input_shape)}: use mlp"
+                f"[channels, H, W], and the environment's are {shapes}: use mlp"
             )
         if dueling and not hidden:
             raise ConfigError("hidden is empty; a dueling head needs at least one hidden layer")
@@ -145,6 +196,7 @@ class Architecture:
             hidden=hidden,
             head=head or Head.of(spec),
             dueling=dueling,
+            parts=spec.parts,
         )
         require_parameters("hidden", hidden, architecture.layout.size)
         return architecture
@@ -154,6 +206,11 @@ class Architecture:
         from headrace.networks.own_modules import describe_own  # imports torch
 
         require("dueling", dueling, not dueling, f"false with network {build}, which has its own head")
+        if spec.parts:
+            names = ", ".join(part.name for part in spec.parts)
+            raise ConfigError(
+                f"network is {build}: observations have the parts {names}; one array of numbers is required"
+            )
         own = describe_own(build, spec, head.outputs, head.activation == "tanh")
         architecture = Architecture(spec.input_shape, spec.observation_dtype, "mlp", (), head, own=own)
         require_parameters("network", build, architecture.layout.size)
@@ -174,26 +231,34 @@ class Architecture:
         return read_fields(Architecture, record)
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Shape [channels, H, W] of the CNN's input; a single frame is one channel."""
-        channels, height, width = (1, *self.input_shape)[-3:]
-        return channels, height, width
+    def encoders(self) -> tuple[Encoder, ...]:
+        """One for each part, or one for the input if it has no parts."""
+        layers = _CONVOLUTIONS[self.kind]
+        encoders = []
+        for index, part in enumerate(_inputs(self.input_shape, self.input_dtype, self.parts)):
+            encoder = Encoder(part)
+            if layers and (not self.parts or _may_be_image(part, parts=True)):
+                prefix = f"image_{index}_" if self.parts else ""
+                first = layers[0]._replace(inputs=encoder.image_shape[0])
+                named = (layer._replace(name=prefix + layer.name) for layer in (first, *layers[1:]))
+                encoder = Encoder(part, tuple(named))
+            encoders.append(encoder)
+        return tuple(encoders)
 
     @property
     def convolutions(self) -> tuple[Convolution, ...]:
-        """The CNN's layers; none for an MLP."""
-        layers = _CONVOLUTIONS[self.kind]
-        return (layers[0]._replace(inputs=self.image_shape[0]), *layers[1:]) if layers else ()
+        """The layers of all CNNs; none for an MLP."""
+        return tuple(layer for encoder in self.encoders for layer in encoder.convolutions)
 
     @property
     def features(self) -> int:
         """Number of inputs of the first dense layer."""
-        if self.kind == "mlp":
-            return prod(self.input_shape)
-        channels, height, width = self.image_shape
-        for layer in self.convolutions:
-            channels, height, width = layer.outputs, layer.size(height), layer.size(width)
-        return channels * height * width
+        return sum(encoder.features for encoder in self.encoders)
+
+    @property
+    def native_input(self) -> tuple[int, bool]:
+        """Width of an MLP's input on the native engine, and whether it is of bytes, as `DenseNetwork` takes it."""
+        return self.features, self.input_dtype == "uint8" and not self.parts
 
     @property
     def torso(self) -> tuple[Dense, ...]:
@@ -240,10 +305,20 @@ def _fewer(count: int) -> str:
     return f"such that the network has at most {_MOST_PARAMETERS:,} parameters, not {count:,}"
 
 
-def _natural_kind(spec: EnvironmentSpec, side: int) -> Kind:
+def _inputs(shape: tuple[int, ...], dtype: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    return parts or (Part("observation", dtype, shape, 0),)
+
+
+def _may_be_image(part: Part, parts: bool) -> bool:
+    """Whether a CNN can take it; among other parts only bytes are images."""
+    return len(part.shape) in (2, 3) and (not parts or (part.dtype == "uint8" and not part.categories))
+
+
+def _natural_kind(images: Sequence[Encoder], side: int) -> Kind:
     """Nature's CNN for images, or the CNN for boards if they have channels and are too small for it; else an MLP."""
-    if spec.observation_dtype != "uint8" or side == 0:
+    if side == 0 or any(image.part.dtype != "uint8" for image in images):
         return "mlp"
     if side >= _SMALLEST["nature"]:
         return "nature"
-    return "grid" if len(spec.input_shape) == 3 and side >= _SMALLEST["grid"] else "mlp"
+    channels = all(len(image.part.shape) == 3 for image in images)
+    return "grid" if channels and side >= _SMALLEST["grid"] else "mlp"

@@ -73,7 +73,7 @@ class Critic:
                 )
             )
             count += 0 if index else 2 * outputs
-        inputs_of = [(self.architecture.features, self.architecture.input_dtype == "uint8"), (self.actions, False)]
+        inputs_of = [self.architecture.native_input, (self.actions, False)]
         return DenseNetwork(inputs_of, layers, parameters=count)
 
     def build_torch(self) -> "nn.Module":

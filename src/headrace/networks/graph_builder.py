@@ -1,5 +1,6 @@
 """Builds an ONNX graph."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,9 @@ class GraphBuilder:
         self._initializers[name] = tensor
         return name
 
-    def model(self, inputs: Any, outputs: Any) -> Any:
-        """The model with one input and one output."""
-        graph = helper.make_graph(self._nodes, "policy", [inputs], [outputs], list(self._initializers.values()))
+    def model(self, inputs: Sequence[Any], output: Any) -> Any:
+        """The model with these inputs and one output."""
+        graph = helper.make_graph(self._nodes, "policy", inputs, [output], list(self._initializers.values()))
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="headrace")
         model.ir_version = _IR_VERSION
         return model

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from headrace._native import DenseLayer, DenseNetwork
 from headrace.networks.architecture import Architecture, Dense
+from headrace.networks.records import ILLEGAL, expand
 from headrace.types import Array
 
 __all__ = ["DenseLayers", "NativeNetwork", "build_dense"]
@@ -40,7 +41,7 @@ def build_dense(architecture: Architecture, instructions: str = "") -> DenseNetw
     torso = layers.add(architecture.torso)
     for head in architecture.heads:
         layers.add(head, torso)
-    inputs = [(architecture.features, architecture.input_dtype == "uint8")]
+    inputs = [architecture.native_input]
     return DenseNetwork(
         inputs,
         layers.layers,
@@ -64,21 +65,27 @@ class NativeNetwork:
         gradient: NDArray[np.float32] | None = None,
     ) -> None:
         self._dense = dense
-        self._features = architecture.features
-        self._dtype = np.dtype(np.uint8 if architecture.input_dtype == "uint8" else np.float32)
+        self._features, is_bytes = architecture.native_input
+        self._dtype = np.dtype(np.uint8 if is_bytes else np.float32)
+        self._parts = architecture.parts
+        self._masked_actions = architecture.head.outputs if architecture.head.masked else 0
         self._parameters = parameters
         self._gradient = gradient
         self._shape: tuple[int, ...] = ()  # of the last input
         self._inputs = 0
 
     def place(self, observation: Array) -> Array:
-        """Observations [B, F], float32 unless they are bytes."""
+        """Observations [B, F], float32 unless they are bytes; the last features are the action mask if there is one."""
+        if self._parts:
+            return expand(observation, self._parts)
         return np.ascontiguousarray(observation.reshape(len(observation), self._features), self._dtype)
 
     def output(self, *x: Any) -> NDArray[np.float32]:
         """Outputs [B, *]."""
         y = np.empty((len(x[0]), self._dense.outputs), np.float32)
         self._dense.forward(self._parameters, x, y)
+        if self._masked_actions:
+            y[:, : self._masked_actions][x[0][:, -self._masked_actions :] == 0] = ILLEGAL
         return y
 
     def forward(self, *x: Any) -> NDArray[np.float32]:

@@ -1,26 +1,35 @@
 """The policy as an ONNX graph. Actors and evaluators load it, and `headrace export` writes it."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
 
-from headrace.networks.architecture import Architecture, Dense
+from headrace.networks.architecture import Architecture, Dense, Encoder
 from headrace.networks.graph_builder import GraphBuilder
 from headrace.networks.graph_layers import LAYERS
 from headrace.networks.graph_template import GraphTemplate
 from headrace.networks.own_graph import add_own_nodes
 from headrace.networks.precision import Precision
-from headrace.types import Array
+from headrace.networks.records import ILLEGAL, one_hot
+from headrace.types import Array, Part
 
-__all__ = ["INPUT", "OUTPUT", "PolicyGraph"]
+__all__ = ["INPUT", "OUTPUT", "PARTS", "PolicyGraph"]
 
 INPUT = "observation"
 OUTPUT = "output"
+PARTS = "headrace.parts"
+"""Key of the parts in the model's metadata: a JSON array, if observations are records."""
 
 
 class PolicyGraph:
     """Maps a batch, `observation` [B, *input], to `output` [B, *] float32, such as Q values or actions.
+
+    If observations are records, each part is an input [B, *shape] under its name and in its dtype. The model's metadata
+    describes the parts, so that `Policy` can take records. Outputs of actions that the mask excludes are ILLEGAL.
 
     The graph is built once for one precision. serialize() inserts the newest weights as initializers, which ONNX
     Runtime packs when a session is created (an inference would take four times as long with weights as graph inputs).
@@ -34,12 +43,12 @@ class PolicyGraph:
             add_own_nodes(architecture.own, self._graph, self._layers, OUTPUT)
         else:
             self._build()
-        element = helper.np_dtype_to_tensor_dtype(np.dtype(architecture.input_dtype))
-        shape: list[str | int | None] = ["B", *architecture.input_shape]
         model = self._graph.model(
-            helper.make_tensor_value_info(INPUT, element, shape),
+            [_value_info(encoder.part) for encoder in architecture.encoders],
             helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["B", architecture.head.outputs]),
         )
+        if architecture.parts:
+            helper.set_model_props(model, {PARTS: json.dumps([asdict(part) for part in architecture.parts])})
         self._template = GraphTemplate(model)
 
     @property
@@ -56,19 +65,12 @@ class PolicyGraph:
 
     def _build(self) -> None:
         architecture, node = self._architecture, self._graph.node
-        image = architecture.input_dtype == "uint8"
-        x = node("Cast", INPUT, to=TensorProto.FLOAT)
-        if image:
-            x = node("Mul", x, self._graph.constant("scale", np.float32(1 / 255)))
-        if architecture.convolutions:
-            shape = np.array([-1, *architecture.image_shape], np.int64)
-            x = node("Reshape", x, self._graph.constant("image", shape))
-        for layer in architecture.convolutions:
-            x = node("Relu", self._layers.convolution(x, layer))
-            if layer.pool > 1:
-                x = node("MaxPool", x, kernel_shape=[layer.pool] * 2, strides=[layer.pool] * 2)
-        reads_values = not (image or architecture.convolutions)
-        x = self._stream(node("Flatten", x, axis=1), architecture.torso, reads_values)
+        encoders = architecture.encoders
+        encoded = [self._encode(encoder) for encoder in encoders]
+        x = encoded[0] if len(encoded) == 1 else node("Concat", *encoded, axis=1)
+        mixed = len(encoders) > 1 and bool(architecture.convolutions)
+        reads_values = mixed or any(encoder.reads_values for encoder in encoders)
+        x = self._stream(x, architecture.torso, reads_values)
         reads_values = reads_values and not architecture.torso
         heads = [self._stream(x, head, reads_values) for head in architecture.heads]
         if architecture.dueling:
@@ -77,9 +79,35 @@ class PolicyGraph:
             # A - mean(A) as a matrix product: ReduceMean sums a single row in another order than the rows of a batch.
             centering = np.eye(outputs, dtype=np.float32) - np.float32(1 / outputs)
             centered = node("MatMul", advantage, self._graph.constant("centering", centering))
-            node("Add", value, centered, output=OUTPUT)
+            output = node("Add", value, centered)
         else:
-            node("Identity", heads[0], output=OUTPUT)
+            output = heads[0]
+        if architecture.head.masked:
+            legal = node("Cast", encoders[-1].part.name, to=TensorProto.BOOL)
+            output = node("Where", legal, output, self._graph.constant("illegal", np.float32(ILLEGAL)))
+        node("Identity", output, output=OUTPUT)
+
+    def _encode(self, encoder: Encoder) -> str:
+        """A part's features [B, F]."""
+        part, node, constant = encoder.part, self._graph.node, self._graph.constant
+        if part.categories:
+            index, values = one_hot(part)
+            flat = node("Flatten", node("Cast", part.name, to=TensorProto.INT64), axis=1)
+            chosen = node("Gather", flat, constant(f"{part.name}/index", index), axis=1)
+            return node("Cast", node("Equal", chosen, constant(f"{part.name}/value", values)), to=TensorProto.FLOAT)
+        x = node("Cast", part.name, to=TensorProto.FLOAT)
+        if encoder.scaled:
+            x = node("Mul", x, constant("scale", np.float32(1 / 255)))
+        if encoder.convolutions and encoder.channels_last:
+            x = node("Transpose", x, perm=[0, 3, 1, 2])
+        elif encoder.convolutions:
+            shape = np.array([-1, *encoder.image_shape], np.int64)
+            x = node("Reshape", x, constant(f"{part.name}/image", shape))
+        for layer in encoder.convolutions:
+            x = node("Relu", self._layers.convolution(x, layer))
+            if layer.pool > 1:
+                x = node("MaxPool", x, kernel_shape=[layer.pool] * 2, strides=[layer.pool] * 2)
+        return node("Flatten", x, axis=1)
 
     def _stream(self, x: str, layers: tuple[Dense, ...], reads_values: bool) -> str:
         for layer in layers:
@@ -88,3 +116,9 @@ class PolicyGraph:
             if layer.activation != "none":
                 x = self._graph.node("Relu" if layer.activation == "relu" else "Tanh", x)
         return x
+
+
+def _value_info(part: Part) -> Any:
+    """An input [B, *shape]."""
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(part.dtype))
+    return helper.make_tensor_value_info(part.name, element, ["B", *part.shape])

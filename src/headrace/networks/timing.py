@@ -11,6 +11,7 @@ from headrace.networks.architecture import Architecture
 from headrace.networks.graph_layers import LAYERS
 from headrace.networks.policy_graph import INPUT, PolicyGraph
 from headrace.networks.precision import Precision
+from headrace.networks.records import draw_records, split
 from headrace.networks.session import open_session
 from headrace.types import Array
 
@@ -30,18 +31,14 @@ def measure_precisions(architecture: Architecture, batch: int) -> dict[Precision
     random = np.random.default_rng(0)
     layout = architecture.layout
     weights = layout.views(layout.initial(random))
-    shape = (batch, *architecture.input_shape)
-    dtype = np.dtype(architecture.input_dtype)
-    observation = (
-        random.integers(0, 100, shape).astype(dtype) if dtype.kind != "f" else random.random(shape).astype(dtype)
-    )
+    inputs = _inputs(architecture, batch, random)
     sessions = {
         precision: open_session(PolicyGraph(architecture, precision).serialize(weights)) for precision in LAYERS
     }
     turns: dict[Precision, list[float]] = {precision: [] for precision in sessions}
     for _ in range(_TURNS):
         for precision, session in sessions.items():
-            turns[precision].append(_take_turn(session, observation))
+            turns[precision].append(_take_turn(session, inputs))
     return {precision: statistics.median(seconds) for precision, seconds in turns.items()}
 
 
@@ -56,8 +53,17 @@ def is_slower(seconds: Mapping[Precision, float], precision: Precision) -> bool:
     return seconds[precision] > (1 + _NOISE) * seconds["fp32"]
 
 
-def _take_turn(session: Any, observation: Array) -> float:
-    inputs = {INPUT: observation}
+def _inputs(architecture: Architecture, batch: int, random: np.random.Generator) -> dict[str, Array]:
+    """Random inputs of the graph."""
+    shape = (batch, *architecture.input_shape)
+    if architecture.parts:
+        return split(draw_records(random, batch, architecture.input_shape[0], architecture.parts), architecture.parts)
+    dtype = np.dtype(architecture.input_dtype)
+    whole = dtype.kind != "f"
+    return {INPUT: (random.integers(0, 100, shape) if whole else random.random(shape)).astype(dtype)}
+
+
+def _take_turn(session: Any, inputs: dict[str, Array]) -> float:
     session.run(None, inputs)
     seconds: list[float] = []
     begin = end = perf_counter()

@@ -1,17 +1,20 @@
 """The networks as torch modules; imported by the torch engine only."""
 
 from itertools import chain
+from math import prod
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from headrace.networks.actor_critic import ActorCritic
-from headrace.networks.architecture import Architecture, Convolution, Dense
+from headrace.networks.architecture import Architecture, Convolution, Dense, Encoder
 from headrace.networks.critic import Critic
+from headrace.networks.records import ILLEGAL, one_hot
 from headrace.networks.twin_critics import TWINS, TwinCritics
 
-__all__ = ["ActorCriticModule", "CriticModule", "PolicyModule", "TwinCriticsModule"]
+__all__ = ["ActorCriticModule", "CriticModule", "PolicyModule", "TwinCriticsModule", "features_of", "part_values"]
 
 
 class PolicyModule(nn.Module):
@@ -29,20 +32,28 @@ class PolicyModule(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """Q values or actions [B, A] of observations."""
-        return self.output(self.features(observation))
+        return self.masked(self.output(self.features(observation)), observation)
 
     def features(self, observation: Tensor) -> Tensor:
         """The input of the heads, [B, inputs]."""
-        x = observation.float()
-        if self.architecture.input_dtype == "uint8":
-            x = x * (1 / 255)
-        if self.architecture.convolutions:
-            x = x.reshape(-1, *self.architecture.image_shape)
-        for layer in self.architecture.convolutions:
-            x = functional.relu(self._layer(x, layer))
-            if layer.pool > 1:
-                x = functional.max_pool2d(x, layer.pool)
-        return self._stream(x.reshape(len(x), -1), self.architecture.torso)
+        encoded = []
+        for encoder, value in zip(self.architecture.encoders, part_values(observation, self.architecture), strict=True):
+            x = _dense_input(encoder, value)
+            if encoder.convolutions:
+                last = encoder.channels_last
+                x = x.reshape(value.shape).movedim(-1, 1) if last else x.reshape(-1, *encoder.image_shape)
+            for layer in encoder.convolutions:
+                x = functional.relu(self._layer(x, layer))
+                if layer.pool > 1:
+                    x = functional.max_pool2d(x, layer.pool)
+            encoded.append(x.reshape(len(x), -1))
+        return self._stream(torch.cat(encoded, 1) if len(encoded) > 1 else encoded[0], self.architecture.torso)
+
+    def masked(self, output: Tensor, observation: Tensor) -> Tensor:
+        """Outputs [B, A] in which those of actions that the observation's mask excludes are ILLEGAL."""
+        if not self.architecture.head.masked:
+            return output
+        return output.masked_fill(part_values(observation, self.architecture)[-1] == 0, ILLEGAL)
 
     def output(self, features: Tensor) -> Tensor:
         """Q values or actions [B, A]; a dueling head centers the advantage (Wang et al. 2016, equation 9)."""
@@ -82,7 +93,7 @@ class ActorCriticModule(nn.Module):
         """Outputs and values [B, A + 1]."""
         features = self.policy.features(observation)
         value: Tensor = self.value(observation if self._separate else features)
-        return torch.cat((self.policy.output(features), value), 1)
+        return torch.cat((self.policy.masked(self.policy.output(features), observation), value), 1)
 
 
 class CriticModule(nn.Module):
@@ -90,7 +101,7 @@ class CriticModule(nn.Module):
 
     def __init__(self, critic: Critic) -> None:
         super().__init__()
-        self._scale = 1 / 255 if critic.architecture.input_dtype == "uint8" else 1.0
+        self._architecture = critic.architecture
         first, *hidden, head = critic.sizes
         self.first = nn.Linear(*first)
         self.norm = nn.LayerNorm(critic.hidden[0])
@@ -99,7 +110,7 @@ class CriticModule(nn.Module):
 
     def forward(self, observation: Tensor, action: Tensor) -> Tensor:
         """Logits [B, Z]."""
-        flat = observation.reshape(len(observation), -1).float() * self._scale
+        flat = features_of(observation, self._architecture)
         x: Tensor = self.norm(self.first(torch.cat((flat, action), 1))).tanh()
         for layer in self.hidden:
             x = functional.elu(layer(x))
@@ -112,13 +123,13 @@ class TwinCriticsModule(nn.Module):
 
     def __init__(self, critics: TwinCritics) -> None:
         super().__init__()
-        self._scale = 1 / 255 if critics.architecture.input_dtype == "uint8" else 1.0
+        self._architecture = critics.architecture
         self.weights = nn.ParameterList(torch.empty(TWINS, i, o) for i, o in critics.sizes)
         self.biases = nn.ParameterList(torch.empty(TWINS, 1, o) for _, o in critics.sizes)
 
     def forward(self, observation: Tensor, action: Tensor) -> Tensor:
         """Q values [B, 2]."""
-        flat = observation.reshape(len(observation), -1).float() * self._scale
+        flat = features_of(observation, self._architecture)
         x = torch.cat((flat, action), 1).expand(TWINS, -1, -1)
         last = len(self.weights) - 1
         for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
@@ -126,3 +137,30 @@ class TwinCriticsModule(nn.Module):
             if index < last:
                 x = functional.relu(x)
         return x.squeeze(2).T
+
+
+def part_values(observation: Tensor, architecture: Architecture) -> list[Tensor]:
+    """The values [B, *shape] of each part of observations, which are records; or the observations themselves."""
+    if not architecture.parts:
+        return [observation]
+    values = []
+    for part in architecture.parts:
+        size = prod(part.shape) * np.dtype(part.dtype).itemsize
+        column = observation[:, part.offset : part.offset + size].contiguous()
+        values.append(column.view(getattr(torch, part.dtype)).reshape(-1, *part.shape))
+    return values
+
+
+def features_of(observation: Tensor, architecture: Architecture) -> Tensor:
+    """What the first dense layer of an MLP reads of observations, [B, F]; see `records.expand()`."""
+    values = part_values(observation, architecture)
+    return torch.cat([_dense_input(*each) for each in zip(architecture.encoders, values, strict=True)], 1)
+
+
+def _dense_input(encoder: Encoder, value: Tensor) -> Tensor:
+    """Values [B, *shape] of one part -> float32 [B, F]."""
+    flat = value.reshape(len(value), -1)
+    if encoder.part.categories:
+        index, values = (torch.from_numpy(each).to(value.device) for each in one_hot(encoder.part))
+        return (flat.long()[:, index] == values).float()
+    return flat.float() * (1 / 255) if encoder.scaled else flat.float()

@@ -68,7 +68,7 @@ class TwinCritics:
                     )
                 )
                 weight, bias = weight + TWINS * inputs * outputs, bias + TWINS * outputs
-        inputs_of = [(self.architecture.features, self.architecture.input_dtype == "uint8"), (self.actions, False)]
+        inputs_of = [self.architecture.native_input, (self.actions, False)]
         return DenseNetwork(inputs_of, layers, parameters=self.layout.size)
 
     def build_torch(self) -> "nn.Module":

@@ -1,11 +1,15 @@
 """The policy as actors and evaluators run it: an ONNX graph, replaced when a newer one is published."""
 
+import json
+
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.networks.policy_graph import INPUT
+from headrace.fields import read_fields
+from headrace.networks.policy_graph import INPUT, PARTS
+from headrace.networks.records import split
 from headrace.networks.session import open_session
-from headrace.types import Array
+from headrace.types import Array, Part
 
 __all__ = ["Policy"]
 
@@ -22,9 +26,12 @@ class Policy:
     def load(self, graph: bytes, version: int) -> None:
         """Creates a session of the graph and uses it from now on."""
         self._session = open_session(graph)
+        parts = self._session.get_modelmeta().custom_metadata_map.get(PARTS, "[]")
+        self._parts = tuple(read_fields(Part, record) for record in json.loads(parts))
         self.version = version
 
     def output(self, observation: Array) -> NDArray[np.float32]:
         """Q values, or actions in [-1, 1], [B, A] of observations [B, *input]."""
-        values: NDArray[np.float32] = self._session.run(None, {INPUT: observation})[0]
+        inputs = split(observation, self._parts) if self._parts else {INPUT: observation}
+        values: NDArray[np.float32] = self._session.run(None, inputs)[0]
         return values

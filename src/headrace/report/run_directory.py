@@ -6,17 +6,17 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from headrace.errors import CheckpointError, StorageError, require
 from headrace.report.events import EventFile
 
-__all__ = ["RunDirectory", "default_run_directory"]
+__all__ = ["RecordSink", "RunDirectory", "default_run_directory"]
 
 _LOCK = ".lock"
 _FOLDERS = ("checkpoints", "logs", "tensorboard")
@@ -32,6 +32,16 @@ def default_run_directory(environment: str, algorithm: str, now: datetime) -> Pa
     return free
 
 
+class RecordSink(Protocol):
+    """Takes a run's records as they are written. Called by the thread that writes them."""
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Takes a record, whose numbers are finite and Python's."""
+
+    def close(self) -> None:
+        """Releases what the sink holds; called once."""
+
+
 class RunDirectory:
     """A run's directory, made by create() or opened by open().
 
@@ -42,12 +52,11 @@ class RunDirectory:
 
     def __init__(self, path: Path, lock: int | None) -> None:
         self.path = path
-        self.on_append: Callable[[dict[str, Any]], object] | None = None
-        """Called with each record after it is written."""
         self._lock = lock
         self._directory = None if lock is None else os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._metrics: int | None = None
         self._events: EventFile | None = None
+        self._sinks: list[RecordSink] = []
 
     @classmethod
     def create(cls, path: Path, config_json: str) -> Self:
@@ -149,6 +158,10 @@ class RunDirectory:
         if displaced is not None:
             raise displaced
 
+    def add_sink(self, sink: RecordSink) -> None:
+        """Sends later records to a sink too, which is closed with the directory."""
+        self._sinks.append(sink)
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Adds a record, which must have a "kind", to metrics.jsonl, and its numbers to TensorBoard's events."""
         self._require_lock()
@@ -163,8 +176,8 @@ class RunDirectory:
         with _writing(self.tensorboard_path):
             self._events = self._events or EventFile(self.tensorboard_path)
             self._events.append(plain)
-        if self.on_append is not None:
-            self.on_append(plain)
+        for sink in self._sinks:
+            sink.append(plain)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Replaces summary.json atomically."""
@@ -199,13 +212,13 @@ class RunDirectory:
         return records
 
     def discard_unused(self) -> None:
-        """Removes the directory if it has no records, checkpoints or logs yet."""
+        """Removes the directory if it has no records, checkpoints or logs yet, nor files of others."""
         self._require_lock()
         if self.displacement() is not None:
             return
-        held = [self.metrics_path, self.summary_path]
         folders = [self.path / name for name in _FOLDERS if (self.path / name).is_dir()]
-        if any(path.exists() for path in held) or any(any(folder.iterdir()) for folder in folders):
+        own = {self.config_path.name, _LOCK, *_FOLDERS}
+        if any(path.name not in own for path in self.path.iterdir()) or any(any(each.iterdir()) for each in folders):
             return
         with _writing(self.path):
             for folder in folders:
@@ -221,6 +234,9 @@ class RunDirectory:
                 os.close(descriptor)
         if self._events is not None:
             self._events.close()
+        for sink in self._sinks:
+            sink.close()
+        self._sinks = []
         self._metrics = self._directory = self._lock = self._events = None
 
     def __enter__(self) -> Self:

@@ -59,8 +59,9 @@ class ActorSettings:
 
 def table_signature(spec: EnvironmentSpec) -> Signature:
     """Signature of a table for an environment's experience."""
-    action_shape, action_dtype = ((spec.actions,), "float32") if spec.continuous else ((), "int64")
-    return Signature(spec.observation_shape, spec.observation_dtype, action_shape, action_dtype, spec.stack)
+    dimensions = (spec.actions,) if spec.continuous else (len(spec.branches),) if spec.branches else ()
+    action_dtype = "float32" if spec.continuous else "int64"
+    return Signature(spec.observation_shape, spec.observation_dtype, dimensions, action_dtype, spec.stack)
 
 
 class Actor:
@@ -101,7 +102,8 @@ class Actor:
         except EnvironmentFault:
             self.environments.close()
             raise
-        self.exploration = algorithm.make_exploration(settings.exploration, [settings.seed, settings.first_environment])
+        seed = [settings.seed, settings.first_environment]
+        self.exploration = algorithm.make_exploration(settings.exploration, seed, spec)
         self._signature = table_signature(spec)
         self._stack = FrameStack(count, spec)
         self._writers = [self._writer(settings.first_environment + index) for index in range(count)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
+from headrace.networks.records import ILLEGAL
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, decode_snapshot
@@ -155,5 +156,5 @@ class _Ruler:
             "rows": len(full),
             "largest": float(difference.max()),
             "mean": float(difference.mean()),
-            "largest_output": float(np.abs(full).max()),
+            "largest_output": float(np.abs(full[full != ILLEGAL]).max()),
         }

@@ -73,6 +73,10 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "the reward is constant until the flag is reached once: exploration decides",
     ),
     "LunarLander-v3": _Environment("dqn", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
+    "FrozenLake-v1": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "about 0.74 is the best within 100 steps"),
+    "Taxi-v4": _Environment(
+        "dqn", Serial(envs_per_actor=8), Apex(), "its action masks are used; about 7.9 is the best possible mean"
+    ),
     "headrace/Snake-v0": _Environment(
         "dqn",
         Serial(envs_per_actor=16),

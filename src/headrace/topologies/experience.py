@@ -83,6 +83,6 @@ def _bytes_for(transitions: int, spec: EnvironmentSpec, n_step: int, chunk_steps
     """Memory for this many transitions and two more chunks."""
     rows = chunk_steps + n_step + spec.stack - 1
     row_bytes = prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
-    action_bytes = 4 * spec.actions if spec.continuous else 8
+    action_bytes = 4 * spec.actions if spec.continuous else 8 * max(1, len(spec.branches))
     chunk = _HEADER_BYTES + rows * row_bytes + chunk_steps * (_STEP_BYTES + action_bytes)
     return int(_SLACK * chunk * (ceil(transitions / chunk_steps) + 2))

@@ -1,7 +1,7 @@
 """Functions of a user that a run calls during training."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.errors import LaunchError
@@ -17,7 +17,7 @@ Callback = Callable[[dict[str, Any]], object]
 class Callbacks:
     """Called in the training process's thread, in which training waits for them; each gets a dict of JSON's types.
 
-    An exception ends the run, which is saved; no callback is called after it. One thread.
+    An exception ends the run, which is saved; no callback is called after it. Implements `RecordSink`. One thread.
     """
 
     on_record: Callback | None = None
@@ -30,17 +30,20 @@ class Callbacks:
     """Takes path (the checkpoint's directory, which the next checkpoint replaces), environment_steps, learner_steps and
     seconds of a checkpoint that is complete."""
 
-    def record(self, record: dict[str, Any]) -> None:
+    def append(self, record: Mapping[str, Any]) -> None:
         """Calls on_record and, for an evaluation, on_evaluation."""
         self._call("on_record", record)
         if record["kind"] == "evaluation":
             self._call("on_evaluation", record)
 
-    def checkpoint(self, record: dict[str, Any]) -> None:
+    def checkpoint(self, record: Mapping[str, Any]) -> None:
         """Calls on_checkpoint."""
         self._call("on_checkpoint", record)
 
-    def _call(self, name: str, record: dict[str, Any]) -> None:
+    def close(self) -> None:
+        """There is nothing to release."""
+
+    def _call(self, name: str, record: Mapping[str, Any]) -> None:
         """Raises LaunchError, which names the callback, for an exception."""
         callback: Callback | None = getattr(self, name)
         if callback is None:

@@ -115,7 +115,8 @@ def _check_api(environment_id: str) -> Iterator[Finding]:
 def _check_spaces(environment_id: str) -> Iterator[Finding]:
     spec = describe(environment_id)
     kind = "continuous" if spec.continuous else "discrete"
-    shape = f"{spec.observation_dtype} {list(spec.observation_shape)}"
+    parts = ", ".join(f"{part.name} {part.dtype} {list(part.shape)}" for part in spec.parts)
+    shape = parts or f"{spec.observation_dtype} {list(spec.observation_shape)}"
     stack = f", stacks of {spec.stack} frames" if spec.stack > 1 else ""
     yield Finding("ok", "spaces", f"observations {shape}{stack}, {spec.actions} {kind} actions")
     able = [name for name, algorithm in known_algorithms().items() if _takes(algorithm(), spec)]

@@ -9,13 +9,14 @@ import numpy as np
 from headrace.environments import episode_seed, make
 from headrace.environments.spaces import close
 from headrace.errors import CheckpointError, EnvironmentFault, StorageError
+from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
 from headrace.topologies.vectors import open_saved_vectors
 from headrace.training.hang_watch import watched
-from headrace.training.saved_policy import SavedPolicy, describe_run, read_interface, read_run
+from headrace.training.saved_policy import open_policy, open_run, read_run
 from headrace.types import Array
 
 __all__ = ["export", "record_frames"]
@@ -30,20 +31,20 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
     config, checkpoint = read_run(run)
     with watched(config.hang_seconds):
         environment = make(config.environment, render_mode="rgb_array")
-    policy = SavedPolicy(checkpoint.policy(), read_interface(environment, config, checkpoint))
+        first = environment.reset(seed=episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0))
+    policy = open_policy(environment, first, config, checkpoint)
     fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
-    first = episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0)
 
     def frames() -> Iterator[Array]:
         clock = PhaseClock(("environment",))
         with contextlib.ExitStack() as ends:
             ends.enter_context(watched(config.hang_seconds, clock))
             ends.callback(close, environment, config.environment)
-            observation = environment.reset(seed=first)[0]
+            observation, info = first
             for _ in range(max_steps):
                 yield _frame(environment.render(), config.environment)
                 clock.beat()
-                observation, _, terminated, truncated, _ = environment.step(policy.act(observation))
+                observation, _, terminated, truncated, info = environment.step(policy.act(observation, info))
                 if terminated or truncated:
                     yield _frame(environment.render(), config.environment)
                     return
@@ -58,7 +59,7 @@ def export(run: RunDirectory, path: Path) -> float:
     CheckpointError, and writes nothing, if the two disagree.
     """
     config, checkpoint = read_run(run)
-    interface = describe_run(config, checkpoint)
+    interface = open_run(config, checkpoint).interface
     spec = interface.spec
     vectors = open_saved_vectors(config.topology)
     updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors)
@@ -66,13 +67,16 @@ def export(run: RunDirectory, path: Path) -> float:
     graph = checkpoint.policy()
     random = np.random.default_rng(0)
     shape = (_CHECKED, *spec.input_shape)
-    if spec.observation_dtype == "uint8":
-        inputs: Array = random.integers(0, 256, shape, np.uint8)
+    if spec.parts:
+        inputs: Array = draw_records(random, _CHECKED, spec.observation_shape[0], spec.parts)
+    elif spec.observation_dtype == "uint8":
+        inputs = random.integers(0, 256, shape, np.uint8)
     else:
         inputs = random.standard_normal(shape).astype(spec.observation_dtype)
     expected = updater.act(inputs)
     difference = float(np.abs(Policy(graph, 1).output(inputs) - expected).max())
-    if difference > _TOLERANCE * max(1.0, float(np.abs(expected).max())):
+    largest = float(np.abs(expected[expected != ILLEGAL]).max())
+    if difference > _TOLERANCE * max(1.0, largest):
         raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
     try:
         path.write_bytes(interface.write(graph))

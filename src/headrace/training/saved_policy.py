@@ -1,5 +1,6 @@
 """A trained policy for use from Python: of a run, or of a file that `headrace export` wrote."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,11 +8,21 @@ from typing import Any
 import gymnasium
 import numpy as np
 import onnx
+from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
 from headrace.algorithms.config import Algorithm
 from headrace.environments import FrameStack, make, require_spec
-from headrace.environments.spaces import ActionMap, ContinuousActions, DiscreteActions, close, read_spaces
+from headrace.environments.records import Packer
+from headrace.environments.spaces import (
+    ActionMap,
+    BranchActions,
+    ContinuousActions,
+    DiscreteActions,
+    close,
+    first_reset,
+    read_spaces,
+)
 from headrace.errors import CheckpointError, ConfigError, StorageError, require
 from headrace.fields import read_json, write_json
 from headrace.parameters import Policy
@@ -22,7 +33,7 @@ from headrace.training.checkpoint import Checkpoint, newest_checkpoint
 from headrace.training.hang_watch import watched
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["Interface", "SavedPolicy", "describe_run", "load_policy", "read_interface", "read_run"]
+__all__ = ["Interface", "SavedPolicy", "load_policy", "open_policy", "open_run", "read_run"]
 
 _KEY = "headrace"
 """Key of the interface in the metadata of an exported graph."""
@@ -30,7 +41,7 @@ _KEY = "headrace"
 
 @dataclass(frozen=True)
 class _ActionSpace:
-    """An environment's Discrete space, which begins at `start`, or its Box."""
+    """An environment's Discrete space, which begins at `start`, or the least and the largest action of another one."""
 
     start: int = 0
     low: tuple[float, ...] = ()
@@ -40,17 +51,25 @@ class _ActionSpace:
 
     @staticmethod
     def of(space: gymnasium.Space[Any]) -> "_ActionSpace":
-        if isinstance(space, gymnasium.spaces.Discrete):
+        if isinstance(space, spaces.Discrete):
             return _ActionSpace(int(space.start))
-        assert isinstance(space, gymnasium.spaces.Box)  # read_spaces() takes no other
-        low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
-        return _ActionSpace(0, low, high, space.shape, np.dtype(space.dtype).name)
+        if isinstance(space, spaces.MultiBinary):
+            low, high = np.zeros(space.shape), np.ones(space.shape)
+        elif isinstance(space, spaces.MultiDiscrete):
+            low, high = space.start, space.start + space.nvec - 1
+        else:
+            assert isinstance(space, spaces.Box)  # read_spaces() takes no other
+            low, high = space.low, space.high
+        least, largest = (tuple(map(float, bound.ravel().tolist())) for bound in (low, high))
+        return _ActionSpace(0, least, largest, tuple(space.shape), np.dtype(space.dtype).name)
 
     def to_map(self) -> ActionMap:
         if not self.dtype:
             return DiscreteActions(self.start)
         low, high = (np.array(bound, self.dtype).reshape(self.shape) for bound in (self.low, self.high))
-        return ContinuousActions(low, high)
+        if low.dtype.kind == "f":
+            return ContinuousActions(low, high)
+        return BranchActions(spaces.MultiDiscrete(high.astype(np.int64) - low + 1, low.dtype.type, start=low))
 
 
 @dataclass(frozen=True)
@@ -87,10 +106,13 @@ class Interface:
 class SavedPolicy:
     """A trained policy, which chooses actions without exploration. One thread.
 
-    If policies of this environment see the last K frames, the policy keeps them: call reset() between episodes.
+    If policies of this environment see the last K frames, the policy keeps them: call reset() between episodes. A
+    policy whose observations have parts or action masks needs a packer.
     """
 
-    def __init__(self, graph: bytes, interface: Interface, version: int = 1) -> None:
+    def __init__(self, graph: bytes, interface: Interface, version: int = 1, packer: Packer | None = None) -> None:
+        self._packer = packer
+        self.interface = interface
         self.spec = interface.spec
         """Shapes and dtype of observations and actions."""
         self._policy = greedy_actions(interface.algorithm, Policy(graph, version), interface.spec)
@@ -110,13 +132,15 @@ class SavedPolicy:
         if self._stack:
             self._ended |= mask
 
-    def act(self, observation: ArrayLike) -> Any:
+    def act(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
         """The action for one frame [*O], as the environment's step() takes it, or the actions [B, ...] for [B, *O].
 
-        The frames of a batch are of B environments, the same ones until the next reset(). Raises ConfigError if shape
-        or dtype of the observation is not that of `spec`, or a value is not finite.
+        The frames of a batch are of B environments, the same ones until the next reset(). An observation with parts is
+        a single one, as the environment returns it; `info`, which it returns too, has the action mask if there is one.
+        Raises ConfigError if shape or dtype of the observation is not that of `spec`, or a value is not finite, and
+        EnvironmentFault if a part or the mask is not what the environment's spaces declare.
         """
-        frames, single = self._frames(observation)
+        frames, single = self._frames(observation) if self._packer is None else (self._pack(observation, info), True)
         count = len(frames)
         if self._stack is None:
             self._stack, self._ended = FrameStack(count, self.spec), np.zeros(count, np.bool_)
@@ -129,6 +153,13 @@ class SavedPolicy:
             self._ended = np.zeros(count, np.bool_)
         actions = self._actions.to_environment(self._policy(np.ascontiguousarray(inputs)))
         return actions[0] if single else np.asarray(actions)
+
+    def _pack(self, observation: Any, info: Mapping[str, Any] | None) -> Array:
+        """The record [1, R] of one observation."""
+        assert self._packer is not None
+        record = np.empty((1, *self.spec.observation_shape), np.uint8)
+        self._packer.pack(observation, info, record[0], final=False)
+        return record
 
     def _frames(self, observation: ArrayLike) -> tuple[Array, bool]:
         """Checked frames [B, *O], and whether it was a single one."""
@@ -150,19 +181,25 @@ def read_run(run: RunDirectory) -> tuple[RunConfig, Checkpoint]:
     return RunConfig.from_json(run.read_config()), newest_checkpoint(run.checkpoints_path)
 
 
-def read_interface(environment: gymnasium.Env[Any, Any], config: RunConfig, checkpoint: Checkpoint) -> Interface:
-    """The interface of a run's policy in an environment; raises EnvironmentFault if it is not the one of the run."""
-    spec = read_spaces(environment, config.environment)[0]
-    require_spec(config.environment, spec, checkpoint.spec)
-    return Interface(spec, config.algorithm, _ActionSpace.of(environment.action_space))
+def open_policy(
+    environment: gymnasium.Env[Any, Any], first: object, config: RunConfig, checkpoint: Checkpoint
+) -> SavedPolicy:
+    """The policy of a run in an environment, whose first reset() returned `first`.
+
+    Raises EnvironmentFault if the environment is not the one of the run.
+    """
+    found = read_spaces(environment, config.environment, first)
+    require_spec(config.environment, found.spec, checkpoint.spec)
+    interface = Interface(found.spec, config.algorithm, _ActionSpace.of(environment.action_space))
+    return SavedPolicy(checkpoint.policy(), interface, checkpoint.moment.version, found.packer)
 
 
-def describe_run(config: RunConfig, checkpoint: Checkpoint) -> Interface:
-    """The interface of a run's policy, for which the run's environment is created; see read_interface()."""
+def open_run(config: RunConfig, checkpoint: Checkpoint) -> SavedPolicy:
+    """The policy of a run, for which the run's environment is created and reset; raises as open_policy()."""
     with watched(config.hang_seconds):
         environment = make(config.environment)
         try:
-            return read_interface(environment, config, checkpoint)
+            return open_policy(environment, first_reset(environment, config.environment), config, checkpoint)
         finally:
             close(environment, config.environment)
 
@@ -170,13 +207,19 @@ def describe_run(config: RunConfig, checkpoint: Checkpoint) -> Interface:
 def load_policy(path: Path) -> SavedPolicy:
     """The policy of a run directory's newest checkpoint, or of an .onnx file that `headrace export` wrote.
 
-    That of a run requires the run's environment, whose spaces are read. Raises CheckpointError if `path` is neither.
+    That of a run requires the run's environment, whose spaces are read. Raises CheckpointError if `path` is neither, or
+    a file of a policy whose observations have parts or action masks.
     """
     if path.is_dir() or not path.exists():
-        config, checkpoint = read_run(RunDirectory.open(path))
-        return SavedPolicy(checkpoint.policy(), describe_run(config, checkpoint), checkpoint.moment.version)
+        return open_run(*read_run(RunDirectory.open(path)))
     try:
         graph = path.read_bytes()
     except OSError as error:
         raise StorageError(f"can't read {path}: {error.strerror}") from error
-    return SavedPolicy(graph, Interface.read(graph, path))
+    interface = Interface.read(graph, path)
+    if interface.spec.parts:
+        raise CheckpointError(
+            f"{path} takes observations with parts or action masks, which only the environment's spaces describe; the "
+            "run directory is required"
+        )
+    return SavedPolicy(graph, interface)

@@ -79,7 +79,7 @@ class Trainer:
         self._config = config
         self._run = run
         self._callbacks = callbacks or Callbacks()
-        run.on_append = self._callbacks.record
+        run.add_sink(self._callbacks)
         self._display = display
         self._checkpoint = checkpoint
         self._state: dict[str, Any] = checkpoint.state if checkpoint else {}

@@ -10,7 +10,7 @@ from math import log, pi
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.algorithms.targets import assert_ranks, log_softmax
+from headrace.algorithms.targets import assert_ranks, softmax
 
 __all__ = [
     "categorical_entropy",
@@ -45,14 +45,14 @@ def n_step_returns(reward: _Floats, discount: _Floats, bootstrap: _Floats) -> _F
 def categorical_log_probability(logits: _Floats, action: NDArray[np.int64]) -> _Floats:
     """The log of pi(a), for logits [B, A] and actions [B]."""
     assert_ranks(1, action)
-    result: _Floats = log_softmax(logits)[np.arange(len(logits)), action]
+    result: _Floats = softmax(logits).log_probability[np.arange(len(logits)), action]
     return result
 
 
 def categorical_entropy(logits: _Floats) -> _Floats:
     """H = -sum_a pi(a) log pi(a) for logits [B, A]."""
-    log_probability = log_softmax(logits)
-    result: _Floats = -(np.exp(log_probability) * log_probability).sum(1)
+    probability, log_probability = softmax(logits)
+    result: _Floats = -(probability * log_probability).sum(1)
     return result
 
 
@@ -64,8 +64,7 @@ def categorical_gradient(
     It is (e (pi - one_hot(a)) + bonus pi (log pi + H)) / B.
     """
     assert_ranks(1, action, advantage)
-    log_probability = log_softmax(logits)
-    probability = np.exp(log_probability)
+    probability, log_probability = softmax(logits)
     gradient = advantage[:, None] * probability
     gradient[np.arange(len(logits)), action] -= advantage
     entropy = categorical_entropy(logits)[:, None]

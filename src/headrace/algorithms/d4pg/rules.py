@@ -16,7 +16,7 @@ _Floats = NDArray[np.float32]
 def cross_entropy(log_probability: _Floats, target: _Floats) -> _Floats:
     """-sum_z target_z log p_z: [B]."""
     assert_ranks(2, log_probability, target)
-    result: _Floats = -(target * log_probability).sum(1)
+    result: _Floats = -np.einsum("bz,bz->b", target, log_probability)
     return result
 
 
@@ -27,7 +27,7 @@ def cross_entropy_gradient(probability: _Floats, target: _Floats, weight: _Float
     """
     assert_ranks(1, weight)
     assert_ranks(2, probability, target)
-    return (probability - target) * weight[:, None] * (1 / len(weight))
+    return (probability - target) * (weight * (1 / len(weight)))[:, None]
 
 
 def value_gradient(probability: _Floats, support: _Floats) -> _Floats:

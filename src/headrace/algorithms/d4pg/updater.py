@@ -19,7 +19,7 @@ from headrace.algorithms.d4pg.rules import (
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
 from headrace.algorithms.off_policy import OffPolicyUpdater
-from headrace.algorithms.targets import log_softmax, project
+from headrace.algorithms.targets import project, softmax
 from headrace.gradients.base import OpenVector
 from headrace.networks.critic import Critic
 from headrace.networks.policy_network import PolicyNetwork
@@ -27,6 +27,7 @@ from headrace.types import Array, EnvironmentSpec
 
 __all__ = ["D4PGUpdater"]
 
+_SMALLEST = np.finfo(np.float32).tiny
 _SMALLEST_PRIORITY = 1e-6  # a divergence of 0, or rounded just below it, is still sampled
 
 
@@ -89,15 +90,14 @@ class D4PGUpdater(OffPolicyUpdater):
         self.pull()
         observation, next_observation, action, reward, discount, weight = fields
         target = self._target(next_observation, reward, discount)
-        log_probability = log_softmax(self._critic.forward(observation, action))
+        probability, log_probability = softmax(self._critic.forward(observation, action))
         missed = cross_entropy(log_probability, target)
-        self._critic.backward(cross_entropy_gradient(np.exp(log_probability), target, weight))
+        self._critic.backward(cross_entropy_gradient(probability, target, weight))
         self._ascend(observation)
         self._critic_vector.apply()
         self._policy_vector.apply()
-        divergence = missed - cross_entropy(np.log(target, where=target > 0, out=np.zeros_like(target)), target)
-        priority = divergence.clip(_SMALLEST_PRIORITY, None)
-        return Update(priority, float((weight * missed).mean()))
+        divergence = missed - cross_entropy(np.log(np.maximum(target, _SMALLEST)), target)  # 0 log 0 is 0
+        return Update(np.maximum(divergence, _SMALLEST_PRIORITY), float(np.dot(weight, missed)) / len(weight))
 
     def act(self, observation: Array) -> NDArray[np.float32]:
         """Actions [B, A] in [-1, 1] for observations [B, *input]."""
@@ -109,8 +109,8 @@ class D4PGUpdater(OffPolicyUpdater):
     ) -> NDArray[np.float32]:
         """Distribution [B, Z] of the n-step return, bootstrapped with both targets."""
         action = np.tanh(self._target_policy.output(next_observation))
-        probability = np.exp(log_softmax(self._target_critic.output(next_observation, action)))
-        return project(self._support, probability, reward, discount)
+        distribution = softmax(self._target_critic.output(next_observation, action))
+        return project(self._support, distribution.probability, reward, discount)
 
     def _ascend(self, observation: Any) -> None:
         """Writes the gradient of penalty u^2 - E[Z(s, tanh(u))]; u [B, A] is the input of the policy's tanh.
@@ -118,6 +118,6 @@ class D4PGUpdater(OffPolicyUpdater):
         Both terms are means over the batch, the penalty also over dimensions.
         """
         u = self._policy.forward(observation)
-        probability = np.exp(log_softmax(self._critic.forward(observation, np.tanh(u))))
-        q_gradient = self._critic.differentiate(value_gradient(probability, self._support))
+        distribution = softmax(self._critic.forward(observation, np.tanh(u)))
+        q_gradient = self._critic.differentiate(value_gradient(distribution.probability, self._support))
         self._policy.backward(policy_gradient(u, q_gradient, self._config.saturation_penalty))

@@ -16,7 +16,9 @@ from headrace.algorithms.config import (
     require_fractions,
     require_not_negative,
 )
+from headrace.algorithms.dqn.branches import BranchedEpsilonGreedy, greedy_branches
 from headrace.algorithms.exploration import EpsilonGreedy, Exploration, epsilon_ladder, linear_epsilon
+from headrace.errors import ConfigError
 from headrace.fields import MOST_STEPS, require_positive
 from headrace.networks.architecture import Architecture
 from headrace.types import Array, EnvironmentSpec
@@ -38,7 +40,7 @@ class DQN(OffPolicy):
 
     name: ClassVar[str] = "dqn"
     summary: ClassVar[str] = "learns action values from replay"
-    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete", "multi-discrete")
 
     double: bool = True
     """Choose the bootstrap action with the online network (van Hasselt et al. 2016)."""
@@ -75,7 +77,12 @@ class DQN(OffPolicy):
         return PRESETS
 
     def architecture(self, spec: EnvironmentSpec) -> Architecture:
-        """One Q value for each action."""
+        """One Q value for each action, or for each action of each dimension."""
+        if spec.branches and self.dueling:
+            raise ConfigError(
+                f"dueling is true, and an action has {len(spec.branches)} dimensions; false is required: one advantage "
+                "stream is centered over the actions of one dimension"
+            )
         return Architecture.of(spec, self.network, self.hidden, self.dueling)
 
     def make_updater(
@@ -92,13 +99,15 @@ class DQN(OffPolicy):
         return DQNUpdater(self, spec, device, seed, open_vector, engine)
 
     def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
-        """The actions [B] with the largest Q values [B, A]."""
+        """The actions with the largest Q values [B, A]: [B], or [B, D] with the largest in each dimension."""
+        if spec.branches:
+            return greedy_branches(output, spec.branches)
         action: Array = output.argmax(1)
         return action
 
-    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
+    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int], spec: EnvironmentSpec) -> Exploration:
         """Epsilon-greedy actions."""
-        return EpsilonGreedy(scale, seed)
+        return BranchedEpsilonGreedy(scale, seed, spec.branches) if spec.branches else EpsilonGreedy(scale, seed)
 
     @property
     def actor_priorities(self) -> bool:

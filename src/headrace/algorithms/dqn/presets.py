@@ -54,6 +54,18 @@ PRESETS: dict[str, Tuned] = {
         DQN(hidden=(128, 128), batch_size=128, epsilon_decay_steps=50_000),
         steps=500_000,
     ),
+    "FrozenLake-v1": Tuned(  # a table of Q values: the network is one linear layer of the one-hot cell
+        DQN(
+            hidden=(),
+            learning_rate=5e-3,
+            n_step=1,
+            prioritized=False,
+            target_update_period=50,
+            epsilon_final=0.1,
+        ),
+        steps=50_000,
+    ),
+    "Taxi-v4": Tuned(DQN(), steps=100_000),
     "headrace/Snake-v0": Tuned(
         DQN(
             network="mlp",

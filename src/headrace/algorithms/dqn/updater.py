@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
+from headrace.algorithms.dqn.branches import branch_loss, branch_target
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters, optimizer_options
@@ -37,6 +38,7 @@ class DQNUpdater(OffPolicyUpdater):
     ) -> None:
         config.require_spaces(spec)
         self._config = config
+        self._branches = spec.branches
         architecture = config.architecture(spec)
         self.engine = choose_engine(engine, device, architecture)
         network = PolicyNetwork(architecture)
@@ -66,12 +68,16 @@ class DQNUpdater(OffPolicyUpdater):
         observation, next_observation, action, reward, discount, weight = fields
         target = self.target(observation, next_observation, action, reward, discount)
         q_t = self._policy.forward(observation)
-        error = td_error(q_t, action, target)
-        loss = self._loss(error)
-        self._policy.backward(q_gradient(q_t, action, loss.slope, weight))
+        if self._branches:
+            value, priority, gradient = branch_loss(q_t, action, target, weight, self._loss, self._branches)
+        else:
+            error = td_error(q_t, action, target)
+            loss = self._loss(error)
+            value, priority, gradient = loss.value, np.abs(error), q_gradient(q_t, action, loss.slope, weight)
+        self._policy.backward(gradient)
         clip_norm(self._policy_vector.gradient, self._config.max_gradient_norm)
         self._policy_vector.apply()
-        return Update(np.abs(error), float(np.dot(weight, loss.value)) / len(weight))
+        return Update(priority, float(np.dot(weight, value)) / len(weight))
 
     def target(
         self,
@@ -83,6 +89,9 @@ class DQNUpdater(OffPolicyUpdater):
     ) -> NDArray[np.float32]:
         """Targets [B] of Q(s_t, a_t), for placed observations. Subclasses override it for other targets."""
         q_tpn = self.target_values(next_observation)
+        if self._branches:
+            selector = self._policy.output(next_observation) if self._config.double else q_tpn
+            return branch_target(reward, discount, q_tpn, selector, self._branches)
         if self._config.double:
             return double_q_target(reward, discount, q_tpn, self._policy.output(next_observation))
         return q_target(reward, discount, q_tpn)

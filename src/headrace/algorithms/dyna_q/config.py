@@ -8,6 +8,7 @@ from headrace.algorithms.config import (
     MOST_BATCH,
     MOST_RATIO,
     MOST_TRANSITIONS,
+    ActionKind,
     Tuned,
     require_fractions,
     require_widths,
@@ -33,6 +34,7 @@ class DynaQ(DQN):
 
     name: ClassVar[str] = "dyna-q"
     summary: ClassVar[str] = "DQN with a world model"
+    action_kinds: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
 
     planning: bool = True
     """Train a world model and learn from its simulations; without it DQN, for the ablation."""
@@ -107,7 +109,8 @@ class DynaQ(DQN):
 def require_vectors(spec: EnvironmentSpec) -> None:
     """Raises ConfigError unless observations are vectors of floats: a world model predicts only these."""
     if spec.stack > 1 or len(spec.observation_shape) > 1 or not spec.observation_dtype.startswith("float"):
+        parts = ", ".join(f"{part.name} {part.dtype} {list(part.shape)}" for part in spec.parts)
         raise ConfigError(
-            f"algorithm is dyna-q, and an observation is {spec.observation_dtype} {list(spec.input_shape)}; its world "
-            "model takes vectors of floats: dqn, or no planning, is required"
+            f"algorithm is dyna-q, and an observation is {parts or f'{spec.observation_dtype} {[*spec.input_shape]}'}; "
+            "its world model takes vectors of floats: dqn, or no planning, is required"
         )

@@ -91,7 +91,7 @@ class SAC(OffPolicy):
         """The means after the squashing, tanh(mean) [B, A]."""
         return greedy(output)
 
-    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
+    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int], spec: EnvironmentSpec) -> Exploration:
         """Samples from the policy."""
         return SquashedGaussian(scale, seed)
 

@@ -95,7 +95,7 @@ class TD3(OffPolicy):
         """The policy's actions [B, A], unchanged."""
         return output
 
-    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
+    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int], spec: EnvironmentSpec) -> Exploration:
         """The policy's actions plus normal noise."""
         return GaussianNoise(scale, seed)
 

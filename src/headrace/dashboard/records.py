@@ -1,0 +1,115 @@
+"""Reads the records of a run that another process still writes."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Record", "RecordFollower", "last_records", "read_mapping"]
+
+Record = dict[str, Any]
+
+_PART_BYTES = 4 << 20
+_TAIL_BYTES = 64 << 10
+_MOST_MAPPING_BYTES = 4 << 20
+
+
+class RecordFollower:
+    """Reads what was appended to metrics.jsonl since the last call. One thread at a time.
+
+    A line is read once it is complete. A file that became shorter, or that another one replaced, is read from its
+    beginning. Lines that are not records are counted and left out. Symbolic links are not followed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity: tuple[int, int] | None = None
+        self._offset = 0
+        self.refused = 0
+        """Number of complete lines that are not records."""
+
+    def read(self) -> tuple[bool, list[Record]]:
+        """Returns whether the file begins again, and the records that are new; a missing file has none."""
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            restarted = self._identity is not None
+            self._identity, self._offset, self.refused = None, 0, 0
+            return restarted, []
+        try:
+            status = os.fstat(descriptor)
+            restarted = self._begin_again(status)
+            records: list[Record] = []
+            while self._offset < status.st_size:
+                part = os.pread(descriptor, _PART_BYTES, self._offset)
+                whole = part.rfind(b"\n") + 1
+                if not whole and len(part) < _PART_BYTES:
+                    break
+                found, refused = _parse(part[:whole].split(b"\n")[:-1])
+                records += found
+                self.refused += refused + (not whole)
+                self._offset += whole or len(part)
+            return restarted, records
+        finally:
+            os.close(descriptor)
+
+    def _begin_again(self, status: os.stat_result) -> bool:
+        """Starts over if it is another file, or was cut; returns whether there was an earlier one."""
+        identity = (status.st_dev, status.st_ino)
+        if identity == self._identity and status.st_size >= self._offset:
+            return False
+        restarted = self._identity is not None
+        self._identity, self._offset, self.refused = identity, 0, 0
+        return restarted
+
+
+def last_records(path: Path, kinds: Iterable[str]) -> dict[str, Record]:
+    """The newest record of each kind among the last 64 KiB of metrics.jsonl; kinds that are not there are left out."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return {}
+    try:
+        begin = max(0, os.fstat(descriptor).st_size - _TAIL_BYTES)
+        tail = os.pread(descriptor, _TAIL_BYTES, begin)
+    finally:
+        os.close(descriptor)
+    lines = tail.split(b"\n")[1 if begin else 0 : -1]
+    records, _ = _parse(lines)
+    return {record["kind"]: record for record in records if record["kind"] in set(kinds)}
+
+
+def read_mapping(path: Path) -> Record | None:
+    """A file with one JSON object, such as config.json; None if there is none that can be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            value = _finite(json.loads(file.read(_MOST_MAPPING_BYTES)))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _parse(lines: Iterable[bytes]) -> tuple[list[Record], int]:
+    """The records among the lines, and the number of other lines."""
+    records, refused = [], 0
+    for line in lines:
+        try:
+            record = _finite(json.loads(line))
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict) and isinstance(record.get("kind"), str):
+            records.append(record)
+        else:
+            refused += 1
+    return records, refused
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for numbers that JSON does not have and browsers refuse: NaN and infinities."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not -1e308 <= value <= 1e308 else value

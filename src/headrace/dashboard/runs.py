@@ -1,0 +1,321 @@
+"""What the page shows of the runs of a folder."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from headrace.dashboard.records import Record, RecordFollower, last_records, read_mapping
+from headrace.dashboard.series import Series
+from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
+
+__all__ = ["COLUMNS", "RunView", "RunsFolder"]
+
+COLUMNS = (
+    "seconds",
+    "environment_steps",
+    "mean_return",
+    "near_greedy_return",
+    "steps_per_second",
+    "learner_steps_per_second",
+    "samples_per_insert",
+    "staleness",
+    "loss",
+    "replay_size",
+    *(f"actor_times.{name}" for name in ACTOR_TIMES),
+    *(f"learner_times.{name}" for name in LEARNER_TIMES),
+)
+"""Numbers of the progress records that are shown over time; a dot reaches into a mapping."""
+
+_DEPTH = 3
+_SCAN_SECONDS = 1.0
+_READ_SECONDS = 0.5
+_SILENT_SECONDS = 30.0
+_MOST_EVALUATIONS = 1_000
+_MOST_EVENTS = 200
+_EVENTS = ("exit", "place", "resume", "server-restart", "precision")
+_VIDEOS = (".mp4", ".gif")
+
+
+class RunView:
+    """One run as the page shows it in full. One thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._follower = RecordFollower(path / "metrics.jsonl")
+        self._series = Series(COLUMNS)
+        self._due = 0.0
+        self.epoch = 0
+        """Increases whenever rows that were read before are no longer true."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._series.clear()
+        self._now: Record = {}
+        self._workers: Record = {}
+        self._quantization: Record = {}
+        self._evaluations: list[Record] = []
+        self._events: list[Record] = []
+        self._places: dict[str, str] = {}
+        self._deaths: Counter[str] = Counter()
+
+    def read(self) -> None:
+        """Reads new records, at most twice a second."""
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + _READ_SECONDS
+        restarted, records = self._follower.read()
+        if restarted:
+            self.epoch += 1
+            self._clear()
+        for record in records:
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
+        kind, seconds = record["kind"], _number(record.get("seconds"))
+        if seconds is None:
+            return
+        if kind == "progress":
+            self._now = record
+            self._series.add([_number(_reach(record, name)) for name in COLUMNS])
+        elif kind == "evaluation":
+            self._evaluations = [*self._evaluations[-_MOST_EVALUATIONS + 1 :], record]
+        elif kind == "workers":
+            self._workers = record
+        elif kind == "quantization":
+            self._quantization = record
+        elif kind in _EVENTS:
+            self._events = [*self._events[-_MOST_EVENTS + 1 :], record]
+        if kind == "resume":
+            self._series.cut(seconds)
+            self._evaluations = [old for old in self._evaluations if old["seconds"] <= seconds]
+            self.epoch += 1
+        elif kind == "place":
+            self._places[str(record.get("role"))] = str(record.get("place"))
+        elif kind == "exit":
+            self._deaths[str(record.get("role"))] += 1
+            self._places.pop(str(record.get("role")), None)
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The epoch and the number of rows, for the next call of series()."""
+        return self.epoch, self._series.total
+
+    def series(self, position: tuple[int, int] | None) -> tuple[bool, Mapping[str, list[float | None]]]:
+        """Whether these columns replace earlier ones, and the rows since a position, or all rows, thinned."""
+        epoch, total = position or (-1, 0)
+        rows = self._series.since(total) if epoch == self.epoch else None
+        return rows is None, self._series.transpose(self._series.rows() if rows is None else rows)
+
+    def state(self) -> Record:
+        """Everything else that the page shows of the run."""
+        summary = read_mapping(self.path / "summary.json")
+        video = _newest_video(self.path)
+        return {
+            "status": _status(self.path, summary),
+            "now": self._now,
+            "summary": summary,
+            "evaluations": self._evaluations,
+            "events": self._events,
+            "processes": self._processes(),
+            "hosts": dict(Counter(self._places.values())),
+            "workers": self._workers,
+            "quantization": self._quantization,
+            "refused_lines": self._follower.refused,
+            "video": None if video is None else {"name": video[1].name, "time": int(video[0])},
+        }
+
+    def config(self) -> Record:
+        """The run's settings."""
+        return read_mapping(self.path / "config.json") or {}
+
+    def _processes(self) -> list[Record]:
+        """Roles that left a log, have a place or died, with the number of their deaths."""
+        try:
+            logs = {path.stem.replace("-", " ") for path in (self.path / "logs").glob("*.log")}
+        except OSError:
+            logs = set()
+        names = {*logs, *self._places, *self._deaths}
+        return [
+            {"role": name, "place": self._places.get(name), "deaths": self._deaths[name]}
+            for name in sorted(names, key=_natural)
+        ]
+
+
+class RunsFolder:
+    """The runs in a folder, down to three levels below it; their names are their paths relative to it.
+
+    Symbolic links are not followed. Thread-safe.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._lock = Lock()
+        self._due = 0.0
+        self._cards: dict[str, tuple[object, Record]] = {}
+        self._views: dict[str, RunView] = {}
+
+    def cards(self) -> list[Record]:
+        """One line about each run, the newest first; the folder is read at most once a second."""
+        with self._lock:
+            self._scan()
+            return sorted((card for _, card in self._cards.values()), key=lambda card: (-card["began"], card["name"]))
+
+    def update(self, name: str, position: tuple[int, int] | None) -> tuple[tuple[int, int], Record] | None:
+        """What changed of a run since a position (None: everything), and its new position; None without this run."""
+        with self._lock:
+            view = self._view(name)
+            if view is None:
+                return None
+            view.read()
+            reset, series = view.series(position)
+            message = {"name": name, "reset": reset, "series": series, "state": view.state()}
+            if reset:
+                message["config"] = view.config()
+            return view.position, message
+
+    def video(self, name: str) -> Path | None:
+        """The newest video in the directory of a run."""
+        with self._lock:
+            view = self._view(name)
+            newest = None if view is None else _newest_video(view.path)
+            return None if newest is None else newest[1]
+
+    def _view(self, name: str) -> RunView | None:
+        """The view of a run that the last scan found; a name from outside is never made into a path."""
+        self._scan()
+        if name not in self._cards:
+            self._views.pop(name, None)
+            return None
+        if name not in self._views:
+            self._views[name] = RunView(self.root / name)
+        return self._views[name]
+
+    def _scan(self) -> None:
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + _SCAN_SECONDS
+        known, self._cards = self._cards, {}
+        for path in _run_directories(self.root, _DEPTH):
+            name = path.relative_to(self.root).as_posix()
+            stamp = _stamp(path)
+            before = known.get(name)
+            card = _card(path, name) if before is None or before[0] != stamp else before[1]
+            summary = {"stopped_by": card["stopped_by"]} if card["stopped_by"] else None
+            self._cards[name] = (stamp, card | {"status": _status(path, summary)})
+        self._views = {name: view for name, view in self._views.items() if name in self._cards}
+
+
+def _run_directories(folder: Path, depth: int) -> list[Path]:
+    """Directories with a config.json at most `depth` levels below the folder, or the folder itself."""
+    if (folder / "config.json").is_file():
+        return [folder]
+    if depth == 0:
+        return []
+    try:
+        with os.scandir(folder) as entries:
+            inner = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    return [path for each in inner for path in _run_directories(each, depth - 1)]
+
+
+def _stamp(path: Path) -> list[tuple[int, int, int] | None]:
+    """Changes whenever what a card shows may have changed."""
+    stamps: list[tuple[int, int, int] | None] = []
+    for name in ("config.json", "metrics.jsonl", "summary.json"):
+        try:
+            status = (path / name).lstat()
+            stamps.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        except OSError:
+            stamps.append(None)
+    return stamps
+
+
+def _card(path: Path, name: str) -> Record:
+    """What the list shows of a run."""
+    config = read_mapping(path / "config.json") or {}
+    summary = read_mapping(path / "summary.json") or {}
+    progress = last_records(path / "metrics.jsonl", ["progress"]).get("progress", {})
+    try:
+        began = (path / "config.json").stat().st_mtime
+    except OSError:
+        began = 0.0
+    return {
+        "name": name,
+        "environment": str(config.get("environment", "?")),
+        "algorithm": str(_reach(config, "algorithm.name") or "?"),
+        "topology": str(_reach(config, "topology.name") or "?"),
+        "seed": _number(config.get("seed")),
+        "began": began,
+        "steps": _number(progress.get("environment_steps", summary.get("environment_steps"))),
+        "seconds": _number(progress.get("seconds", summary.get("wall_seconds"))),
+        "mean_return": _number(progress.get("mean_return")),
+        "evaluation_return": _number(summary.get("mean_return", progress.get("evaluation_return"))),
+        "best_evaluation": _number(progress.get("best_evaluation")),
+        "stopped_by": str(summary["stopped_by"]) if summary.get("stopped_by") else None,
+    }
+
+
+def _status(path: Path, summary: Mapping[str, Any] | None) -> str:
+    """running, finished, or ended (without a summary).
+
+    A run on this machine holds the lock of its directory, which is not tried, only looked up. One on another machine
+    that shares the folder counts as running while it writes records.
+    """
+    if _is_locked(path / ".lock"):
+        return "running"
+    if summary is not None:
+        return "finished"
+    try:
+        silent = time.time() - (path / "metrics.jsonl").stat().st_mtime
+    except OSError:
+        return "ended"
+    return "running" if silent < _SILENT_SECONDS else "ended"
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether the process whose id the lock file holds has the lock, according to the kernel's list."""
+    try:
+        inode, holder = path.stat().st_ino, path.read_text().strip()
+        locks = Path("/proc/locks").read_text()
+    except (OSError, ValueError):
+        return False
+    fields = [line.split() for line in locks.splitlines() if " FLOCK " in line and "->" not in line]
+    return any(each[4] == holder and each[5].rsplit(":", 1)[-1] == str(inode) for each in fields if len(each) > 5)
+
+
+def _newest_video(path: Path) -> tuple[float, Path] | None:
+    """The time and the path of the newest video in a folder."""
+    try:
+        with os.scandir(path) as entries:
+            videos = [
+                (entry.stat(follow_symlinks=False).st_mtime, Path(entry.path))
+                for entry in entries
+                if entry.name.endswith(_VIDEOS) and not entry.name.startswith(".")
+                if entry.is_file(follow_symlinks=False)
+            ]
+    except OSError:
+        return None
+    return max(videos, default=None)
+
+
+def _reach(record: Mapping[str, Any], key: str) -> Any:
+    value: Any = record
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _number(value: Any) -> float | None:
+    """The value if it is a number; anything else, which no run writes, is None."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _natural(name: str) -> tuple[str, int]:
+    """Sorts "actor 2" before "actor 10"."""
+    kind, _, index = name.rpartition(" ")
+    return (kind, int(index)) if index.isdecimal() else (name, -1)

@@ -1,0 +1,69 @@
+"""Serves the page to browsers until it is interrupted."""
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from headrace.dashboard.application import make_application
+from headrace.dashboard.runs import RunsFolder
+from headrace.errors import ConfigError
+
+__all__ = ["require_token", "serve"]
+
+_GRACE_SECONDS = 2
+
+
+def require_token(host: str, token: bytes | None) -> None:
+    """Raises ConfigError for a host beyond loopback without a token."""
+    if token is None and not _is_loopback(host):
+        raise ConfigError(
+            f"host is {host!a}, which other machines can reach; add --token-file FILE, "
+            "or leave --host out to listen on this machine only"
+        )
+
+
+def serve(root: Path, host: str, port: int, token: bytes | None, announce: Callable[[str], None]) -> None:
+    """Serves the runs in a folder until SIGINT or SIGTERM; `announce` gets the page's address.
+
+    Raises ConfigError if the address can't be used.
+    """
+    require_token(host, token)
+    listener = _listen(host, port)
+    with contextlib.closing(listener):
+        server: uvicorn.Server
+        application = make_application(RunsFolder(root), token, ending=lambda: server.should_exit)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                timeout_graceful_shutdown=_GRACE_SECONDS,
+            )
+        )
+        name = f"[{host}]" if ":" in host else host
+        announce(f"http://{name}:{listener.getsockname()[1]}/")
+        server.run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"dashboard can't listen on {host!a}, port {port}: {reason}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,193 @@
+"""Stores observations of any space, and action masks, as records of bytes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from headrace.errors import EnvironmentFault
+from headrace.types import Array, Part
+
+__all__ = ["MASK", "Packer", "space_name"]
+
+MASK = "action_mask"
+"""Key of the mask in `info`, as in Gymnasium's Taxi and in PettingZoo, or in a Dict observation."""
+_ALIGNMENT = 8
+
+
+class _Slot(NamedTuple):
+    """Where a part's value is in an observation, and which integers it may have; None: any."""
+
+    part: Part
+    path: tuple[str | int, ...]
+    label: str
+    """The part as a user would write it."""
+    low: Array | None = None
+    high: Array | None = None
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
+    place: slice = slice(0)
+    """The part's bytes in a record."""
+
+    def at(self, offset: int) -> "_Slot":
+        """The slot of a part that begins at the next multiple of its item size."""
+        dtype = np.dtype(self.part.dtype)
+        begin = -(-offset // dtype.itemsize) * dtype.itemsize
+        place = slice(begin, begin + dtype.itemsize * prod(self.part.shape))
+        return self._replace(part=replace(self.part, offset=begin), dtype=dtype, place=place)
+
+
+class Packer:
+    """Packs observations of one space, and action masks, into records uint8 [R]. Stateless: any thread may use it.
+
+    Each part begins at a multiple of its item size, and R is a multiple of 8. The mask, if there is one, is the last
+    part: the observation's own key "action_mask", or else `info["action_mask"]`. Raises EnvironmentFault, whose message
+    names the field, for a space that is not supported.
+    """
+
+    def __init__(self, space: spaces.Space[Any], mask: Any, actions: int) -> None:
+        """`mask` is that of the first reset, or None; `actions` is A, or 0 if actions are not discrete."""
+        slots = _slots(space, ())
+        own = [_as_mask(slot) for slot in slots if actions and slot.path == (MASK,)]
+        slots = [slot for slot in slots if not own or slot.path != (MASK,)] + own
+        self.masked = bool(own) or mask is not None
+        self._in_info = mask is not None and not own
+        if self._in_info:
+            bound = np.ones((actions,), np.int8)
+            slots.append(_Slot(Part(MASK, "int8", (actions,), 0), (MASK,), f"info[{MASK!r}]", 0 * bound, bound))
+        names = [slot.part.name for slot in slots]
+        if not slots or len(set(names)) < len(names):
+            raise EnvironmentFault(f"observation has the parts {names}; one or more with different names are required")
+        if own and own[0].part.shape != (actions,):
+            raise EnvironmentFault(f"{own[0].label} has shape {own[0].part.shape}; {(actions,)} is required of a mask")
+        self._actions = actions
+        self._slots: list[_Slot] = []
+        end = 0
+        for slot in slots:
+            self._slots.append(slot.at(end))
+            end = self._slots[-1].place.stop
+        self.record_bytes = -(-end // _ALIGNMENT) * _ALIGNMENT
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The record's parts, in the order of their offsets."""
+        return tuple(slot.part for slot in self._slots)
+
+    def pack(self, observation: Any, info: Any, out: Array, *, final: bool) -> None:
+        """Writes a record to `out`, uint8 [R]; raises EnvironmentFault, which names the field, for an invalid value.
+
+        `final`: the observation terminates its episode, so no action follows and any mask will do.
+        """
+        out[:] = 0
+        for slot in self._slots[: len(self._slots) - self._in_info]:
+            _write(slot, _find(slot, observation), out)
+        if self._in_info:
+            self._write_mask(info, out, final)
+        mask = self._slots[-1]
+        if self.masked and not final and not out[mask.place].any():
+            raise EnvironmentFault(f"{mask.label} has no legal action; at least one of its {self._actions} must be 1")
+
+    def _write_mask(self, info: Any, out: Array, final: bool) -> None:
+        mask = info.get(MASK) if isinstance(info, Mapping) else None
+        if mask is None and final:
+            mask = np.ones(self._actions, np.int8)
+        if mask is None:
+            raise EnvironmentFault(f"info[{MASK!r}] is missing; the first reset had one, so every step must")
+        _write(self._slots[-1], mask, out)
+
+
+def space_name(space: spaces.Space[Any] | None) -> str:
+    """Names a space in one line: a Box would print its bounds, which may be images."""
+    if space is None:
+        return "missing"
+    kind = type(space).__name__
+    return kind if space.shape is None else f"{kind} of shape {tuple(space.shape)}"
+
+
+def _slots(space: spaces.Space[Any], path: tuple[str | int, ...]) -> list[_Slot]:
+    """The parts of a space, in its own order; their offsets are 0."""
+    if isinstance(space, spaces.Dict):
+        return [slot for key, part in space.spaces.items() for slot in _slots(part, (*path, key))]
+    if isinstance(space, spaces.Tuple):
+        return [slot for index, part in enumerate(space.spaces) for slot in _slots(part, (*path, index))]
+    label = "observation" + "".join(f"[{key!r}]" for key in path)
+    slot = _Slot(Part(".".join(map(str, ("observation", *path))), "", (), 0), path, label)
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        shape = tuple(space.shape or ())
+        count = np.asarray(space.n if isinstance(space, spaces.Discrete) else space.nvec)
+        start = np.asarray(space.start)
+        categories = tuple(count.ravel().tolist())
+        part = replace(
+            slot.part,
+            dtype=np.dtype(space.dtype).name,
+            shape=shape,
+            categories=categories,
+            start=tuple(start.ravel().tolist()),
+        )
+        return [_Slot(part, path, label, start, start + count.astype(np.int64) - 1)]
+    if not isinstance(space, spaces.Box | spaces.MultiBinary):
+        raise EnvironmentFault(
+            f"{slot.label} has the space {space_name(space)}; a Box, Discrete, MultiDiscrete or MultiBinary, or a Dict "
+            "or Tuple of these, is required (gymnasium.wrappers.FilterObservation leaves out a key of a Dict, in a "
+            "package.module:factory of your own)"
+        )
+    dtype = np.dtype(space.dtype)
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise EnvironmentFault(
+            f"{slot.label} has dtype {dtype.name}; bool, an integer or a float of at most 64 bits is required"
+        )
+    if 0 in space.shape:
+        raise EnvironmentFault(f"{slot.label} has shape {space.shape}; it must not be empty")
+    part = replace(slot.part, dtype=dtype.name, shape=tuple(space.shape))
+    if isinstance(space, spaces.Box):
+        return [_Slot(part, path, label)]
+    return [_Slot(part, path, label, np.zeros(space.shape, np.int8), np.ones(space.shape, np.int8))]
+
+
+def _as_mask(slot: _Slot) -> _Slot:
+    """The slot of numbers that are 0 or 1."""
+    zeros = np.zeros(slot.part.shape, np.int8)
+    return slot._replace(part=replace(slot.part, categories=(), start=()), low=zeros, high=zeros + 1)
+
+
+def _find(slot: _Slot, observation: Any) -> Any:
+    value = observation
+    for key in slot.path:
+        try:
+            value = value[key]
+        except (KeyError, IndexError, TypeError):
+            raise EnvironmentFault(f"{slot.label} is missing; its space declares it") from None
+    return value
+
+
+def _write(slot: _Slot, value: Any, out: Array) -> None:
+    part, label, dtype = slot.part, slot.label, slot.dtype
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        shown = " ".join(repr(value).split())
+        raise EnvironmentFault(f"{label} is {shown:.60}; its space declares {part.dtype} {part.shape}") from None
+    whole = slot.low is not None and array.dtype.kind in "biu"  # in range, so that any integer type will do
+    if array.dtype != dtype and not (whole or np.can_cast(array.dtype, dtype, "same_kind")):
+        raise EnvironmentFault(f"{label} has dtype {array.dtype.name}; its space declares {part.dtype}")
+    if array.shape != part.shape:
+        raise EnvironmentFault(f"{label} has shape {array.shape}; its space declares {part.shape}")
+    if slot.low is not None:
+        _require_range(label, array, slot.low, slot.high)
+    elif dtype.kind == "f" and not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise EnvironmentFault(f"{label}{where or ''} is {array[tuple(where)]}; every value must be finite")
+    out[slot.place].view(dtype)[:] = array.ravel()
+
+
+def _require_range(label: str, array: Array, low: Array, high: Array | None) -> None:
+    outside = (array < low) | (array > high)
+    if outside.any():
+        where = np.argwhere(outside)[0].tolist()
+        place = tuple(where)
+        assert high is not None
+        raise EnvironmentFault(
+            f"{label}{where or ''} is {array[place]}; {low[place]} to {high[place]} is required by its space"
+        )

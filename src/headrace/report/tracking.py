@@ -1,0 +1,51 @@
+"""Sends a run's numbers to an experiment tracker."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import ConfigError
+from headrace.report.events import scalars
+
+__all__ = ["Tracker", "import_tracker"]
+
+_PROJECT = "headrace"
+
+
+def import_tracker(name: str) -> Any:
+    """The tracker's package; raises ConfigError if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ConfigError(f'track is {name}, which needs an extra: pip install "headrace[{name}]" ({error})') from None
+
+
+class Tracker:
+    """A run of Weights & Biases with the numbers that TensorBoard gets, against environment steps.
+
+    The package's own settings apply, such as WANDB_MODE=offline; its files are in RUN/wandb. Raises ConfigError if it
+    can't start a run.
+    """
+
+    def __init__(self, package: Any, directory: Path, config: Mapping[str, Any]) -> None:
+        try:
+            self._run = package.init(
+                project=_PROJECT,
+                name=directory.resolve().name,
+                dir=str(directory),
+                config=dict(config),
+                settings=package.Settings(console="off", silent=True),
+            )
+        except Exception as error:  # its own tree of errors
+            raise ConfigError(f"track is {package.__name__}, which can't start a run: {error}") from error
+        self._run.define_metric("*", step_metric="environment_steps")
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Sends the record's numbers; a record without environment steps is left out."""
+        if "environment_steps" in record:
+            self._run.log({"environment_steps": record["environment_steps"], **dict(scalars(record))})
+
+    def close(self) -> None:
+        """Ends the tracker's run; waits until everything is stored or sent."""
+        self._run.finish()

@@ -1,0 +1,235 @@
+"""The page over HTTP: who may read, what is sent, and what changes while a page is open."""
+
+import contextlib
+import json
+import re
+import socket
+import threading
+from http.client import HTTPConnection
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+pytest.importorskip("httpx2")
+
+import uvicorn
+from starlette.testclient import TestClient
+
+from headrace.cli.main import main
+from headrace.dashboard.application import MOST_RUNS, make_application
+from headrace.dashboard.runs import RunsFolder
+
+HERE = "http://127.0.0.1:7448"
+TOKEN = b"a long secret"
+
+
+@pytest.fixture
+def client(tmp_path, write_run):
+    return TestClient(make_application(RunsFolder(tmp_path / "runs"), None), base_url=HERE)
+
+
+@pytest.fixture
+def guarded(tmp_path, write_run):
+    application = make_application(RunsFolder(tmp_path / "runs"), TOKEN)
+    return TestClient(application, base_url="http://lab:7448", follow_redirects=False)
+
+
+class Stream:
+    """Server-sent events of a page."""
+
+    def __init__(self, port, query):
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        self._connection.request("GET", f"/api/events?{query}")
+        self._response = self._connection.getresponse()
+        assert self._response.getheader("Content-Type").startswith("text/event-stream")
+
+    def next(self, kind):
+        """The data of the next event of this kind."""
+        found = ""
+        while True:
+            line = self._response.readline().decode()
+            assert line, "the stream has ended"
+            name, _, value = line.rstrip("\n").partition(": ")
+            found = value if name == "event" else found
+            if name == "data" and found == kind:
+                return json.loads(value)
+
+    def rest(self):
+        return self._response.read()
+
+    def close(self):
+        self._connection.close()
+
+
+@pytest.fixture
+def serve(tmp_path, write_run):
+    """Serves the folder of runs on a free port; returns the server and a function that opens a stream."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server: uvicorn.Server
+        application = make_application(
+            RunsFolder(tmp_path / "runs"), None, period_seconds=0.02, ending=lambda: server.should_exit
+        )
+        server = uvicorn.Server(uvicorn.Config(application, log_level="warning", lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        port = listener.getsockname()[1]
+
+        def open_stream(query):
+            stream = Stream(port, query)
+            stack.callback(stream.close)
+            return stream
+
+        yield server, open_stream
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_the_page_and_its_files(client):
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    for name in ("dashboard.css", "dashboard.js", "charts.js", "diagram.js", "format.js", "uPlot.iife.min.js"):
+        assert client.get(f"/assets/{name}").status_code == 200, name
+    for name in ("", "login.html", "../runs.py", "%2e%2e/runs.py", "nothing.js"):
+        assert client.get(f"/assets/{name}").status_code == 404, name
+
+
+def test_every_answer_forbids_what_the_page_does_not_need(client):
+    for path in ("/", "/assets/dashboard.js", "/api/runs", "/nothing"):
+        policy = client.get(path).headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in policy
+
+
+def test_the_page_names_no_other_host(client):
+    for path in ("/", "/assets/dashboard.css", "/assets/dashboard.js", "/assets/charts.js", "/assets/diagram.js"):
+        text = client.get(path).text.replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"""["'(`=]//""", text), path
+        assert "http" not in text, path
+
+
+def test_runs_and_one_run(client, write_run):
+    run = write_run("one")
+    run.progress(5.0)
+    assert [card["name"] for card in client.get("/api/runs").json()["runs"]] == ["one"]
+    found = client.get("/api/run", params={"run": "one"}).json()
+    assert found["state"]["now"]["bottleneck"] == "learner"
+    for name in ("two", "../runs/one", "/etc", ""):
+        assert client.get("/api/run", params={"run": name}).status_code == 404
+        assert client.get("/api/video", params={"run": name}).status_code == 404
+
+
+def test_a_video_can_be_read_in_parts(client, write_run):
+    (write_run("one").path / "policy.mp4").write_bytes(b"0123456789")
+    answer = client.get("/api/video", params={"run": "one"}, headers={"Range": "bytes=2-4"})
+    assert (answer.status_code, answer.content) == (206, b"234")
+
+
+def test_nothing_can_be_written(client):
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert client.request(method, "/api/runs").status_code == 405
+
+
+def test_other_sites_can_not_read_a_page_without_a_token(tmp_path, write_run):
+    application = make_application(RunsFolder(tmp_path / "runs"), None)
+    for host, status in (
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost:1", 200),
+        ("[::1]:1", 200),
+    ):
+        assert TestClient(application).get("/api/runs", headers={"Host": host}).status_code == status, host
+
+
+def test_a_token_is_required(guarded):
+    for path in ("/", "/api/runs", "/api/run", "/api/events", "/api/video", "/assets/dashboard.js"):
+        assert guarded.get(path).status_code == 401, path
+    assert guarded.get("/api/runs", headers={"Authorization": "Bearer wrong"}).status_code == 403
+    assert guarded.get("/api/runs", headers={"Authorization": "Bearer"}).status_code == 403
+    assert guarded.get("/api/runs", headers={"Authorization": "Bearer a long secret"}).status_code == 200
+    assert guarded.get("/api/runs", headers={"Cookie": "headrace=wrong"}).status_code == 403
+
+
+def test_the_form_sets_a_cookie(guarded):
+    wrong = guarded.post("/login", data={"token": "wrong"})
+    assert wrong.status_code == 403
+    assert "set-cookie" not in wrong.headers
+    assert guarded.post("/login", content=b"x" * 10_000).status_code == 413
+    right = guarded.post("/login", data={"token": "a long secret"})
+    assert right.status_code == 303
+    cookie = right.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "secret" not in cookie
+    assert guarded.get("/api/runs").status_code == 200
+
+
+def test_an_open_page_sees_what_changes(serve, write_run):
+    _, open_stream = serve
+    run = write_run("one")
+    run.progress(1.0)
+    stream = open_stream("run=one")
+    assert [card["name"] for card in stream.next("runs")["runs"]] == ["one"]
+    assert stream.next("run")["reset"]
+    run.append_text('{"kind": "progress", ')
+    run.append_text('"seconds": 1.5, "mean_return": 7.0}\n')
+    message = stream.next("run")
+    assert (message["reset"], message["series"]["mean_return"]) == (False, [7.0])
+    run.summary()
+    while message["state"]["summary"] is None:
+        message = stream.next("run")
+    assert message["state"]["summary"]["stopped_by"] == "steps"
+
+
+def test_runs_come_and_go_while_a_page_is_open(serve, write_run):
+    _, open_stream = serve
+    stream = open_stream("run=late")
+    assert stream.next("gone") == {"name": "late"}
+    run = write_run("late")
+    run.progress(1.0)
+    assert stream.next("run")["series"]["seconds"] == [1.0]
+    run.path.rename(run.path.with_name("other"))
+    assert stream.next("gone") == {"name": "late"}
+
+
+def test_a_server_that_ends_closes_its_streams(serve, write_run):
+    server, open_stream = serve
+    stream = open_stream("")
+    stream.next("runs")
+    server.should_exit = True
+    stream.rest()
+
+
+def test_a_page_shows_a_limited_number_of_runs(client):
+    answer = client.get("/api/events", params={"run": [str(n) for n in range(MOST_RUNS + 1)]})
+    assert answer.status_code == 400
+    assert "run is given 13 times" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["{}/nothing"], "runs_dir is"),
+        (["{}", "--port", "65536"], "port is 65536"),
+        (["{}", "--host", "0.0.0.0"], "add --token-file FILE"),
+        (["{}", "--host", "300.1.1.1", "--token-file", "{}/token"], "can't listen on '300.1.1.1'"),
+        (["{}", "--token-file", "{}/empty"], "a file that is not empty"),
+    ],
+)
+def test_mistakes_are_one_line(words, complaint, tmp_path, capsys):
+    (tmp_path / "token").write_text("secret\n")
+    (tmp_path / "empty").write_text("\n")
+    assert main(["dashboard", *(word.format(tmp_path) for word in words)]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error
+    assert error.count("\n") == 1
+
+
+def test_a_port_in_use_is_one_line(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert main(["dashboard", str(tmp_path), "--port", str(port)]) == 2
+    assert f"port {port}: Address already in use" in capsys.readouterr().err

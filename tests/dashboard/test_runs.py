@@ -1,0 +1,133 @@
+"""What the page knows of the runs of a folder."""
+
+import fcntl
+import os
+
+import pytest
+
+from headrace.dashboard.runs import RunsFolder
+
+
+@pytest.fixture
+def folder(tmp_path, write_run):
+    return RunsFolder(tmp_path / "runs")
+
+
+def test_runs_appear_change_and_disappear(folder, write_run):
+    assert folder.cards() == []
+    run = write_run("study/trial-1")
+    run.progress(5.0, evaluation_return=11.0)
+    (card,) = folder.cards()
+    assert (card["name"], card["environment"], card["algorithm"]) == ("study/trial-1", "Lander-v3", "dqn")
+    assert (card["steps"], card["evaluation_return"]) == (5_000, 11.0)
+    run.progress(6.0)
+    assert folder.cards()[0]["steps"] == 6_000
+    run.path.rename(run.path.with_name("trial-2"))
+    assert [card["name"] for card in folder.cards()] == ["study/trial-2"]
+    assert folder.update("study/trial-1", None) is None
+
+
+def test_the_folder_may_be_a_run(tmp_path, write_run):
+    write_run("one").progress(1.0)
+    assert [card["name"] for card in RunsFolder(tmp_path / "runs/one").cards()] == ["."]
+
+
+def test_a_run_is_running_while_a_process_holds_its_lock(folder, write_run):
+    run = write_run("one")
+    run.progress(1.0)
+    os.utime(run.path / "metrics.jsonl", (0, 0))
+    assert folder.cards()[0]["status"] == "ended"
+    run.summary()
+    assert folder.cards()[0]["status"] == "finished"
+    with (run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        assert folder.cards()[0]["status"] == "running"
+    assert folder.cards()[0]["status"] == "finished"
+
+
+def test_a_run_of_another_machine_is_running_while_it_writes(folder, write_run):
+    write_run("one").progress(1.0)
+    assert folder.cards()[0]["status"] == "running"
+
+
+def test_updates_hold_only_what_is_new(folder, write_run):
+    run = write_run("one")
+    run.progress(1.0)
+    position, first = folder.update("one", None)
+    assert first["reset"]
+    assert first["config"]["seed"] == 7
+    assert first["series"]["seconds"] == [1.0]
+    assert first["series"]["actor_times.blocked"] == [0.75]
+    run.progress(2.0)
+    _, second = folder.update("one", position)
+    assert not second["reset"]
+    assert second["series"]["seconds"] == [2.0]
+    assert "config" not in second
+
+
+def test_a_resumed_run_is_sent_again_without_what_it_repeats(folder, write_run):
+    run = write_run("one")
+    for second in (1.0, 2.0, 3.0):
+        run.progress(second)
+        run.append("evaluation", second, mean_return=second)
+    position, _ = folder.update("one", None)
+    run.append("resume", 2.0, generation=1)
+    run.progress(2.5)
+    _, message = folder.update("one", position)
+    assert message["reset"]
+    assert message["series"]["seconds"] == [1.0, 2.0, 2.5]
+    assert [each["mean_return"] for each in message["state"]["evaluations"]] == [1.0, 2.0]
+
+
+def test_processes_have_their_places_and_deaths(folder, write_run):
+    run = write_run("one")
+    (run.path / "logs").mkdir()
+    for name in ("actor-0", "actor-10", "actor-2"):
+        (run.path / f"logs/{name}.log").touch()
+    run.append("place", 1.0, role="actor 2", place="node a")
+    run.append("place", 1.0, role="evaluator 0", place="node a")
+    run.append("exit", 2.0, role="actor 0", reason="exit code 1")
+    run.append("exit", 3.0, role="actor 0", reason="exit code 1")
+    _, message = folder.update("one", None)
+    assert message["state"]["processes"] == [
+        {"role": "actor 0", "place": None, "deaths": 2},
+        {"role": "actor 2", "place": "node a", "deaths": 0},
+        {"role": "actor 10", "place": None, "deaths": 0},
+        {"role": "evaluator 0", "place": "node a", "deaths": 0},
+    ]
+    assert message["state"]["hosts"] == {"node a": 2}
+    assert [event["kind"] for event in message["state"]["events"]] == ["place", "place", "exit", "exit"]
+
+
+def test_names_from_outside_are_not_made_into_paths(folder, write_run, tmp_path):
+    write_run("one")
+    outside = tmp_path / "outside"
+    (tmp_path / "runs/one").rename(outside)
+    (tmp_path / "runs/link").symlink_to(outside)
+    for name in ("../outside", "link", str(outside), "", "one/../../outside", "\0"):
+        assert folder.update(name, None) is None
+        assert folder.video(name) is None
+    assert folder.cards() == []
+
+
+def test_records_with_values_of_other_types_do_no_harm(folder, write_run):
+    run = write_run("one")
+    (run.path / "config.json").write_text("[]")
+    run.append_text('{"kind": "progress", "seconds": "x"}\n{"kind": "evaluation"}\n')
+    run.progress(1.0, mean_return="high", actor_times=7, steps_per_second=True)
+    (run.path / "summary.json").write_text('{"stopped_by": {}')
+    _, message = folder.update("one", None)
+    assert message["series"]["mean_return"] == [None]
+    assert message["series"]["steps_per_second"] == [None]
+    assert folder.cards()[0]["environment"] == "?"
+
+
+def test_the_newest_video_is_shown(folder, write_run):
+    run = write_run("one")
+    for age, name in ((2, "old.mp4"), (1, "new.gif"), (0, ".draft.tmp.mp4")):
+        (run.path / name).write_bytes(b"x")
+        os.utime(run.path / name, (1_000 - age, 1_000 - age))
+    assert folder.update("one", None)[1]["state"]["video"] == {"name": "new.gif", "time": 999}
+    assert folder.video("one") == run.path / "new.gif"

@@ -1,0 +1,142 @@
+"""Records of observations of any space, and action masks."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from headrace.environments import EnvironmentBatch, describe
+from headrace.environments.records import Packer
+from headrace.errors import EnvironmentFault
+from headrace.networks.records import split
+from headrace.types import EnvironmentSpec, Part
+
+TOY = "headrace.environments.toy"
+SPACE = spaces.Dict(
+    flag=spaces.MultiBinary(3),
+    image=spaces.Box(0, 255, (2, 2, 3), np.uint8),
+    inner=spaces.Tuple([spaces.Discrete(4, start=-1), spaces.Box(-1, 1, (2,), np.float64)]),
+    wheel=spaces.MultiDiscrete([3, 5], start=[0, 2]),
+)
+
+
+def test_parts_are_aligned() -> None:
+    assert Packer(SPACE, None, 0).parts == (
+        Part("observation.flag", "int8", (3,), 0),
+        Part("observation.image", "uint8", (2, 2, 3), 3),
+        Part("observation.inner.0", "int64", (), 16, (4,), (-1,)),
+        Part("observation.inner.1", "float64", (2,), 24),
+        Part("observation.wheel", "int64", (2,), 40, (3, 5), (0, 2)),
+    )
+    assert Packer(SPACE, None, 0).record_bytes == 56
+
+
+def test_records_keep_what_spaces_sample() -> None:
+    packer = Packer(SPACE, np.ones(2, np.int8), 2)
+    SPACE.seed(0)
+    samples = [SPACE.sample() for _ in range(20)]
+    masks = [[1, 0], [0, 1], [1, 1], [True, False]] * 5
+    records = np.empty((20, packer.record_bytes), np.uint8)
+    for sample, mask, record in zip(samples, masks, records, strict=True):
+        packer.pack(sample, {"action_mask": mask}, record, final=False)
+    values = split(records, packer.parts)
+    assert list(values) == [part.name for part in packer.parts]
+    for index, sample in enumerate(samples):
+        np.testing.assert_array_equal(values["observation.flag"][index], sample["flag"])
+        np.testing.assert_array_equal(values["observation.image"][index], sample["image"])
+        assert values["observation.inner.0"][index] == sample["inner"][0]
+        np.testing.assert_array_equal(values["observation.inner.1"][index], sample["inner"][1])
+        np.testing.assert_array_equal(values["observation.wheel"][index], sample["wheel"])
+        np.testing.assert_array_equal(values["action_mask"][index], masks[index])
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"flag": [0, 2, 0]}, "observation['flag'][1] is 2; 0 to 1 is required"),
+        ({"image": np.zeros((2, 2), np.uint8)}, "observation['image'] has shape (2, 2); its space declares (2, 2, 3)"),
+        ({"image": np.zeros((2, 2, 3))}, "observation['image'] has dtype float64; its space declares uint8"),
+        ({"inner": (3, np.zeros(2))}, "observation['inner'][0] is 3; -1 to 2 is required"),
+        ({"inner": (0.5, np.zeros(2))}, "observation['inner'][0] has dtype float64; its space declares int64"),
+        ({"inner": (0, np.array([0, np.nan]))}, "observation['inner'][1][1] is nan; every value must be finite"),
+        ({"inner": (0,)}, "observation['inner'][1] is missing"),
+        ({"wheel": [2, 7]}, "observation['wheel'][1] is 7; 2 to 6 is required"),
+        ({"wheel": [[2], [7, 3]]}, "observation['wheel'] is [[2], [7, 3]]; its space declares"),
+    ],
+)
+def test_an_observation_outside_its_space_is_refused(change: dict[str, Any], problem: str) -> None:
+    packer = Packer(SPACE, None, 0)
+    SPACE.seed(1)
+    with pytest.raises(EnvironmentFault, match=re.escape(problem)):
+        packer.pack(SPACE.sample() | change, {}, np.empty(packer.record_bytes, np.uint8), final=False)
+
+
+@pytest.mark.parametrize(
+    ("info", "problem"),
+    [
+        ({"action_mask": [0, 0, 0]}, "info['action_mask'] has no legal action; at least one of its 3 must be 1"),
+        ({"action_mask": [1, 0]}, "info['action_mask'] has shape (2,); its space declares (3,)"),
+        ({"action_mask": [1, 2, 0]}, "info['action_mask'][1] is 2; 0 to 1 is required"),
+        ({"action_mask": [1.0, 0.0, 0.0]}, "info['action_mask'] has dtype float64"),
+        ({}, "info['action_mask'] is missing"),
+    ],
+)
+def test_an_invalid_mask_is_refused(info: dict[str, Any], problem: str) -> None:
+    packer = Packer(spaces.Discrete(4), np.ones(3), 3)
+    with pytest.raises(EnvironmentFault, match=re.escape(problem)):
+        packer.pack(0, info, np.empty(packer.record_bytes, np.uint8), final=False)
+
+
+@pytest.mark.parametrize("info", [{}, {"action_mask": [0, 0, 0]}])
+def test_after_the_last_step_any_mask_will_do(info: dict[str, Any]) -> None:
+    packer = Packer(spaces.Discrete(4), np.ones(3), 3)
+    packer.pack(0, info, np.empty(packer.record_bytes, np.uint8), final=True)
+
+
+@pytest.mark.parametrize("kind", [spaces.Box(0, 1, (2,), np.int8), spaces.MultiBinary(2), spaces.MultiDiscrete([2, 2])])
+def test_a_mask_may_be_a_key_of_the_observation(kind: spaces.Space[Any]) -> None:
+    """As PettingZoo does; it becomes the last part."""
+    space = spaces.Dict(action_mask=kind, state=spaces.Discrete(3))
+    packer = Packer(space, None, 2)
+    assert packer.masked
+    assert [part.name for part in packer.parts] == ["observation.state", "observation.action_mask"]
+    record = np.empty(packer.record_bytes, np.uint8)
+    packer.pack({"action_mask": np.array([0, 1], np.int8), "state": 2}, {}, record, final=False)
+    with pytest.raises(EnvironmentFault, match=re.escape("observation['action_mask'][0] is 2; 0 to 1 is required")):
+        packer.pack({"action_mask": np.array([2, 0], np.int8), "state": 2}, {}, record, final=False)
+    with pytest.raises(EnvironmentFault, match="has no legal action"):
+        packer.pack({"action_mask": np.array([0, 0], np.int8), "state": 2}, {}, record, final=False)
+    assert not Packer(space, None, 0).masked  # of continuous actions it is a part like any other
+
+
+def test_describes() -> None:
+    cell = Part("observation", "int64", (), 0, (16,), (0,))
+    assert describe("FrozenLake-v1") == EnvironmentSpec((8,), "uint8", 4, parts=(cell,))
+    taxi = describe("Taxi-v4")
+    assert taxi.masked
+    assert taxi.parts[-1] == Part("action_mask", "int8", (6,), 8)
+    assert [part.categories for part in describe("Blackjack-v1").parts] == [(32,), (11,), (2,)]
+    goal = describe(f"{TOY}:Goal")
+    assert (goal.continuous, goal.masked, goal.observation_shape) == (True, False, (48,))
+
+
+def test_a_batch_has_records_and_names_the_place_of_a_fault(own_module: Any) -> None:
+    name = own_module("""
+        from headrace.environments.toy import Maze
+        class Closed(Maze):
+            def step(self, action):
+                observation, reward, terminated, truncated, info = super().step(action)
+                if self._steps == 3:
+                    info["action_mask"][:] = 0
+                return observation, reward, False, truncated, info
+    """)
+    batch = EnvironmentBatch(f"{name}:Closed", 1, seed=3)
+    parts = batch.spec.parts
+    observation = batch.start()
+    for _ in range(2):
+        assert split(observation, parts)["observation.image"].sum(dtype=int) == 2 * 255
+        observation = batch.step(split(observation, parts)["action_mask"].argmax(1)).observation
+    with pytest.raises(EnvironmentFault, match=r'index 0, episode 0, step 3: info\["?\'action_mask'):
+        batch.step(split(observation, parts)["action_mask"].argmax(1))
