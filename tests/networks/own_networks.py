@@ -42,6 +42,25 @@ class Scaled(nn.Module):
         return y
 
 
+class Embedded(nn.Module):
+    """An embedding of one part and the numbers of another."""
+
+    def __init__(self, outputs: int) -> None:
+        super().__init__()
+        self.cells = nn.Embedding(5, 3)
+        self.head = nn.Linear(5, outputs)
+
+    def forward(self, parts: dict[str, Tensor]) -> Tensor:
+        cell = self.cells(parts["observation.cell"])
+        y: Tensor = self.head(torch.cat((cell, parts["observation.goal"]), 1))
+        return y
+
+
+def embedded(spec: EnvironmentSpec, outputs: int) -> nn.Module:
+    assert [part.name for part in spec.parts][:2] == ["observation.cell", "observation.goal"]
+    return Embedded(outputs)
+
+
 class Torso(nn.Module):
     """A convolution and a layer without a bias."""
 

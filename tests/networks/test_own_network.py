@@ -11,11 +11,12 @@ from headrace import A3C, DQN, SAC, TD3
 from headrace.errors import ConfigError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
+from headrace.networks.records import ILLEGAL, draw_records, split
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.topologies.config import Apex
 from headrace.topologies.precision import choose_precision
-from headrace.types import Batch, EnvironmentSpec
+from headrace.types import Batch, EnvironmentSpec, Part
 
 VECTOR = EnvironmentSpec((6,), "float32", 3)
 IMAGE = EnvironmentSpec((8, 8), "uint8", 3)
@@ -68,6 +69,28 @@ def test_the_graph_has_the_module_s_outputs(name: str, precision: Precision) -> 
     found = Policy(graph.serialize(updater.weights()), 1).output(inputs)
     np.testing.assert_allclose(found, updater.act(inputs), atol=tolerance)
     assert graph.integer == (("module.inner.3.weight",) if (precision, name) == ("int8", "wide") else ())
+
+
+def test_parts_are_a_dict_and_masks_exclude_actions() -> None:
+    parts = (
+        Part("observation.cell", "int64", (), 0, (4,), (1,)),
+        Part("observation.goal", "float32", (2,), 8),
+        Part("action_mask", "int8", (3,), 16),
+    )
+    spec = EnvironmentSpec((24,), "uint8", 3, parts=parts, masked=True)
+    updater = DQN(network=own("embedded")).make_updater(spec, "cpu", 0)
+    records = draw_records(np.random.default_rng(0), 6, 24, parts)
+    expected = updater.act(records)
+    np.testing.assert_array_equal(expected == ILLEGAL, records[:, 16:19] == 0)
+    values = split(records, parts)
+    weights = updater.weights()
+    features = np.concatenate(
+        (weights["module.cells.weight"][values["observation.cell"]], values["observation.goal"]), 1
+    )
+    by_hand = features @ weights["module.head.weight"].T + weights["module.head.bias"]
+    np.testing.assert_allclose(expected[expected != ILLEGAL], by_hand[expected != ILLEGAL], rtol=1e-4)
+    found = Policy(PolicyGraph(updater.architecture).serialize(weights), 1).output(records)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_packed_parameters_become_the_graph() -> None:

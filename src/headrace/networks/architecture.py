@@ -204,11 +204,7 @@ class Architecture:
         from headrace.networks.own_modules import describe_own  # imports torch
 
         require("dueling", dueling, not dueling, f"false with network {build}, which has its own head")
-        if spec.parts:
-            names = ", ".join(part.name for part in spec.parts)
-            raise ConfigError(f"network is {build}; it takes observations that are one array, not the parts {names}")
-        own = describe_own(build, spec, head.outputs, head.activation == "tanh")
-        architecture = Architecture(spec.input_shape, spec.observation_dtype, "mlp", (), head, own=own)
+        architecture = describe_own(build, spec, head)
         require_parameters("network", build, architecture.layout.size)
         return architecture
 

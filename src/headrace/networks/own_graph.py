@@ -8,13 +8,16 @@ from headrace.networks.graph_builder import GraphBuilder
 from headrace.networks.graph_layers import FullLayers
 from headrace.networks.own_network import OwnNetwork
 
-__all__ = ["add_own_nodes"]
+__all__ = ["OWN_OUTPUT", "add_own_nodes"]
+
+OWN_OUTPUT = "own_output"
+"""Name of the output in the exported graph."""
 
 _KEEPS_SIGN = {"Flatten", "Reshape", "MaxPool", "Identity"}
 
 
-def add_own_nodes(network: OwnNetwork, graph: GraphBuilder, layers: FullLayers, output: str) -> None:
-    """Adds the network's nodes, with its linear layers and parameters in the layers' precision."""
+def add_own_nodes(network: OwnNetwork, graph: GraphBuilder, layers: FullLayers) -> str:
+    """Adds the network's nodes, with its linear layers and parameters in the layers' precision; returns the output."""
     source, shapes = network.model.graph, {each.name: each.shape for each in network.parameters}
     producers = {name: node for node in source.node for name in node.output}
     uses = Counter(name for node in source.node for name in node.input)
@@ -34,8 +37,7 @@ def add_own_nodes(network: OwnNetwork, graph: GraphBuilder, layers: FullLayers, 
         for index, name in enumerate(node.input):
             node.input[index] = names.get(name, name)
         graph.append(node)
-    if output in names:
-        graph.node("Identity", names[output], output=output)
+    return names.get(OWN_OUTPUT, OWN_OUTPUT)
 
 
 def _linear(node: Any, shapes: dict[str, tuple[int, ...]]) -> Dense | None:

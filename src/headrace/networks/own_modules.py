@@ -16,12 +16,15 @@ from torch import Tensor, nn
 
 from headrace.errors import ConfigError
 from headrace.imports import import_user_module
+from headrace.networks.architecture import Architecture, Head
 from headrace.networks.graph_builder import OPSET
-from headrace.networks.graph_template import GraphTemplate
+from headrace.networks.own_graph import OWN_OUTPUT
 from headrace.networks.own_network import OwnNetwork, OwnParameter
-from headrace.networks.policy_graph import INPUT, OUTPUT
+from headrace.networks.policy_graph import INPUT, PolicyGraph
+from headrace.networks.records import ILLEGAL, draw_records, split
 from headrace.networks.session import open_session
-from headrace.types import Array, EnvironmentSpec
+from headrace.networks.torch_modules import part_values
+from headrace.types import Array, EnvironmentSpec, Part
 
 __all__ = ["OwnModule", "describe_own", "initial_values"]
 
@@ -34,7 +37,8 @@ _BATCHES = (5, 1)  # the graph must not have the size of the batch with which it
 class OwnModule(nn.Module):
     """Maps observations [B, *input] of the environment's dtype to outputs [B, *] by a user's module.
 
-    The user's module gets float32, and bytes scaled to [0, 1]. Its buffers are constants.
+    The user's module gets float32, and bytes scaled to [0, 1]; of a record, a dict of its parts by name, in which
+    categories are int64, and not the action mask. Its buffers are constants.
     """
 
     def __init__(self, network: OwnNetwork) -> None:
@@ -44,24 +48,56 @@ class OwnModule(nn.Module):
         for part in self.modules():
             for name, buffer in list(part.named_buffers(recurse=False)):
                 part.register_buffer(name, buffer, persistent=False)
-        self._scale = 1 / 255 if network.spec.observation_dtype == "uint8" else None
+        self._spec = network.spec
         self._bounded = network.bounded
         self.eval()
 
     def forward(self, observation: Tensor) -> Tensor:
-        """Outputs [B, *]."""
-        x = observation.float()
-        y: Tensor = self.module(x if self._scale is None else x * self._scale)
+        """Outputs [B, *]; those of actions that a mask excludes are ILLEGAL."""
+        values = part_values(observation, self._spec)
+        if not self._spec.masked:
+            return self.compute(*values)
+        return self.compute(*values[:-1]).masked_fill(values[-1] == 0, ILLEGAL)
+
+    def compute(self, *values: Tensor) -> Tensor:
+        """Outputs [B, *] of observations, or of their parts except for a mask, before a mask."""
+        parts = inputs_of(self._spec)
+        read = [_read(part, value) for part, value in zip(parts, values, strict=True)]
+        names = (part.name for part in parts)
+        y: Tensor = self.module(dict(zip(names, read, strict=True)) if self._spec.parts else read[0])
         return y.tanh() if self._bounded else y
 
 
-def describe_own(build: str, spec: EnvironmentSpec, outputs: int, bounded: bool) -> OwnNetwork:
+class _Computation(nn.Module):
+    """What is exported: compute() of a module."""
+
+    def __init__(self, own: OwnModule) -> None:
+        super().__init__()
+        self.own = own
+
+    def forward(self, *values: Tensor) -> Tensor:
+        return self.own.compute(*values)
+
+
+def inputs_of(spec: EnvironmentSpec) -> tuple[Part, ...]:
+    """The parts that a user's module gets; an observation that is no record is one part."""
+    whole = (Part(INPUT, spec.observation_dtype, spec.input_shape, 0),)
+    return (spec.parts[:-1] if spec.masked else spec.parts) or whole
+
+
+def _read(part: Part, value: Tensor) -> Tensor:
+    if part.categories:
+        return value.long()
+    return value.float() * (1 / 255) if part.dtype == "uint8" else value.float()
+
+
+def describe_own(build: str, spec: EnvironmentSpec, head: Head) -> Architecture:
     """Builds a user's module, checks it and exports it to ONNX.
 
     Raises ConfigError, which names the function, if it can't be called, if the output does not fit the actions, if the
     module is not a function of its parameters and the observation, or if ONNX can't express it.
     """
-    network = OwnNetwork(build, spec, outputs, bounded)
+    network = OwnNetwork(build, spec, head.outputs, head.activation == "tanh")
     with _ALONE, torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         module = OwnModule(network)
@@ -70,10 +106,13 @@ def describe_own(build: str, spec: EnvironmentSpec, outputs: int, bounded: bool)
             parameter.add_(0.01 * torch.randn_like(parameter))
         observation = _observations(spec)
         _check_output(module, network, observation)
-        model = _export(module, build, observation)
+        model = _export(module, network, observation)
     network = replace(network, parameters=parameters, graph=OwnNetwork.pack(_without_values(model, parameters)))
-    _compare(network, module, observation)
-    return network
+    architecture = Architecture(
+        spec.input_shape, spec.observation_dtype, "mlp", (), head, parts=spec.parts, own=network
+    )
+    _compare(architecture, module, observation)
+    return architecture
 
 
 def initial_values(network: OwnNetwork, seed: int) -> dict[str, NDArray[np.float32]]:
@@ -121,6 +160,8 @@ def _parameters(module: OwnModule, build: str) -> tuple[OwnParameter, ...]:
 
 def _observations(spec: EnvironmentSpec) -> Array:
     random, shape = np.random.default_rng(0), (_BATCHES[0], *spec.input_shape)
+    if spec.parts:
+        return draw_records(random, _BATCHES[0], spec.observation_shape[0], spec.parts)
     if spec.observation_dtype == "uint8":
         return random.integers(0, 256, shape, np.uint8)
     return random.standard_normal(shape).astype(spec.observation_dtype)
@@ -128,9 +169,10 @@ def _observations(spec: EnvironmentSpec) -> Array:
 
 def _check_output(module: OwnModule, network: OwnNetwork, observation: Array) -> None:
     field, inputs = f"network is {network.build}", torch.from_numpy(observation)
+    values = part_values(inputs, network.spec)[: len(inputs_of(network.spec))]
     try:
-        y = module(inputs)
-        trained = module.train()(inputs)
+        y = module.compute(*values)
+        trained = module.train().compute(*values)
     except Exception as error:
         raise ConfigError(
             f"{field}: for observations {list(observation.shape)} the module raised {_one_line(error)}"
@@ -150,34 +192,45 @@ def _check_output(module: OwnModule, network: OwnNetwork, observation: Array) ->
         )
 
 
-def _export(module: OwnModule, build: str, observation: Array) -> onnx.ModelProto:
+def _export(module: OwnModule, network: OwnNetwork, observation: Array) -> onnx.ModelProto:
     """The ONNX model with the parameters as initializers of their names."""
-    buffer = io.BytesIO()
+    buffer, parts, field = io.BytesIO(), inputs_of(network.spec), f"network is {network.build}"
+    names = [part.name for part in parts]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                module,
-                (torch.from_numpy(observation),),
+                _Computation(module),
+                tuple(part_values(torch.from_numpy(observation), network.spec)[: len(parts)]),
                 buffer,  # type: ignore[arg-type]  # a file in memory, which this exporter takes
-                input_names=[INPUT],
-                output_names=[OUTPUT],
-                dynamic_axes={INPUT: {0: "B"}, OUTPUT: {0: "B"}},
+                input_names=names,
+                output_names=[OWN_OUTPUT],
+                dynamic_axes={name: {0: "B"} for name in (*names, OWN_OUTPUT)},
                 opset_version=OPSET,
                 do_constant_folding=False,
                 dynamo=False,  # torch's newer exporter needs another package, and changes the parameters' names
             )
     except Exception as error:
-        raise ConfigError(f"network is {build}: ONNX can't express the module: {_one_line(error)}") from error
+        raise ConfigError(f"{field}: ONNX can't express the module: {_one_line(error)}") from error
     model = onnx.load_model_from_string(buffer.getvalue())
+    _rename(model)
     nested = {node.op_type for node in model.graph.node if any(each.HasField("g") for each in node.attribute)}
     foreign = {node.op_type for node in model.graph.node if node.domain} | nested
     if foreign:
         raise ConfigError(
-            f"network is {build}: its ONNX graph has the operator {min(foreign)}; one without control flow and of "
+            f"{field}: its ONNX graph has the operator {min(foreign)}; one without control flow and of "
             "standard operators is required"
         )
     return model
+
+
+def _rename(model: onnx.ModelProto) -> None:
+    """Gives the parameters the names that they have in an `OwnModule`."""
+    for tensor in model.graph.initializer:
+        tensor.name = tensor.name.removeprefix("own.")
+    for node in model.graph.node:
+        for index, name in enumerate(node.input):
+            node.input[index] = name.removeprefix("own.")
 
 
 def _without_values(model: onnx.ModelProto, parameters: tuple[OwnParameter, ...]) -> onnx.ModelProto:
@@ -188,11 +241,12 @@ def _without_values(model: onnx.ModelProto, parameters: tuple[OwnParameter, ...]
     return model
 
 
-def _compare(network: OwnNetwork, module: OwnModule, observation: Array) -> None:
+def _compare(architecture: Architecture, module: OwnModule, observation: Array) -> None:
     """Raises ConfigError if ONNX Runtime's outputs are not those of torch."""
-    field = f"network is {network.build}"
+    assert architecture.own is not None
+    field = f"network is {architecture.own.build}"
     try:
-        session = open_session(GraphTemplate(network.model).fill(_values(module)))
+        session = open_session(PolicyGraph(architecture).serialize(_values(module)))
     except Exception as error:  # ONNX Runtime's errors have no common class
         raise ConfigError(f"{field}: ONNX Runtime can't load its graph: {_one_line(error)}") from error
     for count in _BATCHES:
@@ -200,13 +254,15 @@ def _compare(network: OwnNetwork, module: OwnModule, observation: Array) -> None
         with torch.no_grad():
             expected = module(torch.from_numpy(inputs)).numpy()
         try:
-            found = session.run(None, {INPUT: inputs})[0]
+            parts = split(inputs, architecture.parts) if architecture.parts else {INPUT: inputs}
+            found = session.run(None, parts)[0]
         except Exception as error:
             raise ConfigError(
                 f"{field}: its ONNX graph can't compute {count} observations: {_one_line(error)}"
             ) from error
         difference = float(np.abs(found - expected).max()) if found.shape == expected.shape else float("inf")
-        if not difference <= _TOLERANCE * max(1.0, float(np.abs(expected).max())):
+        largest = float(np.abs(expected[expected != ILLEGAL]).max(initial=1.0))
+        if not difference <= _TOLERANCE * largest:
             raise ConfigError(
                 f"{field}: its ONNX graph and torch differ by {difference:.2e} for {count} observations; at most "
                 f"{_TOLERANCE:g} of the largest output is required: code that depends on the observations' values, or "

@@ -39,10 +39,7 @@ class PolicyGraph:
         self._architecture = architecture
         self._graph = GraphBuilder()
         self._layers = LAYERS[precision](self._graph)
-        if architecture.own:
-            add_own_nodes(architecture.own, self._graph, self._layers, OUTPUT)
-        else:
-            self._build()
+        self._finish(add_own_nodes(architecture.own, self._graph, self._layers) if architecture.own else self._build())
         model = self._graph.model(
             [_value_info(encoder.part) for encoder in architecture.encoders],
             helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["B", architecture.head.outputs]),
@@ -63,7 +60,8 @@ class PolicyGraph:
             initializers.update(self._layers.encode(name, value))
         return self._template.fill(initializers)
 
-    def _build(self) -> None:
+    def _build(self) -> str:
+        """The outputs [B, *], before a mask."""
         architecture, node = self._architecture, self._graph.node
         encoders = architecture.encoders
         encoded = [self._encode(encoder) for encoder in encoders]
@@ -79,11 +77,14 @@ class PolicyGraph:
             # A - mean(A) as a matrix product: ReduceMean sums a single row in another order than the rows of a batch.
             centering = np.eye(outputs, dtype=np.float32) - np.float32(1 / outputs)
             centered = node("MatMul", advantage, self._graph.constant("centering", centering))
-            output = node("Add", value, centered)
-        else:
-            output = heads[0]
+            return node("Add", value, centered)
+        return heads[0]
+
+    def _finish(self, output: str) -> None:
+        """Adds the mask, if there is one, and names the output."""
+        architecture, node = self._architecture, self._graph.node
         if architecture.head.masked:
-            legal = node("Cast", encoders[-1].part.name, to=TensorProto.BOOL)
+            legal = node("Cast", architecture.encoders[-1].part.name, to=TensorProto.BOOL)
             output = node("Where", legal, output, self._graph.constant("illegal", np.float32(ILLEGAL)))
         node("Identity", output, output=OUTPUT)
 

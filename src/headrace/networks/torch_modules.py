@@ -13,6 +13,7 @@ from headrace.networks.architecture import Architecture, Convolution, Dense, Enc
 from headrace.networks.critic import Critic
 from headrace.networks.records import ILLEGAL, one_hot
 from headrace.networks.twin_critics import TWINS, TwinCritics
+from headrace.types import EnvironmentSpec
 
 __all__ = ["ActorCriticModule", "CriticModule", "PolicyModule", "TwinCriticsModule", "features_of", "part_values"]
 
@@ -139,7 +140,7 @@ class TwinCriticsModule(nn.Module):
         return x.squeeze(2).T
 
 
-def part_values(observation: Tensor, architecture: Architecture) -> list[Tensor]:
+def part_values(observation: Tensor, architecture: Architecture | EnvironmentSpec) -> list[Tensor]:
     """The values [B, *shape] of each part of observations, which are records; or the observations themselves."""
     if not architecture.parts:
         return [observation]
