@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.exploration import Exploration
 from headrace.algorithms.registry import known_algorithms, read_algorithm
+from headrace.algorithms.writers import StepWriters, TableForm, TransitionWriters, table_signature
 from headrace.errors import ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, require_positive, write_fields
 from headrace.networks.architecture import Architecture
@@ -215,6 +216,21 @@ class OffPolicy(Algorithm, ABC):
     def replay(self) -> "OffPolicy":
         """These settings."""
         return self
+
+    def table_form(self, spec: EnvironmentSpec, chunk_steps: int) -> TableForm:
+        """What the table stores: by default n-step transitions, in chunks of so many."""
+        return TableForm(table_signature(spec), self.n_step, chunk_steps, self.samples_per_step)
+
+    def make_writers(self, spec: EnvironmentSpec, chunk_steps: int, count: int, first_environment: int) -> StepWriters:
+        """Writers of such a table's chunks for E environments, whose numbers begin with `first_environment`."""
+        return TransitionWriters(
+            table_signature(spec),
+            count,
+            first_environment,
+            n_step=self.n_step,
+            discount=self.discount,
+            chunk_steps=chunk_steps,
+        )
 
     @abstractmethod
     def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:
