@@ -16,8 +16,8 @@ def build(width: int) -> GraphTemplate:
     graph.parameter("codes", (5,), np.int8)
     return GraphTemplate(
         graph.model(
-            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 3]),
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", width]),
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 3])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", width])],
         )
     )
 

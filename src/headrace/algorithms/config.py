@@ -14,6 +14,7 @@ from headrace.algorithms.writers import StepWriters, TableForm, TransitionWriter
 from headrace.errors import ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, require_positive, write_fields
 from headrace.networks.architecture import Architecture
+from headrace.parameters.memory import Memory
 from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -231,6 +232,10 @@ class OffPolicy(Algorithm, ABC):
             discount=self.discount,
             chunk_steps=chunk_steps,
         )
+
+    def make_memory(self, updater: "Updater") -> Memory | None:
+        """What acts with the recurrent policy of the updater that make_updater() returned; None if it is not one."""
+        return None
 
     @abstractmethod
     def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int]) -> Exploration:

@@ -2,18 +2,20 @@
 
 from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
-from math import prod
+from math import prod, sqrt
 from typing import Any, Literal, NamedTuple
 
 from headrace.errors import ConfigError, require
 from headrace.fields import read_fields
 from headrace.machine import total_memory_bytes
-from headrace.networks.layout import Layout, affine
+from headrace.networks.layout import Layout, Parameter, affine
 from headrace.types import EnvironmentSpec
 
-__all__ = ["Activation", "Architecture", "Convolution", "Dense", "Head", "require_parameters"]
+__all__ = ["Activation", "Architecture", "Cell", "Convolution", "Dense", "Head", "require_parameters"]
 
 Activation = Literal["relu", "tanh", "none"]
+
+Cell = Literal["none", "lstm", "gru"]
 
 Kind = Literal["mlp", "nature", "grid", "ong"]
 
@@ -96,6 +98,9 @@ class Architecture:
     `input_shape` is the shape of an observation as the policy sees it, without the batch axis; uint8 inputs are scaled
     to [0, 1]. With a dueling head (Wang et al. 2016), the value and advantage streams each have a layer of the last
     hidden width.
+
+    A recurrent layer of `memory` units, `cell`, stands between the dense layers and the head. Its state of an
+    environment is `state_size` (S) numbers: the output h, followed by an LSTM's cell state c.
     """
 
     input_shape: tuple[int, ...]
@@ -104,6 +109,8 @@ class Architecture:
     hidden: tuple[int, ...]
     head: Head
     dueling: bool = False
+    cell: Cell = "none"
+    memory: int = 0
 
     def __post_init__(self) -> None:
         size = self.layout.size
@@ -116,6 +123,8 @@ class Architecture:
         hidden: tuple[int, ...],
         dueling: bool = False,
         head: Head | None = None,
+        cell: Cell = "none",
+        memory: int = 0,
     ) -> "Architecture":
         """Resolves the kind "auto"; raises ConfigError if the CNN can't take the observation.
 
@@ -139,6 +148,8 @@ class Architecture:
             hidden=hidden,
             head=head or Head.of(spec),
             dueling=dueling,
+            cell=cell,
+            memory=memory,
         )
         require_parameters("hidden", hidden, architecture.layout.size)
         return architecture
@@ -184,9 +195,39 @@ class Architecture:
         )
 
     @property
+    def encoded(self) -> int:
+        """Number of outputs of the torso."""
+        return self.torso[-1].outputs if self.torso else self.features
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether there is a recurrent layer."""
+        return self.cell != "none"
+
+    @property
+    def state_size(self) -> int:
+        """S, the numbers of an environment's state; 0 without a recurrent layer."""
+        return {"none": 0, "gru": self.memory, "lstm": 2 * self.memory}[self.cell]
+
+    @property
+    def recurrence(self) -> tuple[Parameter, ...]:
+        """The recurrent layer's parameters, as torch names and orders them: gates i, f, g, o, or r, z, n."""
+        gates = {"none": 0, "gru": 3, "lstm": 4}[self.cell] * self.memory
+        if not gates:
+            return ()
+        bound = 1 / sqrt(self.memory)
+        shapes = {
+            "weight_ih_l0": (gates, self.encoded),
+            "weight_hh_l0": (gates, self.memory),
+            "bias_ih_l0": (gates,),
+            "bias_hh_l0": (gates,),
+        }
+        return tuple(Parameter(f"memory.{name}", shape, -bound, bound) for name, shape in shapes.items())
+
+    @property
     def heads(self) -> tuple[tuple[Dense, ...], ...]:
         """One stream that ends in the head, or two that end in value and advantage."""
-        inputs = self.torso[-1].outputs if self.torso else self.features
+        inputs = self.memory if self.recurrent else self.encoded
         if not self.dueling:
             return ((Dense(self.head.name, inputs, self.head.outputs, self.head.activation),),)
         width = self.hidden[-1]
@@ -201,8 +242,9 @@ class Architecture:
         convolutions = (
             affine(layer.name, (layer.outputs, layer.inputs, layer.kernel, layer.kernel)) for layer in self.convolutions
         )
-        dense = (affine(layer.name, (layer.outputs, layer.inputs)) for layer in chain(self.torso, *self.heads))
-        return Layout((*chain(*convolutions, *dense),))
+        torso = (affine(layer.name, (layer.outputs, layer.inputs)) for layer in self.torso)
+        heads = (affine(layer.name, (layer.outputs, layer.inputs)) for layer in chain(*self.heads))
+        return Layout((*chain(*convolutions, *torso, self.recurrence, *heads),))
 
 
 def require_parameters(field: str, widths: tuple[int, ...], count: int) -> None:

@@ -1,5 +1,6 @@
 """Builds an ONNX graph."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,12 @@ class GraphBuilder:
         self._nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
         return output
 
+    def nodes(self, operator: str, *inputs: str, count: int, **attributes: Any) -> list[str]:
+        """Adds an operator with several outputs; returns their names. An empty input is one that is left out."""
+        outputs = [f"x{len(self._nodes)}_{index}" for index in range(count)]
+        self._nodes.append(helper.make_node(operator, list(inputs), outputs, **attributes))
+        return outputs
+
     def constant(self, name: str, value: Array | np.float32) -> str:
         """Adds a constant unless there is one with that name; returns the name."""
         if name not in self._initializers:
@@ -41,9 +48,9 @@ class GraphBuilder:
         self._initializers[name] = tensor
         return name
 
-    def model(self, inputs: Any, outputs: Any) -> Any:
-        """The model with one input and one output."""
-        graph = helper.make_graph(self._nodes, "policy", [inputs], [outputs], list(self._initializers.values()))
+    def model(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """The model with these inputs and outputs."""
+        graph = helper.make_graph(self._nodes, "policy", inputs, outputs, list(self._initializers.values()))
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="headrace")
         model.ir_version = _IR_VERSION
         return model

@@ -31,6 +31,6 @@ class PolicyNetwork:
 
     def build_torch(self) -> "nn.Module":
         """The torch module."""
-        from headrace.networks.torch_modules import PolicyModule
+        from headrace.networks.torch_modules import PolicyModule, RecurrentModule
 
-        return PolicyModule(self.architecture)
+        return RecurrentModule(self.architecture) if self.architecture.recurrent else PolicyModule(self.architecture)

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.networks.policy_graph import INPUT
+from headrace.networks.policy_graph import INPUT, STATE
 from headrace.networks.session import open_session
 from headrace.types import Array
 
@@ -23,8 +23,20 @@ class Policy:
         """Creates a session of the graph and uses it from now on."""
         self._session = open_session(graph)
         self.version = version
+        sizes = {each.name: each.shape[-1] for each in self._session.get_inputs()}
+        self.state_size: int = sizes.get(STATE, 0)
+        """S, the numbers of an environment's state; 0 if the policy is not recurrent."""
 
     def output(self, observation: Array) -> NDArray[np.float32]:
         """Q values, or actions in [-1, 1], [B, A] of observations [B, *input]."""
         values: NDArray[np.float32] = self._session.run(None, {INPUT: observation})[0]
         return values
+
+    def advance(
+        self, observation: Array, state: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Outputs [B, A] and next states [B, S] of observations [B, *input] and states [B, S]."""
+        if not self.state_size:
+            return self.output(observation), state
+        values, following = self._session.run(None, {INPUT: observation, STATE: state})
+        return values, following

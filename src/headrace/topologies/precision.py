@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from headrace.errors import ConfigError
 from headrace.networks import Architecture
 from headrace.networks.timing import fastest, is_slower, measure_precisions
 from headrace.topologies.config import Apex, Topology
@@ -12,8 +13,13 @@ __all__ = ["choose_precision"]
 def choose_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
     """Returns the topology with an "auto" precision resolved, and a note for the user, which may be empty.
 
-    Nothing is measured for fp32.
+    Nothing is measured for fp32. Raises ConfigError if the actors of a recurrent policy would quantize it.
     """
+    if architecture.recurrent and isinstance(topology, Apex) and topology.quantizes:
+        raise ConfigError(
+            f"precision is {topology.precision} and communication_bits is {topology.communication_bits}: a recurrent "
+            "policy acts in fp32, from all 32 bits"
+        )
     if not isinstance(topology, Apex) or topology.precision == "fp32":
         return topology, ""
     seconds = measure_precisions(architecture, topology.envs_per_actor)
