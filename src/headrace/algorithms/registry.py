@@ -20,11 +20,11 @@ __all__ = ["BUILT_IN", "algorithm_names", "find_algorithm", "known_algorithms", 
 BUILT_IN = {
     "dqn": "headrace.algorithms.dqn:DQN",
     "dyna-q": "headrace.algorithms.dyna_q:DynaQ",
-    "r2d2": "headrace.algorithms.r2d2:R2D2",
     "d4pg": "headrace.algorithms.d4pg:D4PG",
     "td3": "headrace.algorithms.td3:TD3",
     "sac": "headrace.algorithms.sac:SAC",
     "a3c": "headrace.algorithms.a3c:A3C",
+    "r2d2": "headrace.algorithms.r2d2:R2D2",
 }
 """The algorithms of this package: module and class by name."""
 
