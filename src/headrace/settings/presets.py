@@ -82,6 +82,12 @@ _ENVIRONMENTS: dict[str, _Environment] = {
     "headrace/TMaze-v0": _Environment(
         "r2d2", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "1 is the best return; 0.5 is that of chance"
     ),
+    "headrace/CartPolePositions-v0": _Environment(
+        "r2d2",
+        Serial(envs_per_actor=8),
+        Apex(envs_per_actor=8),
+        "CartPole-v1 without velocities; 500 is the maximum return of an episode",
+    ),
     "ALE/...": _Environment(
         "dqn",
         Serial(envs_per_actor=4),

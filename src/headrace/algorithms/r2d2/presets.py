@@ -21,4 +21,14 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=150_000,
     ),
+    "headrace/CartPolePositions-v0": Tuned(
+        R2D2(
+            burn_in=10,
+            learned_steps=20,
+            target_update_period=200,
+            samples_per_step=64.0,
+            epsilon_final=0.02,
+        ),
+        steps=200_000,
+    ),
 }
