@@ -26,11 +26,12 @@ from gymnasium import spaces
 
 from benchmarks.measure import Row, at_most, report, require, warn_if_busy
 from headrace.algorithms.d4pg.config import D4PG
+from headrace.algorithms.writers import table_signature
 from headrace.launch import ProcessLauncher
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.parameters.snapshot import Snapshot, Stamp
-from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import REPORTS, Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs

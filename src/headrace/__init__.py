@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.algorithms.d4pg.config import D4PG
     from headrace.algorithms.dqn.config import DQN
     from headrace.algorithms.dyna_q.config import DynaQ
+    from headrace.algorithms.r2d2.config import R2D2
     from headrace.algorithms.sac.config import SAC
     from headrace.algorithms.td3.config import TD3
     from headrace.api import load, resume, train, tune
@@ -35,6 +36,7 @@ __all__ = [
     "A3C",
     "D4PG",
     "DQN",
+    "R2D2",
     "SAC",
     "TD3",
     "AdPsgd",

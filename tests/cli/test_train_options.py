@@ -142,7 +142,7 @@ def test_no_environment():
         ),
         (
             "--no-double Pendulum-v1",
-            r"^--double is a setting of --algorithm dqn or dyna-q, and this run's is d4pg; leave it out or",
+            r"^--double is a setting of --algorithm dqn or dyna-q or r2d2, and this run's is d4pg; leave it out or",
         ),
         ("X --algorithm=d4pg --epsilon_base=0", r"^--epsilon-base is a setting of --algorithm dqn"),
         ("X --actor-cpus 2", r"^--actor-cpus is a setting of --launcher ray, and this run's is processes; leave"),

@@ -13,6 +13,7 @@ import pytest
 
 from headrace._native import Client, Server
 from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.writers import table_signature
 from headrace.errors import ConfigError, LaunchError, StorageError
 from headrace.launch import Exit, separate_roles
 from headrace.launch.relay import Relay
@@ -20,7 +21,7 @@ from headrace.launch.separate_roles import run_separate
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.acting_role import ActingRole
-from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import GATE, REPORTS, RUN, Role
 from headrace.roles.gate import Gate
 from headrace.roles.handles import POLICY, REPLAY, PolicyHandle

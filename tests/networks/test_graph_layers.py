@@ -19,7 +19,7 @@ def run_layer(weight: Array, bias: Array, x: Array) -> Array:
     y = layers.dense("x", Dense("layer", inputs, outputs, "none"), reads_values=False)
     model = graph.model(
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", inputs])],
-        helper.make_tensor_value_info(y, TensorProto.FLOAT, ["B", outputs]),
+        [helper.make_tensor_value_info(y, TensorProto.FLOAT, ["B", outputs])],
     )
     initializers = {**layers.encode("layer.weight", weight), **layers.encode("layer.bias", bias)}
     output: Array = open_session(GraphTemplate(model).fill(initializers)).run(None, {"x": x})[0]

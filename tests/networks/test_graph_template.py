@@ -17,7 +17,7 @@ def build(width: int) -> GraphTemplate:
     return GraphTemplate(
         graph.model(
             [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", 3])],
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", width]),
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", width])],
         )
     )
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.writers import table_signature
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters.snapshot import Stamp
-from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
+from headrace.roles.actor import ACTOR_PHASES, ActorSettings
 from headrace.roles.base import REPORTS, RoleContext, Stop
 from headrace.roles.handles import POLICY, REPLAY
 from headrace.roles.remote_actor import ActorRole

@@ -15,11 +15,11 @@ from headrace import A3C, D4PG, DQN, TD3, AdPsgd, Hogwild, Lock, ParameterServer
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.sac import SAC
+from headrace.algorithms.writers import table_signature
 from headrace.environments import describe
 from headrace.errors import ConfigError, DivergenceError, ReplayError
 from headrace.gradients.base import ParameterVector
 from headrace.replay import Connection, ReplayTable, Table
-from headrace.roles.actor import table_signature
 from headrace.roles.base import GATE, HELD, Stop
 from headrace.roles.gate import Gate, GateWatch, Held
 from headrace.roles.remote_worker import WorkerRole, build_worker

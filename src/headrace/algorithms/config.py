@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.exploration import Exploration
 from headrace.algorithms.registry import known_algorithms, read_algorithm
+from headrace.algorithms.writers import StepWriters, TableForm, TransitionWriters, table_signature
 from headrace.errors import ConfigError, require
 from headrace.fields import MOST_STEPS, check_types, require_positive, write_fields
 from headrace.networks.architecture import Architecture, Kind
+from headrace.parameters.memory import Memory
 from headrace.types import Array, EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -222,6 +224,25 @@ class OffPolicy(Algorithm, ABC):
     def replay(self) -> "OffPolicy":
         """These settings."""
         return self
+
+    def table_form(self, spec: EnvironmentSpec, chunk_steps: int) -> TableForm:
+        """What the table stores: by default n-step transitions, in chunks of so many."""
+        return TableForm(table_signature(spec), self.n_step, chunk_steps, self.samples_per_step)
+
+    def make_writers(self, spec: EnvironmentSpec, chunk_steps: int, count: int, first_environment: int) -> StepWriters:
+        """Writers of such a table's chunks for E environments, whose numbers begin with `first_environment`."""
+        return TransitionWriters(
+            table_signature(spec),
+            count,
+            first_environment,
+            n_step=self.n_step,
+            discount=self.discount,
+            chunk_steps=chunk_steps,
+        )
+
+    def make_memory(self, updater: "Updater") -> Memory | None:
+        """What acts with the recurrent policy of the updater that make_updater() returned; None if it is not one."""
+        return None
 
     @abstractmethod
     def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int], spec: EnvironmentSpec) -> Exploration:

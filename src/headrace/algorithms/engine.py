@@ -33,6 +33,8 @@ def choose_engine(
         fault = f"network is {architecture.own.build}: the native engine computes no torch modules"
     elif architecture.convolutions:
         fault = f"network is {architecture.kind}: the native engine has no convolutions"
+    elif architecture.recurrent:
+        fault = f"cell is {architecture.cell}: the native engine has no recurrent layers"
     if engine == "native" and fault:
         raise ConfigError(f"learner_engine is native and {fault}; learner_engine auto or torch is required")
     widest = max((architecture.features, *architecture.hidden, *widths))

@@ -24,6 +24,7 @@ BUILT_IN = {
     "td3": "headrace.algorithms.td3:TD3",
     "sac": "headrace.algorithms.sac:SAC",
     "a3c": "headrace.algorithms.a3c:A3C",
+    "r2d2": "headrace.algorithms.r2d2:R2D2",
 }
 """The algorithms of this package: module and class by name."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from headrace.environments import snake
+from headrace.environments import memory, snake
 from headrace.environments.base import Suite
 from headrace.environments.calls import calling
 from headrace.environments.suites import find_suite, known_suites
@@ -24,6 +24,7 @@ from headrace.imports import import_user_module
 __all__ = ["make"]
 
 snake.register()
+memory.register()
 
 
 def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:

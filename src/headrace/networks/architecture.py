@@ -4,19 +4,32 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain, pairwise
+from math import sqrt
 from typing import Any, Literal, NamedTuple, cast
 
 from headrace.errors import ConfigError, require
 from headrace.fields import read_fields
 from headrace.machine import total_memory_bytes
-from headrace.networks.layout import Layout, affine
+from headrace.networks.layout import Layout, Parameter, affine
 from headrace.networks.own_network import OwnNetwork
 from headrace.networks.records import width
 from headrace.types import EnvironmentSpec, Part
 
-__all__ = ["Activation", "Architecture", "Convolution", "Dense", "Encoder", "Head", "Kind", "require_parameters"]
+__all__ = [
+    "Activation",
+    "Architecture",
+    "Cell",
+    "Convolution",
+    "Dense",
+    "Encoder",
+    "Head",
+    "Kind",
+    "require_parameters",
+]
 
 Activation = Literal["relu", "tanh", "none"]
+
+Cell = Literal["none", "lstm", "gru"]
 
 Kind = Literal["mlp", "nature", "grid", "ong"]
 
@@ -145,6 +158,9 @@ class Architecture:
     hidden width. If the input is a record with `parts`, each image goes through a separate CNN, categories become
     one-hot, and the dense layers read all parts side by side. With `own`, the policy is this network of a user, and
     `kind`, `hidden` and `dueling` describe no layers.
+
+    A recurrent layer of `memory` units, `cell`, stands between the dense layers and the head. Its state of an
+    environment is `state_size` (S) numbers: the output h, followed by an LSTM's cell state c.
     """
 
     input_shape: tuple[int, ...]
@@ -155,6 +171,8 @@ class Architecture:
     dueling: bool = False
     parts: tuple[Part, ...] = ()
     own: OwnNetwork | None = None
+    cell: Cell = "none"
+    memory: int = 0
 
     def __post_init__(self) -> None:
         size, (field, value) = self.layout.size, self._size_setting
@@ -167,6 +185,8 @@ class Architecture:
         hidden: tuple[int, ...],
         dueling: bool = False,
         head: Head | None = None,
+        cell: Cell = "none",
+        memory: int = 0,
     ) -> "Architecture":
         """Resolves the kind "auto"; raises ConfigError if the network can't take the observation.
 
@@ -174,6 +194,7 @@ class Architecture:
         that of the environment's actions, see `Head.of()`.
         """
         if ":" in kind:
+            require("network", kind, cell == "none", "a built-in one, with a recurrent layer")
             return Architecture._of_own(spec, kind, dueling, head or Head.of(spec))
         images = [each for each in _encoders(spec.input_shape, spec.observation_dtype, spec.parts) if each.may_be_image]
         side = min((min(image.image_shape[1:]) for image in images), default=0)
@@ -195,6 +216,8 @@ class Architecture:
             head=head or Head.of(spec),
             dueling=dueling,
             parts=spec.parts,
+            cell=cell,
+            memory=memory,
         )
         require_parameters("hidden", hidden, architecture.layout.size)
         return architecture
@@ -263,9 +286,39 @@ class Architecture:
         )
 
     @property
+    def encoded(self) -> int:
+        """Number of outputs of the torso."""
+        return self.torso[-1].outputs if self.torso else self.features
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether there is a recurrent layer."""
+        return self.cell != "none"
+
+    @property
+    def state_size(self) -> int:
+        """S, the numbers of an environment's state; 0 without a recurrent layer."""
+        return {"none": 0, "gru": self.memory, "lstm": 2 * self.memory}[self.cell]
+
+    @property
+    def recurrence(self) -> tuple[Parameter, ...]:
+        """The recurrent layer's parameters, as torch names and orders them: gates i, f, g, o, or r, z, n."""
+        gates = {"none": 0, "gru": 3, "lstm": 4}[self.cell] * self.memory
+        if not gates:
+            return ()
+        bound = 1 / sqrt(self.memory)
+        shapes = {
+            "weight_ih_l0": (gates, self.encoded),
+            "weight_hh_l0": (gates, self.memory),
+            "bias_ih_l0": (gates,),
+            "bias_hh_l0": (gates,),
+        }
+        return tuple(Parameter(f"memory.{name}", shape, -bound, bound) for name, shape in shapes.items())
+
+    @property
     def heads(self) -> tuple[tuple[Dense, ...], ...]:
         """One stream that ends in the head, or two that end in value and advantage."""
-        inputs = self.torso[-1].outputs if self.torso else self.features
+        inputs = self.memory if self.recurrent else self.encoded
         if not self.dueling:
             return ((Dense(self.head.name, inputs, self.head.outputs, self.head.activation),),)
         width = self.hidden[-1]
@@ -282,8 +335,9 @@ class Architecture:
         convolutions = (
             affine(layer.name, (layer.outputs, layer.inputs, layer.kernel, layer.kernel)) for layer in self.convolutions
         )
-        dense = (affine(layer.name, (layer.outputs, layer.inputs)) for layer in chain(self.torso, *self.heads))
-        return Layout((*chain(*convolutions, *dense),))
+        torso = (affine(layer.name, (layer.outputs, layer.inputs)) for layer in self.torso)
+        heads = (affine(layer.name, (layer.outputs, layer.inputs)) for layer in chain(*self.heads))
+        return Layout((*chain(*convolutions, *torso, self.recurrence, *heads),))
 
 
 def require_parameters(field: str, widths: object, count: int) -> None:

@@ -33,6 +33,12 @@ class GraphBuilder:
         """Adds a node whose inputs and outputs have names."""
         self._nodes.append(node)
 
+    def nodes(self, operator: str, *inputs: str, count: int, **attributes: Any) -> list[str]:
+        """Adds an operator with several outputs; returns their names. An empty input is one that is left out."""
+        outputs = [f"x{len(self._nodes)}_{index}" for index in range(count)]
+        self._nodes.append(helper.make_node(operator, list(inputs), outputs, **attributes))
+        return outputs
+
     def constant(self, name: str, value: Array | np.float32) -> str:
         """Adds a constant unless there is one with that name; returns the name."""
         if name not in self._initializers:
@@ -46,9 +52,9 @@ class GraphBuilder:
         self._initializers[name] = tensor
         return name
 
-    def model(self, inputs: Sequence[Any], output: Any) -> Any:
-        """The model with these inputs and one output."""
-        graph = helper.make_graph(self._nodes, "policy", inputs, [output], list(self._initializers.values()))
+    def model(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """The model with these inputs and outputs."""
+        graph = helper.make_graph(self._nodes, "policy", inputs, outputs, list(self._initializers.values()))
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="headrace")
         model.ir_version = _IR_VERSION
         return model

@@ -17,19 +17,25 @@ from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL, one_hot
 from headrace.types import Array, Part
 
-__all__ = ["INPUT", "OUTPUT", "PARTS", "PolicyGraph"]
+__all__ = ["INPUT", "NEXT_STATE", "OUTPUT", "PARTS", "STATE", "PolicyGraph"]
 
 INPUT = "observation"
 OUTPUT = "output"
+STATE = "state"
+NEXT_STATE = "next_state"
 PARTS = "headrace.parts"
 """Key of the parts in the model's metadata: a JSON array, if observations are records."""
+
+_GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
+"""Where ONNX's gates, i o f c or z r h, stand in the order of the parameters, i f g o or r z n."""
 
 
 class PolicyGraph:
     """Maps a batch, `observation` [B, *input], to `output` [B, *] float32, such as Q values or actions.
 
     If observations are records, each part is an input [B, *shape] under its name and in its dtype. The model's metadata
-    describes the parts, so that `Policy` can take records. Outputs of actions that the mask excludes are ILLEGAL.
+    describes the parts, so that `Policy` can take records. Outputs of actions that the mask excludes are ILLEGAL. A
+    recurrent policy also maps `state` [B, S] to `next_state` [B, S], float32; an episode begins with zeros.
 
     The graph is built once for one precision. serialize() inserts the newest weights as initializers, which ONNX
     Runtime packs when a session is created (an inference would take four times as long with weights as graph inputs).
@@ -40,10 +46,13 @@ class PolicyGraph:
         self._graph = GraphBuilder()
         self._layers = LAYERS[precision](self._graph)
         self._finish(add_own_nodes(architecture.own, self._graph, self._layers) if architecture.own else self._build())
-        model = self._graph.model(
-            [_value_info(encoder.part) for encoder in architecture.encoders],
-            helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["B", architecture.head.outputs]),
-        )
+        inputs = [_value_info(encoder.part) for encoder in architecture.encoders]
+        outputs = [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["B", architecture.head.outputs])]
+        if architecture.recurrent:
+            size: list[str | int | None] = ["B", architecture.state_size]
+            inputs.append(helper.make_tensor_value_info(STATE, TensorProto.FLOAT, size))
+            outputs.append(helper.make_tensor_value_info(NEXT_STATE, TensorProto.FLOAT, size))
+        model = self._graph.model(inputs, outputs)
         if architecture.parts:
             helper.set_model_props(model, {PARTS: json.dumps([asdict(part) for part in architecture.parts])})
         self._template = GraphTemplate(model)
@@ -69,7 +78,9 @@ class PolicyGraph:
         mixed = len(encoders) > 1 and bool(architecture.convolutions)
         reads_values = mixed or any(encoder.reads_values for encoder in encoders)
         x = self._stream(x, architecture.torso, reads_values)
-        reads_values = reads_values and not architecture.torso
+        reads_values = (reads_values and not architecture.torso) or architecture.recurrent
+        if architecture.recurrent:
+            x = self._remember(x)
         heads = [self._stream(x, head, reads_values) for head in architecture.heads]
         if architecture.dueling:
             value, advantage = heads
@@ -109,6 +120,32 @@ class PolicyGraph:
             if layer.pool > 1:
                 x = node("MaxPool", x, kernel_shape=[layer.pool] * 2, strides=[layer.pool] * 2)
         return node("Flatten", x, axis=1)
+
+    def _remember(self, x: str) -> str:
+        """The recurrent layer's outputs [B, H] of one step's inputs [B, I]."""
+        architecture, node, constant = self._architecture, self._graph.node, self._graph.constant
+        time = constant("time", np.array([0], np.int64))
+        size = architecture.memory
+        rows = np.concatenate([np.arange(size) + gate * size for gate in _GATES[architecture.cell]])
+        order = constant("gates", rows)
+        ordered = []
+        for parameter in architecture.recurrence:
+            name = self._graph.parameter(parameter.name, parameter.shape, np.float32)
+            ordered.append(node("Gather", name, order, axis=0))
+        weight, recurrence, *biases = ordered
+        bias = node("Concat", *biases, axis=0)
+        batched = [node("Unsqueeze", value, time) for value in (x, weight, recurrence, bias)]
+        if architecture.cell == "gru":
+            initial = node("Unsqueeze", STATE, time)
+            _, after = self._graph.nodes("GRU", *batched, "", initial, count=2, hidden_size=size, linear_before_reset=1)
+            h = node("Squeeze", after, time)
+            node("Identity", h, output=NEXT_STATE)
+            return h
+        h, c = (node("Unsqueeze", part, time) for part in self._graph.nodes("Split", STATE, count=2, axis=1))
+        _, *after_both = self._graph.nodes("LSTM", *batched, "", h, c, count=3, hidden_size=size)
+        h, c = (node("Squeeze", part, time) for part in after_both)
+        node("Concat", h, c, axis=1, output=NEXT_STATE)
+        return h
 
     def _stream(self, x: str, layers: tuple[Dense, ...], reads_values: bool) -> str:
         for layer in layers:

@@ -35,6 +35,6 @@ class PolicyNetwork:
             from headrace.networks.own_modules import OwnModule
 
             return OwnModule(self.architecture.own)
-        from headrace.networks.torch_modules import PolicyModule
+        from headrace.networks.torch_modules import PolicyModule, RecurrentModule
 
-        return PolicyModule(self.architecture)
+        return RecurrentModule(self.architecture) if self.architecture.recurrent else PolicyModule(self.architecture)

@@ -2,6 +2,7 @@
 
 from itertools import chain
 from math import prod
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,15 @@ from headrace.networks.records import ILLEGAL, one_hot
 from headrace.networks.twin_critics import TWINS, TwinCritics
 from headrace.types import EnvironmentSpec
 
-__all__ = ["ActorCriticModule", "CriticModule", "PolicyModule", "TwinCriticsModule", "features_of", "part_values"]
+__all__ = [
+    "ActorCriticModule",
+    "CriticModule",
+    "PolicyModule",
+    "RecurrentModule",
+    "TwinCriticsModule",
+    "features_of",
+    "part_values",
+]
 
 
 class PolicyModule(nn.Module):
@@ -76,6 +85,43 @@ class PolicyModule(nn.Module):
     def _layer(self, x: Tensor, layer: Dense | Convolution) -> Tensor:
         result: Tensor = self.get_submodule(layer.name)(x)
         return result
+
+
+class RecurrentModule(PolicyModule):
+    """A policy with an LSTM or a GRU between its dense layers and its head."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__(architecture)
+        cell = {"lstm": nn.LSTM, "gru": nn.GRU}[architecture.cell]
+        self.memory = cell(architecture.encoded, architecture.memory, batch_first=True)
+
+    def unroll(self, observation: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs [B, T, A] of observations [B, T, *input], and the states [B, S] after them; from states [B, S]."""
+        y, last = self.memory(self._features(observation), self._split(state))
+        outputs = self.masked(self.output(y.flatten(0, 1)), observation.flatten(0, 1))
+        return outputs.reshape(*y.shape[:2], -1), self._join(last)
+
+    def advance(self, observation: Tensor, state: Tensor, steps: Tensor) -> Tensor:
+        """The states [B, S] after the first `steps` [B], int64 on the CPU, of observations [B, T, *input].
+
+        Every row has at least one step.
+        """
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self._features(observation), steps, batch_first=True, enforce_sorted=False
+        )
+        return self._join(self.memory(packed, self._split(state))[1])
+
+    def _features(self, observation: Tensor) -> Tensor:
+        """The recurrent layer's inputs [B, T, I]."""
+        return self.features(observation.flatten(0, 1)).reshape(*observation.shape[:2], -1)
+
+    def _split(self, state: Tensor) -> Any:
+        if self.architecture.cell == "gru":
+            return state[None].contiguous()
+        return tuple(part[None].contiguous() for part in state.chunk(2, 1))
+
+    def _join(self, last: Any) -> Tensor:
+        return last[0] if self.architecture.cell == "gru" else torch.cat([part[0] for part in last], 1)
 
 
 class ActorCriticModule(nn.Module):

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headrace.networks.base import Description
+from headrace.networks.torch_modules import RecurrentModule
 from headrace.types import Array, FlatVector
 
-__all__ = ["TorchNetwork"]
+__all__ = ["RecurrentNetwork", "TorchNetwork"]
 
 # Batches from another process are in read-only memory; nothing here writes to them.
 warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
@@ -74,3 +75,48 @@ class TorchNetwork:
     def _tensors(self, x: tuple[Any, ...]) -> list[Tensor]:
         """Placed observations, and actions from NumPy."""
         return [x[0], *(torch.from_numpy(each).to(self._device) for each in x[1:])]
+
+
+class RecurrentNetwork(TorchNetwork):
+    """A network with a recurrent layer, on windows of T steps after up to b steps of burn-in.
+
+    `burned` are placed observations [B, b, *input], of which the first `burn_in` [B] count; `state` [B, S] is the state
+    before them, or before `observation`, placed, [B, T, *input], if none counts.
+    """
+
+    _module: RecurrentModule
+
+    def advance(
+        self, observation: Array, state: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Outputs [B, A] and next states [B, S] of one step: observations [B, *input] and states [B, S]."""
+        with torch.no_grad():
+            y, following = self._module.unroll(self.place(observation)[:, None], self.place(state))
+            return y[:, 0].cpu().numpy(), following.cpu().numpy()
+
+    def unroll(
+        self, burned: Tensor, burn_in: NDArray[np.int64], state: NDArray[np.float32], observation: Tensor
+    ) -> NDArray[np.float32]:
+        """Outputs [B, T, A]."""
+        with torch.no_grad():
+            outputs, _ = self._module.unroll(observation, self._burn_in(burned, burn_in, state))
+            y: NDArray[np.float32] = outputs.cpu().numpy()
+            return y
+
+    def forward_windows(
+        self, burned: Tensor, burn_in: NDArray[np.int64], state: NDArray[np.float32], observation: Tensor
+    ) -> NDArray[np.float32]:
+        """The same, for backward(), which must be the next call: no gradient flows into the burn-in."""
+        self._y, _ = self._module.unroll(observation, self._burn_in(burned, burn_in, state))
+        y: NDArray[np.float32] = self._y.detach().cpu().numpy()
+        return y
+
+    @torch.no_grad()
+    def _burn_in(self, burned: Tensor, burn_in: NDArray[np.int64], state: NDArray[np.float32]) -> Tensor:
+        """States [B, S] after the burn-in."""
+        states = self.place(state).clone()
+        rows = torch.from_numpy(np.flatnonzero(burn_in))
+        if len(rows):
+            here = rows.to(self._device)
+            states[here] = self._module.advance(burned[here], states[here], torch.from_numpy(burn_in)[rows])
+        return states

@@ -99,6 +99,17 @@ class Refresh:
         """Outputs [B, A] of the current policy for observations [B, *input]."""
         return self._policy.output(observation)
 
+    def advance(
+        self, observation: Array, state: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Outputs [B, A] and next states [B, S] of the current policy; see `Policy.advance()`."""
+        return self._policy.advance(observation, state)
+
+    @property
+    def state_size(self) -> int:
+        """S, the numbers of an environment's state; 0 if the policy is not recurrent."""
+        return self._policy.state_size
+
     def poll(self, behind: int = 1) -> None:
         """Makes the thread poll for a policy at least `behind` versions newer, unless it is busy; never waits."""
         if not self._busy:

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import ChunkWriter, Signature, append_steps
 from headrace.algorithms.config import Algorithm
+from headrace.algorithms.writers import TransitionWriters, table_signature
 from headrace.environments import EnvironmentBatch, FrameStack, require_spec
 from headrace.errors import EnvironmentFault, require
 from headrace.fields import MOST_STEPS, check_types, require_positive
 from headrace.networks.precision import Precision
+from headrace.parameters.memory import Memory
 from headrace.parameters.refresh import PullUnit
 from headrace.roles.clock import PhaseClock
 from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
-__all__ = ["ACTOR_PHASES", "Actor", "ActorSettings", "table_signature"]
+__all__ = ["ACTOR_PHASES", "Actor", "ActorSettings"]
 
 ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "blocked", "other")
 
@@ -57,19 +58,12 @@ class ActorSettings:
         require("communication_bits", self.communication_bits, 2 <= self.communication_bits <= 32, "from 2 to 32")
 
 
-def table_signature(spec: EnvironmentSpec) -> Signature:
-    """Signature of a table for an environment's experience."""
-    dimensions = (spec.actions,) if spec.continuous else (len(spec.branches),) if spec.branches else ()
-    action_dtype = "float32" if spec.continuous else "int64"
-    return Signature(spec.observation_shape, spec.observation_dtype, dimensions, action_dtype, spec.stack)
-
-
 class Actor:
-    """E environments stepped together, with batched inference, exploration and one chunk writer per environment.
+    """E environments stepped together, with batched inference, exploration and the algorithm's chunk writers.
 
-    `output` maps observations [E, *input] to the policy's outputs [E, *]. `push` takes all chunks that one step
-    finished, and may wait. `push_transitions`, if given, takes chunks of one-step transitions with a discount of 1 and
-    may wait too. One thread.
+    `output` maps observations [E, *input] to the policy's outputs [E, *]; that of a recurrent policy belongs to
+    `memory`. `push` takes all chunks that one step finished, and may wait. `push_transitions`, if given, takes chunks
+    of one-step transitions with a discount of 1 and may wait too. One thread.
     """
 
     def __init__(
@@ -79,6 +73,7 @@ class Actor:
         push: Callable[..., object],
         clock: PhaseClock,
         push_transitions: Callable[..., object] | None = None,
+        memory: Memory | None = None,
     ) -> None:
         count = len(settings.exploration)
         algorithm = settings.algorithm.replay
@@ -104,26 +99,25 @@ class Actor:
             raise
         seed = [settings.seed, settings.first_environment]
         self.exploration = algorithm.make_exploration(settings.exploration, seed, spec)
-        self._signature = table_signature(spec)
+        self._memory = memory
         self._stack = FrameStack(count, spec)
-        self._writers = [self._writer(settings.first_environment + index) for index in range(count)]
+        first, steps = settings.first_environment, settings.chunk_steps
+        self._writers = [algorithm.make_writers(spec, steps, count, first)]
         self._push_transitions = push_transitions
-        self._transition_writers = (
-            [self._transition_writer(settings.first_environment + index) for index in range(count)]
-            if push_transitions
-            else []
-        )
+        if push_transitions:  # one-step transitions with discount 1, or 0 if the step terminated the episode
+            signature = table_signature(spec)
+            self._writers.append(TransitionWriters(signature, count, first, n_step=1, discount=1.0, chunk_steps=steps))
         self._input: Array | None = None
 
     @property
     def count(self) -> int:
         """E, the number of environments."""
-        return len(self._writers)
+        return len(self.environments)
 
     def set_policy_version(self, version: int) -> None:
         """Sets the policy version that the following steps are stamped with."""
-        for writer in (*self._writers, *self._transition_writers):
-            writer.set_policy_version(version)
+        for writers in self._writers:
+            writers.set_policy_version(version)
 
     def step(self) -> None:
         """One step of each environment; pushes finished chunks."""
@@ -131,19 +125,28 @@ class Actor:
             self._clock.enter("environment")
             self._input = self._start()
         self._clock.enter("inference")
+        before = self._memory.state if self._memory else None
         output = self._output(self._input)
         action = self.exploration.choose(output)
         self._clock.enter("environment")
         step = self.environments.step(action)
         final = self._final_values(step) if self._settings.values else None
         self._clock.enter("push")
-        self._write(output, action, step, final)
+        self._write(before, output, action, step, final)
         self._clock.enter("other")
-        self._input = self._stack.push(step.next_start, step.terminated | step.truncated)
+        ended = step.terminated | step.truncated
+        self._input = self._stack.push(step.next_start, ended)
+        if self._memory:
+            self._memory.reset(ended)
 
     def state(self) -> dict[str, Any]:
         """JSON-able state that resumes this actor at the same point: environments and random state."""
-        return {"environments": self.environments.state(), "random": self.exploration.random.bit_generator.state}
+        return {
+            "environments": self.environments.state(),
+            "random": self.exploration.random.bit_generator.state,
+            "writers": [writers.state() for writers in self._writers],
+            "memory": self._memory.state.tolist() if self._memory else None,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned, by writing each environment's open episode again.
@@ -154,12 +157,12 @@ class Actor:
         self._clock.enter("environment")
         episodes = self.environments.restore(state["environments"])
         self._clock.enter("other")
-        writers = (*self._writers, *self._transition_writers)
-        for writer, episode in zip(writers, episodes * (len(writers) // self.count), strict=True):
-            writer.start(episode.frames[0])
-            for t, (action, reward) in enumerate(zip(episode.action, episode.reward.tolist(), strict=True)):
-                writer.append(action, reward, episode.frames[t + 1], False, False)
-            writer.take()
+        states = state.get("writers", [None] * len(self._writers))  # earlier checkpoints have none
+        for writers, kept in zip(self._writers, states, strict=True):
+            writers.restore(episodes, kept)
+        if self._memory:
+            self._memory.state = np.array(state["memory"], np.float32)
+            self._memory.reset(np.array([len(episode.action) == 0 for episode in episodes]))
         self._input = self._stack.restore([episode.frames for episode in episodes])
 
     def close(self) -> None:
@@ -168,25 +171,12 @@ class Actor:
         self.environments.close()
         self._clock.enter("other")
 
-    def _writer(self, environment: int) -> ChunkWriter:
-        return ChunkWriter(
-            self._signature,
-            n_step=self._algorithm.n_step,
-            discount=self._algorithm.discount,
-            chunk_steps=self._settings.chunk_steps,
-            actor=environment,
-        )
-
-    def _transition_writer(self, environment: int) -> ChunkWriter:
-        """Writer of one-step transitions with discount 1, or 0 if the step terminated the episode."""
-        steps = self._settings.chunk_steps
-        return ChunkWriter(self._signature, n_step=1, discount=1.0, chunk_steps=steps, actor=environment)
-
     def _start(self) -> Array:
         observation = self.environments.start()
-        for writers in (self._writers, self._transition_writers):
-            for index, writer in enumerate(writers):
-                writer.start(observation[index])
+        for writers in self._writers:
+            writers.start(observation)
+        if self._memory:
+            self._memory.start(self.count)
         return self._stack.start(observation)
 
     def _final_values(self, step: EnvironmentStep) -> NDArray[np.float32] | None:
@@ -202,15 +192,18 @@ class Actor:
 
     def _write(
         self,
+        memory: NDArray[np.float32] | None,
         output: NDArray[np.float32],
         action: Array,
         step: EnvironmentStep,
         final: NDArray[np.float32] | None,
     ) -> None:
         """Writes the step, also as one-step transitions; these have no priority, so they get the table's largest."""
-        taken = (action, step.reward, step.observation, step.terminated, step.truncated, step.next_start)
+        writers, *transition_writers = self._writers
         values = (output, final) if self._settings.values else ()
-        if chunks := append_steps(self._writers, *taken, *values):
+        if chunks := writers.append(memory, action, step, *values):
             self._push(*chunks)
-        if self._push_transitions and (chunks := append_steps(self._transition_writers, *taken)):
-            self._push_transitions(*chunks)
+        for each in transition_writers:
+            assert self._push_transitions is not None
+            if chunks := each.append(None, action, step):
+                self._push_transitions(*chunks)

@@ -9,11 +9,12 @@ from headrace.algorithms.config import Algorithm
 from headrace.environments import EnvironmentBatch, FrameStack, require_spec
 from headrace.fields import read_fields
 from headrace.parameters import Policy
+from headrace.parameters.memory import Memory
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Role, RoleContext
 from headrace.roles.heartbeat import Heartbeat
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "EvaluatorRole", "Score", "greedy_actions", "play"]
+__all__ = ["EVALUATION_STREAM", "LONGEST_EPISODE", "EvaluatorRole", "GreedyPolicy", "Score", "play"]
 
 EVALUATION_STREAM = 2**31
 """Number of the first evaluation environment, far above any actor's, so that their episode seeds never coincide."""
@@ -37,11 +38,13 @@ def play(
     seed: int,
     beat: Callable[[], object] = lambda: None,
     spec: EnvironmentSpec | None = None,
+    reset: Callable[[Array], object] = lambda ended: None,
 ) -> Score:
     """Plays greedy episodes in up to 20 environments at a time; calls `beat` before every step of each.
 
     `act` maps observations [B, *input] to actions, [B] or continuous [B, A]. Raises EnvironmentFault if
-    `spec`, the policy's, is given and the environment does not match it.
+    `spec`, the policy's, is given and the environment does not match it. `reset` is called after each step with the
+    environments [B] whose episode ended.
 
     The episodes that count are fixed in advance, an equal number per environment: counting the first ones to end would
     favor short episodes. An episode is cut at LONGEST_EPISODE and counts with its return so far.
@@ -64,7 +67,9 @@ def play(
         inputs = stack.start(environments.start())
         while any(wanted):
             step = environments.step(act(inputs))
-            inputs = stack.push(step.next_start, step.terminated | step.truncated)
+            ended = step.terminated | step.truncated
+            inputs = stack.push(step.next_start, ended)
+            reset(ended)
             for episode in environments.take_episodes():
                 index = episode.environment - EVALUATION_STREAM
                 if wanted[index]:
@@ -76,9 +81,27 @@ def play(
     return score
 
 
-def greedy_actions(algorithm: Algorithm, policy: Policy, spec: EnvironmentSpec) -> Callable[[Array], Array]:
-    """Actions of a policy without exploration."""
-    return lambda observation: algorithm.greedy(policy.output(observation), spec)
+class GreedyPolicy:
+    """A policy's actions without exploration, in the environments of its first observations. One thread."""
+
+    def __init__(self, algorithm: Algorithm, policy: Policy, spec: EnvironmentSpec) -> None:
+        self._algorithm = algorithm
+        self._spec = spec
+        self._memory = Memory(policy.advance, policy.state_size)
+        self.recurrent = policy.state_size > 0
+        """Whether the policy remembers earlier observations."""
+
+    def restart(self) -> None:
+        """Forgets all environments; the next observations may be of another number of them."""
+        self._memory.start(0)
+
+    def act(self, observation: Array) -> Array:
+        """Actions, [B] or continuous [B, A], for observations [B, *input]; a recurrent policy's states advance."""
+        return self._algorithm.greedy(self._memory.output(observation), self._spec)
+
+    def reset(self, ended: Array) -> None:
+        """Begins new episodes where `ended` [B]."""
+        self._memory.reset(ended)
 
 
 @dataclass(frozen=True)
@@ -107,8 +130,10 @@ class EvaluatorRole(Role):
             policy = Policy(graph[1], graph[0])
             spec = read_fields(EnvironmentSpec, wanted["spec"])
             alive.enter("environment")
-            act = greedy_actions(Algorithm.from_record(wanted["algorithm"]), policy, spec)
-            score = play(wanted["environment"], act, wanted["episodes"], wanted["seed"], alive, spec)
+            greedy = GreedyPolicy(Algorithm.from_record(wanted["algorithm"]), policy, spec)
+            score = play(
+                wanted["environment"], greedy.act, wanted["episodes"], wanted["seed"], alive, spec, greedy.reset
+            )
             alive.enter("")
             asked = {name: wanted[name] for name in ("start", "request")}
             answer = {"role": self.kind, "index": self.index, **asked, **score._asdict()}

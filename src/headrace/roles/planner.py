@@ -15,12 +15,12 @@ from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.algorithms.dyna_q.model_learner import ModelLearner
 from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
 from headrace.algorithms.exploration import EpsilonGreedy
+from headrace.algorithms.writers import table_signature
 from headrace.errors import ClosedError
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
 from headrace.replay import BatchBuffer, ReplayTable
-from headrace.roles.actor import table_signature
 from headrace.roles.base import REPORTS, Role, RoleContext
 from headrace.roles.handles import PolicyHandle, TableHandle
 from headrace.types import Array, Batch, EnvironmentSpec

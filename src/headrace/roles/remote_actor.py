@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 from headrace.errors import ClosedError
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder
+from headrace.parameters.memory import Memory
 from headrace.parameters.refresh import PullSchedule, Refresh
 from headrace.roles.acting_role import ActingRole
 from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
@@ -72,7 +73,9 @@ class ActorRole(ActingRole):
             push_transitions = (
                 functools.partial(_push, server, clock, self.transitions.name) if self.transitions else None
             )
-            actor = Actor(settings, refresh.output, push, clock, push_transitions)
+            memory = Memory(refresh.advance, refresh.state_size) if refresh.state_size else None
+            output = memory.output if memory else refresh.output
+            actor = Actor(settings, output, push, clock, push_transitions, memory)
             ends.callback(actor.close)
             schedule = PullSchedule(settings.pull_period, settings.pull_unit)
             _act(actor, refresh, reporter, clock, schedule, stop)

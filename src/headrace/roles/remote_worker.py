@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import limit_torch_threads
+from headrace.algorithms.writers import table_signature
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, DivergenceError
 from headrace.gradients.base import OpenVector, ParameterVector
@@ -21,7 +22,7 @@ from headrace.gradients.handles import SharedHandle, VectorHandle
 from headrace.gradients.measured import MeasuredVector, joint_report
 from headrace.replay import ReplayTable, Table
 from headrace.roles.acting_role import ActingRole
-from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import RoleContext, Worker
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle

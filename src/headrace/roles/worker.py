@@ -42,7 +42,9 @@ class ReplayWorker:
         self._updater = updater
         self._workers = workers
         self._first_step = first_step
-        self._actor = Actor(settings, updater.act, table.insert, self.clock, push_transitions)
+        memory = algorithm.make_memory(updater)
+        output = memory.output if memory else updater.act
+        self._actor = Actor(settings, output, table.insert, self.clock, push_transitions, memory)
         batches = mixed or SampledBatches(table, algorithm.batch_size, algorithm.importance_exponent)
         self.learner = Learner(
             updater,

@@ -84,6 +84,15 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         Apex(),
         "the return is the number of apples eaten, minus one for a death; 19.2 is the best published for 10 x 10",
     ),
+    "headrace/TMaze-v0": _Environment(
+        "r2d2", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "1 is the best return; 0.5 is that of chance"
+    ),
+    "headrace/CartPolePositions-v0": _Environment(
+        "r2d2",
+        Serial(envs_per_actor=8),
+        Apex(envs_per_actor=8),
+        "CartPole-v1 without velocities; 500 is the maximum return of an episode",
+    ),
     "ALE/...": _Environment(
         "dqn",
         Serial(envs_per_actor=4),

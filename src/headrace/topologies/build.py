@@ -24,5 +24,10 @@ def build_program(config: Topology, context: RunContext, *, generation: int = 0,
             f"algorithm is {context.algorithm.name}, and this topology's workers do not plan: topology apex or "
             "serial, or no planning, is required"
         )
+    if context.updater.architecture.recurrent:
+        raise ConfigError(
+            f"algorithm is {context.algorithm.name}, and topology is {config.name}, whose workers do not act with a "
+            "recurrent policy: topology apex or serial is required"
+        )
     assert isinstance(config, Workers)
     return WorkersProgram(config, context, generation)

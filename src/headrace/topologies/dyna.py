@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from headrace.algorithms.dyna_q.config import DynaQ, require_vectors
+from headrace.algorithms.writers import table_signature
 from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.replay import Experience, MixedBatches, ReplayTable, Signature, Table
-from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.actor import ActorSettings
 from headrace.roles.handles import REPLAY, SIMULATED, TRANSITIONS
 from headrace.roles.planner import PlannerSettings
 from headrace.roles.planning_worker import PlanningWorker

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from headrace.algorithms.writers import TableForm
 from headrace.errors import ConfigError, require
 from headrace.machine import total_memory_bytes
 from headrace.replay import ReplayTable
-from headrace.roles.actor import table_signature
 from headrace.roles.handles import REPLAY
 from headrace.topologies.base import RunContext
-from headrace.types import EnvironmentSpec
 
 __all__ = ["add_table", "table_options"]
 
@@ -23,7 +22,8 @@ _SLACK = 1.25  # for chunks that end early with an episode
 def add_table(context: RunContext, environments: int, chunk_steps: int) -> ReplayTable:
     """Adds the run's table to its server; raises what table_options() and the server raise."""
     options = table_options(context, environments, chunk_steps)
-    return context.server.add_table(REPLAY.name, table_signature(context.spec), fresh=context.fresh, **options)
+    signature = context.off_policy.table_form(context.spec, chunk_steps).signature
+    return context.server.add_table(REPLAY.name, signature, fresh=context.fresh, **options)
 
 
 def table_options(context: RunContext, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:
@@ -38,8 +38,10 @@ def table_options(context: RunContext, environments: int, chunk_steps: int, work
     Raises ConfigError if the table could not hold the transitions required before the first batch (the oldest are
     removed in whole chunks), or if the table is on this machine and exceeds its memory.
     """
-    spec, algorithm = context.spec, context.off_policy
-    burst = algorithm.samples_per_step * chunk_steps * environments
+    algorithm = context.off_policy
+    form = algorithm.table_form(context.spec, chunk_steps)
+    chunk_steps = form.chunk_steps
+    burst = form.samples_per_insert * chunk_steps * environments
     start = max(ceil(algorithm.learning_starts / workers), algorithm.batch_size)
     capacity = ceil(algorithm.replay_capacity / workers)
     each = f", for each of {workers} workers" if workers > 1 else ""
@@ -50,7 +52,7 @@ def table_options(context: RunContext, environments: int, chunk_steps: int, work
         f"at least {workers * (start + chunk_steps)}: the {start} transitions that learning starts with, and a chunk"
         + each,
     )
-    enough = _bytes_for(start, spec, algorithm.n_step, chunk_steps)
+    enough = _bytes_for(start, form)
     share_bytes = ceil(algorithm.replay_bytes / workers)
     require(
         "replay_bytes",
@@ -59,7 +61,7 @@ def table_options(context: RunContext, environments: int, chunk_steps: int, work
         f"at least {workers * enough}, for the {start} transitions in chunks of {chunk_steps} that learning starts with"
         + each,
     )
-    capacity_bytes = share_bytes or _bytes_for(capacity, spec, algorithm.n_step, chunk_steps)
+    capacity_bytes = share_bytes or _bytes_for(capacity, form)
     whole, memory = workers * capacity_bytes, total_memory_bytes()
     if not context.server.keeps_experience and whole > memory:
         field = "replay_bytes" if algorithm.replay_bytes else "replay_capacity"
@@ -72,17 +74,18 @@ def table_options(context: RunContext, environments: int, chunk_steps: int, work
         "capacity_bytes": capacity_bytes,
         "sampler": "prioritized" if algorithm.prioritized else "uniform",
         "priority_exponent": algorithm.priority_exponent,
-        "samples_per_insert": algorithm.samples_per_step,
+        "samples_per_insert": form.samples_per_insert,
         "limiter_tolerance": algorithm.batch_size + 2 * burst,
         "min_size": start,
         "seed": context.seed,
     }
 
 
-def _bytes_for(transitions: int, spec: EnvironmentSpec, n_step: int, chunk_steps: int) -> int:
+def _bytes_for(transitions: int, form: TableForm) -> int:
     """Memory for this many transitions and two more chunks."""
-    rows = chunk_steps + n_step + spec.stack - 1
-    row_bytes = prod(spec.observation_shape) * np.dtype(spec.observation_dtype).itemsize
-    action_bytes = 4 * spec.actions if spec.continuous else 8 * max(1, len(spec.branches))
-    chunk = _HEADER_BYTES + rows * row_bytes + chunk_steps * (_STEP_BYTES + action_bytes)
-    return int(_SLACK * chunk * (ceil(transitions / chunk_steps) + 2))
+    signature, steps = form.signature, form.chunk_steps
+    rows = steps + form.n_step + signature.stack - 1
+    row_bytes = prod(signature.observation_shape) * np.dtype(signature.observation_dtype).itemsize
+    action_bytes = prod(signature.action_shape) * np.dtype(signature.action_dtype).itemsize
+    chunk = _HEADER_BYTES + rows * row_bytes + steps * (_STEP_BYTES + action_bytes)
+    return int(_SLACK * chunk * (ceil(transitions / steps) + 2))

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from headrace.errors import ConfigError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.graph_layers import INTEGER_WIDTH
 from headrace.networks.timing import fastest, is_slower, measure_precisions
@@ -13,8 +14,14 @@ __all__ = ["choose_precision"]
 def choose_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
     """Returns the topology with an "auto" precision resolved, and a note for the user, which may be empty.
 
-    Nothing is measured for fp32. The note says what int8 computes in integers if the network is a user's.
+    Nothing is measured for fp32. The note says what int8 computes in integers if the network is a user's. Raises
+    ConfigError if the actors of a recurrent policy would quantize it.
     """
+    if architecture.recurrent and isinstance(topology, Apex) and topology.quantizes:
+        raise ConfigError(
+            f"precision is {topology.precision} and communication_bits is {topology.communication_bits}: a recurrent "
+            "policy acts in fp32, from all 32 bits"
+        )
     topology, note = _choose(topology, architecture)
     if architecture.own and isinstance(topology, Apex) and topology.precision == "int8":
         weights = PolicyGraph(architecture, "int8").integer

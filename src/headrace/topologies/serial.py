@@ -4,7 +4,7 @@ from typing import Any
 
 from headrace.algorithms.config import OnPolicy
 from headrace.replay import Experience, Table
-from headrace.roles.actor import ACTOR_PHASES, ActorSettings, table_signature
+from headrace.roles.actor import ACTOR_PHASES, ActorSettings
 from headrace.roles.base import Role, Worker
 from headrace.roles.planner import Planner
 from headrace.roles.rollout_worker import RolloutWorker
@@ -39,7 +39,8 @@ class SerialProgram(Program):
             self._worker = _rollout_worker(config, context, context.algorithm.rollouts)
         else:
             options = table_options(context, config.envs_per_actor, config.chunk_steps)
-            self.table = table = Table(table_signature(context.spec), **options)
+            form = context.off_policy.table_form(context.spec, config.chunk_steps)
+            self.table = table = Table(form.signature, **options)
             self._worker = ReplayWorker(_actor_settings(config, context), context.off_policy, context.updater, table)
         self.saves_experience = context.algorithm.replay is not None
         self.learner: Learning = self._worker.learner

@@ -11,6 +11,7 @@ from headrace.environments.spaces import close
 from headrace.errors import CheckpointError, EnvironmentFault, StorageError
 from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy
+from headrace.parameters.memory import Memory
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
@@ -24,6 +25,7 @@ __all__ = ["export", "record_frames"]
 _DEFAULT_FPS = 30
 _TOLERANCE = 1e-4  # relative to the largest |Q|
 _CHECKED = 64
+_CHECKED_STEPS = 4  # of a recurrent policy
 
 
 def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int = 2000) -> tuple[Iterator[Array], int]:
@@ -53,7 +55,7 @@ def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int 
 
 
 def export(run: RunDirectory, path: Path) -> float:
-    """Writes the policy as an ONNX graph; returns its largest difference from the network's outputs on 64 inputs.
+    """Writes the policy as an ONNX graph; returns its largest difference from the network's outputs on 4 x 64 inputs.
 
     The graph's metadata says what `load_policy()` needs to use it without the run and its environment. Raises
     CheckpointError, and writes nothing, if the two disagree.
@@ -67,17 +69,23 @@ def export(run: RunDirectory, path: Path) -> float:
     graph = checkpoint.policy()
     random = np.random.default_rng(0)
     shape = (_CHECKED, *spec.input_shape)
-    if spec.parts:
-        inputs: Array = draw_records(random, _CHECKED, spec.observation_shape[0], spec.parts)
-    elif spec.observation_dtype == "uint8":
-        inputs = random.integers(0, 256, shape, np.uint8)
-    else:
-        inputs = random.standard_normal(shape).astype(spec.observation_dtype)
-    expected = updater.act(inputs)
-    difference = float(np.abs(Policy(graph, 1).output(inputs) - expected).max())
-    largest = float(np.abs(expected[expected != ILLEGAL]).max())
-    if difference > _TOLERANCE * max(1.0, largest):
-        raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
+    policy = Policy(graph, 1)
+    exported = Memory(policy.advance, policy.state_size)
+    memory = config.algorithm.replay.make_memory(updater) if config.algorithm.replay else None
+    output = memory.output if memory else updater.act
+    difference = 0.0
+    for _ in range(_CHECKED_STEPS):
+        if spec.parts:
+            inputs: Array = draw_records(random, _CHECKED, spec.observation_shape[0], spec.parts)
+        elif spec.observation_dtype == "uint8":
+            inputs = random.integers(0, 256, shape, np.uint8)
+        else:
+            inputs = random.standard_normal(shape).astype(spec.observation_dtype)
+        expected = output(inputs)
+        difference = max(difference, float(np.abs(exported.output(inputs) - expected).max()))
+        largest = float(np.abs(expected[expected != ILLEGAL]).max())
+        if difference > _TOLERANCE * max(1.0, largest):
+            raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
     try:
         path.write_bytes(interface.write(graph))
     except OSError as error:

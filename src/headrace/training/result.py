@@ -8,7 +8,7 @@ from headrace.launch import error_line
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.clock import PhaseClock
-from headrace.roles.evaluator import greedy_actions, play
+from headrace.roles.evaluator import GreedyPolicy, play
 from headrace.training.evaluation import Evaluation
 from headrace.training.hang_watch import watched
 from headrace.training.saved_policy import read_run
@@ -47,17 +47,19 @@ def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None)
     config, checkpoint = read_run(run)
     moment = checkpoint.moment
     policy = Policy(checkpoint.policy(), moment.version)
+    greedy = GreedyPolicy(config.algorithm, policy, checkpoint.spec)
     clock = PhaseClock(("environment",))
     try:
         first = config.seed if seed is None else seed
         with watched(config.hang_seconds, clock):
             score = play(
                 config.environment,
-                greedy_actions(config.algorithm, policy, checkpoint.spec),
+                greedy.act,
                 episodes,
                 first,
                 clock.beat,
                 checkpoint.spec,
+                greedy.reset,
             )
     except HeadraceError:
         raise

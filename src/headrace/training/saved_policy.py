@@ -27,7 +27,7 @@ from headrace.errors import CheckpointError, ConfigError, StorageError, require
 from headrace.fields import read_json, write_json
 from headrace.parameters import Policy
 from headrace.report.run_directory import RunDirectory
-from headrace.roles.evaluator import greedy_actions
+from headrace.roles.evaluator import GreedyPolicy
 from headrace.settings import RunConfig
 from headrace.training.checkpoint import Checkpoint, newest_checkpoint
 from headrace.training.hang_watch import watched
@@ -106,8 +106,8 @@ class Interface:
 class SavedPolicy:
     """A trained policy, which chooses actions without exploration. One thread.
 
-    If policies of this environment see the last K frames, the policy keeps them: call reset() between episodes. A
-    policy whose observations have parts or action masks needs a packer.
+    If policies of this environment see the last K frames, or if it is recurrent, the policy remembers what it saw: call
+    reset() between episodes. A policy whose observations have parts or action masks needs a packer.
     """
 
     def __init__(self, graph: bytes, interface: Interface, version: int = 1, packer: Packer | None = None) -> None:
@@ -115,15 +115,16 @@ class SavedPolicy:
         self.interface = interface
         self.spec = interface.spec
         """Shapes and dtype of observations and actions."""
-        self._policy = greedy_actions(interface.algorithm, Policy(graph, version), interface.spec)
+        self._policy = GreedyPolicy(interface.algorithm, Policy(graph, version), interface.spec)
         self._actions = interface.actions.to_map()
         self._stack: FrameStack | None = None
         self._ended: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def reset(self, ended: ArrayLike | None = None) -> None:
-        """Forgets the frames of all environments, or of those whose episode ended, [B] bool."""
+        """Forgets what was seen of all environments, or of those whose episode ended, [B] bool."""
         if ended is None:
             self._stack = None
+            self._policy.restart()
             return
         mask = np.asarray(ended)
         seen = self._ended.shape if self._stack else mask.shape[:1]
@@ -145,13 +146,14 @@ class SavedPolicy:
         if self._stack is None:
             self._stack, self._ended = FrameStack(count, self.spec), np.zeros(count, np.bool_)
             inputs = self._stack.start(frames)
-        elif self.spec.stack > 1 and len(self._ended) != count:
+        elif (self.spec.stack > 1 or self._policy.recurrent) and len(self._ended) != count:
             before = len(self._ended)
             raise ConfigError(f"observation has {count} environments; it must have {before}, or reset() comes first")
         else:
             inputs = self._stack.push(frames, self._ended)
+            self._policy.reset(self._ended)
             self._ended = np.zeros(count, np.bool_)
-        actions = self._actions.to_environment(self._policy(np.ascontiguousarray(inputs)))
+        actions = self._actions.to_environment(self._policy.act(np.ascontiguousarray(inputs)))
         return actions[0] if single else np.asarray(actions)
 
     def _pack(self, observation: Any, info: Mapping[str, Any] | None) -> Array:

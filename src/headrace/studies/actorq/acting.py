@@ -15,6 +15,7 @@ import numpy as np
 
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
+from headrace.algorithms.writers import table_signature
 from headrace.environments import describe
 from headrace.errors import LaunchError
 from headrace.launch import Launcher, ProcessLauncher
@@ -23,7 +24,7 @@ from headrace.networks.precision import Precision
 from headrace.parameters.form import PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.report.formats import counted
-from headrace.roles.actor import ActorSettings, table_signature
+from headrace.roles.actor import ActorSettings
 from headrace.roles.base import REPORTS, Role
 from headrace.roles.handles import PARAMETERS, POLICY, REPLAY
 from headrace.roles.publisher import Publisher, graph_blobs, parameter_blobs
