@@ -1,6 +1,7 @@
 """Users' networks: the graph is the module in each precision, parameters are one vector, faults are one line."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,12 @@ def test_what_can_t_use_it_says_so() -> None:
         DQN(network=own("wide"), dueling=True).make_updater(VECTOR, "cpu", 0)
     with pytest.raises(ConfigError, match=r"network is .*wide; it must be one of .* with a3c"):
         A3C(network=own("wide"))
+
+
+def test_without_torch_the_requirement_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"network is .*wide, which needs torch .*headrace\[torch\]"):
+        DQN(network=own("wide")).make_updater(VECTOR, "cpu", 0)
 
 
 def test_int8_says_which_layers_it_computes() -> None:

@@ -50,7 +50,7 @@ def test_a_space_is_read(config: RunConfig, name: str, text: str, space: Space) 
         ("batch-size", "choice:32,", "choice:A,B,... with different values"),
         ("batch-size", "choice:32,32", "choice:A,B,... with different values"),
         ("prioritized", "choice:true,1", "prioritized is 1; it must be true or false"),
-        ("network", "choice:mlp,cnn", "network is cnn; it must be auto, mlp"),
+        ("network", "choice:mlp,cnn", "network is cnn; it must be one of auto, mlp"),
         ("replay-capacity", "int:100:9000", "replay_capacity is 100; it must be at least the batch size"),
     ],
 )

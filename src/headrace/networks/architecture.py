@@ -224,7 +224,12 @@ class Architecture:
 
     @staticmethod
     def _of_own(spec: EnvironmentSpec, build: str, dueling: bool, head: Head) -> "Architecture":
-        from headrace.networks.own_modules import describe_own  # imports torch
+        try:
+            import torch  # noqa: F401 (an extra)
+        except ImportError as error:
+            needs = f"network is {build}, which needs torch ({error})"
+            raise ConfigError(f"{needs}: pip install 'headrace[torch]'") from error
+        from headrace.networks.own_modules import describe_own
 
         require("dueling", dueling, not dueling, f"false with network {build}, which has its own head")
         architecture = describe_own(build, spec, head)
