@@ -64,3 +64,30 @@ def test_quantized_actors_are_refused(train: Train, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(conftest.TOPOLOGIES, "apex", Apex(actors=1, **{field: value}))
     with pytest.raises(ConfigError, match=f"{field} is {value}.*recurrent policy acts in fp32"):
         train("apex", environment=SHORT, algorithm=SMALL, steps=100)
+
+
+LEARNING = R2D2(
+    hidden=(16,),
+    memory=16,
+    burn_in=2,
+    learned_steps=8,
+    discount=0.9,
+    learning_rate=5e-3,
+    samples_per_step=64.0,
+    target_update_period=50,
+    epsilon_decay_steps=3_000,
+)
+
+
+def test_learns_to_remember_the_cue(train: Train) -> None:
+    """Chance is 0.5, and so is the best policy without memory."""
+    result = train(
+        "serial",
+        environment=SHORT,
+        algorithm=LEARNING,
+        steps=12_000,
+        until_score=0.95,
+        evaluation_period_steps=1_000,
+        final_evaluation_episodes=100,
+    )
+    assert result.evaluate(episodes=100, seed=77).mean >= 0.95
