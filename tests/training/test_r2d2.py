@@ -77,3 +77,30 @@ def test_parts_and_masks_and_a_policy_that_remembers(train: Train, tmp_path: Pat
     for _ in range(20):
         observation, *_, info = environment.step(policy.act(observation, info))  # which refuses illegal actions
     export(run.run, tmp_path / "policy.onnx")
+
+
+LEARNING = R2D2(
+    hidden=(16,),
+    memory=16,
+    burn_in=2,
+    learned_steps=8,
+    discount=0.9,
+    learning_rate=5e-3,
+    samples_per_step=64.0,
+    target_update_period=50,
+    epsilon_decay_steps=3_000,
+)
+
+
+def test_learns_to_remember_the_cue(train: Train) -> None:
+    """Chance is 0.5, and so is the best policy without memory."""
+    result = train(
+        "serial",
+        environment=SHORT,
+        algorithm=LEARNING,
+        steps=12_000,
+        until_score=0.95,
+        evaluation_period_steps=1_000,
+        final_evaluation_episodes=100,
+    )
+    assert result.evaluate(episodes=100, seed=77).mean >= 0.95
