@@ -296,7 +296,7 @@ def test_weights_are_a_copy_of_the_policy() -> None:
     [
         (
             EnvironmentSpec((3,), "float32", 2),
-            "algorithm is d4pg, and the environment's actions are discrete: one of dqn, dyna-q, a3c is required",
+            "algorithm is d4pg, and the environment's actions are discrete: one of dqn, dyna-q, a3c, r2d2 is required",
         ),
         (
             EnvironmentSpec((84, 84), "uint8", 2, stack=4, continuous=True),

@@ -121,7 +121,7 @@ def test_an_environment_without_faults(own: None) -> None:
     found = check("own_walks:Walk")
     assert levels(found) == {}
     assert found["spaces"].text == "observations float32 [2], 2 discrete actions"
-    assert found["algorithms"].text.split() == ["dqn", "dyna-q", "a3c"]
+    assert found["algorithms"].text.split() == ["dqn", "dyna-q", "a3c", "r2d2"]
     assert found["episodes"].text == "10 ended, of 20 steps on average"
     assert found["rewards"].text.startswith("0 to 1, mean 0.")
     assert "steps/s" in found["speed"].text
