@@ -18,7 +18,7 @@ from headrace.settings import RunConfig, ServerConfig
 from headrace.training import Result, Trainer
 
 from .conftest import CORRIDOR, TOPOLOGIES, threads
-from .test_faults import SMALL, TOY, children, learning, start, train, wait_for
+from .test_faults import SMALL, TOY, learning, roles, start, train, wait_for
 
 PLANNING = DynaQ(
     hidden=(32,),
@@ -43,12 +43,7 @@ FLAGS += ["--model-samples-per-step", "2", "--simulated-capacity", "2000", "--mo
 
 def planners(pid: int) -> list[int]:
     """Process ids of a run's planners."""
-    found = []
-    for child in children(pid):
-        words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        if b"headrace.launch.child" in words and b"planner" in words:
-            found.append(child)
-    return found
+    return roles(pid, b"planner")
 
 
 def records(path: Path, kind: str) -> list[dict[str, Any]]:

@@ -48,15 +48,21 @@ def children(pid: int) -> list[int]:
 
 
 def words(pid: int) -> list[bytes]:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    """The command of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
 
 
-def roles(pid: int) -> list[int]:
-    return [child for child in children(pid) if b"headrace.launch.child" in words(child)]
+def roles(pid: int, kind: bytes = b"") -> list[int]:
+    """Process ids of a run's roles, of one kind if it is given."""
+    commands = {child: words(child) for child in children(pid)}
+    return [child for child, own in commands.items() if b"headrace.launch.child" in own and (not kind or kind in own)]
 
 
 def actors(pid: int) -> list[int]:
-    return [role for role in roles(pid) if b"actor" in words(role)]
+    return roles(pid, b"actor")
 
 
 def alive(pid: int) -> bool:

@@ -12,19 +12,14 @@ import pytest
 from headrace.networks.precision import Precision
 
 from .conftest import TOPOLOGIES, Train
-from .test_faults import SMALL, TOY, children, learning, start, wait_for
+from .test_faults import SMALL, TOY, learning, roles, start, wait_for
 
 QUANTIZED = [*SMALL, "--precision", "int8", "--publish-period", "5", "--pull-period", "20"]
 
 
 def quantizers(pid: int) -> list[int]:
     """Process ids of a run's quantizer: one, or none while it is being started."""
-    found = []
-    for child in children(pid):
-        words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        if b"headrace.launch.child" in words and b"quantizer" in words:
-            found.append(child)
-    return found
+    return roles(pid, b"quantizer")
 
 
 def records(path: Path, kind: str) -> list[dict[str, Any]]:

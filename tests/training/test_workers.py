@@ -21,7 +21,7 @@ from headrace.training.policy_use import export
 
 from .conftest import SMALL as SMALL_DQN
 from .conftest import TOPOLOGIES, WORKERS, Train
-from .test_faults import SMALL, TOY, children, learning, start, wait_for
+from .test_faults import SMALL, TOY, learning, roles, start, wait_for
 
 SHORT = [pytest.param(name, marks=pytest.mark.slow) if name != "parameter-server" else name for name in WORKERS]
 """All, of which three are left to the slow tests: they take the same paths."""
@@ -39,12 +39,7 @@ print(torch.get_num_threads(), len(os.listdir("/proc/self/task")) - before)
 
 
 def workers(pid: int) -> list[int]:
-    found = []
-    for child in children(pid):
-        words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        if b"headrace.launch.child" in words and b"worker" in words:
-            found.append(child)
-    return found
+    return roles(pid, b"worker")
 
 
 def records(path: Path, kind: str) -> list[dict[str, Any]]:
