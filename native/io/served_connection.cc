@@ -25,7 +25,8 @@ ServedConnection::ServedConnection(Id id, FileDescriptor socket, Server& server,
 void ServedConnection::receive() {
   std::size_t taken = 0;
   while (session_.wants_input() && taken < kReadBytesPerTurn) {
-    const auto space = session_.prepare();
+    auto space = session_.prepare();  // where a peer keeps sending, one call would fill all of it
+    space = space.first(std::min(space.size(), kReadBytesPerTurn - taken));
     const auto count = ::recv(socket_.get(), space.data(), space.size(), 0);
     if (count < 0 && errno == EAGAIN) return;
     if (count <= 0 && !(count < 0 && errno == EINTR)) throw Gone();
