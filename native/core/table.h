@@ -157,7 +157,8 @@ class Table::Draw {
   Draw& operator=(const Draw&) = delete;
 
   std::uint64_t transition_bytes() const;  // that gather() copies for each
-  // Draws some thousand keys more, or gathers the next transitions once all are drawn. True once all are there.
+  // Gathers the next transitions, or draws some thousand keys more once all drawn are gathered. True once all are
+  // there.
   bool gather(std::size_t most);
   void gather_all();
 

@@ -58,7 +58,6 @@ class Pins {
     *free = key;
     return static_cast<std::size_t>(free - keys_.begin());
   }
-  std::uint64_t at(std::size_t pin) const { return keys_[pin]; }
   void move(std::size_t pin, std::uint64_t key) { keys_[pin] = key; }
   void remove(std::size_t pin) { keys_[pin] = kFree; }
   std::uint64_t oldest() const { return keys_.empty() ? kFree : *std::min_element(keys_.begin(), keys_.end()); }
@@ -130,7 +129,7 @@ struct Table::Impl {
   std::unique_ptr<Draw> draw(const BatchView& batch, double importance_exponent, std::optional<Deadline> deadline)
       EXCLUDES(mutex);
   void draw_on(Draw& draw) EXCLUDES(mutex);
-  void draw_keys(Draw& draw) REQUIRES(mutex);  // the next ones, which it pins
+  void draw_keys(Draw& draw) REQUIRES(mutex);  // the next ones, which it pins instead of those before
   void unpin(std::size_t pin) EXCLUDES(mutex);
 
   // table_updates.cc

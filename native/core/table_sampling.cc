@@ -66,12 +66,12 @@ void draw_uniform(const Transitions& transitions, Random& random, DrawnKeys& dra
   }
 }
 
-// Where one insert has taken the place of everything stored: those drawn before, which are still pinned, again.
+// Where one insert has taken the place of everything stored: those drawn last, which are still pinned, again.
 void draw_again(std::size_t end, DrawnKeys& drawn) {
   for (std::size_t i = drawn.count; i < end; ++i) {
-    drawn.keys[i] = drawn.keys[i - drawn.count];
-    drawn.slots[i] = drawn.slots[i - drawn.count];
-    drawn.weights[i] = drawn.weights[i - drawn.count];
+    drawn.keys[i] = drawn.keys[i - kKeysAtATime];
+    drawn.slots[i] = drawn.slots[i - kKeysAtATime];
+    drawn.weights[i] = drawn.weights[i - kKeysAtATime];
   }
 }
 
@@ -131,11 +131,11 @@ std::uint64_t Table::Draw::transition_bytes() const {
 }
 
 bool Table::Draw::gather(std::size_t most) {
-  if (drawn_->count < batch_.size) {
+  if (gathered_ == drawn_->count) {
     table_.draw_on(*this);
     return false;
   }
-  const std::size_t count = std::min(most, batch_.size - gathered_);
+  const std::size_t count = std::min(most, drawn_->count - gathered_);
   const Transitions& stored = table_.stored();
   const std::uint32_t stack = table_.options.signature.stack;
   const auto part = part_of(batch_, gathered_, count, stack * stored.row_bytes(), stored.action_bytes());
@@ -194,10 +194,13 @@ std::unique_ptr<Table::Draw> Table::Impl::draw(const BatchView& batch, double im
 
 void Table::Impl::draw_on(Draw& draw) {
   const std::size_t begin = draw.drawn_->count;
+  bool wake = false;
   {
     const LockGuard lock(mutex);
     draw_keys(draw);
+    wake = unpinned_one();
   }
+  if (wake) wakers.wake_all();
   draw.prepare(begin);
 }
 
@@ -215,10 +218,10 @@ void Table::Impl::draw_keys(Draw& draw) {
   drawn.count = end;
   const auto keys = std::span(drawn.keys).subspan(begin, end - begin);
   const std::uint64_t oldest = *std::ranges::min_element(keys);
-  if (!draw.pin_) {
-    draw.pin_ = pins.add(oldest);
-  } else if (oldest < pins.at(*draw.pin_)) {
+  if (draw.pin_) {
     pins.move(*draw.pin_, oldest);
+  } else {
+    draw.pin_ = pins.add(oldest);
   }
 }
 
