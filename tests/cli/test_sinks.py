@@ -2,10 +2,15 @@
 
 import sys
 import urllib.request
+from unittest.mock import MagicMock
 
 import pytest
 
+from headrace import DQN, Apex
 from headrace.cli.main import main
+from headrace.cli.sinks import Sinks
+from headrace.report import QuietDisplay, RunDirectory
+from headrace.settings import RunConfig, ServerConfig
 
 
 @pytest.fixture(autouse=True)
@@ -67,3 +72,11 @@ def test_mistakes_are_one_line_and_leave_nothing(words, module, complaint, train
 def test_metrics_are_not_served_by_a_polling_server(capsys):
     assert main(["serve", "--listen", "dpdk:memif,x", "--metrics-listen", "0"]) == 2
     assert "metrics_listen is 0; it must be left out with a dpdk: address" in capsys.readouterr().err
+
+
+def test_a_tracker_gets_no_password(tmp_path):
+    tracker = MagicMock()
+    config = RunConfig("CartPole-v1", DQN(), Apex(), server=ServerConfig("redis://user:secret@host:1"))
+    with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
+        Sinks(config, None, "", tracker).attach(run, QuietDisplay())
+    assert tracker.init.call_args.kwargs["config"]["server"]["address"] == "redis://user@host:1"

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from headrace.errors import ConfigError
 from headrace.report import Display, RunDirectory
 from headrace.report.tracking import Tracker, import_tracker
+from headrace.servers import shown
 from headrace.settings import RunConfig
 
 __all__ = ["Sinks", "TrackerName", "import_metrics", "open_sinks"]
@@ -31,7 +32,9 @@ class Sinks:
             directory.add_sink(self._metrics)
             display.message(f"metrics at {self._address}")
         if self._tracker is not None:
-            directory.add_sink(Tracker(self._tracker, directory.path, json.loads(self._config.to_json())))
+            settings = json.loads(self._config.to_json())
+            settings["server"]["address"] = shown(self._config.server.address)  # without its password
+            directory.add_sink(Tracker(self._tracker, directory.path, settings))
 
 
 @contextlib.contextmanager
