@@ -27,6 +27,34 @@ def test_runs_appear_change_and_disappear(folder, write_run):
     assert folder.update("study/trial-1", None) is None
 
 
+def test_a_directory_that_can_not_be_searched_hides_no_other(folder, write_run, monkeypatch):
+    for name in ("a", "closed", "z"):
+        write_run(name)
+
+    def refusing(original):
+        def refuse(path, **options):
+            if "closed" in str(path):
+                raise PermissionError(path)
+            return original(path, **options)
+
+        return refuse
+
+    monkeypatch.setattr(os, "stat", refusing(os.stat))
+    monkeypatch.setattr(os, "lstat", refusing(os.lstat))
+    assert {card["name"] for card in folder.cards()} == {"a", "z"}
+
+
+def test_a_scan_that_fails_loses_no_run(folder, write_run, monkeypatch):
+    write_run("one")
+    assert len(folder.cards()) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.dashboard.runs._stamp", lambda _path: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            folder.cards()
+    folder._due = float("inf")
+    assert [card["name"] for card in folder.cards()] == ["one"]
+
+
 def test_the_folder_may_be_a_run(tmp_path, write_run):
     write_run("one").progress(1.0)
     assert [card["name"] for card in RunsFolder(tmp_path / "runs/one").cards()] == ["."]

@@ -1,6 +1,7 @@
 """What the page shows of the runs of a folder."""
 
 import os
+import stat
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -198,20 +199,21 @@ class RunsFolder:
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + _SCAN_SECONDS
-        known, self._cards = self._cards, {}
+        cards: dict[str, tuple[object, Record]] = {}
         for path in _run_directories(self.root, _DEPTH):
             name = path.relative_to(self.root).as_posix()
             stamp = _stamp(path)
-            before = known.get(name)
+            before = self._cards.get(name)
             card = _card(path, name) if before is None or before[0] != stamp else before[1]
             summary = {"stopped_by": card["stopped_by"]} if card["stopped_by"] else None
-            self._cards[name] = (stamp, card | {"status": _status(path, summary)})
-        self._views = {name: view for name, view in self._views.items() if name in self._cards}
+            cards[name] = (stamp, card | {"status": _status(path, summary)})
+        self._cards = cards
+        self._views = {name: view for name, view in self._views.items() if name in cards}
 
 
 def _run_directories(folder: Path, depth: int) -> list[Path]:
     """Directories with a config.json at most `depth` levels below the folder, or the folder itself."""
-    if (folder / "config.json").is_file():
+    if _is_regular(folder / "config.json"):
         return [folder]
     if depth == 0:
         return []
@@ -221,6 +223,14 @@ def _run_directories(folder: Path, depth: int) -> list[Path]:
     except OSError:
         return []
     return [path for each in inner for path in _run_directories(each, depth - 1)]
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether it is a file, and not a link to one; False for one in a directory that can't be searched."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _stamp(path: Path) -> list[tuple[int, int, int] | None]:
