@@ -1,6 +1,7 @@
 """Records of a file that another process writes."""
 
 import json
+import os
 
 import pytest
 
@@ -73,6 +74,13 @@ def test_a_file_that_was_cut_or_replaced_begins_again(path):
 def test_links_are_not_followed(path, tmp_path):
     (tmp_path / "secret").write_text('{"kind": "a"}\n')
     path.symlink_to(tmp_path / "secret")
+    assert RecordFollower(path).read() == (False, [])
+    assert last_records(path, ["a"]) == {}
+    assert read_mapping(path) is None
+
+
+def test_a_fifo_is_not_waited_for(path):
+    os.mkfifo(path)
     assert RecordFollower(path).read() == (False, [])
     assert last_records(path, ["a"]) == {}
     assert read_mapping(path) is None

@@ -140,6 +140,42 @@ def test_names_from_outside_are_not_made_into_paths(folder, write_run, tmp_path)
     assert folder.cards() == []
 
 
+def test_links_in_a_run_are_not_followed(folder, write_run, tmp_path):
+    run = write_run("one")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "actor-0.log").touch()
+    (run.path / "logs").symlink_to(outside)
+    with (outside / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        (run.path / ".lock").symlink_to(outside / "lock")
+        assert folder.update("one", None)[1]["state"]["processes"] == []
+        assert folder.cards()[0]["status"] == "ended"
+    write_run("two").path.joinpath("config.json").rename(outside / "config.json")
+    (tmp_path / "runs/two/config.json").symlink_to(outside / "config.json")
+    assert [card["name"] for card in folder.cards()] == ["one"]
+
+
+def test_fifos_in_a_run_are_not_waited_for(folder, write_run):
+    run = write_run("one")
+    for name in ("metrics.jsonl", "summary.json", ".lock"):
+        os.mkfifo(run.path / name)
+    assert folder.update("one", None)[1]["series"]["seconds"] == []
+    os.mkfifo(write_run("two").path / "logs")
+    assert folder.update("two", None)[1]["state"]["processes"] == []
+
+
+def test_a_lock_that_holds_much_is_not_read_whole(folder, write_run):
+    run = write_run("one")
+    with (run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(" " * 64 + f"{os.getpid()}\n")
+        lock.flush()
+        assert folder.cards()[0]["status"] == "ended"
+
+
 def test_records_with_values_of_other_types_do_no_harm(folder, write_run):
     run = write_run("one")
     (run.path / "config.json").write_text("[]")

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from headrace.dashboard.records import Record, RecordFollower, last_records, read_mapping
+from headrace.dashboard.records import Record, RecordFollower, last_records, open_regular, read_mapping
 from headrace.dashboard.series import Series
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
 
@@ -38,6 +38,7 @@ _SILENT_SECONDS = 30.0
 _MOST_EVALUATIONS = 1_000
 _MOST_EVENTS = 200
 _EVENTS = ("exit", "place", "resume", "server-restart", "precision")
+_MOST_LOCK_BYTES = 64
 _VIDEOS = (".mp4", ".gif")
 
 
@@ -135,11 +136,8 @@ class RunView:
 
     def _processes(self) -> list[Record]:
         """Roles that left a log, have a place or died, with the number of their deaths."""
-        try:
-            logs = {path.stem.replace("-", " ") for path in (self.path / "logs").glob("*.log")}
-        except OSError:
-            logs = set()
-        names = {*logs, *self._places, *self._deaths}
+        logs = [name for name in _names(self.path / "logs") if name.endswith(".log")]
+        names = {*(Path(name).stem.replace("-", " ") for name in logs), *self._places, *self._deaths}
         return [
             {"role": name, "place": self._places.get(name), "deaths": self._deaths[name]}
             for name in sorted(names, key=_natural)
@@ -225,6 +223,18 @@ def _run_directories(folder: Path, depth: int) -> list[Path]:
     return [path for each in inner for path in _run_directories(each, depth - 1)]
 
 
+def _names(folder: Path) -> list[str]:
+    """Names in a folder; none if it is a symbolic link or can't be read."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return os.listdir(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _is_regular(path: Path) -> bool:
     """Whether it is a file, and not a link to one; False for one in a directory that can't be searched."""
     try:
@@ -251,7 +261,7 @@ def _card(path: Path, name: str) -> Record:
     summary = read_mapping(path / "summary.json") or {}
     progress = last_records(path / "metrics.jsonl", ["progress"]).get("progress", {})
     try:
-        began = (path / "config.json").stat().st_mtime
+        began = (path / "config.json").lstat().st_mtime
     except OSError:
         began = 0.0
     return {
@@ -281,7 +291,7 @@ def _status(path: Path, summary: Mapping[str, Any] | None) -> str:
     if summary is not None:
         return "finished"
     try:
-        silent = time.time() - (path / "metrics.jsonl").stat().st_mtime
+        silent = time.time() - (path / "metrics.jsonl").lstat().st_mtime
     except OSError:
         return "ended"
     return "running" if silent < _SILENT_SECONDS else "ended"
@@ -290,7 +300,8 @@ def _status(path: Path, summary: Mapping[str, Any] | None) -> str:
 def _is_locked(path: Path) -> bool:
     """Whether the process whose id the lock file holds has the lock, according to the kernel's list."""
     try:
-        inode, holder = path.stat().st_ino, path.read_text().strip()
+        with open_regular(path) as file:
+            inode, holder = os.fstat(file.fileno()).st_ino, file.read(_MOST_LOCK_BYTES).decode().strip()
         locks = Path("/proc/locks").read_text()
     except (OSError, ValueError):
         return False
