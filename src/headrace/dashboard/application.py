@@ -16,7 +16,6 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
-    JSONResponse,
     PlainTextResponse,
     RedirectResponse,
     Response,
@@ -77,11 +76,9 @@ def make_application(
         return _asset(name, _ASSETS[name]) if name in _ASSETS else _refusal(404)
 
     async def runs(_request: Request) -> Response:
-        return JSONResponse({"root": str(folder.root), "runs": await run_in_threadpool(folder.cards)})
-
-    async def one_run(request: Request) -> Response:
-        found = await run_in_threadpool(folder.update, request.query_params.get("run", ""), None)
-        return _refusal(404) if found is None else JSONResponse(found[1])
+        found = {"root": str(folder.root), "runs": await run_in_threadpool(folder.cards)}
+        # JSONResponse refuses text that UTF-8 can't encode; this escapes it.
+        return Response(json.dumps(found), media_type="application/json")
 
     async def video(request: Request) -> Response:
         path = await run_in_threadpool(folder.video, request.query_params.get("run", ""))
@@ -101,7 +98,6 @@ def make_application(
         Route("/", page),
         Route("/assets/{name}", asset),
         Route("/api/runs", runs),
-        Route("/api/run", one_run),
         Route("/api/video", video),
         Route("/api/events", events),
         Route("/login", login, methods=["POST"]),

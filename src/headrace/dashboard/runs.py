@@ -217,7 +217,9 @@ def _run_directories(folder: Path, depth: int) -> list[Path]:
         return []
     try:
         with os.scandir(folder) as entries:
-            inner = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            inner = [
+                Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False) and _is_text(entry.name)
+            ]
     except OSError:
         return []
     return [path for each in inner for path in _run_directories(each, depth - 1)]
@@ -233,6 +235,15 @@ def _names(folder: Path) -> list[str]:
         return os.listdir(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name in a folder is UTF-8; other bytes can't be in a request."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_regular(path: Path) -> bool:
