@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from headrace.dashboard.runs import RunsFolder
+from headrace.dashboard.runs import RunsFolder, _number
 
 
 @pytest.fixture
@@ -186,6 +186,23 @@ def test_records_with_values_of_other_types_do_no_harm(folder, write_run):
     assert message["series"]["mean_return"] == [None]
     assert message["series"]["steps_per_second"] == [None]
     assert folder.cards()[0]["environment"] == "?"
+
+
+def test_numbers_beyond_a_float_are_left_out(folder, write_run):
+    run = write_run("one")
+    run.progress(1.0, mean_return=10**400, environment_steps=-(10**400), loss=1e308)
+    run.progress(10**400)
+    run.progress(2.0, mean_return=3.0)
+    _, message = folder.update("one", None)
+    assert message["series"]["seconds"] == [1.0, 2.0]
+    assert message["series"]["mean_return"] == [None, 3.0]
+    assert message["series"]["loss"][0] == 1e308
+    assert message["state"]["now"]["seconds"] == 2.0
+    run.progress(3.0, environment_steps=10**400)
+    assert folder.cards()[0]["steps"] is None
+    assert _number(10**400) is None
+    assert _number(float("nan")) is None
+    assert _number(-(10**300)) == -(10**300)
 
 
 def test_the_newest_video_is_shown(folder, write_run):

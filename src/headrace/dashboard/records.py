@@ -116,9 +116,9 @@ def _parse(lines: Iterable[bytes]) -> tuple[list[Record], int]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for numbers that JSON does not have and browsers refuse: NaN and infinities."""
+    """The value with null for numbers that browsers or sums can't hold: NaN, infinities and integers of any length."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list):
         return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not -1e308 <= value <= 1e308 else value
+    return None if isinstance(value, int | float) and not -1e308 <= value <= 1e308 else value

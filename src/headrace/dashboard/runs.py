@@ -343,8 +343,9 @@ def _reach(record: Mapping[str, Any], key: str) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    """The value if it is a number; anything else, which no run writes, is None."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """The value if it is a finite number that a float can hold; anything else, which no run writes, is None."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if known and abs(value) <= 1e308 else None
 
 
 def _natural(name: str) -> tuple[str, int]:
