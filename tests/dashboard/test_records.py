@@ -51,10 +51,21 @@ def test_a_line_without_an_end_is_not_kept(path, monkeypatch):
     monkeypatch.setattr("headrace.dashboard.records._PART_BYTES", 16)
     follower = RecordFollower(path)
     append(path, "x" * 40)
-    assert follower.read() == (False, [])
+    for _ in range(3):
+        assert follower.read() == (False, [])
     append(path, '\n{"kind": "a"}\n')
+    assert follower.read() == (False, [])
     assert follower.read() == (False, [{"kind": "a"}])
     assert follower.refused > 0
+
+
+def test_a_long_file_is_read_in_parts(path, monkeypatch):
+    monkeypatch.setattr("headrace.dashboard.records._PART_BYTES", 40)
+    follower = RecordFollower(path)
+    append(path, '{"kind": "a"}\n' * 5)
+    counts = [len(follower.read()[1]) for _ in range(4)]
+    assert counts == [2, 2, 1, 0]
+    assert follower.refused == 0
 
 
 def test_a_file_that_was_cut_or_replaced_begins_again(path):

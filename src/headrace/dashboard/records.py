@@ -45,7 +45,10 @@ class RecordFollower:
         """Number of complete lines that are not records."""
 
     def read(self) -> tuple[bool, list[Record]]:
-        """Returns whether the file begins again, and the records that are new; a missing file has none."""
+        """Returns whether the file begins again, and new records; a missing file has none.
+
+        At most 4 MiB are read; the next call continues.
+        """
         try:
             file = open_regular(self._path)
         except OSError:
@@ -55,16 +58,13 @@ class RecordFollower:
         with file:
             status = os.fstat(file.fileno())
             restarted = self._begin_again(status)
-            records: list[Record] = []
-            while self._offset < status.st_size:
-                part = os.pread(file.fileno(), _PART_BYTES, self._offset)
-                whole = part.rfind(b"\n") + 1
-                if not whole and len(part) < _PART_BYTES:
-                    break
-                found, refused = _parse(part[:whole].split(b"\n")[:-1])
-                records += found
-                self.refused += refused + (not whole)
-                self._offset += whole or len(part)
+            part = os.pread(file.fileno(), _PART_BYTES, self._offset)
+            whole = part.rfind(b"\n") + 1
+            if not whole and len(part) < _PART_BYTES:
+                return restarted, []
+            records, refused = _parse(part[:whole].split(b"\n")[:-1])
+            self.refused += refused + (not whole)
+            self._offset += whole or len(part)
             return restarted, records
 
     def _begin_again(self, status: os.stat_result) -> bool:
