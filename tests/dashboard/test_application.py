@@ -131,6 +131,23 @@ def test_a_video_can_be_read_in_parts(client, write_run):
     (write_run("one").path / "policy.mp4").write_bytes(b"0123456789")
     answer = client.get("/api/video", params={"run": "one"}, headers={"Range": "bytes=2-4"})
     assert (answer.status_code, answer.content) == (206, b"234")
+    assert answer.headers["content-type"] == "video/mp4"
+
+
+def test_a_video_that_is_removed_while_it_is_sent_is_sent_whole(client, write_run, monkeypatch):
+    run = write_run("one")
+    (run.path / "policy.mp4").write_bytes(b"0123456789")
+    find = RunsFolder.video
+    opened = []
+
+    def find_and_remove(folder, name):
+        opened.append(find(folder, name))
+        (run.path / "policy.mp4").unlink()
+        return opened[0]
+
+    monkeypatch.setattr(RunsFolder, "video", find_and_remove)
+    assert client.get("/api/video", params={"run": "one"}).content == b"0123456789"
+    assert opened[0].closed
 
 
 def test_nothing_can_be_written(client):

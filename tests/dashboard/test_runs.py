@@ -211,4 +211,15 @@ def test_the_newest_video_is_shown(folder, write_run):
         (run.path / name).write_bytes(b"x")
         os.utime(run.path / name, (1_000 - age, 1_000 - age))
     assert folder.update("one", None)[1]["state"]["video"] == {"name": "new.gif", "time": 999}
-    assert folder.video("one") == run.path / "new.gif"
+    with folder.video("one") as file:
+        assert file.name == str(run.path / "new.gif")
+
+
+def test_a_video_that_is_replaced_by_a_link_is_none(folder, write_run, tmp_path, monkeypatch):
+    run = write_run("one")
+    (tmp_path / "secret").write_text("secret")
+    (run.path / "policy.mp4").symlink_to(tmp_path / "secret")
+    assert folder.video("one") is None
+    for name in ("policy.mp4", "gone.mp4"):
+        monkeypatch.setattr("headrace.dashboard.runs._newest_video", lambda path, name=name: (1.0, path / name))
+        assert folder.video("one") is None

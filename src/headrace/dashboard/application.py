@@ -7,9 +7,11 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
+from mimetypes import guess_type
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -81,8 +83,11 @@ def make_application(
         return Response(json.dumps(found), media_type="application/json")
 
     async def video(request: Request) -> Response:
-        path = await run_in_threadpool(folder.video, request.query_params.get("run", ""))
-        return _refusal(404) if path is None else FileResponse(path)
+        file = await run_in_threadpool(folder.video, request.query_params.get("run", ""))
+        if file is None:
+            return _refusal(404)
+        opened = f"/proc/self/fd/{file.fileno()}"  # its path may have another file, or a link, by now
+        return FileResponse(opened, media_type=guess_type(file.name)[0], background=BackgroundTask(file.close))
 
     async def events(request: Request) -> Response:
         names = list(dict.fromkeys(request.query_params.getlist("run")))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, BinaryIO
 
 from headrace.dashboard.records import Record, RecordFollower, last_records, open_regular, read_mapping
 from headrace.dashboard.series import Series
@@ -176,12 +176,15 @@ class RunsFolder:
                 message["config"] = view.config()
             return view.position, message
 
-    def video(self, name: str) -> Path | None:
-        """The newest video in the directory of a run."""
+    def video(self, name: str) -> BinaryIO | None:
+        """The newest video in the directory of a run, opened for reading; None if there is none."""
         with self._lock:
             view = self._view(name)
             newest = None if view is None else _newest_video(view.path)
-            return None if newest is None else newest[1]
+        try:
+            return None if newest is None else open_regular(newest[1])
+        except OSError:  # it was removed or replaced meanwhile
+            return None
 
     def _view(self, name: str) -> RunView | None:
         """The view of a run that the last scan found; a name from outside is never made into a path."""
