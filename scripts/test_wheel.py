@@ -5,7 +5,6 @@ Usage: test_wheel.py WHEEL. Prints the wheel's size and the seconds from `pip in
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -14,20 +13,22 @@ import venv
 import zipfile
 from pathlib import Path
 
-_CONSTRAINTS = Path(__file__).parent.parent / "constraints.txt"
+_ROOT = Path(__file__).parent.parent
+_CONSTRAINTS = _ROOT / "constraints.txt"
 _SCORE = 195  # mean return at which CartPole counts as solved
-_EXPECTED = (
-    r"headrace/.*\.(py|pyi|typed|css|js|csv|md)|headrace/_native\.[\w.-]+\.so|headrace/studies/in_network/wire\.c"
-)
 
 
 def check_contents(wheel: Path) -> None:
-    """Exits if the wheel has other files than the package: sources of the native module, tests, shared libraries."""
-    names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name and name[-1] != "/"]
-    others = [name for name in names if not re.fullmatch(_EXPECTED, name)]
-    modules = [name for name in names if name.endswith(".so")]
-    if others or len(modules) != 1:
-        sys.exit(f"{wheel.name}: unexpected files {others}, or not one native module: {modules}")
+    """Exits unless the wheel has exactly the package's tracked files, one native module, and its metadata."""
+    listed = subprocess.run(["git", "ls-files", "-z", "src/headrace"], check=True, cwd=_ROOT, capture_output=True)
+    tracked = {name.removeprefix("src/") for name in listed.stdout.decode().split("\0") if name}
+    metadata = "-".join(wheel.name.split("-")[:2]) + ".dist-info/"
+    with zipfile.ZipFile(wheel) as file:
+        names = {name for name in file.namelist() if not name.startswith(metadata) and name[-1] != "/"}
+    modules = {name for name in names if name.startswith("headrace/_native.") and name.endswith(".so")}
+    others, missing = sorted(names - modules - tracked), sorted(tracked - names)
+    if others or missing or len(modules) != 1:
+        sys.exit(f"{wheel.name}: unexpected files {others}, missing {missing}, native modules {sorted(modules)}")
 
 
 def run(environment: Path, *command: str) -> None:

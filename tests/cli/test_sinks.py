@@ -23,15 +23,17 @@ def read(address):
         return answer.read().decode()
 
 
-def test_a_server_shows_its_metrics(serve):
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_a_server_shows_its_metrics(serve, quiet):
     pytest.importorskip("prometheus_client")
-    started = serve("--metrics-listen", "0", "--memory", "1G")
+    started = serve("--metrics-listen", "0", "--memory", "1G", *quiet)
     address = next(line for line in iter(started.line, "") if line.startswith("metrics")).split()[1]
     assert "headrace_server_memory_limit_bytes 1e+09\n" in read(address)
     assert started.stop()[0] == 0
 
 
-def test_a_run_shows_its_metrics_while_it_trains(monkeypatch, training, capsys):
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_a_run_shows_its_metrics_while_it_trains(quiet, monkeypatch, training, capsys):
     pytest.importorskip("prometheus_client")
     seen = []
 
@@ -42,7 +44,7 @@ def test_a_run_shows_its_metrics_while_it_trains(monkeypatch, training, capsys):
         return original(config, run, display, **options)
 
     original, training.train = training.train, train
-    assert main(["train", "CartPole-v1", "--metrics-listen", "127.0.0.1:0"]) == 0
+    assert main(["train", "CartPole-v1", "--metrics-listen", "127.0.0.1:0", *quiet]) == 0
     assert "headrace_run_environment_steps_total 7.0\n" in seen[0]
     assert 'algorithm="dqn",environment="CartPole-v1",topology="apex"' in seen[0]
 

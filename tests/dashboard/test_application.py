@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import socket
 import threading
@@ -111,21 +112,42 @@ def test_the_page_names_no_other_host(client):
         assert "http" not in text, path
 
 
-def test_runs_and_one_run(client, write_run):
-    run = write_run("one")
-    run.progress(5.0)
+def test_runs_and_names_of_none(client, write_run):
+    write_run("one")
     assert [card["name"] for card in client.get("/api/runs").json()["runs"]] == ["one"]
-    found = client.get("/api/run", params={"run": "one"}).json()
-    assert found["state"]["now"]["bottleneck"] == "learner"
     for name in ("two", "../runs/one", "/etc", ""):
-        assert client.get("/api/run", params={"run": name}).status_code == 404
         assert client.get("/api/video", params={"run": name}).status_code == 404
+
+
+def test_text_that_is_not_unicode_is_escaped(client, write_run):
+    (write_run("one").path / "config.json").write_text(r'{"environment": "a\ud800"}')
+    write_run("two")
+    write_run(os.fsdecode(b"\xff"))
+    cards = client.get("/api/runs").json()["runs"]
+    assert {card["name"]: card["environment"] for card in cards} == {"one": "a\ud800", "two": "Lander-v3"}
 
 
 def test_a_video_can_be_read_in_parts(client, write_run):
     (write_run("one").path / "policy.mp4").write_bytes(b"0123456789")
     answer = client.get("/api/video", params={"run": "one"}, headers={"Range": "bytes=2-4"})
     assert (answer.status_code, answer.content) == (206, b"234")
+    assert answer.headers["content-type"] == "video/mp4"
+
+
+def test_a_video_that_is_removed_while_it_is_sent_is_sent_whole(client, write_run, monkeypatch):
+    run = write_run("one")
+    (run.path / "policy.mp4").write_bytes(b"0123456789")
+    find = RunsFolder.video
+    opened = []
+
+    def find_and_remove(folder, name):
+        opened.append(find(folder, name))
+        (run.path / "policy.mp4").unlink()
+        return opened[0]
+
+    monkeypatch.setattr(RunsFolder, "video", find_and_remove)
+    assert client.get("/api/video", params={"run": "one"}).content == b"0123456789"
+    assert opened[0].closed
 
 
 def test_nothing_can_be_written(client):
@@ -145,7 +167,7 @@ def test_other_sites_can_not_read_a_page_without_a_token(tmp_path, write_run):
 
 
 def test_a_token_is_required(guarded):
-    for path in ("/", "/api/runs", "/api/run", "/api/events", "/api/video", "/assets/dashboard.js"):
+    for path in ("/", "/api/runs", "/api/events", "/api/video", "/assets/dashboard.js"):
         assert guarded.get(path).status_code == 401, path
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer wrong"}).status_code == 403
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer"}).status_code == 403

@@ -1,6 +1,7 @@
 """Records of a file that another process writes."""
 
 import json
+import os
 
 import pytest
 
@@ -50,10 +51,21 @@ def test_a_line_without_an_end_is_not_kept(path, monkeypatch):
     monkeypatch.setattr("headrace.dashboard.records._PART_BYTES", 16)
     follower = RecordFollower(path)
     append(path, "x" * 40)
-    assert follower.read() == (False, [])
+    for _ in range(3):
+        assert follower.read() == (False, [])
     append(path, '\n{"kind": "a"}\n')
+    assert follower.read() == (False, [])
     assert follower.read() == (False, [{"kind": "a"}])
     assert follower.refused > 0
+
+
+def test_a_long_file_is_read_in_parts(path, monkeypatch):
+    monkeypatch.setattr("headrace.dashboard.records._PART_BYTES", 40)
+    follower = RecordFollower(path)
+    append(path, '{"kind": "a"}\n' * 5)
+    counts = [len(follower.read()[1]) for _ in range(4)]
+    assert counts == [2, 2, 1, 0]
+    assert follower.refused == 0
 
 
 def test_a_file_that_was_cut_or_replaced_begins_again(path):
@@ -73,6 +85,13 @@ def test_a_file_that_was_cut_or_replaced_begins_again(path):
 def test_links_are_not_followed(path, tmp_path):
     (tmp_path / "secret").write_text('{"kind": "a"}\n')
     path.symlink_to(tmp_path / "secret")
+    assert RecordFollower(path).read() == (False, [])
+    assert last_records(path, ["a"]) == {}
+    assert read_mapping(path) is None
+
+
+def test_a_fifo_is_not_waited_for(path):
+    os.mkfifo(path)
     assert RecordFollower(path).read() == (False, [])
     assert last_records(path, ["a"]) == {}
     assert read_mapping(path) is None

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from headrace.dashboard.runs import RunsFolder
+from headrace.dashboard.runs import RunsFolder, _number
 
 
 @pytest.fixture
@@ -25,6 +25,34 @@ def test_runs_appear_change_and_disappear(folder, write_run):
     run.path.rename(run.path.with_name("trial-2"))
     assert [card["name"] for card in folder.cards()] == ["study/trial-2"]
     assert folder.update("study/trial-1", None) is None
+
+
+def test_a_directory_that_can_not_be_searched_hides_no_other(folder, write_run, monkeypatch):
+    for name in ("a", "closed", "z"):
+        write_run(name)
+
+    def refusing(original):
+        def refuse(path, **options):
+            if "closed" in str(path):
+                raise PermissionError(path)
+            return original(path, **options)
+
+        return refuse
+
+    monkeypatch.setattr(os, "stat", refusing(os.stat))
+    monkeypatch.setattr(os, "lstat", refusing(os.lstat))
+    assert {card["name"] for card in folder.cards()} == {"a", "z"}
+
+
+def test_a_scan_that_fails_loses_no_run(folder, write_run, monkeypatch):
+    write_run("one")
+    assert len(folder.cards()) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.dashboard.runs._stamp", lambda _path: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            folder.cards()
+    folder._due = float("inf")
+    assert [card["name"] for card in folder.cards()] == ["one"]
 
 
 def test_the_folder_may_be_a_run(tmp_path, write_run):
@@ -112,6 +140,42 @@ def test_names_from_outside_are_not_made_into_paths(folder, write_run, tmp_path)
     assert folder.cards() == []
 
 
+def test_links_in_a_run_are_not_followed(folder, write_run, tmp_path):
+    run = write_run("one")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "actor-0.log").touch()
+    (run.path / "logs").symlink_to(outside)
+    with (outside / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
+        (run.path / ".lock").symlink_to(outside / "lock")
+        assert folder.update("one", None)[1]["state"]["processes"] == []
+        assert folder.cards()[0]["status"] == "ended"
+    write_run("two").path.joinpath("config.json").rename(outside / "config.json")
+    (tmp_path / "runs/two/config.json").symlink_to(outside / "config.json")
+    assert [card["name"] for card in folder.cards()] == ["one"]
+
+
+def test_fifos_in_a_run_are_not_waited_for(folder, write_run):
+    run = write_run("one")
+    for name in ("metrics.jsonl", "summary.json", ".lock"):
+        os.mkfifo(run.path / name)
+    assert folder.update("one", None)[1]["series"]["seconds"] == []
+    os.mkfifo(write_run("two").path / "logs")
+    assert folder.update("two", None)[1]["state"]["processes"] == []
+
+
+def test_a_lock_that_holds_much_is_not_read_whole(folder, write_run):
+    run = write_run("one")
+    with (run.path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(" " * 64 + f"{os.getpid()}\n")
+        lock.flush()
+        assert folder.cards()[0]["status"] == "ended"
+
+
 def test_records_with_values_of_other_types_do_no_harm(folder, write_run):
     run = write_run("one")
     (run.path / "config.json").write_text("[]")
@@ -124,10 +188,38 @@ def test_records_with_values_of_other_types_do_no_harm(folder, write_run):
     assert folder.cards()[0]["environment"] == "?"
 
 
+def test_numbers_beyond_a_float_are_left_out(folder, write_run):
+    run = write_run("one")
+    run.progress(1.0, mean_return=10**400, environment_steps=-(10**400), loss=1e308)
+    run.progress(10**400)
+    run.progress(2.0, mean_return=3.0)
+    _, message = folder.update("one", None)
+    assert message["series"]["seconds"] == [1.0, 2.0]
+    assert message["series"]["mean_return"] == [None, 3.0]
+    assert message["series"]["loss"][0] == 1e308
+    assert message["state"]["now"]["seconds"] == 2.0
+    run.progress(3.0, environment_steps=10**400)
+    assert folder.cards()[0]["steps"] is None
+    assert _number(10**400) is None
+    assert _number(float("nan")) is None
+    assert _number(-(10**300)) == -(10**300)
+
+
 def test_the_newest_video_is_shown(folder, write_run):
     run = write_run("one")
     for age, name in ((2, "old.mp4"), (1, "new.gif"), (0, ".draft.tmp.mp4")):
         (run.path / name).write_bytes(b"x")
         os.utime(run.path / name, (1_000 - age, 1_000 - age))
     assert folder.update("one", None)[1]["state"]["video"] == {"name": "new.gif", "time": 999}
-    assert folder.video("one") == run.path / "new.gif"
+    with folder.video("one") as file:
+        assert file.name == str(run.path / "new.gif")
+
+
+def test_a_video_that_is_replaced_by_a_link_is_none(folder, write_run, tmp_path, monkeypatch):
+    run = write_run("one")
+    (tmp_path / "secret").write_text("secret")
+    (run.path / "policy.mp4").symlink_to(tmp_path / "secret")
+    assert folder.video("one") is None
+    for name in ("policy.mp4", "gone.mp4"):
+        monkeypatch.setattr("headrace.dashboard.runs._newest_video", lambda path, name=name: (1.0, path / name))
+        assert folder.video("one") is None

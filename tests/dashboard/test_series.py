@@ -18,6 +18,13 @@ def test_a_long_series_is_averaged_in_pairs():
     assert series.rows() == [[1.5, 20.0], [3.5, 35.0], [5.5, 55.0], [7.0, 70.0]]
 
 
+def test_means_of_large_numbers_are_finite():
+    series = Series(["seconds", "x"], most=2)
+    for second in range(4):
+        series.add([float(second), 10**308 if second % 2 else 1e308])
+    assert [row[1] for row in series.rows()] == [1e308] * len(series.rows())
+
+
 def test_its_length_is_bounded():
     series = Series(["seconds"], most=100)
     for second in range(20_000):

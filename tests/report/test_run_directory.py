@@ -281,6 +281,35 @@ def test_sinks_get_later_records_and_are_closed_once(tmp_path):
     assert sink.calls == [{"kind": "b", "x": 0.5, "y": None}, "closed"]
 
 
+def test_a_sink_that_fails_leaves_nothing_open(tmp_path):
+    calls = []
+
+    class Sink:
+        def append(self, record):
+            pass
+
+        def close(self):
+            calls.append(locked(tmp_path / "run"))
+            raise RuntimeError("no")
+
+    def locked(path):
+        try:
+            RunDirectory.open(path, writing=True).close()
+        except CheckpointError:
+            return True
+        return False
+
+    run = RunDirectory.create(tmp_path / "run", "{}")
+    run.add_sink(Sink())
+    run.add_sink(Sink())
+    run.append({"kind": "a"})
+    with pytest.raises(RuntimeError, match="no"):
+        run.close()
+    run.close()
+    assert calls == [True, True]
+    assert not locked(tmp_path / "run")
+
+
 def test_records_reach_tensorboard(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -61,6 +61,26 @@ def test_a_tracker_that_is_not_installed_is_one_line(monkeypatch):
         import_tracker("wandb")
 
 
+def test_a_tracker_that_fails_ends_no_run_and_is_reported_once(tmp_path, capsys):
+    calls = []
+
+    def fail(*_arguments):
+        calls.append(_arguments)
+        raise RuntimeError("no space\nleft")
+
+    tracked = SimpleNamespace(define_metric=lambda *_, **__: None, log=fail, finish=fail)
+    package = SimpleNamespace(init=lambda **_: tracked, Settings=dict, __name__="wandb")
+    with RunDirectory.create(tmp_path / "run", "{}") as run:
+        run.add_sink(Tracker(package, run.path, {}))
+        for steps in (1, 2, 3):
+            run.append({"kind": "progress", "environment_steps": steps})
+    assert len(run.read_metrics()) == 3
+    assert [len(arguments) for arguments in calls] == [1, 0]
+    error = capsys.readouterr().err
+    assert "warning: wandb failed, and gets no more records of this run: RuntimeError: no space left" in error
+    assert error.count("\n") == 1
+
+
 def test_a_tracker_that_can_not_start_is_one_line(tmp_path):
     def fail(**_options):
         raise RuntimeError("no API key")

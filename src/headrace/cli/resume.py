@@ -24,7 +24,8 @@ class _Options:
     until_score: float | None = None
     """Stop once 100 greedy episodes average at least this."""
     metrics_listen: MetricsListen = None
-    """Serve metrics for Prometheus on HOST:PORT, or PORT of this machine only; anyone who can connect may read them."""
+    """Serve metrics for Prometheus on HOST:PORT, or PORT of this machine only; anyone who can connect may read them.
+    The address is printed, even with --quiet."""
     track: TrackerName | None = None
     """Send the numbers that TensorBoard gets to an experiment tracker too."""
     quiet: Switch = False
@@ -48,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
             open_sinks(config, options.metrics_listen, options.track) as sinks,
             open_display(heading, quiet=options.quiet) as display,
         ):
-            sinks.attach(directory, display)
+            sinks.attach(directory)
             result = training.resume(
                 directory,
                 display,

@@ -52,7 +52,7 @@ class _Options:
     metrics_listen: MetricsListen = None
     """Serve metrics for Prometheus on HOST:PORT, or PORT of this machine only; anyone who can connect may read them."""
     quiet: Switch = False
-    """Print only the address."""
+    """Print only the addresses of --listen and --metrics-listen."""
 
     def __post_init__(self) -> None:
         require("max_connections", self.max_connections, 0 < self.max_connections <= 1_000_000, "from 1 to 1000000")

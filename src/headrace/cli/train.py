@@ -76,7 +76,8 @@ class TrainOptions(RunOptions):
     run_dir: Path | None = None
     """Run directory; runs/ENV-ALGORITHM-TIME if not set."""
     metrics_listen: MetricsListen = None
-    """Serve metrics for Prometheus on HOST:PORT, or PORT of this machine only; anyone who can connect may read them."""
+    """Serve metrics for Prometheus on HOST:PORT, or PORT of this machine only; anyone who can connect may read them.
+    The address is printed, even with --quiet."""
     track: TrackerName | None = None
     """Send the numbers that TensorBoard gets to an experiment tracker too."""
 
@@ -132,7 +133,7 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
             with open_display(heading, quiet=options.quiet) as display:
                 if hint:
                     display.message(hint)
-                sinks.attach(directory, display)
+                sinks.attach(directory)
                 if config.steps != options.steps:
                     display.message(f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps")
                 result = training.train(config, directory, display, local_actors=local_actors)

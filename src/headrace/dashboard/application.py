@@ -7,16 +7,17 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
+from mimetypes import guess_type
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
-    JSONResponse,
     PlainTextResponse,
     RedirectResponse,
     Response,
@@ -77,15 +78,16 @@ def make_application(
         return _asset(name, _ASSETS[name]) if name in _ASSETS else _refusal(404)
 
     async def runs(_request: Request) -> Response:
-        return JSONResponse({"root": str(folder.root), "runs": await run_in_threadpool(folder.cards)})
-
-    async def one_run(request: Request) -> Response:
-        found = await run_in_threadpool(folder.update, request.query_params.get("run", ""), None)
-        return _refusal(404) if found is None else JSONResponse(found[1])
+        found = {"root": str(folder.root), "runs": await run_in_threadpool(folder.cards)}
+        # JSONResponse refuses text that UTF-8 can't encode; this escapes it.
+        return Response(json.dumps(found), media_type="application/json")
 
     async def video(request: Request) -> Response:
-        path = await run_in_threadpool(folder.video, request.query_params.get("run", ""))
-        return _refusal(404) if path is None else FileResponse(path)
+        file = await run_in_threadpool(folder.video, request.query_params.get("run", ""))
+        if file is None:
+            return _refusal(404)
+        opened = f"/proc/self/fd/{file.fileno()}"  # its path may have another file, or a link, by now
+        return FileResponse(opened, media_type=guess_type(file.name)[0], background=BackgroundTask(file.close))
 
     async def events(request: Request) -> Response:
         names = list(dict.fromkeys(request.query_params.getlist("run")))
@@ -101,7 +103,6 @@ def make_application(
         Route("/", page),
         Route("/assets/{name}", asset),
         Route("/api/runs", runs),
-        Route("/api/run", one_run),
         Route("/api/video", video),
         Route("/api/events", events),
         Route("/login", login, methods=["POST"]),

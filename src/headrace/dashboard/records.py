@@ -1,18 +1,33 @@
 """Reads the records of a run that another process still writes."""
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-__all__ = ["Record", "RecordFollower", "last_records", "read_mapping"]
+__all__ = ["Record", "RecordFollower", "last_records", "open_regular", "read_mapping"]
 
 Record = dict[str, Any]
 
 _PART_BYTES = 4 << 20
 _TAIL_BYTES = 64 << 10
 _MOST_MAPPING_BYTES = 4 << 20
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a file for reading; raises OSError, and never waits, for what is no file: a symbolic link or a FIFO."""
+    return open(path, "rb", opener=_open_regular)
+
+
+def _open_regular(path: str, _flags: int) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 class RecordFollower:
@@ -30,29 +45,27 @@ class RecordFollower:
         """Number of complete lines that are not records."""
 
     def read(self) -> tuple[bool, list[Record]]:
-        """Returns whether the file begins again, and the records that are new; a missing file has none."""
+        """Returns whether the file begins again, and new records; a missing file has none.
+
+        At most 4 MiB are read; the next call continues.
+        """
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = open_regular(self._path)
         except OSError:
             restarted = self._identity is not None
             self._identity, self._offset, self.refused = None, 0, 0
             return restarted, []
-        try:
-            status = os.fstat(descriptor)
+        with file:
+            status = os.fstat(file.fileno())
             restarted = self._begin_again(status)
-            records: list[Record] = []
-            while self._offset < status.st_size:
-                part = os.pread(descriptor, _PART_BYTES, self._offset)
-                whole = part.rfind(b"\n") + 1
-                if not whole and len(part) < _PART_BYTES:
-                    break
-                found, refused = _parse(part[:whole].split(b"\n")[:-1])
-                records += found
-                self.refused += refused + (not whole)
-                self._offset += whole or len(part)
+            part = os.pread(file.fileno(), _PART_BYTES, self._offset)
+            whole = part.rfind(b"\n") + 1
+            if not whole and len(part) < _PART_BYTES:
+                return restarted, []
+            records, refused = _parse(part[:whole].split(b"\n")[:-1])
+            self.refused += refused + (not whole)
+            self._offset += whole or len(part)
             return restarted, records
-        finally:
-            os.close(descriptor)
 
     def _begin_again(self, status: os.stat_result) -> bool:
         """Starts over if it is another file, or was cut; returns whether there was an earlier one."""
@@ -67,14 +80,11 @@ class RecordFollower:
 def last_records(path: Path, kinds: Iterable[str]) -> dict[str, Record]:
     """The newest record of each kind among the last 64 KiB of metrics.jsonl; kinds that are not there are left out."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open_regular(path) as file:
+            begin = max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES)
+            tail = os.pread(file.fileno(), _TAIL_BYTES, begin)
     except OSError:
         return {}
-    try:
-        begin = max(0, os.fstat(descriptor).st_size - _TAIL_BYTES)
-        tail = os.pread(descriptor, _TAIL_BYTES, begin)
-    finally:
-        os.close(descriptor)
     lines = tail.split(b"\n")[1 if begin else 0 : -1]
     records, _ = _parse(lines)
     return {record["kind"]: record for record in records if record["kind"] in set(kinds)}
@@ -83,8 +93,7 @@ def last_records(path: Path, kinds: Iterable[str]) -> dict[str, Record]:
 def read_mapping(path: Path) -> Record | None:
     """A file with one JSON object, such as config.json; None if there is none that can be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
+        with open_regular(path) as file:
             value = _finite(json.loads(file.read(_MOST_MAPPING_BYTES)))
     except (OSError, ValueError, RecursionError):
         return None
@@ -107,9 +116,9 @@ def _parse(lines: Iterable[bytes]) -> tuple[list[Record], int]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for numbers that JSON does not have and browsers refuse: NaN and infinities."""
+    """The value with null for numbers that browsers or sums can't hold: NaN, infinities and integers of any length."""
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
     if isinstance(value, list):
         return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not -1e308 <= value <= 1e308 else value
+    return None if isinstance(value, int | float) and not -1e308 <= value <= 1e308 else value

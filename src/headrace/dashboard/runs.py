@@ -1,14 +1,15 @@
 """What the page shows of the runs of a folder."""
 
 import os
+import stat
 import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, BinaryIO
 
-from headrace.dashboard.records import Record, RecordFollower, last_records, read_mapping
+from headrace.dashboard.records import Record, RecordFollower, last_records, open_regular, read_mapping
 from headrace.dashboard.series import Series
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
 
@@ -37,6 +38,7 @@ _SILENT_SECONDS = 30.0
 _MOST_EVALUATIONS = 1_000
 _MOST_EVENTS = 200
 _EVENTS = ("exit", "place", "resume", "server-restart", "precision")
+_MOST_LOCK_BYTES = 64
 _VIDEOS = (".mp4", ".gif")
 
 
@@ -134,11 +136,8 @@ class RunView:
 
     def _processes(self) -> list[Record]:
         """Roles that left a log, have a place or died, with the number of their deaths."""
-        try:
-            logs = {path.stem.replace("-", " ") for path in (self.path / "logs").glob("*.log")}
-        except OSError:
-            logs = set()
-        names = {*logs, *self._places, *self._deaths}
+        logs = [name for name in _names(self.path / "logs") if name.endswith(".log")]
+        names = {*(Path(name).stem.replace("-", " ") for name in logs), *self._places, *self._deaths}
         return [
             {"role": name, "place": self._places.get(name), "deaths": self._deaths[name]}
             for name in sorted(names, key=_natural)
@@ -177,12 +176,15 @@ class RunsFolder:
                 message["config"] = view.config()
             return view.position, message
 
-    def video(self, name: str) -> Path | None:
-        """The newest video in the directory of a run."""
+    def video(self, name: str) -> BinaryIO | None:
+        """The newest video in the directory of a run, opened for reading; None if there is none."""
         with self._lock:
             view = self._view(name)
             newest = None if view is None else _newest_video(view.path)
-            return None if newest is None else newest[1]
+        try:
+            return None if newest is None else open_regular(newest[1])
+        except OSError:  # it was removed or replaced meanwhile
+            return None
 
     def _view(self, name: str) -> RunView | None:
         """The view of a run that the last scan found; a name from outside is never made into a path."""
@@ -198,29 +200,61 @@ class RunsFolder:
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + _SCAN_SECONDS
-        known, self._cards = self._cards, {}
+        cards: dict[str, tuple[object, Record]] = {}
         for path in _run_directories(self.root, _DEPTH):
             name = path.relative_to(self.root).as_posix()
             stamp = _stamp(path)
-            before = known.get(name)
+            before = self._cards.get(name)
             card = _card(path, name) if before is None or before[0] != stamp else before[1]
             summary = {"stopped_by": card["stopped_by"]} if card["stopped_by"] else None
-            self._cards[name] = (stamp, card | {"status": _status(path, summary)})
-        self._views = {name: view for name, view in self._views.items() if name in self._cards}
+            cards[name] = (stamp, card | {"status": _status(path, summary)})
+        self._cards = cards
+        self._views = {name: view for name, view in self._views.items() if name in cards}
 
 
 def _run_directories(folder: Path, depth: int) -> list[Path]:
     """Directories with a config.json at most `depth` levels below the folder, or the folder itself."""
-    if (folder / "config.json").is_file():
+    if _is_regular(folder / "config.json"):
         return [folder]
     if depth == 0:
         return []
     try:
         with os.scandir(folder) as entries:
-            inner = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            inner = [
+                Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False) and _is_text(entry.name)
+            ]
     except OSError:
         return []
     return [path for each in inner for path in _run_directories(each, depth - 1)]
+
+
+def _names(folder: Path) -> list[str]:
+    """Names in a folder; none if it is a symbolic link or can't be read."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return os.listdir(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name in a folder is UTF-8; other bytes can't be in a request."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether it is a file, and not a link to one; False for one in a directory that can't be searched."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _stamp(path: Path) -> list[tuple[int, int, int] | None]:
@@ -241,7 +275,7 @@ def _card(path: Path, name: str) -> Record:
     summary = read_mapping(path / "summary.json") or {}
     progress = last_records(path / "metrics.jsonl", ["progress"]).get("progress", {})
     try:
-        began = (path / "config.json").stat().st_mtime
+        began = (path / "config.json").lstat().st_mtime
     except OSError:
         began = 0.0
     return {
@@ -271,7 +305,7 @@ def _status(path: Path, summary: Mapping[str, Any] | None) -> str:
     if summary is not None:
         return "finished"
     try:
-        silent = time.time() - (path / "metrics.jsonl").stat().st_mtime
+        silent = time.time() - (path / "metrics.jsonl").lstat().st_mtime
     except OSError:
         return "ended"
     return "running" if silent < _SILENT_SECONDS else "ended"
@@ -280,7 +314,8 @@ def _status(path: Path, summary: Mapping[str, Any] | None) -> str:
 def _is_locked(path: Path) -> bool:
     """Whether the process whose id the lock file holds has the lock, according to the kernel's list."""
     try:
-        inode, holder = path.stat().st_ino, path.read_text().strip()
+        with open_regular(path) as file:
+            inode, holder = os.fstat(file.fileno()).st_ino, file.read(_MOST_LOCK_BYTES).decode().strip()
         locks = Path("/proc/locks").read_text()
     except (OSError, ValueError):
         return False
@@ -311,8 +346,9 @@ def _reach(record: Mapping[str, Any], key: str) -> Any:
 
 
 def _number(value: Any) -> float | None:
-    """The value if it is a number; anything else, which no run writes, is None."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """The value if it is a finite number that a float can hold; anything else, which no run writes, is None."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if known and abs(value) <= 1e308 else None
 
 
 def _natural(name: str) -> tuple[str, int]:

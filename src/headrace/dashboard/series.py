@@ -71,5 +71,5 @@ def _mean(rows: Sequence[Point]) -> Point:
     means: list[float | None] = []
     for values in zip(*rows, strict=True):
         known = [value for value in values if value is not None]
-        means.append(sum(known) / len(known) if known else None)
+        means.append(sum(value / len(known) for value in known) if known else None)  # the sum itself may overflow
     return means

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -228,16 +228,18 @@ class RunDirectory:
             self.path.rmdir()
 
     def close(self) -> None:
-        """Closes the files and releases the lock; a second call has no effect."""
-        for descriptor in (self._metrics, self._directory, self._lock):
-            if descriptor is not None:
-                os.close(descriptor)
-        if self._events is not None:
-            self._events.close()
-        for sink in self._sinks:
-            sink.close()
+        """Closes the sinks and the files, then releases the lock, even if one fails; a second call has no effect."""
+        descriptors, events, sinks = (self._lock, self._directory, self._metrics), self._events, self._sinks
+        self._lock = self._directory = self._metrics = self._events = None
         self._sinks = []
-        self._metrics = self._directory = self._lock = self._events = None
+        with ExitStack() as stack:  # the last one in is closed first
+            for descriptor in descriptors:
+                if descriptor is not None:
+                    stack.callback(os.close, descriptor)
+            if events is not None:
+                stack.callback(events.close)
+            for sink in reversed(sinks):
+                stack.callback(sink.close)
 
     def __enter__(self) -> Self:
         return self
