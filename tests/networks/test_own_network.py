@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import A3C, DQN, SAC, TD3
+from headrace import A3C, D4PG, DQN, SAC, TD3
 from headrace.errors import ConfigError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
@@ -101,7 +101,7 @@ def test_packed_parameters_become_the_graph() -> None:
     np.testing.assert_allclose(Policy(graph, 1).output(inputs), updater.act(inputs), atol=0.01)
 
 
-@pytest.mark.parametrize(("kind", "spec"), [(DQN, VECTOR), (SAC, CONTINUOUS), (TD3, CONTINUOUS)])
+@pytest.mark.parametrize(("kind", "spec"), [(DQN, VECTOR), (D4PG, CONTINUOUS), (SAC, CONTINUOUS), (TD3, CONTINUOUS)])
 def test_the_flat_vector_is_trained(kind: Any, spec: EnvironmentSpec) -> None:
     updater = kind(network=own("fixed"), learning_rate=0.1).make_updater(spec, "cpu", 0)
     before = updater.weights()
