@@ -141,6 +141,14 @@ def test_the_most_windows_that_one_step_finishes(learned, n_step) -> None:
     assert most == form.most_finished
 
 
+def test_the_form_does_not_ask_for_the_learner_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = EnvironmentSpec((4,), "float32", 3)
+    sizes = {cell: R2D2(cell=cell, memory=16).architecture(spec).state_size for cell in ("lstm", "gru")}
+    monkeypatch.setattr(R2D2, "architecture", None)
+    for cell, size in sizes.items():
+        assert R2D2(cell=cell, memory=16).window_form(spec).state_size == size  # type: ignore[arg-type]
+
+
 def test_overlap_and_bytes() -> None:
     config = R2D2(burn_in=20, learned_steps=40, n_step=5, memory=16, samples_per_step=8.0)
     form = config.window_form(EnvironmentSpec((4, 4), "uint8", 3, 2))

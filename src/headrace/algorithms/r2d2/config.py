@@ -103,7 +103,7 @@ class R2D2(DQN):
 
     def window_form(self, spec: EnvironmentSpec) -> WindowForm:
         """The windows that the table stores."""
-        state_size = self.architecture(spec).state_size
+        state_size = {"gru": 1, "lstm": 2}[self.cell] * self.memory
         return WindowForm(spec, self.burn_in, self.learned_steps, self.n_step, state_size)
 
     def table_form(self, spec: EnvironmentSpec, chunk_steps: int) -> TableForm:
