@@ -11,8 +11,10 @@ import pytest
 from headrace import A3C, D4PG, DQN, SAC, TD3
 from headrace.errors import ConfigError
 from headrace.networks import Architecture, PolicyGraph
+from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL, draw_records, split
+from headrace.networks.torch_network import TorchNetwork
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.topologies.config import Apex
@@ -151,6 +153,13 @@ def test_what_is_wrong_with_a_network_is_named(name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=f"network is {own(name)}.*{problem}") as error:
         DQN(network=own(name)).make_updater(VECTOR, "cpu", 0)
     assert "\n" not in str(error.value)
+
+
+def test_a_learner_s_module_is_in_training_mode() -> None:
+    """On a GPU a recurrent layer has no gradient otherwise."""
+    network = PolicyNetwork(DQN(network=own("wide")).make_updater(VECTOR, "cpu", 0).architecture)
+    module = TorchNetwork(network, network.layout.initial(np.random.default_rng(0)))._module
+    assert all(part.training for part in module.modules())
 
 
 def test_a_missing_module_is_named() -> None:

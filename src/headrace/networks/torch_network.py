@@ -27,6 +27,7 @@ class TorchNetwork:
             self._module = description.build_torch()
         views = description.layout.views(vector)
         self._module.load_state_dict(views, assign=True)
+        self._module.train()  # cuDNN's recurrent layers have no backward otherwise; outputs are the same in both modes
         self._device = vector.device
         self._module.to(self._device)  # buffers; on a GPU it also copies recurrent layers' parameters out of the vector
         for name, view in views.items():
