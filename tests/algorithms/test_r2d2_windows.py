@@ -127,6 +127,28 @@ def test_a_restored_writer_goes_on_with_the_same_windows(burn_in, learned, n_ste
         assert_equal(stored(form, table), naive(form, [length], steps))
 
 
+@pytest.mark.parametrize(("learned", "n_step"), [(2, 1), (2, 2), (4, 5), (10, 20), (7, 4), (40, 2)])
+def test_the_most_windows_that_one_step_finishes(learned, n_step) -> None:
+    form = WindowForm(EnvironmentSpec((2,), "float32", 4), 3, learned, n_step, SIZE)
+    lengths = list(range(1, 4 * learned + 2 * n_step))
+    steps, writers = draw(lengths), WindowWriters(form, 1, 0)
+    writers.start(steps.first[:1])
+    most = 0
+    for t in range(len(steps.action)):
+        table = Table(form.signature, sampler="uniform")
+        write(writers, steps, t, t + 1, table)
+        most = max(most, len(table))
+    assert most == form.most_finished
+
+
+def test_the_form_does_not_ask_for_the_learner_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = EnvironmentSpec((4,), "float32", 3)
+    sizes = {cell: R2D2(cell=cell, memory=16).architecture(spec).state_size for cell in ("lstm", "gru")}
+    monkeypatch.setattr(R2D2, "architecture", None)
+    for cell, size in sizes.items():
+        assert R2D2(cell=cell, memory=16).window_form(spec).state_size == size  # type: ignore[arg-type]
+
+
 def test_overlap_and_bytes() -> None:
     config = R2D2(burn_in=20, learned_steps=40, n_step=5, memory=16, samples_per_step=8.0)
     form = config.window_form(EnvironmentSpec((4, 4), "uint8", 3, 2))
@@ -134,7 +156,7 @@ def test_overlap_and_bytes() -> None:
     assert form.record.itemsize == 3 * 4 + 32 * 4 + 64 * (4 + 4) + (64 + 2) * 16
     assert form.signature.action_shape == (form.record.itemsize,)
     stored_form = config.table_form(form.spec, 50)
-    assert (stored_form.samples_per_insert, stored_form.chunk_steps) == (4.0, 1)
+    assert (stored_form.samples_per_insert, stored_form.chunk_steps, stored_form.burst) == (4.0, 1, 8.0)
 
 
 def test_the_stored_state_is_that_of_the_policy_at_the_beginning_of_the_window() -> None:

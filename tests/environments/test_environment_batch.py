@@ -441,3 +441,34 @@ def test_an_error_in_close_is_ignored(monkeypatch):
 
     own(monkeypatch, close=close).close()
     assert len(closed) == 2
+
+
+@pytest.mark.parametrize("method", ["step", "reset"])
+def test_a_step_that_fails_in_one_environment_counts_in_none(own_module, method):
+    name = own_module(f"""
+        from headrace.environments.toy import Corridor
+        made = []
+        class Second(Corridor):
+            def __init__(self):
+                self.fails = False
+                made.append(self)
+                super().__init__()
+            def step(self, action):
+                observation, reward, *_ = super().step(action)
+                if self.fails and "{method}" == "step":
+                    raise RuntimeError("failed")
+                return observation, reward, self.fails, False, {{}}
+            def reset(self, **options):
+                if self.fails:
+                    raise RuntimeError("failed")
+                return super().reset(**options)
+    """)
+    batch = EnvironmentBatch(f"{name}:Second", 3, seed=0)
+    batch.start()
+    batch.step(np.array([1, 0, 1]))
+    before = batch.state()
+    __import__(name).made[1].fails = True
+    with pytest.raises(RuntimeError, match="failed"):
+        batch.step(np.array([0, 1, 0]))
+    assert batch.state() == before
+    assert batch.take_episodes() == []

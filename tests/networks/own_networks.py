@@ -145,3 +145,26 @@ def counting(spec: EnvironmentSpec, outputs: int) -> nn.Module:
 
 
 number = 3
+
+
+class Pair(Flat):
+    def forward(self, observation: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return super().forward(observation), None
+
+
+def pair(spec: EnvironmentSpec, outputs: int) -> nn.Module:
+    return Pair(nn.Linear(spec.input_shape[0], outputs))
+
+
+def lazy(spec: EnvironmentSpec, outputs: int) -> nn.Module:
+    del spec
+    return Flat(nn.LazyLinear(outputs))
+
+
+class Clamping(Flat):
+    def forward(self, observation: Tensor) -> Tensor:
+        return super().forward(observation.clamp_(-1, 1))
+
+
+def clamping(spec: EnvironmentSpec, outputs: int) -> nn.Module:
+    return Clamping(nn.Linear(spec.input_shape[0], outputs))

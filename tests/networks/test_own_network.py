@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import A3C, DQN, SAC, TD3
+from headrace import A3C, D4PG, DQN, SAC, TD3
 from headrace.errors import ConfigError
 from headrace.networks import Architecture, PolicyGraph
+from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL, draw_records, split
+from headrace.networks.torch_network import TorchNetwork
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.topologies.config import Apex
@@ -101,7 +103,7 @@ def test_packed_parameters_become_the_graph() -> None:
     np.testing.assert_allclose(Policy(graph, 1).output(inputs), updater.act(inputs), atol=0.01)
 
 
-@pytest.mark.parametrize(("kind", "spec"), [(DQN, VECTOR), (SAC, CONTINUOUS), (TD3, CONTINUOUS)])
+@pytest.mark.parametrize(("kind", "spec"), [(DQN, VECTOR), (D4PG, CONTINUOUS), (SAC, CONTINUOUS), (TD3, CONTINUOUS)])
 def test_the_flat_vector_is_trained(kind: Any, spec: EnvironmentSpec) -> None:
     updater = kind(network=own("fixed"), learning_rate=0.1).make_updater(spec, "cpu", 0)
     before = updater.weights()
@@ -139,6 +141,9 @@ def test_initial_values_are_the_module_s_and_depend_on_the_seed() -> None:
         ("raises", r"raised ValueError: \(6,\) and 3 are too small"),
         ("no_module", "returned int; a torch.nn.Module is required"),
         ("inverse", "ONNX can't express the module: .*pinv"),
+        ("pair", "its output is a tuple; one tensor is required"),
+        ("lazy", "parameter 0.weight has no shape yet"),
+        ("clamping", "changes its input in place"),
         ("counting", "its ONNX graph and torch differ by"),
         ("number", 'has no function "number"'),
         ("none", 'has no function "none"'),
@@ -148,6 +153,13 @@ def test_what_is_wrong_with_a_network_is_named(name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=f"network is {own(name)}.*{problem}") as error:
         DQN(network=own(name)).make_updater(VECTOR, "cpu", 0)
     assert "\n" not in str(error.value)
+
+
+def test_a_learner_s_module_is_in_training_mode() -> None:
+    """On a GPU a recurrent layer has no gradient otherwise."""
+    network = PolicyNetwork(DQN(network=own("wide")).make_updater(VECTOR, "cpu", 0).architecture)
+    module = TorchNetwork(network, network.layout.initial(np.random.default_rng(0)))._module
+    assert all(part.training for part in module.modules())
 
 
 def test_a_missing_module_is_named() -> None:

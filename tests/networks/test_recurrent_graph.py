@@ -65,3 +65,20 @@ def test_windows_unroll_as_single_steps_do(cell: str) -> None:
             memory.output(x[None])
         expected = [memory.output(x[None])[0] for x in observation[row]]
         np.testing.assert_allclose(found[row], expected, atol=1e-6)
+
+
+def test_parameters_stay_in_the_vector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU, moving a recurrent layer copies its parameters to another buffer."""
+
+    def copy(layer: torch.nn.RNNBase) -> None:
+        for parameter in layer.parameters():
+            parameter.data = parameter.data.clone()
+
+    monkeypatch.setattr(torch.nn.RNNBase, "flatten_parameters", copy)
+    architecture = Architecture((5,), "float32", "mlp", (8,), Head("q", 4), cell="gru", memory=6)
+    vector = architecture.layout.initial(np.random.default_rng(0))
+    network = RecurrentNetwork(PolicyNetwork(architecture), vector)
+    x, state = np.ones((ROWS, 5), np.float32), np.ones((ROWS, 6), np.float32)
+    before, _ = network.advance(x, state)
+    architecture.layout.views(vector)["memory.weight_hh_l0"][:] += 1
+    assert np.abs(network.advance(x, state)[0] - before).max() > 0.01

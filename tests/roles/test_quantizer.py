@@ -15,7 +15,7 @@ from headrace.errors import ClosedError
 from headrace.networks import Architecture
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
-from headrace.parameters.form import PolicyDecoder
+from headrace.parameters.form import PolicyDecoder, PolicyEncoder
 from headrace.parameters.snapshot import Snapshot, Stamp
 from headrace.roles import quantizer
 from headrace.roles.base import REPORTS, RoleContext, Stop
@@ -23,7 +23,7 @@ from headrace.roles.handles import PARAMETERS, POLICY
 from headrace.roles.publisher import parameter_blobs
 from headrace.roles.quantizer import QuantizerRole
 from headrace.servers import Endpoint, open_server
-from headrace.types import EnvironmentSpec
+from headrace.types import EnvironmentSpec, Part
 
 ARCHITECTURE = Architecture.of(EnvironmentSpec((3,), "float32", actions=1), "mlp", ())
 WEIGHTS = {"q.weight": np.array([[127.0, -50.0, 3.0]], np.float32), "q.bias": np.array([0.25], np.float32)}
@@ -149,6 +149,19 @@ def test_the_error_is_measured_on_the_learners_observations(bench: Bench) -> Non
         "mean": pytest.approx(difference.mean()),
         "largest_output": pytest.approx(77.25),
     }
+
+
+def test_the_error_is_that_of_legal_outputs() -> None:
+    parts = (Part("observation", "float32", (1,), 0), Part("action_mask", "int8", (4,), 4))
+    spec = EnvironmentSpec((8,), "uint8", 4, parts=parts, masked=True)
+    role = QuantizerRole(0, Architecture.of(spec, "mlp", ()), "fp32", 4, PARAMETERS, POLICY)
+    column = np.array([[127.0], [-50], [3], [0]], np.float32)  # the rest is the mask's
+    weights = {"q.weight": np.pad(column, ((0, 0), (0, 4))), "q.bias": np.zeros(4, np.float32)}
+    record = np.frombuffer(np.float32(1).tobytes() + bytes([0, 1, 1, 0]), np.uint8)[None]
+    policy = PolicyEncoder(role.architecture, "fp32", 4).encode(weights)
+    error = quantizer._Ruler(role).measure(Snapshot(weights, record, Stamp("here", 1.0)), policy, 1)
+    installed = Policy(PolicyDecoder("fp32", 4).decode(policy), 1).output(record)[0, 1:3]
+    assert error["mean"] == pytest.approx(np.abs(installed - [-50, 3]).mean()) != 0
 
 
 def test_blobs_that_a_server_lost_are_published_again(bench: Bench) -> None:

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from headrace import DQN
+from headrace import DQN, R2D2
+from headrace.algorithms.config import OffPolicy
 from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.errors import ConfigError
 from headrace.servers import EmbeddedServer
 from headrace.topologies.base import RunContext
-from headrace.topologies.experience import add_table
+from headrace.topologies.experience import add_table, table_options
 from headrace.types import EnvironmentSpec
 
 SPEC = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
@@ -36,3 +37,16 @@ def test_a_budget_that_learning_could_never_start_with_is_refused() -> None:
 def test_a_capacity_that_learning_could_never_start_with_is_refused() -> None:
     with pytest.raises(ConfigError, match="replay_capacity is 120; it must be at least 150"):
         add(replay_capacity=120)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "inserted"),
+    [(R2D2(learned_steps=10, n_step=20, samples_per_step=64), 5), (DQN(n_step=20, samples_per_step=64), 20)],
+)
+def test_the_limiter_lets_episodes_end_at_the_same_time(algorithm: OffPolicy, inserted: int) -> None:
+    """Where one thread acts and learns, inserting must not wait, as no other thread samples."""
+    spec = EnvironmentSpec((2,), "float32", 4)
+    updater = algorithm.make_updater(spec, "cpu", 0)
+    context = RunContext("Toy-v0", spec, 0, algorithm, updater, EmbeddedServer())
+    options = table_options(context, environments=8, chunk_steps=1)
+    assert options["limiter_tolerance"] >= 2 * options["samples_per_insert"] * inserted * 8

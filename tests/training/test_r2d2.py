@@ -8,9 +8,12 @@ import pytest
 
 import headrace
 from headrace import R2D2, Apex
-from headrace.environments import make
+from headrace.environments import describe, make
 from headrace.errors import ConfigError
+from headrace.replay import Table
 from headrace.report.display import QuietDisplay
+from headrace.roles.actor import ActorSettings
+from headrace.roles.worker import ReplayWorker
 from headrace.training import export, resume
 
 from . import conftest
@@ -104,3 +107,33 @@ def test_learns_to_remember_the_cue(train: Train) -> None:
         final_evaluation_episodes=100,
     )
     assert result.evaluate(episodes=100, seed=77).mean >= 0.95
+
+
+def test_it_resumes_after_an_environment_s_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second environment raises in a step with which a window begins."""
+    spec = describe(SHORT)
+    updater = SMALL.make_updater(spec, "cpu", 0)
+    settings = ActorSettings(SHORT, 0, 0, (0.0, 0.0), SMALL, 1, False, spec)
+
+    def start() -> ReplayWorker:
+        return ReplayWorker(settings, SMALL, updater, Table(SMALL.table_form(spec, 1).signature, min_size=10_000))
+
+    def fail(action: Any) -> Any:
+        raise RuntimeError("failed")
+
+    worker = start()
+    for _ in range(3):
+        worker.step()
+    memory = worker.state()["actor"]["memory"]
+    environments = worker._actor.environments
+    monkeypatch.setattr(environments, "_step_functions", [environments._step_functions[0], fail])
+    with pytest.raises(RuntimeError, match="failed"):
+        worker.step()
+    state = worker.state()
+    assert state["actor"]["memory"] == memory
+    worker.close()
+    worker = start()
+    worker.restore(state)
+    for _ in range(40):  # to the ends of episodes, whose windows need the states from before
+        worker.step()
+    worker.close()

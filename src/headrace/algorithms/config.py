@@ -227,7 +227,8 @@ class OffPolicy(Algorithm, ABC):
 
     def table_form(self, spec: EnvironmentSpec, chunk_steps: int) -> TableForm:
         """What the table stores: by default n-step transitions, in chunks of so many."""
-        return TableForm(table_signature(spec), self.n_step, chunk_steps, self.samples_per_step)
+        most = chunk_steps + self.n_step - 1  # at an episode's end
+        return TableForm(table_signature(spec), self.n_step, chunk_steps, self.samples_per_step, most)
 
     def make_writers(self, spec: EnvironmentSpec, chunk_steps: int, count: int, first_environment: int) -> StepWriters:
         """Writers of such a table's chunks for E environments, whose numbers begin with `first_environment`."""

@@ -23,6 +23,13 @@ class TableForm(NamedTuple):
     chunk_steps: int
     samples_per_insert: float
     """Transitions sampled for each one inserted."""
+    most_inserted: int
+    """The most transitions that one step of one environment finishes."""
+
+    @property
+    def burst(self) -> float:
+        """Transitions to be sampled for those of one step of one environment."""
+        return self.samples_per_insert * self.most_inserted
 
 
 class StepWriters(Protocol):

@@ -107,8 +107,21 @@ class EnvironmentBatch:
     def step(self, actions: Array) -> EnvironmentStep:
         """Takes one action in each, [E] or [E, D] int64 or [E, A] float32.
 
-        Termination takes precedence over truncation.
+        Termination takes precedence over truncation. A step that fails in one environment counts in none: then state()
+        is that before it.
         """
+        records, episodes, finished = list(self._actions), list(self._episode), len(self._finished)
+        lengths = [len(record) for record in records]
+        try:
+            return self._step(actions)
+        except BaseException:
+            for record, length in zip(records, lengths, strict=True):
+                del record[length:]
+            self._actions, self._episode = records, episodes
+            del self._finished[finished:]
+            raise
+
+    def _step(self, actions: Array) -> EnvironmentStep:
         actions = np.asarray(actions)
         if self.spec.continuous:
             self._check_actions(actions)

@@ -50,6 +50,7 @@ class OwnModule(nn.Module):
                 part.register_buffer(name, buffer, persistent=False)
         self._spec = network.spec
         self._bounded = network.bounded
+        self._build = network.build
         self.eval()
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -64,7 +65,9 @@ class OwnModule(nn.Module):
         parts = inputs_of(self._spec)
         read = [_read(part, value) for part, value in zip(parts, values, strict=True)]
         names = (part.name for part in parts)
-        y: Tensor = self.module(dict(zip(names, read, strict=True)) if self._spec.parts else read[0])
+        y = self.module(dict(zip(names, read, strict=True)) if self._spec.parts else read[0])
+        if not isinstance(y, Tensor):
+            raise ConfigError(f"network is {self._build}: its output is a {type(y).__name__}; one tensor is required")
         return y.tanh() if self._bounded else y
 
 
@@ -150,6 +153,8 @@ def _parameters(module: OwnModule, build: str) -> tuple[OwnParameter, ...]:
     seen: dict[int, str] = {}
     for name, parameter in named:
         shown = name.removeprefix("module.")
+        if isinstance(parameter, nn.UninitializedParameter):
+            raise ConfigError(f"{field}: parameter {shown} has no shape yet, as in a lazy layer; a shape is required")
         if parameter.dtype != torch.float32:
             raise ConfigError(f"{field}: parameter {shown} is {parameter.dtype}; float32 is required")
         other = seen.setdefault(id(parameter), shown)
@@ -170,15 +175,23 @@ def _observations(spec: EnvironmentSpec) -> Array:
 def _check_output(module: OwnModule, network: OwnNetwork, observation: Array) -> None:
     field, inputs = f"network is {network.build}", torch.from_numpy(observation)
     values = part_values(inputs, network.spec)[: len(inputs_of(network.spec))]
+    unchanged = [value.clone() for value in values]
     try:
         y = module.compute(*values)
         trained = module.train().compute(*values)
+    except ConfigError:
+        raise
     except Exception as error:
         raise ConfigError(
             f"{field}: for observations {list(observation.shape)} the module raised {_one_line(error)}"
         ) from error
     finally:
         module.eval()
+    if not all(map(torch.equal, values, unchanged)):
+        raise ConfigError(
+            f"{field}: the module changes its input in place, as with clamp_(); observations are used again and must "
+            "stay as they are"
+        )
     wanted = [len(observation), network.outputs]
     if list(y.shape) != wanted or y.dtype != torch.float32:
         raise ConfigError(

@@ -25,9 +25,14 @@ class TorchNetwork:
         vector = torch.as_tensor(parameters)
         with torch.device("meta"):
             self._module = description.build_torch()
-        self._module.load_state_dict(description.layout.views(vector), assign=True)
+        views = description.layout.views(vector)
+        self._module.load_state_dict(views, assign=True)
+        self._module.train()  # cuDNN's recurrent layers have no backward otherwise; outputs are the same in both modes
         self._device = vector.device
-        self._module.to(self._device)  # buffers; the parameters are there
+        self._module.to(self._device)  # buffers; on a GPU it also copies recurrent layers' parameters out of the vector
+        for name, view in views.items():
+            self._module.get_parameter(name).data = view
+        assert all(_lies_in(parameter, vector) for parameter in self._module.parameters())
         self._gradient = None if gradient is None else torch.as_tensor(gradient)
         if self._gradient is not None:
             for name, by_parameter in description.layout.views(self._gradient).items():
@@ -75,6 +80,12 @@ class TorchNetwork:
     def _tensors(self, x: tuple[Any, ...]) -> list[Tensor]:
         """Placed observations, and actions from NumPy."""
         return [x[0], *(torch.from_numpy(each).to(self._device) for each in x[1:])]
+
+
+def _lies_in(parameter: Tensor, vector: Tensor) -> bool:
+    """Whether a parameter is a view of the vector's memory."""
+    begin = parameter.data_ptr() - vector.data_ptr()
+    return parameter.device == vector.device and 0 <= begin <= vector.nbytes - parameter.nbytes
 
 
 class RecurrentNetwork(TorchNetwork):

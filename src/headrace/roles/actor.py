@@ -129,7 +129,12 @@ class Actor:
         output = self._output(self._input)
         action = self.exploration.choose(output)
         self._clock.enter("environment")
-        step = self.environments.step(action)
+        try:
+            step = self.environments.step(action)
+        except BaseException:
+            if self._memory and before is not None:
+                self._memory.state = before  # the step does not count
+            raise
         final = self._final_values(step) if self._settings.values else None
         self._clock.enter("push")
         self._write(before, output, action, step, final)

@@ -146,15 +146,16 @@ class _Ruler:
         self._decoder = PolicyDecoder(role.precision, role.communication_bits)
 
     def measure(self, snapshot: Snapshot, policy: bytes, version: int) -> dict[str, Any]:
-        """Largest and mean |difference| of outputs on the probe's observations, and the largest |output|."""
+        """Largest and mean |difference| of legal outputs on the probe's observations, and the largest |output|."""
         assert snapshot.probe is not None
         full = Policy(self._reference.serialize(snapshot.weights), version).output(snapshot.probe)
         installed = Policy(self._decoder.decode(policy), version).output(snapshot.probe)
-        difference = np.abs(installed - full)
+        legal = full != ILLEGAL
+        difference = np.abs(installed - full)[legal]
         return {
             "version": version,
             "rows": len(full),
             "largest": float(difference.max()),
             "mean": float(difference.mean()),
-            "largest_output": float(np.abs(full[full != ILLEGAL]).max()),
+            "largest_output": float(np.abs(full[legal]).max()),
         }

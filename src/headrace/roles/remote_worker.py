@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import limit_torch_threads
-from headrace.algorithms.writers import table_signature
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, DivergenceError
 from headrace.gradients.base import OpenVector, ParameterVector
@@ -120,7 +119,7 @@ class WorkerRole(ActingRole):
                 ends.callback(vectors[-1].close)
                 return vectors[-1]
 
-            own = None if settings.table is None else Table(table_signature(acting.spec), **settings.table)
+            own = _own_table(settings)
             table = context.table(self.replay) if self.replay else own
             worker = build_worker(settings, open_vector, table, gate.steps)
             ends.callback(worker.close)
@@ -145,6 +144,14 @@ class WorkerRole(ActingRole):
                     diverged = str(error)  # goes with the last report: the run may not see this process end
                     raise
                 reporter.count(worker.steps - before, worker.take_episodes())
+
+
+def _own_table(settings: WorkerSettings) -> Table | None:
+    acting = settings.acting
+    replay = acting.algorithm.replay
+    if settings.table is None or replay is None:
+        return None
+    return Table(replay.table_form(acting.spec, acting.chunk_steps).signature, **settings.table)
 
 
 def _of_generation(settings: WorkerSettings, generation: int) -> WorkerSettings:

@@ -29,8 +29,9 @@ def add_table(context: RunContext, environments: int, chunk_steps: int) -> Repla
 def table_options(context: RunContext, environments: int, chunk_steps: int, workers: int = 1) -> dict[str, Any]:
     """Options of the native table, with its limiter set to the algorithm's replay ratio.
 
-    Actors finish their chunks in bursts: one chunk per environment at nearly the same time. The limiter's tolerance is
-    two bursts, so that the learner works on one while the actors gather the next and neither waits.
+    Actors finish their chunks in bursts: each environment's at nearly the same time, and episodes may end at the same
+    time. The limiter's tolerance is two bursts, so that the learner works on one while the actors gather the next and
+    neither waits.
 
     With several workers the table belongs to one of them, with `environments` environments. The settings are totals
     over all workers: each gets an equal share, but starts with at least one batch.
@@ -41,7 +42,7 @@ def table_options(context: RunContext, environments: int, chunk_steps: int, work
     algorithm = context.off_policy
     form = algorithm.table_form(context.spec, chunk_steps)
     chunk_steps = form.chunk_steps
-    burst = form.samples_per_insert * chunk_steps * environments
+    burst = form.burst * environments
     start = max(ceil(algorithm.learning_starts / workers), algorithm.batch_size)
     capacity = ceil(algorithm.replay_capacity / workers)
     each = f", for each of {workers} workers" if workers > 1 else ""

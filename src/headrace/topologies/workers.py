@@ -120,7 +120,7 @@ def worker_settings(config: Workers, context: RunContext, index: int) -> WorkerS
         if not _shares_replay(config, context):
             table = table_options(context, config.envs_per_worker, config.chunk_steps, workers)
             table["seed"] += index
-            burst = replay.samples_per_step * config.chunk_steps * config.envs_per_worker
+            burst = replay.table_form(context.spec, config.chunk_steps).burst * config.envs_per_worker
             table["limiter_tolerance"] = max(table["limiter_tolerance"] / workers, replay.batch_size + burst)
     acting = ActorSettings(
         environment=context.environment,

@@ -50,7 +50,11 @@ class D4PGUpdater(OffPolicyUpdater):
         self._config = config
         architecture = config.architecture(spec)
         # Without the tanh, whose input the policy's loss contains.
-        linear = replace(architecture, head=replace(architecture.head, activation="none"))
+        linear = replace(
+            architecture,
+            head=replace(architecture.head, activation="none"),
+            own=architecture.own and replace(architecture.own, bounded=False),
+        )
         policy = PolicyNetwork(linear)
         critic = Critic(architecture, spec.actions, config.critic_hidden, config.atoms)
         engine = choose_engine(engine, device, architecture, config.critic_hidden)

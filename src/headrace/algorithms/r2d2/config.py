@@ -103,13 +103,13 @@ class R2D2(DQN):
 
     def window_form(self, spec: EnvironmentSpec) -> WindowForm:
         """The windows that the table stores."""
-        state_size = self.architecture(spec).state_size
+        state_size = {"gru": 1, "lstm": 2}[self.cell] * self.memory
         return WindowForm(spec, self.burn_in, self.learned_steps, self.n_step, state_size)
 
     def table_form(self, spec: EnvironmentSpec, chunk_steps: int) -> TableForm:
         """One window as one transition in a chunk; each window has half its learned steps in common with the next."""
         form = self.window_form(spec)
-        return TableForm(form.signature, 1, 1, self.samples_per_step * form.stride / form.learned)
+        return TableForm(form.signature, 1, 1, self.samples_per_step * form.stride / form.learned, form.most_finished)
 
     def make_writers(self, spec: EnvironmentSpec, chunk_steps: int, count: int, first_environment: int) -> StepWriters:
         """Writers of windows."""

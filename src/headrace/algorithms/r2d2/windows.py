@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -61,6 +62,11 @@ class WindowForm:
     def most_steps(self) -> int:
         """M, the steps of a full window: the last learned one's target needs n - 1 more."""
         return self.burn_in + self.learned + self.n_step - 1
+
+    @property
+    def most_finished(self) -> int:
+        """The most windows that one step finishes: those that wait for n - 1 more steps at an end."""
+        return ceil((self.n_step + self.stride - 1) / self.stride)
 
     @property
     def record(self) -> np.dtype[Any]:
