@@ -89,6 +89,14 @@ class Branches(Walk):
     def step(self, action):
         return super().step(action[0])
 
+class Image(Walk):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Box(0, 255, (84, 84), np.uint8)
+
+    def observe(self):
+        return self.np_random.integers(0, 256, (84, 84), np.uint8)
+
 class Exit(Walk):
     def step(self, action):
         if self.steps == 10:
@@ -189,6 +197,10 @@ def test_what_training_would_end_with_is_an_error(one_process: None, name: str, 
 def test_actions_of_several_dimensions_are_listed(own: None, one_process: None) -> None:
     text = check("own_walks:Branches")["spaces"].text
     assert text == "observations float32 [2], discrete actions of [3, 4, 5] values"
+
+
+def test_algorithms_that_refuse_the_observations_are_not_listed(own: None, one_process: None) -> None:
+    assert check("own_walks:Image")["algorithms"].text.split() == ["dqn", "a3c", "r2d2"]
 
 
 @pytest.mark.parametrize("name", ["Masked", "MaskedDict"])
