@@ -24,10 +24,11 @@ inline std::optional<std::uint64_t> unsealed(std::uint64_t word) {
   return sealed(number) == word ? std::optional(number) : std::nullopt;
 }
 
-// Called between writes whose order is kept: a simulation ends the server there. Null in every other program.
+// Called between writes whose order is kept: a simulation ends the server there. Null in every other program. Not
+// synchronized: only a program whose writes are all in one thread may set it.
 inline void (*between_writes)() = nullptr;
 
-// What was written before this is in the file, wherever the process is killed, if anything is that is written after it.
+// If the file has a write after this call, it has every write before it, wherever the process is killed.
 inline void keep_order() {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (between_writes != nullptr) between_writes();

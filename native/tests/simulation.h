@@ -61,7 +61,12 @@ using Choices = std::vector<std::function<void()>>;
 class Simulation {
  public:
   explicit Simulation(std::uint64_t seed) : chance(seed) {}
-  ~Simulation() {
+  ~Simulation() { cancel(); }
+  Simulation(const Simulation&) = delete;
+  Simulation& operator=(const Simulation&) = delete;
+
+  // Ends all fibers; what they refer to must still be there.
+  void cancel() {
     cancelled_ = true;
     for (auto& task : tasks_) {
       try {
@@ -70,8 +75,6 @@ class Simulation {
       }
     }
   }
-  Simulation(const Simulation&) = delete;
-  Simulation& operator=(const Simulation&) = delete;
 
   Chance chance;
 

@@ -29,7 +29,7 @@ class Ledger {
     bool acknowledged = false;
   };
 
-  explicit Ledger(Chance& chance) : chance_(chance) {}
+  Ledger(Chance& chance, bool evicts) : chance_(chance), evicts_(evicts) {}
 
   // Each of its transitions has its own tag.
   std::pair<std::size_t, Bytes> make_chunk(std::uint32_t steps) {
@@ -79,8 +79,8 @@ class Ledger {
   // After a kill, writers whose chunks were all evicted are forgotten, and what they send again is stored again.
   void forget_writers() { may_repeat_ = true; }
 
-  // A table's: chunks are whole, there once, under the keys that clients know, with their priorities. Of acknowledged
-  // ones all from the oldest key on.
+  // A table's: chunks are whole, there once, under the keys that clients know, with their priorities. Without
+  // evictions and power loss each acknowledged one is there.
   void check(const Contents& contents, std::uint64_t next_key) {
     std::uint64_t key = contents.empty() ? next_key : contents.begin()->first;
     std::set<std::size_t> there;
@@ -98,6 +98,8 @@ class Ledger {
                     ", which it should not");
       }
     }
+    for (std::size_t id = 0; id < chunks_.size() && !evicts_ && !power_lost_; ++id)
+      require(!chunks_[id].acknowledged || there.contains(id), "an acknowledged chunk was lost");
     require(key == next_key, "keys do not go on to the next one");
     require(!seen_.empty() || next_key == 0 || power_lost_ || !contents.empty(), "keys began above 0");
     require(seen_.empty() || seen_.rbegin()->first < next_key || power_lost_, "a key that was given is free again");
@@ -123,6 +125,7 @@ class Ledger {
   };
 
   Chance& chance_;
+  const bool evicts_;
   std::vector<Chunk> chunks_;
   std::map<std::uint64_t, std::size_t> by_tag_;  // by the first
   std::vector<Possible> possible_;               // by tag

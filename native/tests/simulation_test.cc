@@ -4,6 +4,7 @@
 // its file, or loses power.
 //
 // HEADRACE_SEEDS: how many to run (300), from HEADRACE_FIRST_SEED (1) on.
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -20,7 +21,13 @@ constexpr auto kLongestRun = std::chrono::hours(4);  // of simulated time
 
 std::uint64_t setting(const char* name, std::uint64_t otherwise) {
   const char* const text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+  if (text == nullptr) return otherwise;
+  const std::string_view digits(text);
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  require(error == std::errc() && end == digits.data() + digits.size() && value > 0,
+          std::string(name) + " is \"" + text + "\"; a whole number above 0 is required");
+  return value;
 }
 
 // What a seed decides before the run.
@@ -66,10 +73,14 @@ class World {
       : simulation(seed),
         plan_(simulation.chance),
         network_(simulation),
-        ledger_(simulation.chance),
+        ledger_(simulation.chance, plan_.evicts),
         server_(network_, plan_.table) {
     server_.after_crash = [this](const Remains& remains) { check_remains(remains); };
   }
+
+  ~World() { simulation.cancel(); }  // fibers use the members, which end before the simulation
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
 
   void run();
 
@@ -288,8 +299,7 @@ void World::check_remains(const Remains& remains) {
 }
 
 void World::check_end() {
-  if (!server_.up()) return;  // it was killed when all clients had left
-  server_.check_gone();
+  if (server_.up()) server_.check_gone();  // else it was killed when all clients had left, and its file is there
   Contents contents;
   std::uint64_t next_key = 0;
   if (server_.persistent()) {
@@ -330,6 +340,33 @@ TEST_CASE("simulation: under any faults, acknowledged chunks are there once, and
   std::printf("simulation: %llu seeds from %llu, %.0f in a minute of one core\n",
               static_cast<unsigned long long>(count), static_cast<unsigned long long>(first),
               60 * static_cast<double>(count) / seconds_taken);
+}
+
+TEST_CASE("simulation: the ledger misses an acknowledged chunk, unless chunks may be evicted") {
+  Chance chance(1);
+  for (const bool evicts : {false, true}) {
+    Ledger ledger(chance, evicts);
+    const auto [id, bytes] = ledger.make_chunk(2);
+    ledger.check({}, 0);
+    ledger.acknowledge(id);
+    if (evicts) {
+      ledger.check({}, 0);
+    } else {
+      CHECK_THROWS(ledger.check({}, 0));
+    }
+  }
+}
+
+TEST_CASE("simulation: settings are whole numbers above 0") {
+  const char* const name = "HEADRACE_TEST_SETTING";
+  CHECK(setting(name, 7) == 7);
+  setenv(name, "12", 1);
+  CHECK(setting(name, 7) == 12);
+  for (const char* const wrong : {"", "0", "1e6", "all", "-1", " 3"}) {
+    setenv(name, wrong, 1);
+    CHECK_THROWS(setting(name, 7));
+  }
+  unsetenv(name);
 }
 
 TEST_CASE("simulation: a seed repeats its run") {

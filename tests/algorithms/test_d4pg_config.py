@@ -7,6 +7,7 @@ import pytest
 
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.errors import ConfigError
+from headrace.types import EnvironmentSpec
 
 
 @pytest.mark.parametrize(
@@ -39,4 +40,4 @@ def test_noise_is_the_ladder_of_sigmas_in_every_topology() -> None:
 
 
 def test_actors_send_no_priorities() -> None:
-    assert not D4PG(prioritized=True).actor_priorities
+    assert not D4PG(prioritized=True).actor_priorities(EnvironmentSpec((3,), "float32", 2, continuous=True))

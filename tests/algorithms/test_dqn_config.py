@@ -1,11 +1,13 @@
 """Settings that can never work are refused by name."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from headrace import DQN, Apex, Serial
 from headrace.errors import ConfigError
+from headrace.types import EnvironmentSpec
 
 
 @pytest.mark.parametrize(
@@ -56,5 +58,7 @@ def test_serial_epsilon_decays_equally_for_all_environments() -> None:
 
 
 def test_actors_send_priorities_if_sampling_is_prioritized() -> None:
-    assert DQN().actor_priorities
-    assert not DQN(prioritized=False).actor_priorities
+    spec = EnvironmentSpec((3,), "float32", 5)
+    assert DQN().actor_priorities(spec)
+    assert not DQN(prioritized=False).actor_priorities(spec)
+    assert not DQN().actor_priorities(replace(spec, branches=(2, 3)))

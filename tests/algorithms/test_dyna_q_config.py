@@ -7,7 +7,6 @@ import pytest
 
 from headrace import DynaQ
 from headrace.algorithms.dqn.updater import DQNUpdater
-from headrace.algorithms.dyna_q.config import require_vectors
 from headrace.errors import ConfigError
 from headrace.types import EnvironmentSpec
 
@@ -52,8 +51,9 @@ def test_a_batch_has_at_least_one_real_row(fraction: float, rows: int) -> None:
 )
 def test_only_vectors_of_floats_have_a_world_model(spec: EnvironmentSpec) -> None:
     with pytest.raises(ConfigError, match=r"algorithm is dyna-q, and an observation is .* vectors of floats"):
-        require_vectors(spec)
-    require_vectors(EnvironmentSpec((8,), "float32", 4))
+        DynaQ().require_spaces(spec)
+    DynaQ().require_spaces(EnvironmentSpec((8,), "float32", 4))
+    DynaQ(planning=False).require_spaces(spec)
 
 
 def test_continuous_actions_are_refused_naming_dyna_q() -> None:

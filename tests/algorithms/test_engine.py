@@ -78,10 +78,3 @@ def test_algorithms_refuse_the_native_engine_for_a_cnn(algorithm: Algorithm) -> 
     spec = EnvironmentSpec((84, 84), "uint8", 4, stack=4)
     with pytest.raises(ConfigError, match="learner_engine is native and network is nature"):
         algorithm.make_updater(spec, CPU, 0, engine="native")
-
-
-def test_dqn_takes_it() -> None:
-    spec = EnvironmentSpec((3,), "float32", 2)
-    for engine in ("native", "torch"):
-        updater = DQN(hidden=(8,)).make_updater(spec, CPU, 0, engine=engine)
-        assert updater.engine == engine  # type: ignore[attr-defined]

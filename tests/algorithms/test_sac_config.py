@@ -7,6 +7,7 @@ import pytest
 
 from headrace.algorithms.sac.config import SAC
 from headrace.errors import ConfigError
+from headrace.types import EnvironmentSpec
 
 
 @pytest.mark.parametrize(
@@ -40,4 +41,4 @@ def test_all_environments_sample_the_policy_itself() -> None:
 
 
 def test_actors_send_no_priorities() -> None:
-    assert not SAC(prioritized=True).actor_priorities
+    assert not SAC(prioritized=True).actor_priorities(EnvironmentSpec((3,), "float32", 2, continuous=True))

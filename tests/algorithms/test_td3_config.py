@@ -7,6 +7,7 @@ import pytest
 
 from headrace.algorithms.td3.config import TD3
 from headrace.errors import ConfigError
+from headrace.types import EnvironmentSpec
 
 
 @pytest.mark.parametrize(
@@ -38,4 +39,4 @@ def test_noise_is_the_ladder_of_sigmas_in_every_topology() -> None:
 
 
 def test_actors_send_no_priorities() -> None:
-    assert not TD3(prioritized=True).actor_priorities
+    assert not TD3(prioritized=True).actor_priorities(EnvironmentSpec((3,), "float32", 2, continuous=True))

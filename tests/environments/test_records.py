@@ -111,7 +111,14 @@ def test_a_mask_may_be_a_key_of_the_observation(kind: spaces.Space[Any]) -> None
         packer.pack({"action_mask": np.array([2, 0], np.int8), "state": 2}, {}, record, final=False)
     with pytest.raises(EnvironmentFault, match="has no legal action"):
         packer.pack({"action_mask": np.array([0, 0], np.int8), "state": 2}, {}, record, final=False)
+    assert packer.parts[-1].dtype == "int8"
     assert not Packer(space, None, 0).masked  # of continuous actions it is a part like any other
+
+
+def test_a_mask_of_floats_is_refused() -> None:
+    space = spaces.Dict(action_mask=spaces.Box(0, 1, (2,), np.float32), state=spaces.Discrete(3))
+    with pytest.raises(EnvironmentFault, match=re.escape("observation['action_mask'] has dtype float32; bool or an")):
+        Packer(space, None, 2)
 
 
 def test_describes() -> None:

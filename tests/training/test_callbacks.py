@@ -62,7 +62,7 @@ def test_an_exception_ends_the_run_which_is_saved(
         if record["learner_steps"] > 0:
             raise error
 
-    with pytest.raises(errors.LaunchError, match=f"{name} raised {type(error).__name__}: .*; the run ends") as raised:
+    with pytest.raises(errors.LaunchError, match=f"{name} raised {type(error).__name__}: .*; the run ends$") as raised:
         run_with(tmp_path / "run", launcher, **{name: fail})
     assert "\n" not in str(raised.value)
     assert raised.value.__cause__ is error

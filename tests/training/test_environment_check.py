@@ -65,6 +65,38 @@ class Masked(Walk):
         assert action == 1, "illegal"
         return *super().step(action)[:4], {"action_mask": np.array([0, 1], np.int8)}
 
+class MaskedDict(Walk):
+    """Only action 1 is legal, as the observation says."""
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Dict(state=self.observation_space, action_mask=spaces.MultiBinary(2))
+
+    def observe(self):
+        return {"state": super().observe(), "action_mask": np.array([0, 1], np.int8)}
+
+    def reset(self, **options):
+        return super().reset(**options)[0], {"action_mask": np.array([1, 0], np.int8)}
+
+    def step(self, action):
+        assert action == 1, "illegal"
+        return super().step(action)
+
+class Branches(Walk):
+    def __init__(self):
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([3, 4, 5])
+
+    def step(self, action):
+        return super().step(action[0])
+
+class Image(Walk):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Box(0, 255, (84, 84), np.uint8)
+
+    def observe(self):
+        return self.np_random.integers(0, 256, (84, 84), np.uint8)
+
 class Exit(Walk):
     def step(self, action):
         if self.steps == 10:
@@ -162,8 +194,18 @@ def test_what_training_would_end_with_is_an_error(one_process: None, name: str, 
     assert text in found.text
 
 
-def test_only_legal_actions_are_taken(own: None, one_process: None) -> None:
-    found = check("own_walks:Masked")
+def test_actions_of_several_dimensions_are_listed(own: None, one_process: None) -> None:
+    text = check("own_walks:Branches")["spaces"].text
+    assert text == "observations float32 [2], discrete actions of [3, 4, 5] values"
+
+
+def test_algorithms_that_refuse_the_observations_are_not_listed(own: None, one_process: None) -> None:
+    assert check("own_walks:Image")["algorithms"].text.split() == ["dqn", "a3c", "r2d2"]
+
+
+@pytest.mark.parametrize("name", ["Masked", "MaskedDict"])
+def test_only_legal_actions_are_taken(own: None, one_process: None, name: str) -> None:
+    found = check(f"own_walks:{name}")
     assert (found["observations"].level, found["determinism"].level) == ("ok", "ok")
 
 

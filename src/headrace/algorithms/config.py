@@ -215,8 +215,7 @@ class OffPolicy(Algorithm, ABC):
             f"at least the batch size ({self.batch_size}) and learning_starts ({self.learning_starts})",
         )
 
-    @property
-    def actor_priorities(self) -> bool:
+    def actor_priorities(self, spec: EnvironmentSpec) -> bool:
         """Whether actors can compute the |TD error| of the transitions they send."""
         return False
 

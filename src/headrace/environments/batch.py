@@ -31,7 +31,7 @@ class OpenEpisode(NamedTuple):
     """The open episode of one environment after T steps: `frames[t + 1]` is the observation after `action[t]`."""
 
     frames: Array  # [T+1, *O]
-    action: Array  # [T] int64, or [T, A] float32
+    action: Array  # [T] int64, [T, D] if actions have D dimensions, or [T, A] float32
     reward: NDArray[np.float32]  # [T]
 
 
@@ -43,12 +43,12 @@ def episode_seed(seed: int, index: int, episode: int) -> int:
 class EnvironmentBatch:
     """E environments of one id. An environment whose episode ended is reset at once: no step is spent on a reset.
 
-    Actions are the policy's: numbers from 0 even if the environment's actions start at another number, or float32 [A]
-    in [-1, 1] for any bounds of the environment. Every observation, reward and continuous action is checked;
-    EnvironmentFault names environment, episode, step and field. An exception of the environment is passed on with a
-    note that says where it occurred; a step that fails does not count. Episodes are truncated after `longest_episode`
-    steps. `beat` is called before every call of an environment. Each call returns new arrays, which the caller may
-    keep. One thread.
+    Actions are the policy's: numbers from 0 even if the environment's actions start at another number, [D] of them if
+    actions have D dimensions, or float32 [A] in [-1, 1] for any bounds of the environment. Every observation, reward
+    and continuous action is checked; EnvironmentFault names environment, episode, step and field. An exception of the
+    environment is passed on with a note that says where it occurred; a step that fails does not count. Episodes are
+    truncated after `longest_episode` steps. `beat` is called before every call of an environment. Each call returns new
+    arrays, which the caller may keep. One thread.
     """
 
     def __init__(

@@ -30,8 +30,8 @@ memory.register()
 def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Creates one environment.
 
-    The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), Snake ("headrace/Snake-v0", see
-    `headrace.environments.snake`), a task of a suite ("ALE/Breakout-v5", "dm_control/cartpole-balance", see
+    The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), Headrace's own ("headrace/Snake-v0", TMaze-v0,
+    TMazeShort-v0 and CartPolePositions-v0), a task of a suite ("ALE/Breakout-v5", "dm_control/cartpole-balance", see
     `headrace.environments.suites`), or "package.module:factory": a callable that returns a gymnasium.Env. The module
     may be in the current directory. The name after the colon is a factory if the module has such an attribute.
 

@@ -147,9 +147,12 @@ def _slots(space: spaces.Space[Any], path: tuple[str | int, ...]) -> list[_Slot]
 
 
 def _as_mask(slot: _Slot) -> _Slot:
-    """The slot of numbers that are 0 or 1."""
+    """The slot of numbers that are 0 or 1, stored as int8."""
+    if np.dtype(slot.part.dtype).kind not in "biu":
+        raise EnvironmentFault(f"{slot.label} has dtype {slot.part.dtype}; bool or an integer is required of a mask")
     zeros = np.zeros(slot.part.shape, np.int8)
-    return slot._replace(part=replace(slot.part, categories=(), start=()), low=zeros, high=zeros + 1)
+    part = replace(slot.part, dtype="int8", categories=(), start=())
+    return slot._replace(part=part, low=zeros, high=zeros + 1)
 
 
 def _find(slot: _Slot, observation: Any) -> Any:

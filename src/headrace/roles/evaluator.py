@@ -42,9 +42,9 @@ def play(
 ) -> Score:
     """Plays greedy episodes in up to 20 environments at a time; calls `beat` before every step of each.
 
-    `act` maps observations [B, *input] to actions, [B] or continuous [B, A]. Raises EnvironmentFault if
-    `spec`, the policy's, is given and the environment does not match it. `reset` is called after each step with the
-    environments [B] whose episode ended.
+    `act` maps observations [B, *input] to actions: [B], [B, D] if they have D dimensions, or continuous [B, A].
+    Raises EnvironmentFault if `spec`, the policy's, is given and the environment does not match it. `reset` is called
+    after each step with the environments [B] whose episode ended.
 
     The episodes that count are fixed in advance, an equal number per environment: counting the first ones to end would
     favor short episodes. An episode is cut at LONGEST_EPISODE and counts with its return so far.
@@ -96,7 +96,7 @@ class GreedyPolicy:
         self._memory.start(0)
 
     def act(self, observation: Array) -> Array:
-        """Actions, [B] or continuous [B, A], for observations [B, *input]; a recurrent policy's states advance."""
+        """Actions [B], [B, D] or continuous [B, A] for observations [B, *input]; a recurrent policy advances."""
         return self._algorithm.greedy(self._memory.output(observation), self._spec)
 
     def reset(self, ended: Array) -> None:

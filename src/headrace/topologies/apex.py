@@ -105,7 +105,7 @@ class ApexProgram(Program):
             exploration=exploration,
             algorithm=algorithm,
             chunk_steps=config.chunk_steps,
-            values=algorithm.actor_priorities and not context.spec.branches,  # a chunk takes one Q value for a step
+            values=algorithm.actor_priorities(context.spec),
             spec=context.spec,
             pull_period=config.pull_period,
             pull_unit=config.pull_unit,

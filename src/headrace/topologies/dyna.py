@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from headrace.algorithms.dyna_q.config import DynaQ, require_vectors
+from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.algorithms.writers import table_signature
 from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.replay import Experience, MixedBatches, ReplayTable, Signature, Table
@@ -152,7 +152,6 @@ def _tables(
     make: Callable[..., ReplayTable],
 ) -> DynaTables:
     """The three tables. Only the real one's limiter blocks; it counts whole batches, as drawn by `MixedBatches`."""
-    require_vectors(context.spec)
     simulated = dataclasses.replace(
         config, replay_capacity=config.simulated_capacity, replay_bytes=0, learning_starts=1
     )

@@ -52,6 +52,4 @@ class Callbacks:
             callback(dict(record))
         except (Exception, SystemExit) as error:
             self.on_record = self.on_evaluation = self.on_checkpoint = None
-            raise LaunchError(
-                f"{name} raised {error_line(error)}; the run ends, and what was learned is saved"
-            ) from error
+            raise LaunchError(f"{name} raised {error_line(error)}; the run ends") from error

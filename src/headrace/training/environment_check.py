@@ -15,6 +15,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from headrace.algorithms.registry import known_algorithms
 from headrace.environments import EnvironmentBatch, describe, make
 from headrace.environments.calls import calling
+from headrace.environments.records import MASK
 from headrace.environments.spaces import close
 from headrace.errors import ConfigError, EnvironmentFault
 from headrace.fields import read_json, write_json
@@ -116,10 +117,11 @@ def _check_api(environment_id: str) -> Iterator[Finding]:
 def _check_spaces(environment_id: str) -> Iterator[Finding]:
     spec = describe(environment_id)
     kind = "continuous" if spec.continuous else "discrete"
+    actions = f"discrete actions of {list(spec.branches)} values" if spec.branches else f"{spec.actions} {kind} actions"
     parts = ", ".join(f"{part.name} {part.dtype} {list(part.shape)}" for part in spec.parts)
     shape = parts or f"{spec.observation_dtype} {list(spec.observation_shape)}"
     stack = f", stacks of {spec.stack} frames" if spec.stack > 1 else ""
-    yield Finding("ok", "spaces", f"observations {shape}{stack}, {spec.actions} {kind} actions")
+    yield Finding("ok", "spaces", f"observations {shape}{stack}, {actions}")
     able = [name for name, algorithm in known_algorithms().items() if _takes(algorithm(), spec)]
     yield Finding("ok" if able else "error", "algorithms", " ".join(able) or "none takes these spaces")
 
@@ -170,7 +172,7 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
             break
         clock.beat()
         begin = time.perf_counter()
-        observation, reward, terminated, truncated, info = environment.step(_sample(environment, info))
+        observation, reward, terminated, truncated, info = environment.step(_sample(environment, observation, info))
         trace.seconds.append(time.perf_counter() - begin)
         trace.rewards.append(float(reward))
         length += 1
@@ -182,9 +184,10 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
     return trace._replace(unfit=unfit)
 
 
-def _sample(environment: gymnasium.Env[Any, Any], info: Mapping[str, Any]) -> Any:
-    """A random action; a legal one if the environment has action masks."""
-    mask = info.get("action_mask")
+def _sample(environment: gymnasium.Env[Any, Any], observation: Any, info: Mapping[str, Any]) -> Any:
+    """A random action; a legal one if the environment has action masks, whose place is that of `Packer`."""
+    own = isinstance(observation, Mapping) and isinstance(environment.action_space, gymnasium.spaces.Discrete)
+    mask = observation[MASK] if own and MASK in observation else info.get(MASK)
     return environment.action_space.sample(None if mask is None else np.asarray(mask, np.int8))
 
 
@@ -250,7 +253,7 @@ def _record(environment_id: str, steps: int, clock: PhaseClock) -> list[dict[str
         records = [{"observation": observation}]
         for _ in range(steps):
             clock.beat()
-            observation, reward, terminated, truncated, info = environment.step(_sample(environment, info))
+            observation, reward, terminated, truncated, info = environment.step(_sample(environment, observation, info))
             ends = {"terminated": terminated, "truncated": truncated}
             records.append({"observation": observation, "reward": float(reward), **ends})
             if terminated or truncated:

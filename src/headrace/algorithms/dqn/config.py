@@ -109,10 +109,9 @@ class DQN(OffPolicy):
         """Epsilon-greedy actions."""
         return BranchedEpsilonGreedy(scale, seed, spec.branches) if spec.branches else EpsilonGreedy(scale, seed)
 
-    @property
-    def actor_priorities(self) -> bool:
-        """Whether sampling is prioritized: actors have the Q values."""
-        return self.prioritized
+    def actor_priorities(self, spec: EnvironmentSpec) -> bool:
+        """Whether sampling is prioritized and actions have one dimension: a chunk takes one Q value for a step."""
+        return self.prioritized and not spec.branches
 
     def exploration(self, count: int) -> Sequence[float]:
         """Epsilons of Ape-X (Horgan et al. 2018, section 4.1)."""

@@ -40,7 +40,7 @@ class DQNUpdater(OffPolicyUpdater):
         self._config = config
         self._branches = spec.branches
         architecture = config.architecture(spec)
-        self.engine = choose_engine(engine, device, architecture)
+        engine = choose_engine(engine, device, architecture)
         network = PolicyNetwork(architecture)
         vector = open_parameters(
             open_vector or local_vectors(device),
@@ -49,8 +49,8 @@ class DQNUpdater(OffPolicyUpdater):
             np.random.Generator(np.random.PCG64(seed)),
         )
         target = Target.of(network.layout, vector.parameters)
-        policy = open_network(self.engine, network, vector.parameters, vector.gradient)
-        self._target = open_network(self.engine, network, target.vector)
+        policy = open_network(engine, network, vector.parameters, vector.gradient)
+        self._target = open_network(engine, network, target.vector)
         self._loss = huber if config.loss == "huber" else squared
         super().__init__(
             architecture,

@@ -18,7 +18,7 @@ from headrace.errors import ConfigError, require
 from headrace.fields import require_positive
 from headrace.types import EnvironmentSpec
 
-__all__ = ["DynaQ", "require_vectors"]
+__all__ = ["DynaQ"]
 
 _MOST_PLANNERS = 256
 _MOST_MEMBERS = 64
@@ -95,6 +95,19 @@ class DynaQ(DQN):
 
         return PRESETS
 
+    def require_spaces(self, spec: EnvironmentSpec) -> None:
+        """Also raises ConfigError if there is a world model and observations are not vectors of floats."""
+        super().require_spaces(spec)
+        if self.world_model is None:
+            return
+        if spec.stack > 1 or len(spec.observation_shape) > 1 or not spec.observation_dtype.startswith("float"):
+            parts = ", ".join(f"{part.name} {part.dtype} {list(part.shape)}" for part in spec.parts)
+            shown = parts or f"{spec.observation_dtype} {[*spec.input_shape]}"
+            raise ConfigError(
+                f"algorithm is dyna-q, and an observation is {shown}; "
+                "its world model takes vectors of floats: dqn, or no planning, is required"
+            )
+
     @property
     def world_model(self) -> "DynaQ | None":
         """These settings, if there is a world model and batches contain simulated transitions; otherwise None."""
@@ -104,13 +117,3 @@ class DynaQ(DQN):
     def real_rows(self) -> int:
         """Real transitions in each batch: at least one."""
         return max(1, round(self.real_fraction * self.batch_size))
-
-
-def require_vectors(spec: EnvironmentSpec) -> None:
-    """Raises ConfigError unless observations are vectors of floats: a world model predicts only these."""
-    if spec.stack > 1 or len(spec.observation_shape) > 1 or not spec.observation_dtype.startswith("float"):
-        parts = ", ".join(f"{part.name} {part.dtype} {list(part.shape)}" for part in spec.parts)
-        raise ConfigError(
-            f"algorithm is dyna-q, and an observation is {parts or f'{spec.observation_dtype} {[*spec.input_shape]}'}; "
-            "its world model takes vectors of floats: dqn, or no planning, is required"
-        )

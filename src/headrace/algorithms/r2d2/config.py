@@ -115,7 +115,6 @@ class R2D2(DQN):
         """Writers of windows."""
         return WindowWriters(self.window_form(spec), count, first_environment)
 
-    @property
-    def actor_priorities(self) -> bool:
+    def actor_priorities(self, spec: EnvironmentSpec) -> bool:
         """No: new windows get the table's largest priority."""
         return False
