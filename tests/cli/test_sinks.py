@@ -76,9 +76,10 @@ def test_metrics_are_not_served_by_a_polling_server(capsys):
     assert "metrics_listen is 0; it must be left out with a dpdk: address" in capsys.readouterr().err
 
 
-def test_a_tracker_gets_no_password(tmp_path):
+@pytest.mark.parametrize(("address", "sent"), [(None, None), ("redis://user:secret@host:1", "redis://user@host:1")])
+def test_a_tracker_gets_no_password(tmp_path, address, sent):
     tracker = MagicMock()
-    config = RunConfig("CartPole-v1", DQN(), Apex(), server=ServerConfig("redis://user:secret@host:1"))
+    config = RunConfig("CartPole-v1", DQN(), Apex(), server=ServerConfig(address))
     with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
         Sinks(config, None, "", tracker).attach(run, QuietDisplay())
-    assert tracker.init.call_args.kwargs["config"]["server"]["address"] == "redis://user@host:1"
+    assert tracker.init.call_args.kwargs["config"]["server"]["address"] == sent

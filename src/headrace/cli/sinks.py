@@ -31,7 +31,8 @@ class Sinks:
             directory.add_sink(self._metrics)
         if self._tracker is not None:
             settings = json.loads(self._config.to_json())
-            settings["server"]["address"] = shown(self._config.server.address)  # without its password
+            if self._config.server.address:
+                settings["server"]["address"] = shown(self._config.server.address)  # without its password
             directory.add_sink(Tracker(self._tracker, directory.path, settings))
 
 
