@@ -9,7 +9,7 @@ import pytest
 from headrace import DQN, Apex
 from headrace.cli.main import main
 from headrace.cli.sinks import Sinks
-from headrace.report import QuietDisplay, RunDirectory
+from headrace.report import RunDirectory
 from headrace.settings import RunConfig, ServerConfig
 
 
@@ -78,8 +78,8 @@ def test_metrics_are_not_served_by_a_polling_server(capsys):
 
 @pytest.mark.parametrize(("address", "sent"), [(None, None), ("redis://user:secret@host:1", "redis://user@host:1")])
 def test_a_tracker_gets_no_password(tmp_path, address, sent):
-    tracker = MagicMock()
+    tracker = MagicMock(__name__="wandb")
     config = RunConfig("CartPole-v1", DQN(), Apex(), server=ServerConfig(address))
     with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
-        Sinks(config, None, "", tracker).attach(run, QuietDisplay())
+        Sinks(config, None, tracker).attach(run)
     assert tracker.init.call_args.kwargs["config"]["server"]["address"] == sent
