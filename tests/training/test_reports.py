@@ -149,3 +149,14 @@ def test_a_heartbeat_is_not_counted(desk: Desk) -> None:
     desk.take(alive)
     desk.supervisor.receive.assert_called_once_with(alive)
     desk.monitor.add.assert_not_called()
+
+
+def test_a_planner_that_reports_often_is_recorded_once_a_second_and_at_the_end(desk: Desk) -> None:
+    reports = [
+        {"role": "planner", "index": 0, "generation": GENERATION, "model_version": version} for version in (1, 2, 3)
+    ]
+    desk.take(*reports)
+    assert [record["model_version"] for record in desk.records()] == [1]
+    desk.reports.finish()
+    desk.reports.finish()
+    assert [record["model_version"] for record in desk.records()] == [1, 3]

@@ -150,7 +150,7 @@ class Planner:
 
 @dataclass(frozen=True)
 class PlannerRole(Role):
-    """Learns a world model from transitions and sends simulated ones; reports about once a second."""
+    """Learns a world model from transitions and sends simulated ones; reports about once a second, and when stopped."""
 
     kind: ClassVar[str] = "planner"
 
@@ -171,6 +171,11 @@ class PlannerRole(Role):
         policy: Policy | None = None
         planner: Planner | None = None
         next_report = 0.0
+
+        def report() -> None:
+            base = {"role": self.kind, "index": self.index, "generation": self.generation}
+            server.put(REPORTS, json.dumps(base | (planner.report() if planner else {})).encode())
+
         with contextlib.suppress(ClosedError):
             while not stop.is_set():
                 found = server.fetch(self.policy.name, policy.version if policy else 0)
@@ -189,7 +194,7 @@ class PlannerRole(Role):
                 now = time.monotonic()
                 if now >= next_report:
                     next_report = now + _HEARTBEAT_SECONDS
-                    base = {"role": self.kind, "index": self.index, "generation": self.generation}
-                    server.put(REPORTS, json.dumps(base | (planner.report() if planner else {})).encode())
+                    report()
                 if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
                     stop.wait(_POLL_SECONDS)
+            report()

@@ -33,7 +33,7 @@ _MEASURE_SECONDS = 5.0
 class QuantizerRole(Role):
     """Publishes a policy for every version of the parameters that it finds, except those it is too late for.
 
-    Reports totals about once a second: versions, seconds spent on them, bytes, and the newest error.
+    Reports totals about once a second, and when stopped: versions, seconds spent on them, bytes, and the newest error.
     """
 
     kind: ClassVar[str] = "quantizer"
@@ -53,6 +53,7 @@ class QuantizerRole(Role):
                 if not quantizer.advance():
                     quantizer.check()
                     context.stop.wait(_POLL_SECONDS)
+            quantizer.finish()
 
 
 class _Quantizer:
@@ -98,11 +99,22 @@ class _Quantizer:
     def report(self) -> None:
         """Sends a report once a second, also as a heartbeat."""
         now = time.monotonic()
-        if now < self._next_report:
-            return
-        self._next_report = now + _HEARTBEAT_SECONDS
-        if self._measuring is not None and self._measuring.done():
-            self._error, self._measuring = _outcome(self._measuring), None
+        if now >= self._next_report:
+            self._next_report = now + _HEARTBEAT_SECONDS
+            if self._measuring is not None and self._measuring.done():
+                self._take_error(self._measuring)
+            self._send()
+
+    def finish(self) -> None:
+        """Sends the last report, with the error that is being measured, so that a short run has one too."""
+        if self._measuring is not None:
+            self._take_error(self._measuring)
+        self._send()
+
+    def _take_error(self, measuring: Future[dict[str, Any]]) -> None:
+        self._error, self._measuring = _outcome(measuring), None
+
+    def _send(self) -> None:
         record = {
             "role": "quantizer",
             "index": self._role.index,

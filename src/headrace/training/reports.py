@@ -58,6 +58,7 @@ class Reports:
         self._generation = generation
         self._measured_version = 0  # version of the quantizer's last measurement
         self._planned: dict[int, float] = {}  # time of each planner's last recorded report
+        self._unrecorded: dict[int, dict[str, Any]] = {}  # each planner's last report, if it is not recorded
         self._drain_seconds = 0.0
 
     @property
@@ -78,6 +79,12 @@ class Reports:
             self._drain_seconds = time.perf_counter() - begin
         for message in messages:
             self._take(json.loads(message))
+
+    def finish(self) -> None:
+        """Records the planners' last reports, however short the run was; called after they have ended."""
+        for report in self._unrecorded.values():
+            self._append_planning(report)
+        self._unrecorded.clear()
 
     def _take(self, report: dict[str, Any]) -> None:
         if report["role"] in _OF_THIS_START and report["generation"] < self._generation:
@@ -104,12 +111,18 @@ class Reports:
 
     def _record_planning(self, report: dict[str, Any]) -> None:
         """Records what a planner has done since its start, about once a second."""
+        if "model_version" not in report:
+            return
         seconds, index = self._clock.seconds, report["index"]
-        if "model_version" in report and seconds >= self._planned.get(index, 0.0) + _PLANNING_SECONDS:
+        self._unrecorded[index] = report
+        if seconds >= self._planned.get(index, 0.0) + _PLANNING_SECONDS:
             self._planned[index] = seconds
-            totals = {name: value for name, value in report.items() if name != "role"}
-            moment = {"seconds": seconds, "environment_steps": self._monitor.environment_steps}
-            self._run.append({"kind": "planning", **moment, **totals})
+            self._append_planning(self._unrecorded.pop(index))
+
+    def _append_planning(self, report: dict[str, Any]) -> None:
+        totals = {name: value for name, value in report.items() if name != "role"}
+        moment = {"seconds": self._clock.seconds, "environment_steps": self._monitor.environment_steps}
+        self._run.append({"kind": "planning", **moment, **totals})
 
     def _record_error(self, report: dict[str, Any]) -> None:
         """Records the quantizer's newest measurement of its policies' error."""

@@ -380,6 +380,7 @@ class Trainer:
             self._publisher.end()
             self._supervisor.stop(but="evaluator")
             self._collect()
+            self._reports.finish()
             with contextlib.suppress(ReplayError, ServerError):  # if the server is gone, the last known values suffice
                 self._stats = self._program.table.stats()
         finally:
