@@ -93,7 +93,7 @@ def test_workers_share_all_three_vectors_and_a_run_of_them_resumes(sac: Train, t
     assert updates > 50
     assert first.summary["workers"]["accepted"] >= 3 * updates - 6  # one gradient for each of the vectors
     with first.run.open(first.path, writing=True) as run:
-        second = resume(run, QuietDisplay(), steps=3_000)
+        second = resume(run, QuietDisplay(), steps=first.summary["environment_steps"] + 1_500)
         after = tensors(second)
     assert second.summary["learner_steps"] > updates
     for vector in ("policy", "critics", "temperature"):
