@@ -93,7 +93,8 @@ def test_a_resumed_run_continues_from_parameters_and_optimizer_state(train: Trai
 
     with RunDirectory.open(first.path, writing=True) as run:
         assert export(run, first.path / "policy.onnx") < 1e-4
-        wanted = first.summary["environment_steps"] + 3_000  # fast workers pass the limit of the first by some thousands
+        # fast workers pass the limit of the first run by some thousands
+        wanted = first.summary["environment_steps"] + 3_000
         second = resume(run, Listening(), steps=wanted)
     assert any("the workers gather new experience" in text for text in messages)
     assert second.summary["environment_steps"] >= wanted
