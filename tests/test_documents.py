@@ -82,3 +82,7 @@ def test_pictures_load_nothing_from_a_host(picture: Path) -> None:
     """The name of SVG's namespace is the only address in them."""
     addresses = re.findall(r"\w+://[^\"') ]+", picture.read_text())
     assert set(addresses) == {"http://www.w3.org/2000/svg"}
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().split()) < 900
