@@ -1,4 +1,4 @@
-"""One computing thread in every process, as many processes as suit the machine, and a Redis for a single test."""
+"""One computing thread in every process, as many processes as suit the machine, a Redis, and longer limits for Ray."""
 
 import ctypes
 import os
@@ -27,6 +27,7 @@ _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 _STARTS = 5
 _START_SECONDS = 20.0
+_RAY_SECONDS = 600
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -122,6 +123,30 @@ def redis_server(redis_process: RedisProcess) -> RedisProcess:
     """Started."""
     redis_process.start()
     return redis_process
+
+
+@pytest.fixture(scope="session")
+def patient_ray() -> Iterator[None]:
+    """Nodes of Ray have minutes to start. Ray itself gives up after 30 s, in which a busy machine may not start one."""
+    from ray._private import services
+
+    find, wait = services.get_node, services.wait_for_node
+
+    def find_patiently(*node: str) -> Any:
+        deadline = time.monotonic() + _RAY_SECONDS
+        while True:
+            try:
+                return find(*node)
+            except RuntimeError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.1)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_gcs_server_port_wait_time_s", str(_RAY_SECONDS))
+        patch.setattr(services, "get_node", find_patiently)
+        patch.setattr(services, "wait_for_node", lambda address, name, _: wait(address, name, _RAY_SECONDS))
+        yield
 
 
 def _free_port() -> int:

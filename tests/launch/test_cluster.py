@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(1800)  # several waits in each test
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster(patient_ray: None) -> Iterator[Cluster]:
     """A head with which the learner shares its machine, and two nodes."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})

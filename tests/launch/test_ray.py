@@ -43,7 +43,7 @@ SMALL = headrace.DQN(hidden=(32,), batch_size=32, replay_capacity=5_000, learnin
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
+def cluster(patient_ray: None) -> Iterator[None]:
     """A cluster with room for more processes than there are cores; runs in it leave it as it is."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init("local", num_cpus=8, include_dashboard=False, log_to_driver=False)
@@ -155,7 +155,7 @@ def test_a_role_without_room_waits_and_can_be_stopped(tmp_path: Path) -> None:
 
 
 def test_a_lost_node_replaces_processes_that_have_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(Ray(actor_cpus=8), tmp_path)
+    bench = Bench(Ray(actor_cpus=8, wait_seconds=PATIENCE_SECONDS), tmp_path)
     running, waiting = actor(0), actor(1)
     bench.launcher.start(running)
     bench.wait_for(lambda: not bench.launcher.poll() and bench.launcher.place(running))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(1800)  # whole trials, each with several proces
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster(environments: str) -> Iterator[None]:
+def cluster(environments: str, patient_ray: None) -> Iterator[None]:
     """A cluster with room for more processes than there are cores; runs in it leave it as it is."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(address="local", num_cpus=8, include_dashboard=False, log_to_driver=False)
