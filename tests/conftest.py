@@ -127,7 +127,11 @@ def redis_server(redis_process: RedisProcess) -> RedisProcess:
 
 @pytest.fixture(scope="session")
 def patient_ray() -> Iterator[None]:
-    """Nodes of Ray have minutes to start. Ray itself gives up after 30 s, in which a busy machine may not start one."""
+    """Nodes of Ray have minutes to start, and to answer.
+
+    Ray itself gives a node 30 s to start, and takes one for dead that does not answer within 10 s, five times. A node
+    whose process is killed is still found to be dead at once: its connection ends.
+    """
     from ray._private import services
 
     find, wait = services.get_node, services.wait_for_node
@@ -144,6 +148,7 @@ def patient_ray() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_gcs_server_port_wait_time_s", str(_RAY_SECONDS))
+        patch.setenv("RAY_health_check_timeout_ms", str(_RAY_SECONDS * 1_000))
         patch.setattr(services, "get_node", find_patiently)
         patch.setattr(services, "wait_for_node", lambda address, name, _: wait(address, name, _RAY_SECONDS))
         yield
