@@ -8,21 +8,24 @@ from headrace.gradients.measured import STALENESS
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.studies.base import Results
-from headrace.studies.concurrency.cases import ablation_cases, fault_case, run_case
 from headrace.studies.concurrency.comparisons import (
+    COUNTERPARTS,
     PLANNING,
+    atari,
     best_sequential,
     compare,
     groups_of,
+    lunar_lander,
     reached,
     sequential,
+    speedup,
     spread_of,
     started,
     to_target,
 )
 from headrace.studies.concurrency.measure import COLUMNS, row_of
-from headrace.studies.concurrency.page import ablation_text, present, published_table, runs_table, speedup, verdict
-from headrace.studies.concurrency.published import COUNTERPARTS, atari, lunar_lander
+from headrace.studies.concurrency.page import ablation_text, published_table, runs_table, verdict
+from headrace.studies.concurrency.study import Concurrency, ablation_cases, fault_case, run_case
 from headrace.studies.page import write_page
 
 SUMMARY = {
@@ -320,7 +323,7 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     parts = {"runs": runs, "throughput": throughput, "ablation": ablation, "faults": faults}
     comparisons = compare(runs, throughput, ablation, faults)
     page = tmp_path / "page.html"
-    write_page(page, present(Results("small", {}, parts, comparisons)), runs, ["something failed"], origin)
+    write_page(page, *Concurrency().page(Results("small", {}, parts, comparisons)), runs, ["something failed"], origin)
     text = page.read_text()
     for heading in ("Left out", "What is required", "Published and here", "LunarLander to 200", "Throughput",
                     "Staleness", "Dyna-Q: is it planning?", "A quarter of the workers killed",
@@ -337,6 +340,6 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     assert f"<th>runs that reach the target (%)</th>{missed}" in text
     assert "counts the episodes of one of N" in text
     empty = {part: [] for part in parts}
-    write_page(page, present(Results("small", {}, empty, [])), [], [], origin)
+    write_page(page, *Concurrency().page(Results("small", {}, empty, [])), [], [], origin)
     assert "<h2>How it was measured</h2>" in page.read_text()
     assert "nan" not in text

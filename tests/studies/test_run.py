@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from headrace.studies.actorq.crossover import CrossoverCase
 
 from headrace.cli.main import main
 from headrace.errors import LaunchError
-from headrace.studies.actorq.crossover import CrossoverCase
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.catalogue import STUDIES
 from headrace.studies.page import table
