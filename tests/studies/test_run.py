@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from headrace.studies.actorq.acting import CrossoverCase
 
 from headrace.cli.main import main
 from headrace.errors import LaunchError
+from headrace.studies.actorq.acting import CrossoverCase
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.catalogue import STUDIES
 from headrace.studies.page import table, write_page
@@ -83,7 +83,8 @@ def test_figures_are_not_broken_and_long_texts_are() -> None:
 
 
 def test_a_section_is_left_out_if_its_blocks_are_empty(tmp_path, origin) -> None:
-    text = "# Title\n\n![](tiles)\n\n## Some\nOf {count} < 3.\n\n![A caption](one)\n\n![Another](two)\n\n## None\n![](two)\n"
+    some = "## Some\nOf {count} < 3.\n\n![A caption](one)\n\n![Another](two)\n"
+    text = f"# Title\n\n![](tiles)\n\n{some}\n## None\n![](two)\n"
     blocks = {"tiles": "<b>1</b>", "one": "<table>1</table>", "two": "", "count": "<2>"}
     write_page(tmp_path / "page.html", text, blocks, [], [], origin)
     page = (tmp_path / "page.html").read_text()
