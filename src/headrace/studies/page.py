@@ -36,7 +36,7 @@ _WORD = re.compile(r"\{(\w+)\}")
 def write_page(path: Path, text: str, blocks: Mapping[str, str], rows: Rows, notes: list[str], origin: Origin) -> None:
     """Writes a study's page; raises StorageError.
 
-    In `text`, Markdown, `![caption](name)` on a line of its own stands for a block of HTML, `![](name)` for one without
+    In `text`, Markdown, `![caption](name)` on a separate line stands for a block of HTML, `![](name)` for one without
     a caption, and `{name}` for a word. A section whose blocks are all empty is left out.
     """
     commits = list(dict.fromkeys(row["commit"] for row in rows))

@@ -219,8 +219,8 @@ def _totals(reports: _Reported) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for report in reports.values():
         refresh = report["refresh"]
-        beside = {f"beside_{phase}": refresh["seconds"][phase] for phase in LOADER_PHASES}
-        counts = {"steps": report["steps"], "installed": refresh["count"], **recorded(report["seconds"]), **beside}
+        loading = {f"beside_{phase}": refresh["seconds"][phase] for phase in LOADER_PHASES}
+        counts = {"steps": report["steps"], "installed": refresh["count"], **recorded(report["seconds"]), **loading}
         found = {name: found.get(name, 0) + value for name, value in counts.items()}
     return found
 
