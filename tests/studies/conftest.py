@@ -10,11 +10,10 @@ import pytest
 from headrace.gradients.measured import STALENESS
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES as LEARNER_TIMES
-from headrace.studies.actorq.cases import training_case
-from headrace.studies.actorq.training import figures_of
+from headrace.studies.actorq.training import figures_of, training_case
 from headrace.studies.base import Measured, Study
 from headrace.studies.downpour import training as downpour
-from headrace.studies.downpour.cases import TrainingCase
+from headrace.studies.downpour.training import TrainingCase
 from headrace.studies.in_network.case import LEARNER_PHASES, Case
 from headrace.studies.in_network.measure import Record
 from headrace.studies.results import Origin

@@ -17,12 +17,10 @@ from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.base import REPORTS, Role
 from headrace.servers import Endpoint, connect_role
 from headrace.studies.actorq import acting, study
-from headrace.studies.actorq.acting import ActingCase, measure_acting
-from headrace.studies.actorq.cases import TRAINING, TrainingCase, training_case
-from headrace.studies.actorq.crossover import CrossoverCase
-from headrace.studies.actorq.page import tiles
-from headrace.studies.actorq.settings import limits, settings_table
+from headrace.studies.actorq.acting import ActingCase, CrossoverCase, measure_acting
+from headrace.studies.actorq.page import limits, settings_table, tiles
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
+from headrace.studies.actorq.training import TrainingCase, training_case
 from headrace.studies.base import Measured
 from headrace.studies.comparisons import Comparison
 from headrace.studies.run import run_plan
@@ -31,7 +29,7 @@ from headrace.topologies.config import Apex
 ORIGIN = {"command", "commit", "date", "machine", "cores"}
 TARGET = "headrace.environments.toy:Target"
 ACTING = ActingCase("cartpole-balance", TARGET, (16, 16), "fp32", 1, 30, 0.0, 0.3, 0)
-SIZE = "x".join(map(str, TRAINING["cartpole-balance"].algorithm.hidden))
+SIZE = "x".join(map(str, training_case("cartpole-balance", "fp32", 0, "cpu").algorithm.hidden))
 STUDY = ActorQ()
 NOTHING = {"throughput": (), "breakdown": (), "crossover": (), "pull_periods": (), "training": ()}
 

@@ -9,16 +9,19 @@ import pytest
 from headrace.errors import LaunchError
 from headrace.networks.architecture import Dense
 from headrace.networks.graph_layers import integer_layer
-from headrace.studies.actorq import acting, crossover
-from headrace.studies.actorq.acting import COLUMNS, ActingCase
+from headrace.studies.actorq import acting
+from headrace.studies.actorq.acting import COLUMNS, ActingCase, CrossoverCase, Energy
 from headrace.studies.actorq.acting import figures_of as acting_figures
-from headrace.studies.actorq.cases import TRAINING, training_case
-from headrace.studies.actorq.comparisons import compare, evaluation_period, matched, reached
-from headrace.studies.actorq.crossover import CrossoverCase
-from headrace.studies.actorq.energy import Energy
+from headrace.studies.actorq.comparisons import (
+    breakdown,
+    compare,
+    evaluation_period,
+    matched,
+    parameters_share,
+    reached,
+)
 from headrace.studies.actorq.page import INTEGER_WIDTH
-from headrace.studies.actorq.tasks import TASKS, breakdown, published_time, reference
-from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS
+from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, TASKS, reference, training_case
 from headrace.studies.curves import Curve, bands, held_at, places, running_mean
 
 ACTING = ActingCase("cheetah-run", "dm_control/cheetah-run", (2048,) * 3, "int8", 2, 30, 4.0, 1.0, 0)
@@ -121,7 +124,7 @@ def test_a_run_and_its_curve(training_rows) -> None:
     assert (run["seconds_to_reward"], run["steps_to_reward"]) == (9.0, 2000)  # 941.22 is the target
     assert (run["final_return"], run["hidden"], run["actors"]) == (
         960.0,
-        "x".join(map(str, TRAINING["cartpole-balance"].algorithm.hidden)),
+        "x".join(map(str, training_case("cartpole-balance", "fp32", 0, "cpu").algorithm.hidden)),
         4,
     )
     assert run["steps_per_second"] == pytest.approx(3000 / 14)
@@ -231,12 +234,12 @@ def test_throughput_and_parameters_against_what_is_required() -> None:
 
 
 def test_published_figures_are_in_the_package() -> None:
-    assert published_time(TASKS["cartpole-balance"]).speedup == 3.12
-    assert [published_time(task).speedup for task in TASKS.values()][-3:] == [3.7, 2.22, 5.41]
-    assert breakdown()[30, "int8"].parameter_share == pytest.approx(2.6 / 9.1)
-    assert reference(TASKS["cartpole-balance"]) == "994 in 100,000 steps (Acme-style D4PG)"
-    assert reference(TASKS["humanoid-walk"]) == ""
-    assert TRAINING.keys() == TASKS.keys()
+    assert TASKS["cartpole-balance"]["int8_speedup"] == 3.12
+    assert [task["int8_speedup"] for task in TASKS.values()][-3:] == [3.7, 2.22, 5.41]
+    assert parameters_share(breakdown()[30, "int8"]) == pytest.approx(2.6 / 9.1)
+    assert reference("cartpole-balance") == "994 in 100,000 steps (Acme-style D4PG)"
+    assert reference("humanoid-walk") == ""
+    assert len(TASKS) == 11
 
 
 def test_cases_differ_by_what_decides_them() -> None:
@@ -254,7 +257,7 @@ def test_cases_differ_by_what_decides_them() -> None:
 def test_what_all_cases_share_is_in_their_names(monkeypatch) -> None:
     before = ACTING.name, CrossoverCase(64, 1).name
     monkeypatch.setattr(acting, "_EXPLORATION", 0.2)
-    monkeypatch.setattr(crossover, "_LAYERS", 4)
+    monkeypatch.setattr(acting, "_LAYERS", 4)
     assert ACTING.name != before[0]
     assert CrossoverCase(64, 1).name != before[1]
 

@@ -19,9 +19,15 @@ from headrace.errors import ConfigError, LaunchError
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.studies.concurrency import study
-from headrace.studies.concurrency.cases import Case, ablation_cases, dyna_q_case, fault_case, run_case
-from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, kill_workers, measure, worker_processes
-from headrace.studies.concurrency.study import Concurrency, ConcurrencyOptions
+from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, Case, kill_workers, measure, worker_processes
+from headrace.studies.concurrency.study import (
+    Concurrency,
+    ConcurrencyOptions,
+    ablation_cases,
+    dyna_q_case,
+    fault_case,
+    run_case,
+)
 from headrace.studies.run import run_plan
 from headrace.topologies.config import Apex, Serial
 

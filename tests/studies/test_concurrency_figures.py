@@ -8,21 +8,24 @@ from headrace.gradients.measured import STALENESS
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.studies.base import Results
-from headrace.studies.concurrency.cases import ablation_cases, fault_case, run_case
 from headrace.studies.concurrency.comparisons import (
+    COUNTERPARTS,
     PLANNING,
+    atari,
     best_sequential,
     compare,
     groups_of,
+    lunar_lander,
     reached,
     sequential,
+    speedup,
     spread_of,
     started,
     to_target,
 )
 from headrace.studies.concurrency.measure import COLUMNS, row_of
-from headrace.studies.concurrency.page import ablation_text, present, published_table, runs_table, speedup, verdict
-from headrace.studies.concurrency.published import COUNTERPARTS, atari, lunar_lander
+from headrace.studies.concurrency.page import ablation_text, published_table, runs_table, verdict
+from headrace.studies.concurrency.study import Concurrency, ablation_cases, fault_case, run_case
 from headrace.studies.page import write_page
 
 SUMMARY = {
@@ -159,8 +162,8 @@ def test_speedups_are_against_the_own_and_the_best_sequential_run() -> None:
     ]
     assert sequential(RUNS, "a3c") == 120.0
     assert best_sequential(RUNS) == ("dqn", 60.0)
-    assert speedup(RUNS, ("a3c", "hogwild", 2), 120.0) == 3.0
-    assert isnan(speedup(RUNS, ("dqn", "lock", 2), 60.0))
+    assert speedup(RUNS, ("a3c", "hogwild", 2), ("a3c", "serial", 1)) == 3.0
+    assert isnan(speedup(RUNS, ("dqn", "lock", 2), ("dqn", "serial", 1)))
     cells = runs_table(RUNS)
     without = "<td>4</td><td>3.69</td>"  # (60 - 1) / (20 - 4)
     assert f"<th>dqn, hogwild × 4</th><td>1 of 1</td><td>20</td><td>3</td>{without}<td>3</td><td>20,000</td>" in cells
@@ -180,8 +183,10 @@ def test_what_it_took_to_the_target_is_of_runs_that_got_there() -> None:
 
 
 def test_published_figures_stand_beside_ours() -> None:
-    assert lunar_lander()["dqn_hogwild", 4] == (562, 20, 2.15, 3.9)
-    assert lunar_lander()["dyna_q", 4] == (441, 44, None, None)
+    fields = ("episodes", "minutes", "seconds_per_episode", "speedup")
+    said = {key: tuple(row[field] for field in fields) for key, row in lunar_lander().items()}
+    assert said["dqn_hogwild", 4] == (562, 20, 2.15, 3.9)
+    assert said["dyna_q", 4] == (441, 44, None, None)
     assert {name for name, _ in lunar_lander()} == set(COUNTERPARTS)
     assert atari()["A3C"] == {1: 1.0, 2: 2.1, 4: 3.7, 8: 6.9, 16: 12.5}
     cells = published_table(RUNS)
@@ -320,7 +325,7 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     parts = {"runs": runs, "throughput": throughput, "ablation": ablation, "faults": faults}
     comparisons = compare(runs, throughput, ablation, faults)
     page = tmp_path / "page.html"
-    write_page(page, present(Results("small", {}, parts, comparisons)), runs, ["something failed"], origin)
+    write_page(page, *Concurrency().page(Results("small", {}, parts, comparisons)), runs, ["something failed"], origin)
     text = page.read_text()
     for heading in ("Left out", "What is required", "Published and here", "LunarLander to 200", "Throughput",
                     "Staleness", "Dyna-Q: is it planning?", "A quarter of the workers killed",
@@ -337,6 +342,6 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
     assert f"<th>runs that reach the target (%)</th>{missed}" in text
     assert "counts the episodes of one of N" in text
     empty = {part: [] for part in parts}
-    write_page(page, present(Results("small", {}, empty, [])), [], [], origin)
+    write_page(page, *Concurrency().page(Results("small", {}, empty, [])), [], [], origin)
     assert "<h2>How it was measured</h2>" in page.read_text()
     assert "nan" not in text

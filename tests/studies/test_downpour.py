@@ -14,8 +14,10 @@ from headrace.errors import LaunchError
 from headrace.gradients.measured import STALENESS
 from headrace.studies.base import Measured
 from headrace.studies.downpour import scaling, study, timing
-from headrace.studies.downpour.cases import ScalingCase, TimingCase, TrainingCase
+from headrace.studies.downpour.scaling import ScalingCase
 from headrace.studies.downpour.study import Downpour, DownpourOptions
+from headrace.studies.downpour.timing import TimingCase
+from headrace.studies.downpour.training import TrainingCase
 from headrace.studies.run import run_plan
 from headrace.topologies.config import ParameterServer, Serial
 

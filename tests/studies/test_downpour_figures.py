@@ -11,13 +11,14 @@ from headrace.machine import available_cores
 from headrace.settings import preset
 from headrace.studies.curves import curve_of
 from headrace.studies.downpour import scaling, timing, training
-from headrace.studies.downpour.cases import ONG, ScalingCase, TimingCase, TrainingCase
-from headrace.studies.downpour.comparisons import SYSTEM, compare, medians
-from headrace.studies.downpour.limits import MemoryPass, bare_rate, median_seconds
+from headrace.studies.downpour.comparisons import SYSTEM, compare, medians, published_times
 from headrace.studies.downpour.page import tiles
-from headrace.studies.downpour.published import published_settings, published_times
-from headrace.studies.downpour.server import ShardCounts, parameter_count
+from headrace.studies.downpour.scaling import ScalingCase
+from headrace.studies.downpour.server import MemoryPass, ShardCounts, bare_rate, median_seconds, parameter_count
 from headrace.studies.downpour.study import Downpour, DownpourOptions
+from headrace.studies.downpour.timing import TimingCase
+from headrace.studies.downpour.training import ONG, TrainingCase
+from headrace.studies.sheet import read_published
 from headrace.studies.statistics import grouped
 from headrace.topologies.config import ParameterServer, Serial
 
@@ -25,18 +26,19 @@ from headrace.topologies.config import ParameterServer, Serial
 def test_published_shares() -> None:
     times = published_times()
     assert list(times) == [16, 32, 64, 128]
-    assert times[16].share == pytest.approx((2.0 + 0.9 + 5) / 81.7)  # their 9.7 %
-    assert [round(time.updates_per_second) for time in times.values()] == [200, 67, 25, 9]
+    assert times[16]["share"] == pytest.approx((2.0 + 0.9 + 5) / 81.7)  # their 9.7 %
+    assert [round(time["updates_per_second"]) for time in times.values()] == [200, 67, 25, 9]
 
 
 @pytest.mark.parametrize(("pixels", "count"), [(16, 228_132), (32, 621_348), (64, 2_194_212), (128, 8_485_668)])
 def test_network_has_the_published_parameters(pixels, count) -> None:
     assert parameter_count(pixels) == count
-    assert count == pytest.approx(published_times()[pixels].parameters, rel=0.002)
+    assert count == pytest.approx(published_times()[pixels]["parameters"], rel=0.002)
 
 
 def test_settings_are_the_published_ones() -> None:
-    said = published_settings()
+    rows = read_published("downpour", "published/settings.csv", verbatim=True)
+    said = {row["setting"]: row["value"] for row in rows}
     assert (float(said["discount"]), int(said["batch_size"])) == (ONG.discount, ONG.batch_size)
     assert int(said["target_copy_period_updates"]) == ONG.target_update_period
     assert said["worker_replay"].startswith(f"{ONG.replay_capacity} of which {ONG.learning_starts} ")

@@ -15,7 +15,6 @@ from headrace.studies.in_network import hosts, study
 from headrace.studies.in_network.comparisons import compare
 from headrace.studies.in_network.figures import figures_of
 from headrace.studies.in_network.hosts import Hosts, Link, why_no_hosts
-from headrace.studies.in_network.page import present
 from headrace.studies.in_network.study import InNetwork, InNetworkOptions
 from headrace.studies.page import write_page
 from headrace.studies.processes import Process
@@ -143,8 +142,8 @@ def test_page_shows_published_beside_ours(tmp_path, case, record, origin) -> Non
         for actors in (1, 2)
         for variant, updates in waits.items()
     ]
-    page = present(Results("small", {"measurements": (case(),)}, {"measurements": rows, "links": []}, compare(rows)))
-    write_page(tmp_path / "page.html", page, [], ["8 cases are left out"], origin)
+    page = STUDY.page(Results("small", {"measurements": (case(),)}, {"measurements": rows, "links": []}, compare(rows)))
+    write_page(tmp_path / "page.html", *page, [], ["8 cases are left out"], origin)
     text = (tmp_path / "page.html").read_text()
     assert "−21.9 to −29.8 %" in text
     assert "<b>−90.0 %, −90.0 %</b>" in text
@@ -163,8 +162,8 @@ def test_page_shows_published_beside_ours(tmp_path, case, record, origin) -> Non
 def test_no_redis_stands_beside_a_unix_socket(tmp_path, case, record, origin) -> None:
     cases = [case("redis"), case("server"), case("learner", transport="unix"), case("server", transport="unix")]
     rows = [figures_of(record(each, {"sample": [0.001] * 2})) for each in cases]
-    page = present(Results("small", {"measurements": (case(),)}, {"measurements": rows, "links": []}, compare(rows)))
-    write_page(tmp_path / "page.html", page, [], [], origin)
+    page = STUDY.page(Results("small", {"measurements": (case(),)}, {"measurements": rows, "links": []}, compare(rows)))
+    write_page(tmp_path / "page.html", *page, [], [], origin)
     text = (tmp_path / "page.html").read_text()
     row = text[text.index("Unix socket, 1 synthetic actor</th><td>−21.9") :].partition("</tr>")[0]
     assert row.endswith("<td>–</td><td>mean −0.0 %, p50 −0.0 %</td><td>–</td>")

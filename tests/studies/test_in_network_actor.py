@@ -4,7 +4,7 @@ import numpy as np
 
 from headrace._native import ChunkWriter
 from headrace.studies.in_network.actor import Pushes
-from headrace.studies.in_network.experience import CHUNK_STEPS, DISCOUNT, N_STEP, count_steps, signature
+from headrace.studies.in_network.case import CHUNK_STEPS, DISCOUNT, N_STEP, count_steps, signature
 
 
 class Sink:

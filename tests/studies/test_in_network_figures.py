@@ -4,10 +4,9 @@ from math import isnan
 
 import pytest
 
-from headrace.studies.in_network.comparisons import compare
+from headrace.studies.in_network.comparisons import compare, published_figures
 from headrace.studies.in_network.figures import COLUMNS, decrease, figures_of
 from headrace.studies.in_network.hosts import Link
-from headrace.studies.in_network.published import published_figures
 
 
 def test_latencies_of_the_learner(case, record) -> None:

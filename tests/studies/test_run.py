@@ -11,10 +11,10 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.errors import LaunchError
-from headrace.studies.actorq.crossover import CrossoverCase
+from headrace.studies.actorq.acting import CrossoverCase
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.catalogue import STUDIES
-from headrace.studies.page import table
+from headrace.studies.page import table, write_page
 from headrace.studies.run import read_origin, render_study, run_plan
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -80,3 +80,16 @@ def test_figures_are_not_broken_and_long_texts_are() -> None:
     style = (files("headrace.report") / "page.css").read_text()
     assert re.search(r"\.scroll \{[^}]*overflow-x: auto", style)
     assert re.search(r"\.scroll th, \.scroll td \{[^}]*white-space: nowrap; overflow-wrap: normal", style)
+
+
+def test_a_section_is_left_out_if_its_blocks_are_empty(tmp_path, origin) -> None:
+    some = "## Some\nOf {count} < 3.\n\n![A caption](one)\n\n![Another](two)\n"
+    text = f"# Title\n\n![](tiles)\n\n{some}\n## None\n![](two)\n"
+    blocks = {"tiles": "<b>1</b>", "one": "<table>1</table>", "two": "", "count": "<2>"}
+    write_page(tmp_path / "page.html", text, blocks, [], [], origin)
+    page = (tmp_path / "page.html").read_text()
+    assert "<h1>Title</h1>" in page
+    assert '<h2>Some</h2><p class="soft">Of &lt;2&gt; &lt; 3.</p>' in page
+    assert "<figure><figcaption>A caption</figcaption><table>1</table></figure>" in page
+    assert "Another" not in page
+    assert "<h2>None</h2>" not in page

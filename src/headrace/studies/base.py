@@ -4,39 +4,38 @@ import dataclasses
 import difflib
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from headrace.errors import ConfigError, require
-from headrace.studies.sheet import Row, Rows, Sheet
+from headrace.studies.sheet import Row, Rows, Sheet, fingerprint
 
 __all__ = [
-    "Case",
-    "Measured",
-    "Options",
-    "Page",
-    "Part",
-    "Plan",
-    "Results",
-    "Say",
-    "Scale",
-    "Study",
-    "hint",
-    "leave_out",
-]
+    "Case", "Measured", "Options", "Part", "Plan", "Results", "Say", "Scale", "Study", "hint", "leave_out",
+]  # fmt: skip
 
 Scale = Literal["small", "full"]
 Say = Callable[[str], None]
 
 
-class Case(Protocol):
+@dataclass(frozen=True)
+class Case:
     """One measurement; str() describes it to a reader."""
+
+    prefix: ClassVar[str]
+    """Its names begin with it."""
+
+    def settings(self) -> object:
+        """What decides the measurement, as JSON; the fields, unless cases have other settings in common."""
+        return dataclasses.asdict(self)
 
     @property
     def name(self) -> str:
-        """Identifies the case: equal settings give equal names."""
+        """A name that is equal for equal settings."""
+        return fingerprint(self.prefix, self.settings())
 
 
 Plan = Mapping[str, tuple[Any, ...]]
@@ -111,16 +110,6 @@ class Results:
     comparisons: Sequence[Any]
 
 
-class Page(NamedTuple):
-    """The study's own part of its page; section bodies are HTML. An empty section is omitted."""
-
-    title: str
-    tiles: str
-    sections: Iterable[tuple[str, str]]
-    method: Iterable[str]
-    """Paragraphs of text about the method."""
-
-
 class Study(ABC):
     """One published comparison and its reproduction; a folder of `headrace.studies` with the published figures."""
 
@@ -147,10 +136,12 @@ class Study(ABC):
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Any]:
         """Compares the rows with published and required figures: a NamedTuple for each row of comparisons.csv."""
 
-    def present(self, results: Results) -> Page:
-        """The page, which `page.py` of the study's folder presents; imported now, because plots take long to import."""
-        page: Page = importlib.import_module(".page", type(self).__module__.rpartition(".")[0]).present(results)
-        return page
+    def page(self, results: Results) -> tuple[str, Mapping[str, str]]:
+        """The text of the page, page.md, and its blocks and words, from page.py; see write_page()."""
+        folder = type(self).__module__.rpartition(".")[0]
+        module = importlib.import_module(".page", folder)  # now, because plots take long to import
+        text = (files(folder) / "page.md").read_text(encoding="utf-8")
+        return text, {"scale": results.scale, **module.blocks(results)}
 
 
 def leave_out(plan: Plan, what: str, reason: str, concerns: Callable[[Any], bool]) -> tuple[Plan, list[str]]:

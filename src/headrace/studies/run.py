@@ -125,5 +125,5 @@ def _write_page(study: Study, results: Results, notes: list[str], output: Path, 
     from headrace.studies.page import write_page
 
     path = output / f"{study.name}.html"
-    write_page(path, study.present(results), [row for rows in results.rows.values() for row in rows], notes, origin)
+    write_page(path, *study.page(results), [row for rows in results.rows.values() for row in rows], notes, origin)
     return path

@@ -5,13 +5,14 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import ConfigError, StorageError
 from headrace.studies.results import Origin, write_rows
 
-__all__ = ["CASE", "Row", "Rows", "Sheet", "fingerprint", "in_order", "read_rows"]
+__all__ = ["CASE", "Row", "Rows", "Sheet", "fingerprint", "in_order", "read_published", "read_rows"]
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
@@ -50,6 +51,16 @@ def read_rows(path: Path, columns: Sequence[str] | None = None, later: Collectio
             "another --output, or move the file away"
         )
     return [{key: row.get(key, "") if key in _TEXT else _value(row.get(key, "")) for key in wanted} for row in rows]
+
+
+def read_published(study: str, name: str, *, verbatim: bool = False) -> list[dict[str, Any]]:
+    """The rows of a file with published figures in a study's folder; numbers as in read_rows(), unless verbatim.
+
+    The column `read` names the source of a figure: a table, the text, a bar of a plot, the code, or a calculation.
+    """
+    text = (files("headrace.studies") / study / name).read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    return rows if verbatim else [{key: _value(cell) for key, cell in row.items()} for row in rows]
 
 
 def in_order(rows: Iterable[dict[str, Any]], cases: Iterable[str]) -> list[dict[str, Any]]:

@@ -5,8 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EVALUATION_COLUMNS", "FINAL_COLUMNS", "FINAL_EPISODES", "curve_rows", "summarized", "train_case"]
+__all__ = [
+    "ACTOR_PHASES", "EVALUATION_COLUMNS", "FINAL_COLUMNS", "FINAL_EPISODES", "curve_rows", "recorded", "summarized",
+    "train_case",
+]  # fmt: skip
 
+ACTOR_PHASES = ("environment", "inference", "pull", "load", "push", "other")
+"""The phases of an actor's time as studies record them."""
 FINAL_EPISODES = 100
 FINAL_COLUMNS = ("final_return", "final_std", "final_episodes")
 """Columns of the evaluation at the end of a run."""
@@ -62,3 +67,8 @@ def curve_rows(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
         for record in records
         if record["kind"] == "evaluation"
     ]
+
+
+def recorded(seconds: Mapping[str, float]) -> dict[str, float]:
+    """The seconds of an actor's clock by ACTOR_PHASES; push includes the time for which the server blocks the actor."""
+    return {phase: seconds[phase] for phase in ACTOR_PHASES} | {"push": seconds["push"] + seconds["blocked"]}

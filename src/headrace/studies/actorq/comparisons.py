@@ -8,28 +8,18 @@ import numpy as np
 
 from headrace.report.formats import counted
 from headrace.studies.actorq.acting import LOADER_PHASES
-from headrace.studies.actorq.tasks import TASKS, breakdown, published_time
+from headrace.studies.actorq.training import PRECISIONS, TASKS
 from headrace.studies.comparisons import Comparison, at_least, at_most
 from headrace.studies.curves import Curve, curve_of, places, smooth
-from headrace.studies.phases import ACTOR_PHASES
-from headrace.studies.sheet import Row, Rows
+from headrace.studies.sheet import Row, Rows, read_published
 from headrace.studies.statistics import chosen, grouped, known, mean, median, middle
+from headrace.studies.training import ACTOR_PHASES
 
 __all__ = [
-    "PRECISIONS",
-    "Reached",
-    "all_parameters_share",
-    "coarseness",
-    "compare",
-    "curves_of",
-    "evaluation_period",
-    "final_scores",
-    "matched",
-    "reached",
-    "tasks_of",
-]
+    "Reached", "all_parameters_share", "breakdown", "coarseness", "compare", "curves_of", "evaluation_period",
+    "final_scores", "matched", "parameters_share", "reached", "tasks_of",
+]  # fmt: skip
 
-PRECISIONS = ("fp32", "fp16", "int8")
 _THROUGHPUT_RATIO = 2.5
 _PARAMETER_PERCENT = 5.0
 _REFRESH_MS = 150.0
@@ -60,6 +50,18 @@ def compare(throughput: Rows, breakdowns: Rows, training: Rows, curves: Rows) ->
         *_time_to_reward(training, curves),
         *_scores(training, curves),
     ]
+
+
+def breakdown() -> dict[tuple[int, str], Row]:
+    """The published breakdowns of an actor's time, in seconds, by pull period (steps) and precision."""
+    rows = read_published("actorq", "published/breakdown.csv")
+    return {(row["pull_period_steps"], row["precision"]): row for row in rows}
+
+
+def parameters_share(published: Row) -> float:
+    """The share of an actor's time in a published breakdown that is spent on parameters."""
+    spent = published["pull_seconds"] + published["deserialize_seconds"] + published["load_seconds"]
+    return float(spent / published["total_seconds"])
 
 
 def tasks_of(training: Rows) -> list[str]:
@@ -125,7 +127,9 @@ def all_parameters_share(row: Row) -> float:
 
 def _throughput(rows: Rows) -> Iterator[Comparison]:
     for (task, actors), these in grouped(rows, "task", "actors"):
-        rates = {each: middle(chosen(these, precision=each), "steps_per_second") for each in PRECISIONS}
+        rates: dict[str, float] = {
+            each: middle(chosen(these, precision=each), "steps_per_second") for each in PRECISIONS
+        }
         where = f"{task}, {counted(actors, 'actor')}"
         for precision, least in (("int8", _THROUGHPUT_RATIO), ("fp16", None)):
             ratio = rates[precision] / rates["fp32"]
@@ -139,7 +143,7 @@ def _parameters(rows: Rows) -> Iterator[Comparison]:
         where = f"{precision}, pull period {period}"
         required = precision == "int8" and period == _OFTEN
         said = published.get((period, precision))
-        theirs = f"{100 * said.parameter_share:.0f}" if said else ""
+        theirs = f"{100 * parameters_share(said):.0f}" if said else ""
         acting, most = 100 * middle(these, "parameter_share"), _PARAMETER_PERCENT if required else None
         yield at_most("acting thread's time on parameters (%)", where, acting, most, theirs, note=_IN_THREAD)
         both = 100 * median(all_parameters_share(row) for row in these)
@@ -157,7 +161,7 @@ def _time_to_reward(rows: Rows, curves: Rows) -> Iterator[Comparison]:
             quantized = reached(rows, task, precision)
             if not (full.seeds and quantized.seeds):
                 continue
-            said = published_time(TASKS[task]).speedup if precision == "int8" else None
+            said = TASKS[task]["int8_speedup"] if precision == "int8" else None
             figure, ratio = f"time to reward, fp32 / {precision}", full.seconds / quantized.seconds
             theirs = "" if said is None else f"{said:g}"
             if isnan(ratio):

@@ -1,94 +1,144 @@
-"""The page of the study: published and measured figures side by side."""
+"""The tables and plots of the study: published and measured figures side by side."""
 
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from headrace.fields import write_fields
 from headrace.report.document import plot_row, share_bar
 from headrace.report.formats import counted
+from headrace.studies.actorq.acting import LOADER_PHASES, PUBLICATIONS_PER_SECOND
 from headrace.studies.actorq.comparisons import (
-    PRECISIONS,
     all_parameters_share,
+    breakdown,
     coarseness,
     curves_of,
     evaluation_period,
     final_scores,
     matched,
+    parameters_share,
     reached,
     tasks_of,
 )
-from headrace.studies.actorq.settings import limits, settings_table
-from headrace.studies.actorq.tasks import TASKS, breakdown, published_time, reference
-from headrace.studies.base import Page, Results
+from headrace.studies.actorq.training import PRECISIONS, PUBLISHED_HIDDEN, TASKS, TrainingCase, reference
+from headrace.studies.base import Results
 from headrace.studies.comparisons import Comparison
-from headrace.studies.curves import WINDOW
 from headrace.studies.page import (
     bars,
     cells,
     figure_text,
     misses,
-    note,
     note_list,
+    number_of,
     range_text,
     summary_table,
     table,
     worst_tiles,
 )
 from headrace.studies.plots import Line, draw_curves, draw_heat, draw_lines
-from headrace.studies.sheet import Rows
+from headrace.studies.sheet import Rows, read_published
 from headrace.studies.statistics import chosen, distinct, grouped, known, mean, median, middle
-from headrace.studies.training import FINAL_EPISODES
+from headrace.studies.training import ACTOR_PHASES
 
-__all__ = ["INTEGER_WIDTH", "present", "tiles"]
+__all__ = ["INTEGER_WIDTH", "blocks", "limits", "settings_table", "tiles"]
 
 _COLORS = {"fp32": "c7", "fp16": "c2", "int8": "c1"}
 INTEGER_WIDTH = 64
 """The least width that graph_layers.integer_layer() computes in integers."""
-_PARTS = (
-    ("environment", "c1"), ("inference", "c2"), ("pull", "c3"), ("load", "c4"), ("push", "c5"), ("other", "c6"),
-)  # fmt: skip
+_HELD = 0.25
+"""Share of a side's time spent waiting for the other, above which the other is the bottleneck."""
+_PUBLISHED_ACTORS = 4
+_NO_ENERGY = "<p>Not available on this machine; see “Left out” for the reason.</p>"
+_NO_GPU = (
+    "There is no GPU here. At the published size, 3 × 2048, actors would wait for the learner in every precision: most "
+    "tasks are trained with other sizes. Actors without a learner are measured at the published size."
+)
+_CARTPOLE = (
+    "CartPole-v1: the published reward, 198.22, is the target, but looks like that of CartPole-v0, which ends an "
+    "episode at 200; v1 ends it at 500."
+)
+_TILES = {
+    "time to reward, fp32 / int8": "time to reward, fp32 over int8",
+    "environment steps/s, int8 / fp32": "environment steps/s at 3 × 2048, int8 over fp32",
+    "acting thread's time on parameters (%)": "% of an int8 acting thread's time on parameters at 3 × 2048",
+    "publish to installed (ms)": "ms from publish to installed, int8, 8.4 M parameters",
+    "score, int8 against fp32 (%)": "% by which int8's final score is above fp32's",
+}
 
 
-def present(results: Results) -> Page:
-    """The page of these rows."""
+def blocks(results: Results) -> Mapping[str, str]:
+    """The blocks of page.md."""
     throughput, breakdowns, crossover, pull_periods, training, curves = (
         results.rows[part] for part in ("throughput", "breakdown", "crossover", "pull_periods", "training", "curves")
     )
-    cases = results.plan["training"]
-    times = _time_table(training, curves) + _scores_table(training, curves) + _rates_table(training)
-    sections = (
-        ("What this machine can't show", note_list(limits(cases, training))),
-        ("Short of what was asked or published", misses(results.comparisons)),
-        ("Time to reward, published and here", times),
-        ("Learning curves", _curves(training, curves)),
-        ("Actors' throughput at the published size", _throughput_table(throughput)),
-        ("Where an actor's time goes", _breakdown(breakdowns)),
-        ("Pull period", _pull_periods(pull_periods)),
-        ("Where int8 begins to win", _crossover(crossover)),
-        ("Energy", _energy(throughput)),
-        ("Settings, published and here", settings_table(cases)),
-    )
-    method = (
-        f"Scale {results.scale}. In runs of headrace.train, learner, actors, quantizer and evaluator are separate "
-        "processes; actors in fp32 load the learner's policy directly. Time to reward is the training time of the "
-        "first evaluation at or above the target whose successor also is. Evaluations use the policy in full "
-        f"precision; they pause training or have a separate core. The final score is the mean of {FINAL_EPISODES} "
-        "greedy episodes. README.md of headrace/studies/actorq defines each figure."
-    )
-    return Page("Quantized actors", tiles(results.comparisons), sections, [method])
+    cases, joules = results.plan["training"], _energy(throughput)
+    return {
+        "tiles": tiles(results.comparisons),
+        "limits": note_list(limits(cases, training)),
+        "misses": misses(results.comparisons),
+        "times": _time_table(training, curves),
+        "scores": _scores_table(training, curves),
+        "rates": _rates_table(training),
+        "curves": plot_row(_curves(training, curves)) if training else "",
+        "throughput": _throughput_table(throughput),
+        "breakdown_bars": _breakdown_bars(breakdowns),
+        "breakdown": _breakdown_tables(breakdowns),
+        "joules": joules,
+        "no_joules": "" if joules else _NO_ENERGY,
+        "settings": settings_table(cases),
+        "publications": f"{PUBLICATIONS_PER_SECOND:g}",
+        "integer_width": str(INTEGER_WIDTH),
+        **_pull_periods(pull_periods),
+        **_crossover(crossover),
+    }
 
 
 def tiles(comparisons: Sequence[Comparison]) -> str:
     """The required and published figures, each with its worst value."""
-    return worst_tiles(comparisons, (
-        ("time to reward, fp32 / int8", "time to reward, fp32 over int8", figure_text),
-        ("environment steps/s, int8 / fp32", "environment steps/s at 3 × 2048, int8 over fp32", figure_text),
-        ("acting thread's time on parameters (%)", "% of an int8 acting thread's time on parameters at 3 × 2048",
-         figure_text),
-        ("publish to installed (ms)", "ms from publish to installed, int8, 8.4 M parameters", figure_text),
-        ("score, int8 against fp32 (%)", "% by which int8's final score is above fp32's", figure_text),
-    ))  # fmt: skip
+    return worst_tiles(comparisons, _TILES)
+
+
+def limits(cases: Sequence[TrainingCase], training: Rows) -> list[str]:
+    """Differences from the published experiment, by task, and the bottleneck of the runs."""
+    found = [_NO_GPU] if any(case.device == "cpu" for case in cases) else []
+    found += [f"{', '.join(tasks)}: {settings}." for settings, tasks in _tasks_by(_sizes, cases).items()]
+    for task in tasks_of(training):
+        sides = [f"{precision}: {_bottleneck(these)}" for precision, these in _by_precision(training, task=task)]
+        found.append(f"{task}, {'; '.join(sides)}.")
+    return found + ([_CARTPOLE] if any(case.task == "CartPole-v1" for case in cases) else [])
+
+
+def _sizes(case: TrainingCase) -> str:
+    """The sizes of a run, next to the published ones that differ."""
+    hidden, topology = case.algorithm.hidden, case.topology
+    size = " (published: 3 × 2048)" if hidden != PUBLISHED_HIDDEN else ""
+    actors = f" (published: {_PUBLISHED_ACTORS} actors)" if topology.actors != _PUBLISHED_ACTORS else ""
+    return (
+        f"a policy of {'x'.join(map(str, hidden))}{size}, {counted(topology.acting_processes, 'actor')} of "
+        f"{counted(topology.environments_each, 'environment')}{actors}, "
+        f"{case.algorithm.samples_per_step:g} samples per environment step"
+    )
+
+
+def _bottleneck(rows: Rows) -> str:
+    actors, learner = middle(rows, "actor_push"), middle(rows, "learner_wait")
+    which = "actor-bound"
+    if max(actors, learner) <= _HELD:
+        which = "neither side is the bottleneck"
+    elif actors > learner:
+        which = "learner-bound, so the actors' precision has little effect on the time to reward"
+    return (
+        f"{which} (actors waited for the learner for {actors:.0%} of their time, the learner for them for "
+        f"{learner:.0%})"
+    )
+
+
+def _by_precision(rows: Rows, **cells_: Any) -> Iterator[tuple[str, Rows]]:
+    """The precisions that have rows with these cells, each with these rows."""
+    for precision in PRECISIONS:
+        if these := chosen(rows, precision=precision, **cells_):
+            yield precision, these
 
 
 def _time_table(training: Rows, curves: Rows) -> str:
@@ -100,31 +150,28 @@ def _time_table(training: Rows, curves: Rows) -> str:
     )  # fmt: skip
     lines = []
     for name in tasks_of(training):
-        task, said = TASKS[name], published_time(TASKS[name])
+        said = TASKS[name]
         ours = {precision: reached(training, name, precision) for precision in PRECISIONS}
-        full, half, quantized = (ours[precision].seconds for precision in PRECISIONS)
+        full, half, quantized = (each.seconds for each in ours.values())
         lines.append((
-            task.published,
-            f"{said.reward:g}",
-            f"{said.fp32_seconds:g}, {said.int8_seconds:g}",
-            f"{said.speedup:g}",
-            figure_text(chosen(training, task=name)[0]["target"]),
+            said["published"],
+            f"{said['reward_achieved']:g}",
+            f"{said['fp32_seconds']:g}, {said['int8_seconds']:g}",
+            f"{said['int8_speedup']:g}",
+            chosen(training, task=name)[0]["target"],
             *(
                 figure_text(each.seconds) + (f" (reached by {each})" if len(each.seconds_each) < each.seeds else "")
                 for each in ours.values()
             ),
-            _speedup(curves, name, full, quantized),
-            _speedup(curves, name, full, half),
-            figure_text(evaluation_period(curves, name)),
+            *(
+                figure_text(full / other) + (" (coarse)" if coarseness(curves, name, full, other) else "")
+                for other in (quantized, half)
+            ),
+            evaluation_period(curves, name),
             ", ".join(figure_text(each.steps) for each in ours.values()),
-            reference(task),
+            reference(name),
         ))  # fmt: skip
     return table(header, lines)
-
-
-def _speedup(curves: Rows, task: str, full: float, other: float) -> str:
-    """A ratio of times to reward, marked if the times are only a few evaluations long."""
-    return figure_text(full / other) + (" (coarse)" if coarseness(curves, task, full, other) else "")
 
 
 def _scores_table(training: Rows, curves: Rows) -> str:
@@ -132,43 +179,34 @@ def _scores_table(training: Rows, curves: Rows) -> str:
     for task in tasks_of(training):
         steps, score = matched(curves, task)
         final = (range_text(final_scores(training, task, precision), mean) for precision in PRECISIONS)
-        lines.append((task, *final, figure_text(steps), *(figure_text(score[precision]) for precision in PRECISIONS)))
-    header = ("", *(f"final, {precision}" for precision in PRECISIONS), "matched steps", *PRECISIONS)
-    caption = (
-        f"Scores: mean of {FINAL_EPISODES} greedy episodes after the same steps for all, its mean over seeds (least to "
-        f"most); then the running mean over {WINDOW} places of one grid of steps, at the most steps that all have "
-        "made, its mean over seeds"
-    )
-    return table(header, lines, caption)
+        lines.append((task, *final, steps, *(score[precision] for precision in PRECISIONS)))
+    return table(("", *(f"final, {precision}" for precision in PRECISIONS), "matched steps", *PRECISIONS), lines)
 
 
 def _rates_table(training: Rows) -> str:
     """How actors and learner spend their time."""
     groups = [
         (f"{task}, {precision}, {these[0]['hidden']}", these)
-        for task, precision in product(tasks_of(training), PRECISIONS)
-        if (these := chosen(training, task=task, precision=precision))
+        for task in tasks_of(training)
+        for precision, these in _by_precision(training, task=task)
     ]
     columns = {
-        "steps/s": "steps_per_second", "actors: inference": "actor_inference:.0%",
-        "environment": "actor_environment:.0%", "push (waits for learner)": "actor_push:.0%",
-        "learner: train": "learner_train:.0%", "wait": "learner_wait:.0%",
-    }  # fmt: skip
-    return summary_table(groups, columns, "Who waits for whom")
+        "steps/s": "steps_per_second",
+        "actors: inference": "actor_inference:.0%",
+        "environment": "actor_environment:.0%",
+        "push (waits for learner)": "actor_push:.0%",
+        "learner: train": "learner_train:.0%",
+        "wait": "learner_wait:.0%",
+    }
+    return summary_table(groups, columns)
 
 
-def _curves(training: Rows, curves: Rows) -> str:
-    plots: list[str] = []
+def _curves(training: Rows, curves: Rows) -> Iterator[str]:
     for task in tasks_of(training):
-        target, said = chosen(training, task=task)[0]["target"], published_time(TASKS[task]).reward
+        target, said = chosen(training, task=task)[0]["target"], TASKS[task]["reward_achieved"]
         levels = {"published": said} if said == target else {"published": said, "target": target}
         groups = {precision: curves_of(curves, task, precision) for precision in _COLORS}
-        plots += draw_curves(task, task, groups, _COLORS.values(), levels)
-    intro = note(
-        f"Running mean over {WINDOW} places of a grid that all runs of a plot have in common; mean and standard "
-        "deviation over seeds."
-    )
-    return intro + plot_row(plots) if plots else ""
+        yield from draw_curves(task, task, groups, _COLORS.values(), levels)
 
 
 def _throughput_table(rows: Rows) -> str:
@@ -180,26 +218,30 @@ def _throughput_table(rows: Rows) -> str:
         lines.append((
             f"{task}, {counted(actors, 'actor')}",
             *(range_text(known(group, "steps_per_second")) for group in groups),
-            figure_text(quantized / full),
-            figure_text(half / full),
+            quantized / full,
+            half / full,
             ", ".join(figure_text(middle(group, "inference_s_per_1000")) for group in groups),
         ))  # fmt: skip
     header = ("", "fp32", "fp16", "int8", "int8 / fp32", "fp16 / fp32", "inference alone: fp32, fp16, int8 (ms)")
-    return table(header, lines, "Environment steps per second of all actors, median (least to most)")
+    return table(header, lines)
 
 
-def _breakdown(rows: Rows) -> str:
-    """The acting thread's bars, then the tables."""
+def _breakdown_bars(rows: Rows) -> str:
+    """The acting thread's bars."""
     shown = []
     for (period, precision), these in grouped(rows, "pull_period", "precision"):
-        seconds = {part: middle(these, f"{part}_s_per_1000") for part, _ in _PARTS}
-        shares = [(part, color, seconds[part] / sum(seconds.values())) for part, color in _PARTS]
+        part = _seconds(these)
+        shares = [
+            (phase, f"c{number}", seconds / sum(part.values()))
+            for number, (phase, seconds) in enumerate(part.items(), 1)
+        ]
         shown.append((f"{precision}, pull period {period}", share_bar(shares)))
-    about = note(
-        "The published actor has one thread; its share is compared with ours of the acting thread and of both threads. "
-        "Our second thread deserializes and loads, which may slow the steps; load here is the exchange of sessions."
-    )
-    return about + bars(shown) + _breakdown_tables(rows) if rows else ""
+    return bars(shown)
+
+
+def _seconds(rows: Rows) -> dict[str, float]:
+    """The acting thread's seconds for 1,000 steps by phase."""
+    return {phase: middle(rows, f"{phase}_s_per_1000") for phase in ACTOR_PHASES}
 
 
 def _breakdown_tables(rows: Rows) -> str:
@@ -209,96 +251,133 @@ def _breakdown_tables(rows: Rows) -> str:
     header = ("", "step", "pull", "deserialize", "load", "total", "on parameters", "of both threads",
               "second thread: fetch, deserialize, load")  # fmt: skip
     for period in sorted(distinct(rows, "pull_period")):
-        lines = []
+        lines: list[tuple[str | float, ...]] = []
         for precision in PRECISIONS:
             these = chosen(rows, pull_period=period, precision=precision)
-            said = published.get((period, precision))
-            if said:
-                seconds = [f"{value:g} s" for value in said]
-                lines.append((f"published {precision}", *seconds, f"{said.parameter_share:.0%}", "–", "–"))
+            if said := published.get((period, precision)):
+                seconds = [f"{said[f'{part}_seconds']:g} s" for part in header[1:6]]
+                lines.append((f"published {precision}", *seconds, f"{parameters_share(said):.0%}", "–", "–"))
             if these:
-                lines.append((f"ours {precision}", *_parts(these)))
+                part = _seconds(these)
+                total, shares = sum(part.values()), median(all_parameters_share(row) for row in these)
+                lines.append((
+                    f"ours {precision}", total - part["pull"] - part["load"], part["pull"], "–", part["load"], total,
+                    *cells(these, "parameter_share:.1%"), f"{shares:.1%}",
+                    ", ".join(cells(these, *(f"beside_{phase}_s_per_1000" for phase in LOADER_PHASES))),
+                ))  # fmt: skip
         caption = f"Pull period {period} steps; published in seconds of a whole measurement, ours of 1,000 steps"
         tables.append(table(header, lines, caption))
     return "".join(tables)
 
 
-def _parts(rows: Rows) -> tuple[str, ...]:
-    """The cells of one of our breakdowns: the acting thread's, then the second thread's."""
-    part = {name: middle(rows, f"{name}_s_per_1000") for name, _ in _PARTS}
-    loading = cells(rows, *(f"beside_{name}_s_per_1000" for name in ("fetch", "deserialize", "load")))
-    return (
-        figure_text(sum(part.values()) - part["pull"] - part["load"]),
-        figure_text(part["pull"]),
-        "–",  # second thread
-        figure_text(part["load"]),
-        figure_text(sum(part.values())),
-        f"{middle(rows, 'parameter_share'):.1%}",
-        f"{median(all_parameters_share(row) for row in rows):.1%}",
-        ", ".join(loading),
-    )
-
-
-def _pull_periods(rows: Rows) -> str:
+def _pull_periods(rows: Rows) -> dict[str, str]:
     """Final score over the pull period."""
-    if not rows:
-        return ""
-    periods = sorted(distinct(rows, "pull_period"))
-    groups = [chosen(rows, pull_period=period) for period in periods]
-    scores = [mean(known(group, "final_return")) for group in groups]
-    staleness = [middle(group, "staleness") for group in groups]
+    groups = sorted(grouped(rows, "pull_period"))
+    title = f"{rows[0]['task']}, int8" if rows else ""
+    axes = {
+        "pull-periods": ("final score", [mean(known(these, "final_return")) for _, these in groups]),
+        "pull-staleness": ("staleness (versions)", [middle(these, "staleness") for _, these in groups]),
+    }
+    label = f"{title}: pull period (environment steps)"
+    plots = (
+        draw_lines(name, label, what, [period for period, _ in groups], {"int8": Line(values, "c1")})
+        for name, (what, values) in axes.items()
+    )
     lines = [
-        (f"{period:g}", figure_text(score), *cells(group, "staleness", "environment_steps"), str(len(group)))
-        for period, score, group in zip(periods, scores, groups, strict=True)
+        (
+            f"{period:g}",
+            mean(known(these, "final_return")),
+            *cells(these, "staleness", "environment_steps"),
+            number_of(these),
+        )
+        for period, these in groups
     ]
     header = ("pull period (steps)", "final score", "staleness (versions)", "environment steps", "seeds")
-    title = f"{rows[0]['task']}, int8"
-    plots = (
-        draw_lines(name, f"{title}: pull period (environment steps)", label, periods, {"int8": Line(values, "c1")})
-        for name, label, values in (
-            ("pull-periods", "final score", scores), ("pull-staleness", "staleness (versions)", staleness)
-        )
-    )  # fmt: skip
-    return plot_row(plots) + table(header, lines, title)
+    return {
+        "pull_period_plots": plot_row(plots) if rows else "",
+        "pull_periods": table(header, lines),
+        "pull_periods_title": title,
+    }
 
 
-def _crossover(rows: Rows) -> str:
+def _crossover(rows: Rows) -> dict[str, str]:
     """The heat map, the batch sizes at which int8 wins for each width, and all times."""
-    if not rows:
-        return ""
     widths, batches = sorted(distinct(rows, "width")), sorted(distinct(rows, "batch"))
-    ratios = {precision: np.full((len(batches), len(widths)), np.nan) for precision in ("int8", "fp16")}
-    for row in rows:
-        for precision, values in ratios.items():
-            values[batches.index(row["batch"]), widths.index(row["width"])] = row[f"{precision}_speedup"]
-    columns = (*(f"{precision}_us" for precision in _COLORS), "int8_speedup", "fp16_speedup")
-    lines = [
-        (f"{row['width']}, batch {row['batch']}", *(figure_text(row[column]) for column in columns)) for row in rows
-    ]
+    heats = []
+    for precision in ("int8", "fp16"):
+        ratios = np.full((len(batches), len(widths)), np.nan)
+        for row in rows:
+            ratios[batches.index(row["batch"]), widths.index(row["width"])] = row[f"{precision}_speedup"]
+        heats.append((f"crossover-{precision}", f"{precision}: width of 3 layers", "batch", widths, batches, ratios))
     begins = []
-    for column, width in enumerate(widths):
-        wins = [f"{batch}" for batch, ratio in zip(batches, ratios["int8"][:, column], strict=True) if ratio > 1]
-        begins.append(f"width {width}: " + (f"int8 wins at batch {', '.join(wins)}" if wins else "int8 never wins"))
-    heats = [
-        draw_heat(f"crossover-{precision}", f"{precision}: width of 3 layers", "batch", widths, batches, values)
-        for precision, values in ratios.items()
-    ]
-    header = ("", "fp32 (µs)", "fp16 (µs)", "int8 (µs)", "fp32 / int8", "fp32 / fp16")
-    about = note(
-        "Time of fp32 over that of int8 or fp16: above 1 fp32 is slower. Two of the three layers of an int8 policy "
-        f"are in int8: layers with fewer than {INTEGER_WIDTH} inputs or outputs stay in fp32, and so does a first "
-        "layer that reads observations other than images."
-    )
-    return about + plot_row(heats) + note_list(begins) + table(header, lines, "Inference on one core")
+    for width in widths:
+        wins = sorted(row["batch"] for row in chosen(rows, width=width) if row["int8_speedup"] > 1)
+        won = f"int8 wins at batch {', '.join(map(str, wins))}" if wins else "int8 never wins"
+        begins.append(f"width {width}: {won}")
+    columns = (*(f"{precision}_us" for precision in PRECISIONS), "int8_speedup", "fp16_speedup")
+    lines = [(f"{row['width']}, batch {row['batch']}", *(row[column] for column in columns)) for row in rows]
+    return {
+        "crossover_plots": plot_row(draw_heat(*heat) for heat in heats) if rows else "",
+        "crossover_notes": note_list(begins),
+        "crossover": table(("", "fp32 (µs)", "fp16 (µs)", "int8 (µs)", "fp32 / int8", "fp32 / fp16"), lines),
+    }
 
 
 def _energy(rows: Rows) -> str:
     there = [row for row in rows if row["joules_per_1000"] is not None]
-    if not there:
-        return "<p>Not available on this machine; see “Left out” for the reason.</p>"
     groups = [
         (f"{task}, {actors} actors, {precision}", these)
         for (task, actors, precision), these in grouped(there, "task", "actors", "precision")
     ]
-    caption = "Of the processor's packages as a whole, including all other processes"
-    return summary_table(groups, {"joules per 1,000 environment steps": "joules_per_1000"}, caption)
+    return summary_table(groups, {"joules per 1,000 environment steps": "joules_per_1000"})
+
+
+def settings_table(cases: Sequence[TrainingCase]) -> str:
+    """The published settings next to those of the runs."""
+    names = [
+        (row["setting"], row["d4pg"], row["dqn"])
+        for row in read_published("actorq", "published/settings.csv", verbatim=True)
+    ]
+    lines = [
+        (name.replace("_", " "), d4pg or "–", _of_all(name, cases, "d4pg"), dqn or "–", _of_all(name, cases, "dqn"))
+        for name, d4pg, dqn in [*names, ("samples per environment step", "", "")]
+    ]
+    return table(("", "published D4PG", "ours", "published DQN", "ours"), lines)
+
+
+def _of_all(name: str, cases: Sequence[TrainingCase], algorithm: str) -> str:
+    """A setting of an algorithm's runs: one value, or each value with its tasks."""
+    these = [case for case in cases if TASKS[case.task]["algorithm"] == algorithm]
+    found = _tasks_by(lambda case: _setting(name, case), these)
+    if len(found) < 2:
+        return next(iter(found), "–")
+    return "; ".join(f"{value} ({', '.join(tasks)})" for value, tasks in found.items())
+
+
+def _tasks_by(text: Callable[[TrainingCase], str], cases: Sequence[TrainingCase]) -> dict[str, list[str]]:
+    """The tasks of the cases by a text about each case."""
+    texts = {case.task: text(case) for case in cases}
+    return {each: [task for task in texts if texts[task] == each] for each in dict.fromkeys(texts.values())}
+
+
+def _setting(name: str, case: TrainingCase) -> str:
+    """A published setting's counterpart in a run; an en dash if there is none."""
+    algorithm, topology = case.algorithm, case.topology
+    known: dict[str, Any] = {
+        "policy": "x".join(map(str, algorithm.hidden)),
+        "replay_min": algorithm.learning_starts,
+        "priority_exponent": algorithm.priority_exponent if algorithm.prioritized else "0 (uniform)",
+        "importance_exponent": algorithm.importance_exponent if algorithm.prioritized else "–",
+        "actors": f"{topology.actors}, {topology.envs_per_actor} environment(s) each",
+        "pull_period_steps": topology.pull_period,
+        "samples per environment step": algorithm.samples_per_step,
+    }
+    own = write_fields(algorithm)
+    if "critic_hidden" in own:
+        widths = ",".join(map(str, own["critic_hidden"]))
+        known["critic"] = f"LayerNorm {widths}; {own['atoms']} atoms; {own['value_min']:g}..{own['value_max']:g}"
+        known["exploration"] = f"gaussian, sigma along {'..'.join(f'{sigma:g}' for sigma in own['sigmas'])}"
+    if "epsilon_base" in own:
+        known["exploration"] = f"epsilon {own['epsilon_base']:g} ** (1 + {own['epsilon_exponent']:g} i / (N - 1))"
+    value = (own | known).get(name, "–")
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -13,14 +13,27 @@ import tyro
 from headrace.environments.dm_control import ControlSuite
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
-from headrace.studies.actorq import acting, crossover
-from headrace.studies.actorq.acting import ActingCase, measure_acting
-from headrace.studies.actorq.cases import PUBLICATIONS_PER_SECOND, PUBLISHED_HIDDEN, TrainingCase, training_case
+from headrace.studies.actorq.acting import (
+    COLUMNS,
+    CROSSOVER_COLUMNS,
+    PUBLICATIONS_PER_SECOND,
+    ActingCase,
+    CrossoverCase,
+    Energy,
+    measure_acting,
+    measure_crossover,
+)
 from headrace.studies.actorq.comparisons import compare
-from headrace.studies.actorq.crossover import CrossoverCase, measure_crossover
-from headrace.studies.actorq.energy import Energy
-from headrace.studies.actorq.tasks import TASKS
-from headrace.studies.actorq.training import CURVE_COLUMNS, RUN_COLUMNS, measure_training
+from headrace.studies.actorq.training import (
+    CURVE_COLUMNS,
+    PRECISIONS,
+    PUBLISHED_HIDDEN,
+    RUN_COLUMNS,
+    TASKS,
+    TrainingCase,
+    measure_training,
+    training_case,
+)
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.comparisons import Comparison
 from headrace.studies.sheet import Rows, Sheet
@@ -30,7 +43,6 @@ __all__ = ["ActorQ", "ActorQOptions"]
 _PULL_PERIODS = (30, 300)
 _PULL_TASK = "cartpole-balance"
 _THROUGHPUT_TASKS = ("cartpole-balance", "cheetah-run")
-_ALL: tuple[Precision, ...] = ("fp32", "fp16", "int8")
 _TWO: tuple[Precision, ...] = ("fp32", "int8")
 
 
@@ -56,9 +68,9 @@ class ActorQ(Study):
     summary = "actors in int8 and fp16 against fp32 around a full-precision learner (Krishnan et al., ActorQ)"
     options = ActorQOptions
     parts = (
-        Part("throughput", acting.COLUMNS, lambda case, _: Measured(measure_acting(case))),
-        Part("breakdown", acting.COLUMNS, lambda case, _: Measured(measure_acting(case))),
-        Part("crossover", crossover.COLUMNS, lambda case, _: Measured(measure_crossover(case))),
+        Part("throughput", COLUMNS, lambda case, _: Measured(measure_acting(case))),
+        Part("breakdown", COLUMNS, lambda case, _: Measured(measure_acting(case))),
+        Part("crossover", CROSSOVER_COLUMNS, lambda case, _: Measured(measure_crossover(case))),
         Part("pull_periods", RUN_COLUMNS, lambda case, folder: Measured(measure_training(case, folder).row)),
         Part("training", RUN_COLUMNS, measure_training, "curves"),
         Part("curves", CURVE_COLUMNS),
@@ -88,7 +100,7 @@ class ActorQ(Study):
             "pull_periods": tuple(_pull_periods(small, device, count)),
             "training": tuple(
                 training_case(task, precision, seed, device)
-                for task, seed, precision in product(tasks, range(count), _TWO if small else _ALL)
+                for task, seed, precision in product(tasks, range(count), _TWO if small else PRECISIONS)
             ),
         }
 
@@ -110,7 +122,7 @@ def _of_the_suite(case: Any) -> bool:
 
 
 def _acting(task: str, precision: Precision, actors: int, seconds: float, number: int) -> ActingCase:
-    environment = TASKS[task].environment
+    environment = TASKS[task]["environment"]
     return ActingCase(task, environment, PUBLISHED_HIDDEN, precision, actors, 100, 0.0, seconds, number)
 
 
@@ -118,13 +130,15 @@ def _throughput(small: bool) -> Iterator[ActingCase]:
     """Rounds are outermost, so that a slow minute affects all precisions."""
     actors = (1, 4) if available_cores() > 4 and not small else (1,)
     rounds, seconds = (2, 3.0) if small else (5, 10.0)
-    for number, task, count, precision in product(range(rounds), _THROUGHPUT_TASKS, actors, _TWO if small else _ALL):
+    for number, task, count, precision in product(
+        range(rounds), _THROUGHPUT_TASKS, actors, _TWO if small else PRECISIONS
+    ):
         yield _acting(task, precision, count, seconds, number)
 
 
 def _breakdown(small: bool) -> Iterator[ActingCase]:
     rounds, seconds = (1, 4.0) if small else (3, 15.0)
-    for number, period, precision in product(range(rounds), _PULL_PERIODS, _ALL):
+    for number, period, precision in product(range(rounds), _PULL_PERIODS, PRECISIONS):
         case = _acting(_PULL_TASK, precision, 1, seconds, number)
         yield dataclasses.replace(case, pull_period=period, publications_per_second=PUBLICATIONS_PER_SECOND)
 

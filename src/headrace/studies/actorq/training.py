@@ -1,18 +1,58 @@
-"""Time to reward: trains a run of the study and computes its figures."""
+"""Time to reward: the tasks, their published figures, and the runs that train them.
 
+`tasks.csv` has the tasks and the length of their runs. Without a GPU, a run at the published size, 3 x 2048, would be
+strongly learner-bound: the policies of the control suite are smaller here, and the runs are still learner-bound.
+CartPole-v1 is trained at the published size with a replay ratio so low that runs are actor-bound. MountainCar-v0 and
+Acrobot-v1 use their presets, with one actor. With a GPU all tasks use the published size. The measured bottleneck of
+each run is in its row and on the page.
+"""
+
+import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.algorithms.config import OffPolicy
+from headrace.algorithms.dqn.config import DQN
+from headrace.environments.dm_control import ControlSuite
+from headrace.networks.precision import Precision
 from headrace.roles.learner import LEARNER_PHASES
-from headrace.studies.actorq.cases import TrainingCase
-from headrace.studies.base import Measured
+from headrace.settings import preset
+from headrace.studies.base import Case, Measured
 from headrace.studies.curves import curve_of, held_at
-from headrace.studies.phases import ACTOR_PHASES, recorded
-from headrace.studies.training import EVALUATION_COLUMNS, FINAL_COLUMNS, curve_rows, summarized, train_case
+from headrace.studies.sheet import Row, read_published
+from headrace.studies.training import (
+    ACTOR_PHASES,
+    EVALUATION_COLUMNS,
+    FINAL_COLUMNS,
+    curve_rows,
+    recorded,
+    summarized,
+    train_case,
+)
+from headrace.topologies.config import Apex
 
-__all__ = ["CURVE_COLUMNS", "RUN_COLUMNS", "figures_of", "measure_training"]
+__all__ = ["CURVE_COLUMNS", "PRECISIONS", "PUBLISHED_HIDDEN", "RUN_COLUMNS", "TASKS", "TrainingCase", "figures_of",
+           "measure_training", "reference", "training_case"]  # fmt: skip
 
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+PUBLISHED_HIDDEN = (2048, 2048, 2048)
+_TIMES = {row["task"]: row for row in read_published("actorq", "published/time_to_reward.csv")}
+TASKS: dict[str, Row] = {row["task"]: _TIMES[row["published"]] | row for row in read_published("actorq", "tasks.csv")}
+"""The tasks, each with its published reward and times, in seconds, with actors in fp32 and in int8."""
+_WIDE_DQN = DQN(
+    hidden=PUBLISHED_HIDDEN,
+    batch_size=64,
+    n_step=5,
+    learning_rate=3e-4,
+    target_update_period=50,
+    samples_per_step=0.25,
+    publish_period=4,
+    importance_exponent=0.2,
+)
+_WIDE_ACTORS = Apex(actors=4, envs_per_actor=1, pull_period=100)
+_SUITE_ACTORS = Apex(actors=4, envs_per_actor=2, pull_period=30)
 _CASE = ("task", "precision", "pull_period", "seed")
 RUN_COLUMNS = (
     *_CASE,
@@ -25,6 +65,68 @@ RUN_COLUMNS = (
 )
 CURVE_COLUMNS = (*_CASE, *EVALUATION_COLUMNS)
 """Columns of the rows of figures_of()."""
+
+
+@dataclass(frozen=True)
+class TrainingCase(Case):
+    """All settings of one run."""
+
+    prefix = "training"
+
+    task: str
+    environment: str
+    algorithm: OffPolicy
+    topology: Apex
+    seed: int
+    steps: int
+    """Total environment steps of all actors."""
+    evaluation_period_seconds: float
+    """Training time between evaluations: short compared with the time to the target."""
+    evaluation_episodes: int
+    target: float
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.task}, {self.topology.precision}, seed {self.seed}"
+
+    def settings(self) -> dict[str, Any]:
+        """The fields, and the algorithm's name."""
+        return {"kind": self.algorithm.name, **dataclasses.asdict(self)}
+
+
+def training_case(task: str, precision: Precision, seed: int, device: str) -> TrainingCase:
+    """The run of a task; `device` is the learner's, "cpu" or "cuda"."""
+    row = TASKS[task]
+    environment = row["environment"]
+    algorithm: OffPolicy | None = _WIDE_DQN
+    topology = _WIDE_ACTORS
+    if task != "CartPole-v1":
+        known = preset(environment)
+        algorithm = known.algorithm.replay
+        topology = _SUITE_ACTORS if environment.startswith(ControlSuite.prefix) else replace(known.apex, actors=1)
+    assert algorithm is not None
+    return TrainingCase(
+        task=task,
+        environment=environment,
+        algorithm=replace(algorithm, hidden=PUBLISHED_HIDDEN if device == "cuda" else algorithm.hidden),
+        topology=replace(topology, precision=precision),
+        seed=seed,
+        steps=row["steps"],
+        evaluation_period_seconds=float(row["evaluation_seconds"]),
+        evaluation_episodes=row["evaluation_episodes"],
+        target=row["reward_achieved"],
+        device=device,
+    )
+
+
+def reference(task: str) -> str:
+    """Scores of other systems, such as "994 in 100,000 steps (Acme-style D4PG)"; empty if none is known."""
+    found = []
+    for row in read_published("actorq", "published/reference_scores.csv"):
+        if row["environment"] == task:
+            steps = f" in {row['environment_steps']:,} steps" if row["environment_steps"] else ""
+            found.append(f"{row['score']}{steps} ({row['system']})")
+    return "; ".join(found)
 
 
 def measure_training(case: TrainingCase, folder: Path) -> Measured:
@@ -53,13 +155,8 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
         "seconds_to_reward": None if reached is None else curve[reached]["seconds"],
         "steps_to_reward": None if reached is None else curve[reached]["environment_steps"],
         "steps_per_second": summary["environment_steps"] / summary["wall_seconds"],
-        **_shares("actor", ACTOR_PHASES, recorded(summary["actor_times"])),
-        **_shares("learner", LEARNER_PHASES, summary["learner_times"]),
     }
+    for side, seconds in (("actor", recorded(summary["actor_times"])), ("learner", summary["learner_times"])):
+        total = sum(seconds.values()) or 1.0
+        run |= {f"{side}_{phase}": spent / total for phase, spent in seconds.items()}
     return Measured(run, curve)
-
-
-def _shares(side: str, phases: Sequence[str], seconds: Mapping[str, float]) -> dict[str, float]:
-    """The share of each phase in a side's time."""
-    total = sum(seconds.values()) or 1.0
-    return {f"{side}_{phase}": seconds[phase] / total for phase in phases}

@@ -1,34 +1,29 @@
-"""Compares the rows with published and required figures."""
+"""Groups of rows and their figures; compares them with published and required figures."""
 
-import statistics
 from collections.abc import Iterator
 from math import inf, isfinite, nan
+from statistics import median
 from typing import NamedTuple
 
 from headrace.studies.comparisons import Comparison, at_least, at_most
 from headrace.studies.page import figure_text
-from headrace.studies.sheet import Row, Rows
+from headrace.studies.sheet import Row, Rows, read_published
 from headrace.studies.statistics import chosen, distinct, grouped, known, mean, middle
 
 __all__ = [
-    "PLANNING",
-    "Group",
-    "Spread",
-    "best_sequential",
-    "compare",
-    "groups_of",
-    "of",
-    "reached",
-    "sequential",
-    "spread_of",
-    "started",
-    "to_target",
-]
+    "COUNTERPARTS", "PLANNING", "Group", "Spread", "atari", "best_sequential", "compare", "groups_of", "lunar_lander",
+    "of", "reached", "sequential", "speedup", "spread_of", "started", "to_target",
+]  # fmt: skip
 
 Group = tuple[str, str, int]
 """Variant, topology, workers."""
+COUNTERPARTS = {
+    "dqn_hogwild": ("dqn", "hogwild"),
+    "a3c": ("a3c", "hogwild"),  # whose workers write without a lock (Mnih et al. 2016)
+    "dyna_q": ("dyna-q", "apex"),
+}
+"""Our algorithm and topology for each published one."""
 PLANNING = "real steps to the target, without planning / dyna-q"
-
 _TWO_WORKERS = {"hogwild": 1.6, "parameter-server": 1.4}
 """Updates per second of two workers over one, on two cores, as required."""
 _RATIO_PERCENT = 5.0
@@ -51,6 +46,18 @@ class Spread(NamedTuple):
         return f"{figure_text(self.median)} ({figure_text(self.low)} to {high})"
 
 
+def lunar_lander() -> dict[tuple[str, int], Row]:
+    """The published runs of LunarLander to 200 by algorithm, as the source names it, and number of processes."""
+    rows = read_published("concurrency", "published/lunarlander.csv")
+    return {(row["algorithm"], row["processes"]): row for row in rows}
+
+
+def atari() -> dict[str, dict[int, float]]:
+    """Speed-ups over threads, seven Atari games' mean (Mnih et al. 2016, table 2), by method."""
+    rows = read_published("concurrency", "published/atari.csv")
+    return {row["method"]: {count: row[f"threads_{count}"] for count in (1, 2, 4, 8, 16)} for row in rows}
+
+
 def groups_of(rows: Rows) -> list[Group]:
     """The groups of variant, topology and number of workers, in the order of their first rows."""
     kinds = distinct(rows, "variant", "topology")
@@ -66,9 +73,7 @@ def of(rows: Rows, group: Group) -> Rows:
 def spread_of(rows: Rows, field: str) -> Spread:
     """A field's spread; a row without the field, a run that missed its target, counts as infinite."""
     values = [inf if row[field] is None else float(row[field]) for row in rows]
-    if not values:
-        return Spread(nan, nan, nan)
-    return Spread(statistics.median(values), min(values), max(values))
+    return Spread(median(values), min(values), max(values)) if values else Spread(nan, nan, nan)
 
 
 def reached(rows: Rows, field: str) -> float:
@@ -100,9 +105,13 @@ def sequential(runs: Rows, variant: str) -> float:
 def best_sequential(runs: Rows) -> tuple[str, float]:
     """The algorithm that reaches the target first in one process, and its median seconds; nan if none reaches it."""
     there = {row["variant"]: sequential(runs, row["variant"]) for row in runs if row["topology"] == "serial"}
-    reached = {variant: seconds for variant, seconds in there.items() if isfinite(seconds)}
-    best = min(reached, key=reached.__getitem__, default="")
-    return best, reached.get(best, nan)
+    best = min((variant for variant in there if isfinite(there[variant])), key=there.__getitem__, default="")
+    return best, there.get(best, nan)
+
+
+def speedup(runs: Rows, group: Group, over: Group) -> float:
+    """How much sooner the median run of a group reaches the target than that of another; nan if one misses it."""
+    return reached(of(runs, over), "seconds_to_score") / reached(of(runs, group), "seconds_to_score")
 
 
 def compare(runs: Rows, throughput: Rows, ablation: Rows, faults: Rows) -> list[Comparison]:
@@ -134,15 +143,13 @@ def _solved(rows: Rows) -> Iterator[Comparison]:
 
 
 def _replay_ratios(rows: Rows) -> Iterator[Comparison]:
+    def error(row: Row) -> float:
+        return float(100 * abs(row["samples_per_step"] / row["samples_per_step_set"] - 1))
+
     there = [row for row in rows if row["samples_per_step"] is not None and row["samples_per_step_set"]]
-    if there:
-        worst = max(there, key=_ratio_error)
+    for worst in sorted(there, key=error)[-1:]:
         where = f"{worst['variant']}, {worst['topology']} × {worst['workers']}, seed {worst['seed']}, where it is worst"
-        yield at_most("samples per step, off what is set (%)", where, _ratio_error(worst), _RATIO_PERCENT)
-
-
-def _ratio_error(row: Row) -> float:
-    return float(100 * abs(row["samples_per_step"] / row["samples_per_step_set"] - 1))
+        yield at_most("samples per step, off what is set (%)", where, error(worst), _RATIO_PERCENT)
 
 
 def _planning(rows: Rows) -> Iterator[Comparison]:
@@ -166,11 +173,8 @@ def _planning(rows: Rows) -> Iterator[Comparison]:
             verdict = "MISSED"
         else:
             notes.append("spreads overlap")
-        notes += [
-            f"{name} mostly did not reach the target"
-            for name, spread in (("dyna-q", own), (variant, other))
-            if spread.median == inf
-        ]
+        sides = (("dyna-q", own), (variant, other))
+        notes += [f"{name} mostly did not reach the target" for name, side in sides if side.median == inf]
         ratio = other.median / own.median if isfinite(own.median) and isfinite(other.median) else None
         yield Comparison(PLANNING, variant, ratio, "", "> 1, spreads apart", verdict, "; ".join(notes))
 

@@ -1,9 +1,10 @@
-"""Trains one run in a separate process and computes its row.
+"""A run of the study: trains it in a separate process and computes its row.
 
 As a program it is that process: it trains, can kill some of its workers, and answers with the killed workers' numbers.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -20,12 +21,13 @@ from headrace.gradients.measured import STALENESS
 from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
-from headrace.studies.concurrency.cases import KILL_AT, Case
+from headrace.studies import base
 from headrace.studies.processes import Process, answer, received
 from headrace.studies.results import make_folder
+from headrace.studies.sheet import fingerprint
 from headrace.studies.training import summarized
 
-__all__ = ["COLUMNS", "LATER_COLUMNS", "kill_workers", "measure", "remake", "row_of", "worker_processes"]
+__all__ = ["COLUMNS", "LATER_COLUMNS", "Case", "kill_workers", "measure", "remake", "row_of", "worker_processes"]
 
 COLUMNS = (
     *("variant", "algorithm", "topology", "workers", "environments", "seed"),
@@ -38,12 +40,14 @@ COLUMNS = (
 )
 LATER_COLUMNS = COLUMNS[-3:]
 """Columns that were added later; older rows may lack them."""
-_SHARING = ("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS))
 _OUTCOMES = ("accepted", "dropped", "refused")
+_SHARING = ("lock_wait_share", "staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_OUTCOMES)
+_AFTER = ("updates_after_death", "updates_after_death_share")
+_KILL_AT = 1 / 3
+"""Share of environment steps after which workers are killed."""
 _WARM_SECONDS = 3.0
 _POLL_SECONDS = 0.1
 _START_SECONDS = 300.0
-_AFTER = ("updates_after_death", "updates_after_death_share")
 _LONGEST_SECONDS = 4 * 3600.0
 """Time limit of a run including its evaluations, which are off its clock."""
 _EVALUATED = 8
@@ -53,13 +57,54 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Settings:
+class Case(base.Case):
+    """A run and its disturbance."""
+
+    part: str
+    variant: str
+    """The algorithm's name, with the change if there is one."""
     config: RunConfig
+    killed: int = 0
+    """Number of workers that are killed after a third of the run."""
+
+    def __str__(self) -> str:
+        count = f" × {self.workers}" if self.topology != "serial" else ""
+        end = f", {self.killed} killed" if self.killed else ""
+        return f"{self.variant}, {self.topology}{count}, seed {self.config.seed}{end}"
+
+    @property
+    def name(self) -> str:
+        """A name that is equal for equal settings."""
+        return fingerprint(self.part, [self.variant, self.killed, json.loads(self.config.to_json())])
+
+    @property
+    def topology(self) -> str:
+        """The topology's name on the command line."""
+        return self.config.topology.name
+
+    @property
+    def workers(self) -> int:
+        """Processes that act, learn or plan; where actors are separate, these and the planners, without the learner."""
+        topology, algorithm = self.config.topology, self.config.algorithm
+        planners = algorithm.world_model.planners if topology.takes_server and algorithm.world_model else 0
+        return topology.acting_processes + planners
+
+    @property
+    def environments(self) -> int:
+        """Total environments of all processes that act."""
+        return self.config.topology.acting_processes * self.config.topology.environments_each
+
+    @property
+    def samples_per_step(self) -> float | None:
+        """The configured replay ratio, including simulated samples; None for an algorithm without replay."""
+        replay = self.config.algorithm.replay
+        return replay.samples_per_step if replay is not None else None
+
+
+@dataclass(frozen=True)
+class _Settings:
+    case: Case
     folder: str
-    killed: int
-    """Number of workers to kill."""
-    step: int
-    """Environment step at which they are killed."""
 
 
 def measure(case: Case, folder: Path) -> dict[str, Any]:
@@ -69,8 +114,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     """
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
-    step = int(KILL_AT * (case.config.steps or 0))
-    settings = _Settings(case.config, str(folder / "run"), case.killed, step)
+    settings = _Settings(case, str(folder / "run"))
     training = case.config.time_limit_seconds
     limit = _LONGEST_SECONDS if training is None else _START_SECONDS + _EVALUATED * training
     with Process.of_module(__name__, folder, settings, name=str(case)) as process:
@@ -131,7 +175,7 @@ def _samples(case: Case, summary: Record) -> float | None:
     replay, steps = case.config.algorithm.replay, summary["environment_steps"]
     if replay is None or not steps:
         return None
-    if case.plans:
+    if case.config.algorithm.world_model is not None:
         return float(summary["samples_per_insert"])
     workers = summary["workers"] or {"dropped": 0, "refused": 0}
     batches = summary["learner_steps"] + workers["dropped"] + workers["refused"]
@@ -142,7 +186,7 @@ def _sharing(summary: Record) -> dict[str, Any]:
     """The workers' figures on their shared parameters; empty for a topology without workers."""
     workers = summary["workers"]
     if workers is None:
-        return dict.fromkeys((*_SHARING, *_OUTCOMES))
+        return dict.fromkeys(_SHARING)
     spent = sum(summary["actor_times"].values()) + sum(summary["learner_times"].values())
     counts = workers["staleness"]
     total = sum(counts.values())
@@ -177,19 +221,16 @@ def _rate(progress: Sequence[Record], field: str) -> float | None:
 
 def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: float) -> dict[str, float | None]:
     """Updates since the first record after a death, and their ratio to the updates due for the remaining steps."""
-    updates = steps = None
-    for record in progress:
-        if record["seconds"] >= seconds:
-            updates, steps = record["learner_steps"], record["environment_steps"]
-            break
-    if updates is None or steps is None:  # it ended before the next record
-        return {"updates_after_death": 0, "updates_after_death_share": None}
+    record = next((record for record in progress if record["seconds"] >= seconds), None)
+    if record is None:  # it ended before the next record
+        return dict(zip(_AFTER, (0, None), strict=True))
     replay, ratio = case.config.algorithm.replay, case.samples_per_step
-    count = summary["learner_steps"] - updates
-    share = None
-    if replay is not None and ratio and case.config.steps and case.config.steps > steps:
-        share = count * replay.batch_size / (ratio * (case.config.steps - steps))
-    return {"updates_after_death": count, "updates_after_death_share": share}
+    count, left = (
+        summary["learner_steps"] - record["learner_steps"],
+        (case.config.steps or 0) - record["environment_steps"],
+    )
+    share = count * replay.batch_size / (ratio * left) if replay is not None and ratio and left > 0 else None
+    return dict(zip(_AFTER, (count, share), strict=True))
 
 
 def worker_processes(parent: int) -> dict[int, int]:
@@ -224,15 +265,15 @@ def _train() -> None:
 
     settings = received(_Settings)
     killed: list[int] = []
-    config = settings.config
+    case, config = settings.case, settings.case.config
     heading = Heading(config.environment, config.algorithm.name, config.topology.name, settings.folder)
     with (
         RunDirectory.create(Path(settings.folder), config.to_json()) as run,
         open_display(heading, quiet=True) as shown,
     ):
-        if settings.killed:
-            arguments = (run, settings.killed, settings.step, killed)
-            threading.Thread(target=kill_workers, args=arguments, daemon=True).start()
+        if case.killed:
+            step = int(_KILL_AT * (config.steps or 0))
+            threading.Thread(target=kill_workers, args=(run, case.killed, step, killed), daemon=True).start()
         train(config, run, shown)
     answer(killed)
 

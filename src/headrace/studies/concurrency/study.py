@@ -1,38 +1,54 @@
 """`headrace study concurrency`."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import tyro
 
+from headrace.algorithms.config import Algorithm
 from headrace.environments import describe
 from headrace.machine import available_cores
+from headrace.settings import RunConfig, preset
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study
 from headrace.studies.comparisons import Comparison
-from headrace.studies.concurrency.cases import (
-    ENVIRONMENT,
-    Case,
-    ablation_cases,
-    dyna_q_case,
-    fault_case,
-    plans,
-    run_case,
-    throughput_case,
-)
 from headrace.studies.concurrency.comparisons import compare
-from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, measure, remake
+from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, Case, measure, remake
 from headrace.studies.sheet import Rows, Sheet
+from headrace.topologies.config import Apex, Topology, TopologyName
 
-__all__ = ["Concurrency", "ConcurrencyOptions"]
+__all__ = [
+    "Concurrency", "ConcurrencyOptions", "ablation_cases", "dyna_q_case", "fault_case", "run_case", "throughput_case",
+]  # fmt: skip
 
 _PARTS = ("runs", "throughput", "ablation", "faults")
 _ALGORITHMS = ("dqn", "a3c", "dyna-q")
 _TOPOLOGIES = ("lock", "hogwild", "parameter-server", "ad-psgd")
 _MANY_WORKERS = (16, 32)
 """Numbers of workers at full scale that need as many cores."""
+_ENVIRONMENT = "LunarLander-v3"
+_FAULT_WORKERS = 4
+_NEVER_SECONDS = 1e9
+_TO_TARGET = {
+    "until_score": 200.0,
+    "time_limit_seconds": 900.0,
+    "evaluation_period_seconds": 1.0,
+    "evaluation_period_steps": 10_000,  # about a second of a serial run
+    "checkpoint_period_seconds": _NEVER_SECONDS,
+    "device": "cpu",
+}
+_THROUGHPUT = {
+    "until_score": None,
+    "time_limit_seconds": 20.0,
+    "evaluation_period_seconds": _NEVER_SECONDS,
+    "evaluation_period_steps": int(_NEVER_SECONDS),
+    "final_evaluation_episodes": 0,
+}
+_ABLATION = {"steps": 200_000, "time_limit_seconds": 3_600.0, "evaluation_period_steps": 5_000}
+"""More time than for other runs: planning alternates with acting, which is slow, and only steps are compared."""
+_FAULTS = {"until_score": None, "steps": 200_000, "evaluation_period_seconds": _NEVER_SECONDS}
 
 
 @dataclass(frozen=True)
@@ -104,7 +120,7 @@ class Concurrency(Study):
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
         """Recomputes the rows that lack all later columns, if their runs' records exist."""
         del say
-        describe(ENVIRONMENT)  # one ConfigError, not one per case, if Box2D is not installed
+        describe(_ENVIRONMENT)  # one ConfigError, not one per case, if Box2D is not installed
         for part, cases in plan.items():
             for case in cases:
                 for row in sheets[part].of([case.name]):
@@ -119,13 +135,73 @@ class Concurrency(Study):
         return compare(*(rows[part] for part in _PARTS))
 
 
+def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
+    """A run to the target with the environment's preset; `workers` only matters for topologies with workers."""
+    return _preset_case("runs", algorithm, topology, workers, seed)
+
+
+def throughput_case(algorithm: str, topology: str, workers: int, number: int) -> Case:
+    """A run of fixed time without evaluations; `number` is the round and the seed."""
+    return _preset_case("throughput", algorithm, topology, workers, number, **_THROUGHPUT)
+
+
+def fault_case(topology: str, seed: int, *, disturbed: bool) -> Case:
+    """DQN for a fixed number of steps; if `disturbed`, a quarter of the workers are killed during the run."""
+    case = _preset_case("faults", "dqn", topology, _FAULT_WORKERS, seed, **_FAULTS)
+    return replace(case, killed=_FAULT_WORKERS // 4 if disturbed else 0)
+
+
+def dyna_q_case(processes: int, seed: int) -> Case:
+    """A run to the target with one acting process; the others plan."""
+    known = preset(_ENVIRONMENT, "dyna-q")
+    topology = Apex(actors=1, envs_per_actor=known.serial.envs_per_actor, chunk_steps=known.serial.chunk_steps)
+    algorithm = replace(cast(Any, known.algorithm), planners=processes - 1)
+    return _case("runs", "dyna-q", algorithm, topology, seed)
+
+
+def ablation_cases(seed: int) -> list[Case]:
+    """The ablation of planning: DQN, DQN with as many updates, Dyna-Q, and Dyna-Q without planning.
+
+    All alternate between acting and learning in one process, so that the steps to the target, which are compared,
+    depend only on the seed.
+    """
+    serial = preset(_ENVIRONMENT, "dyna-q").serial
+    dqn, dyna_q = (cast(Any, preset(_ENVIRONMENT, name).algorithm) for name in ("dqn", "dyna-q"))
+    as_many = dyna_q.samples_per_step / dyna_q.batch_size * dqn.batch_size
+    variants = {
+        "dqn": dqn,
+        "dqn, dyna-q's updates": replace(dqn, samples_per_step=as_many),
+        "dyna-q": dyna_q,
+        "dyna-q, no planning": replace(dyna_q, planning=False),
+    }
+    return [_case("ablation", name, algorithm, serial, seed, **_ABLATION) for name, algorithm in variants.items()]
+
+
+def _preset_case(part: str, algorithm: str, topology: str, workers: int, seed: int, **changes: Any) -> Case:
+    known = preset(_ENVIRONMENT, algorithm)
+    shared: Any = known.topology(cast(TopologyName, topology))
+    if shared.has_workers:
+        shared = replace(shared, workers=workers)
+    return _case(part, algorithm, known.algorithm, shared, seed, **changes)
+
+
+def _case(part: str, variant: str, algorithm: Algorithm, topology: Topology, seed: int, **changes: Any) -> Case:
+    settings: dict[str, Any] = _TO_TARGET | changes
+    return Case(part, variant, RunConfig(_ENVIRONMENT, algorithm, topology, seed=seed, **settings))
+
+
+def _plans(algorithm: str) -> bool:
+    """Whether an algorithm has a world model: its processes are planners, which share no parameters."""
+    return preset(_ENVIRONMENT, algorithm).algorithm.world_model is not None
+
+
 def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range) -> Iterator[Case]:
     """Seeds are outermost: the first seed of every case comes first, and a slow hour affects all cases."""
     for seed in seeds:
         for algorithm in algorithms:
             yield run_case(algorithm, "serial", 1, seed)
         for count, algorithm in product(workers, algorithms):
-            if not plans(algorithm):
+            if not _plans(algorithm):
                 for topology in topologies:
                     yield run_case(algorithm, topology, count, seed)
             elif count > 1:  # one acts, and at least one plans
@@ -135,9 +211,7 @@ def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequenc
 def _throughput(
     algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range
 ) -> Iterator[Case]:
-    for number, algorithm in product(seeds, algorithms):
-        if plans(algorithm):
-            continue
+    for number, algorithm in product(seeds, [name for name in algorithms if not _plans(name)]):
         yield throughput_case(algorithm, "serial", 1, number)
         for topology, count in product(topologies, workers):
             yield throughput_case(algorithm, topology, count, number)

@@ -10,22 +10,31 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace.errors import LaunchError
 from headrace.machine import available_cores
-from headrace.studies.downpour.cases import ScalingCase, Transport
-from headrace.studies.downpour.limits import MemoryPass, bare_rate, median_seconds
-from headrace.studies.downpour.server import ShardCounts, open_model, parameter_count, start_server
+from headrace.report.formats import counted
+from headrace.studies.downpour.server import (
+    FLOAT_BYTES,
+    MemoryPass,
+    ServerCase,
+    ShardCounts,
+    Transport,
+    bare_rate,
+    median_seconds,
+    open_model,
+    parameter_count,
+    start_server,
+)
 from headrace.studies.processes import Process, Window, answer, open_window, received
 from headrace.studies.statistics import median
 
-__all__ = ["COLUMNS", "Limits", "figures_of", "measure_scaling"]
+__all__ = ["COLUMNS", "Limits", "ScalingCase", "figures_of", "measure_scaling"]
 
 _START_SECONDS = 60.0
-_FLOAT_BYTES = 4
 _SCALE = np.float32(1e-3)  # of a gradient's elements
 
 _CASE = ("pixels", "transport", "pushers", "shards", "round", "seconds")
@@ -38,7 +47,23 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class ScalingCase(ServerCase):
+    """Processes that push gradients without computing them, and fetch after each one or never."""
+
+    prefix = "scaling"
+
+    pushers: int
+    shards: int
+    fetches: bool
+    seconds: float
+    round: int
+
+    def __str__(self) -> str:
+        fetches = ", with fetches" if self.fetches else ""
+        return f"{self.transport}, {counted(self.pushers, 'pusher')}, {counted(self.shards, 'shard')}{fetches}"
+
+
+class Limits(NamedTuple):
     """Upper bounds of this machine, measured in the same run."""
 
     pass_seconds: float
@@ -64,7 +89,7 @@ def measure_scaling(case: ScalingCase) -> dict[str, Any]:
     memory = MemoryPass(parameters)
     limits = Limits(
         median_seconds(memory.run, case.seconds / 4),
-        bare_rate(case.transport, case.pushers, parameters * _FLOAT_BYTES, case.seconds / 2),
+        bare_rate(case.transport, case.pushers, parameters * FLOAT_BYTES, case.seconds / 2),
     )
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-study-")))
@@ -104,7 +129,6 @@ def figures_of(
     rate = updates / case.seconds
     memory_bound = min(case.shards, available_cores()) / limits.pass_seconds
     before, after = counts
-    slices = after.accepted - before.accepted
     return {
         **{name: getattr(case, name) for name in _CASE},
         "fetches": int(case.fetches),
@@ -112,7 +136,7 @@ def figures_of(
         "updates_per_second": rate,
         "push_ms": 1e3 * median([record["push"] for record in records]),
         "fetch_ms": 1e3 * median([record["fetch"] for record in records]) if case.fetches else None,
-        "apply_ms": 1e3 * case.shards * (after.apply_seconds - before.apply_seconds) / slices,
+        "apply_ms": 1e3 * case.shards * after.seconds_each(before),
         "staleness": sum(record["staleness"] for record in records) / updates,
         "memory_bound_per_second": memory_bound,
         "socket_bound_per_second": limits.socket_rate,

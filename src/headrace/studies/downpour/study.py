@@ -16,18 +16,25 @@ from headrace.settings import preset
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.comparisons import Comparison
 from headrace.studies.downpour import scaling, timing
-from headrace.studies.downpour.cases import ONG, STALENESS_LIMIT, ScalingCase, TimingCase, TrainingCase, Transport
-from headrace.studies.downpour.comparisons import compare
-from headrace.studies.downpour.published import PIXELS
-from headrace.studies.downpour.scaling import measure_scaling
-from headrace.studies.downpour.timing import measure_timing
-from headrace.studies.downpour.training import CURVE_COLUMNS, RUN_COLUMNS, measure_training
+from headrace.studies.downpour.comparisons import compare, published_times
+from headrace.studies.downpour.scaling import ScalingCase, measure_scaling
+from headrace.studies.downpour.server import Transport
+from headrace.studies.downpour.timing import TimingCase, measure_timing
+from headrace.studies.downpour.training import (
+    CURVE_COLUMNS,
+    ONG,
+    RUN_COLUMNS,
+    STALENESS_LIMIT,
+    TrainingCase,
+    measure_training,
+)
 from headrace.studies.sheet import Rows, Sheet
 from headrace.topologies.config import ParameterServer, Serial
 
 __all__ = ["Downpour", "DownpourOptions"]
 
 _PARTS = ("timing", "scaling", "reward", "staleness")
+_PIXELS = tuple(published_times())
 _LANDER = "LunarLander-v3"
 _SNAKE, _SNAKE_FRAMES = "headrace/Snake-v0", "headrace/SnakeFrames-v0"
 _TRANSPORTS: tuple[Transport, ...] = ("shared", "unix", "tcp")
@@ -93,7 +100,7 @@ class Downpour(Study):
 
 def _timing(small: bool) -> Iterator[TimingCase]:
     rounds, seconds = (1, 2.0) if small else (5, 5.0)
-    for number, pixels, transport in product(range(rounds), PIXELS, _TRANSPORTS):
+    for number, pixels, transport in product(range(rounds), _PIXELS, _TRANSPORTS):
         yield TimingCase(pixels, transport, seconds, number)
 
 
@@ -107,7 +114,7 @@ def _scaling(small: bool) -> Iterator[ScalingCase]:
         range(rounds), transports, (1, 2, 4), (False, True), pushers
     ):
         if shards == 1 or not fetches:
-            yield ScalingCase(PIXELS[0], transport, count, shards, fetches, seconds, number)
+            yield ScalingCase(_PIXELS[0], transport, count, shards, fetches, seconds, number)
 
 
 def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:

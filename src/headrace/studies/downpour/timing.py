@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -20,17 +20,30 @@ from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.errors import LaunchError
 from headrace.gradients.base import Applied
-from headrace.studies.downpour.cases import TimingCase, Transport
-from headrace.studies.downpour.limits import LEAST_CALLS, MemoryPass, median_seconds, repeat
-from headrace.studies.downpour.server import SETTINGS, ShardCounts, open_model, optimizer_options, spec_of, start_server
+from headrace.studies.downpour.server import (
+    FLOAT_BYTES,
+    LEAST_CALLS,
+    OPTIMIZER,
+    MemoryPass,
+    ServerCase,
+    ShardCounts,
+    Transport,
+    median_seconds,
+    open_model,
+    repeat,
+    spec_of,
+    start_server,
+)
+from headrace.studies.downpour.training import ONG
 from headrace.studies.processes import Process, answer, received
 from headrace.types import Array, Batch, EnvironmentSpec
 
-__all__ = ["COLUMNS", "figures_of", "measure_timing"]
+__all__ = ["COLUMNS", "TimingCase", "figures_of", "measure_timing"]
 
 _START_SECONDS = 120.0
 _ANSWER_SECONDS = 300.0
-_FLOAT_BYTES = 4
+_SETTINGS = replace(ONG, target_update_period=1_000_000)
+"""Settings of the timed gradients, whose target network never changes."""
 _MEASUREMENTS = ("gradients", "pushes", "limits")
 
 _CASE = ("pixels", "transport", "round")
@@ -42,6 +55,20 @@ COLUMNS = (
     *("pass_ms", "copy_ms", "apply_alone_ms", "apply_passes", "apply_alone_passes"),
 )
 """Columns of a row of figures_of()."""
+
+
+@dataclass(frozen=True)
+class TimingCase(ServerCase):
+    """One worker with their network: a loop of gradient, push and fetch; then pushes alone."""
+
+    prefix = "timing"
+
+    seconds: float
+    """Duration of each of the two loops, which have at least a few turns."""
+    round: int
+
+    def __str__(self) -> str:
+        return f"{self.pixels} x {self.pixels} pixels, {self.transport}"
 
 
 @dataclass(frozen=True)
@@ -74,17 +101,14 @@ def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: l
     the push's mean.
     """
     turns, pushes, limits = (records[part] for part in _MEASUREMENTS)
-    apply_ms, busy_apply_ms = (
-        1e3 * (after.apply_seconds - before.apply_seconds) / (after.accepted - before.accepted)
-        for before, after in ((counts[0], counts[1]), (counts[1], counts[2]))
-    )
+    apply_ms, busy_apply_ms = (1e3 * counts[turn].seconds_each(counts[turn - 1]) for turn in (1, 2))
     gradient_ms, push_ms, fetch_ms = (1e3 * turns[part] for part in ("gradient", "push", "fetch"))
     pass_ms, copy_ms, alone_ms = (1e3 * limits[part] for part in ("pass", "copy", "apply"))
     return {
         **{name: getattr(case, name) for name in _CASE},
-        "batch_size": SETTINGS.batch_size,
+        "batch_size": ONG.batch_size,
         "parameters": int(turns["parameters"]),
-        "message_mb": turns["parameters"] * _FLOAT_BYTES / 1e6,
+        "message_mb": turns["parameters"] * FLOAT_BYTES / 1e6,
         "gradients": int(turns["count"]),
         "gradient_ms": gradient_ms,
         "push_ms": push_ms,
@@ -157,9 +181,9 @@ class _Worker:
             self._vector = _TimedVector(open_model(settings.address, settings.transport, initial), initial)
             return self._vector
 
-        self._updater = DQNUpdater(SETTINGS, spec, "cpu", 0, open_vector)
+        self._updater = DQNUpdater(_SETTINGS, spec, "cpu", 0, open_vector)
         limit_torch_threads(1)
-        self._batch = self._updater.transfer(_random_batch(spec, SETTINGS.batch_size))
+        self._batch = self._updater.transfer(_random_batch(spec, ONG.batch_size))
         self._update()  # the first one warms up
 
     def gradients(self) -> dict[str, float]:
@@ -188,7 +212,7 @@ class _Worker:
     def limits(self) -> dict[str, float]:
         """Median seconds of a pass over memory, a copy of a gradient, and the optimizer alone, which take turns."""
         memory = MemoryPass(len(self._vector.parameters))
-        optimizer = Optimizer(optimizer_options(), len(memory.parameters))
+        optimizer = Optimizer(OPTIMIZER, len(memory.parameters))
         calls: dict[str, Callable[[], None]] = {
             "pass": memory.run,
             "copy": memory.copy,
@@ -212,7 +236,7 @@ def _random_batch(spec: EnvironmentSpec, size: int) -> Batch:
         next_observation=following,
         action=rng.integers(0, spec.actions, size),
         reward=rng.standard_normal(size, np.float32),
-        discount=one * np.float32(SETTINGS.discount),
+        discount=one * np.float32(ONG.discount),
         weight=one,
         probability=one / np.float32(size),
         key=np.arange(size, dtype=np.uint64),

@@ -17,18 +17,18 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.handles import POLICY, REPLAY
 from headrace.servers.base import RoleServer
 from headrace.servers.connect import connect_role
-from headrace.studies.in_network.case import ActorSettings
-from headrace.studies.in_network.experience import (
+from headrace.studies.in_network.case import (
     CHUNK_STEPS,
     DISCOUNT,
     EXPERIENCE,
     N_STEP,
     SPEC,
+    ActorSettings,
     count_steps,
     make_chunks,
 )
-from headrace.studies.phases import ACTOR_PHASES
 from headrace.studies.processes import Window, answer, received
+from headrace.studies.training import ACTOR_PHASES
 
 __all__ = ["Pushes"]
 

@@ -6,22 +6,13 @@ from typing import NamedTuple
 from headrace.report.formats import counted
 from headrace.studies.in_network.case import OUR_VARIANTS, Variant
 from headrace.studies.in_network.figures import decrease
-from headrace.studies.in_network.published import published_figures
-from headrace.studies.sheet import Row, Rows
+from headrace.studies.sheet import Row, Rows, read_published
 from headrace.studies.statistics import chosen, distinct, middle
 
 __all__ = [
-    "LATENCIES",
-    "Comparison",
-    "Latency",
-    "Place",
-    "compare",
-    "kernel_peer",
-    "place_name",
-    "places",
-    "shown_places",
-    "value",
-]
+    "LATENCIES", "Comparison", "Latency", "Place", "compare", "kernel_peer", "place_name", "places",
+    "published_figures", "shown_places", "value",
+]  # fmt: skip
 
 Place = tuple[str, int, str]
 """Transport, actors, kind."""
@@ -31,14 +22,16 @@ class Latency(NamedTuple):
     """A published latency: our columns NAME_mean_us, NAME_p50_us, NAME_p99_us, and the requirement on the first two."""
 
     name: str
+    title: str
     published: str
     required: float
     """Percent below the Redis baseline."""
 
 
+_PLACES = "(sampling in the node against in the learner)"
 LATENCIES = (
-    Latency("sampling", "sampling latency of the learner (sampling in the node against in the learner)", 80.0),
-    Latency("access", "replay memory access latency (sampling in the node against in the learner)", 60.0),
+    Latency("sampling", "sampling latency", f"sampling latency of the learner {_PLACES}", 80.0),
+    Latency("access", "replay access latency", f"replay memory access latency {_PLACES}", 60.0),
 )
 _LARGEST_TRANSITION_BYTES = 8500.0
 _PEERS: dict[Variant, str] = {
@@ -81,6 +74,34 @@ class Comparison(NamedTuple):
     published: str
     required: str
     verdict: str
+
+    @property
+    def place(self) -> Place:
+        """Where both were measured."""
+        return self.transport, self.actors, self.kind
+
+
+class Published(NamedTuple):
+    """One published figure, a range."""
+
+    quantity: str
+    low: float
+    high: float
+    direction: str
+    """"decrease", "increase" and "share" in percent, "size" in MB."""
+
+    def __str__(self) -> str:
+        sign = {"decrease": "−", "increase": "+"}.get(self.direction, "")
+        unit = "MB" if self.direction == "size" else "%"
+        low, high = f"{sign}{self.low:g}", f"{sign}{self.high:g}"
+        return f"{low} {unit}" if self.low == self.high else f"{low} to {high} {unit}"
+
+
+def published_figures() -> dict[str, Published]:
+    """The published figures, by quantity."""
+    rows = read_published("in_network", "published.csv")
+    fields = ("quantity", "low_percent", "high_percent", "direction")
+    return {row["quantity"]: Published(*(row[field] for field in fields)) for row in rows}
 
 
 def compare(rows: Rows) -> list[Comparison]:

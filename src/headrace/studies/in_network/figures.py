@@ -6,8 +6,8 @@ from typing import Any
 
 from headrace.studies.in_network.case import LEARNER_PHASES
 from headrace.studies.in_network.measure import Record
-from headrace.studies.phases import ACTOR_PHASES
 from headrace.studies.statistics import mean, quantile
+from headrace.studies.training import ACTOR_PHASES
 
 __all__ = ["COLUMNS", "decrease", "figures_of"]
 

@@ -1,24 +1,44 @@
-"""Hosts made of network namespaces, and the links between them; needs root and Linux."""
+"""Hosts made of network namespaces, and the links between them, which it measures; needs root and Linux.
+
+As a program it is one end of a link that is measured.
+"""
 
 import contextlib
 import json
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from headrace.errors import StorageError
-from headrace.studies.processes import Process
-from headrace.studies.sheet import fingerprint
+from headrace.studies.base import Case
+from headrace.studies.processes import Process, answer, received
+from headrace.studies.statistics import quantile
 
-__all__ = ["Hosts", "Link", "why_no_hosts"]
+__all__ = ["LINK_COLUMNS", "Hosts", "Link", "calibrate", "make_hosts", "why_no_hosts"]
 
+LINK_COLUMNS = (
+    *("rate_set_gbit_s", "rate_reached_gbit_s"),
+    *("round_trip_set_us", "round_trip_p50_us", "round_trip_p99_us"),
+)
+"""Columns of a row of calibrate()."""
+
+_PORT = 7448  # of the program that measures
+_TRIPS, _TRIPS_FAR = 200, 20  # of messages; fewer if the delay is 5 ms or more
+_MESSAGE_BYTES = 64
+_BLOCK = bytes(1 << 20)
+_SLOW_START_TRIPS = 20
+_RATE_SECONDS = 1.0
+_CONNECT_SECONDS = 10.0
+_SAY_SECONDS = 30.0
 _TUN = Path("/dev/net/tun")
 _SOURCE = Path(__file__).with_name("wire.c")
 _START_SECONDS = 10.0
@@ -33,17 +53,14 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Link:
+class Link(Case):
     """A cable between two hosts: its rate in each direction, and its delay one way."""
+
+    prefix = "link"
 
     rate_bits: float
     """Bits per second, headers included."""
     delay_seconds: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """A name that is equal for equal links."""
-        return fingerprint("link", asdict(self))
 
     def __str__(self) -> str:
         delay = f"{self.delay_seconds * 1e6:g} µs" if self.delay_seconds < 1e-3 else f"{self.delay_seconds * 1e3:g} ms"
@@ -64,6 +81,10 @@ def why_no_hosts() -> str:
         return f"network namespaces are not allowed here: {error}"
     _remove(name)
     return ""
+
+
+_ACTOR_LINK = Link(10e9)
+"""The link between actors and server."""
 
 
 class Hosts:
@@ -169,3 +190,98 @@ def _run(*command: str) -> str:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise StorageError(f"{' '.join(command)} failed: {said[-1] if said else f'status {done.returncode}'}")
     return done.stdout
+
+
+def make_hosts(link: Link) -> Hosts:
+    """Three hosts in a row; `link` is the one between server and learner."""
+    return Hosts({("actors", "server"): _ACTOR_LINK, ("server", "learner"): link})
+
+
+@dataclass(frozen=True)
+class _End:
+    """Settings of one end of the link."""
+
+    takes: bool
+    address: str
+    trips: int
+    warm_up_seconds: float
+
+
+def calibrate(link: Link) -> dict[str, float]:
+    """The link as configured and as measured, from server to learner and back."""
+    trips = _TRIPS if link.delay_seconds < 5e-3 else _TRIPS_FAR
+    warm_up_seconds = 0.2 + _SLOW_START_TRIPS * 2 * link.delay_seconds
+    with tempfile.TemporaryDirectory(prefix="headrace-study-") as folder, contextlib.ExitStack() as stack:
+        hosts = stack.enter_context(make_hosts(link))
+        near, far = (
+            stack.enter_context(
+                Process.of_module(
+                    __name__,
+                    Path(folder),
+                    _End(host == "learner", hosts.address("learner", "server"), trips, warm_up_seconds),
+                    hosts.command(host),
+                    f"calibration on {host}",
+                )
+            )
+            for host in ("learner", "server")
+        )
+        round_trip = far.record(_SAY_SECONDS)
+        rate_bits = near.record(_SAY_SECONDS)
+    return {
+        "rate_set_gbit_s": link.rate_bits / 1e9,
+        "rate_reached_gbit_s": rate_bits / 1e9,
+        "round_trip_set_us": 2e6 * link.delay_seconds,
+        "round_trip_p50_us": 1e6 * round_trip["p50"],
+        "round_trip_p99_us": 1e6 * round_trip["p99"],
+    }
+
+
+def _take(settings: _End) -> None:
+    """Echoes small messages, then receives a long one; answers with its rate in bits per second without slow start."""
+    with socket.create_server((settings.address, _PORT)) as listener, listener.accept()[0] as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(settings.trips):
+            peer.sendall(peer.recv(_MESSAGE_BYTES, socket.MSG_WAITALL))
+        buffer = bytearray(len(_BLOCK))
+        _take_for(peer, buffer, settings.warm_up_seconds)
+        started = time.perf_counter()
+        moved = _take_for(peer, buffer, _RATE_SECONDS)
+        answer(8 * moved / (time.perf_counter() - started))
+
+
+def _take_for(peer: socket.socket, buffer: bytearray, seconds: float) -> int:
+    moved, end = 0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        moved += peer.recv_into(buffer)
+    return moved
+
+
+def _send(settings: _End) -> None:
+    """Answers with the round trips' quantiles in seconds, then sends until the other end closes."""
+    with _connect(settings.address) as peer, contextlib.suppress(ConnectionError):
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        taken: list[float] = []
+        for _ in range(settings.trips):
+            started = time.perf_counter()
+            peer.sendall(bytes(_MESSAGE_BYTES))
+            peer.recv(_MESSAGE_BYTES, socket.MSG_WAITALL)
+            taken.append(time.perf_counter() - started)
+        answer({"p50": quantile(taken, 0.5), "p99": quantile(taken, 0.99)})
+        while True:
+            peer.sendall(_BLOCK)
+
+
+def _connect(address: str) -> socket.socket:
+    deadline = time.monotonic() + _CONNECT_SECONDS
+    while True:
+        try:
+            return socket.create_connection((address, _PORT))
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    end = received(_End)
+    (_take if end.takes else _send)(end)

@@ -1,26 +1,36 @@
-"""Runs one case: server, learner and actors as processes, all measured in one window."""
+"""Runs one case: server, learner and actors as processes, all measured in one window.
+
+The server is Headrace's, or a Redis.
+"""
 
 import contextlib
 import os
+import secrets
+import shutil
+import socket
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from headrace.errors import ConfigError
+from headrace.servers.base import Endpoint
 from headrace.studies.in_network.case import REDIS_VARIANTS, ActorSettings, Case, LearnerSettings
-from headrace.studies.in_network.hosts import Hosts, Link
-from headrace.studies.in_network.servers import Running, redis_client, start_polling_server, start_redis, start_server
-from headrace.studies.processes import Process, open_window
+from headrace.studies.in_network.hosts import Hosts, make_hosts
+from headrace.studies.processes import Process, open_window, serve
 
-__all__ = ["Record", "make_hosts", "measure"]
+__all__ = ["REDIS", "Record", "measure"]
 
+REDIS = "redis-server"
+_REDIS_SECONDS = 20.0
+_RUN = "study"
+_HOST_PORT = 7447  # free on a host that we create
 _FRAMES_PER_SECOND = 139.0
 """Rate of a synthetic actor while nothing blocks it (Horgan et al. 2018: 360 actors, 50,000 frames per second)."""
-_ACTOR_LINK = Link(10e9)
-"""The link between actors and server if they are hosts."""
 _LEARNER, _ACTOR = (f"headrace.studies.in_network.{role}" for role in ("learner", "actor"))
 _FILL_CHUNKS = 64
 _LEFT_CHUNKS = 64
@@ -45,9 +55,12 @@ class Record:
     """The Redis client of the roles; None without Redis."""
 
 
-def make_hosts(link: Link) -> Hosts:
-    """Three hosts in a row; `link` is the one between server and learner."""
-    return Hosts({("actors", "server"): _ACTOR_LINK, ("server", "learner"): link})
+class _Running(NamedTuple):
+    """A server's process, and how the learner and the actors reach it."""
+
+    process: Process
+    learner: Endpoint
+    actors: Endpoint
 
 
 def measure(case: Case) -> Record:
@@ -84,21 +97,21 @@ def _window(case: Case, learner: Process, actors: Sequence[Process], server: Pro
     learned = learner.record(_START_SECONDS)
     (cpu, sent, started), (cpu_after, sent_after, ended) = counters
     rates = {link: (sent_after[link] - sent[link]) / (ended - started) for link in sent}
-    client = redis_client() if case.variant in REDIS_VARIANTS else None
+    client = _redis_client() if case.variant in REDIS_VARIANTS else None
     return Record(case, learned, acted, (cpu_after - cpu) / (ended - started), rates, total, client)
 
 
-def _server(case: Case, hosts: Hosts | None, folder: Path) -> AbstractContextManager[Running]:
+def _server(case: Case, hosts: Hosts | None, folder: Path) -> AbstractContextManager[_Running]:
     if case.transport == "memif":
-        return start_polling_server(case.actors + 1, folder)
-    start = start_redis if case.variant in REDIS_VARIANTS else start_server
+        return _start_polling_server(case.actors + 1, folder)
+    start = _start_redis if case.variant in REDIS_VARIANTS else _start_server
     if hosts:
         ends = hosts.address("server", "learner"), hosts.address("server", "actors"), "0.0.0.0"
         return start(hosts.command("server"), *ends, folder)
     return start([], _LOCAL, _LOCAL, "" if case.transport == "unix" else _LOCAL, folder)
 
 
-def _actor_settings(case: Case, server: Running, index: int) -> ActorSettings:
+def _actor_settings(case: Case, server: _Running, index: int) -> ActorSettings:
     return ActorSettings(
         endpoint=server.actors,
         index=index,
@@ -118,3 +131,63 @@ def _sent(hosts: Hosts) -> dict[str, int]:
 def _cpu_seconds(process_id: int) -> float:
     fields = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _redis_client() -> str:
+    """The client library of Redis and the parser of its answers: hiredis, in C, if it is installed."""
+    from redis.utils import HIREDIS_AVAILABLE
+
+    parser = f"hiredis {version('hiredis')}" if HIREDIS_AVAILABLE else "its own parser, in Python"
+    return f"redis-py {version('redis')}, {parser}"
+
+
+@contextlib.contextmanager
+def _start_redis(
+    prefix: Sequence[str], learner_sees: str, actors_see: str, listens: str, folder: Path
+) -> Iterator[_Running]:
+    """A Redis that keeps nothing on disk; raises ConfigError if there is no redis-server."""
+    program = shutil.which(REDIS)
+    if program is None:
+        raise ConfigError(f"{REDIS} is not there; the published baseline needs it: apt-get install {REDIS}")
+    port = _HOST_PORT if prefix else _free_port()
+    command = [*prefix, program, "--port", str(port), "--bind", listens, "--dir", str(folder)]
+    command += ["--save", "", "--appendonly", "no", "--protected-mode", "no", "--daemonize", "no"]
+    with Process(REDIS, command, folder / "redis.log") as process:
+        while "eady to accept connections" not in process.listen(_REDIS_SECONDS):
+            pass
+        yield _Running(process, *(Endpoint(f"redis://{host}:{port}", _RUN) for host in (learner_sees, actors_see)))
+
+
+@contextlib.contextmanager
+def _start_server(
+    prefix: Sequence[str], learner_sees: str, actors_see: str, listens: str, folder: Path
+) -> Iterator[_Running]:
+    """`headrace serve`; an empty `listens` means a Unix socket. TCP needs a token except on loopback, so it has one."""
+    token_file, options = "", []
+    if listens:
+        port = _HOST_PORT if prefix else _free_port()
+        token = folder / "token"
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_hex(32))
+        token_file = str(token)
+        listen, options = f"tcp://{listens}:{port}", ["--token-file", token_file]
+        addresses = [f"tcp://{learner_sees}:{port}", f"tcp://{actors_see}:{port}"]
+    else:
+        listen = f"unix:{folder / 'server.sock'}"
+        addresses = [listen] * 2
+    with serve(folder, [listen], prefix, options) as (process, _):
+        yield _Running(process, *(Endpoint(address, _RUN, token_file) for address in addresses))
+
+
+@contextlib.contextmanager
+def _start_polling_server(clients: int, folder: Path) -> Iterator[_Running]:
+    """`headrace serve` over memif, for this many processes."""
+    address = f"dpdk:memif,socket={folder / 'memif'},ip=10.77.0.1/24,links={clients}"
+    with serve(folder, [address]) as (process, _):
+        yield _Running(process, *[Endpoint(address, _RUN)] * 2)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port

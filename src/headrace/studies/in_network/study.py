@@ -12,14 +12,11 @@ import tyro
 from headrace.errors import ConfigError, HeadraceError
 from headrace.servers.polling import find_polling_server
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
-from headrace.studies.in_network import calibration, figures
-from headrace.studies.in_network.calibration import calibrate
 from headrace.studies.in_network.case import OUR_VARIANTS, REDIS_VARIANTS, TRANSPORTS, VARIANTS, Case, Transport
 from headrace.studies.in_network.comparisons import Comparison, compare
-from headrace.studies.in_network.figures import figures_of
-from headrace.studies.in_network.hosts import Link, why_no_hosts
-from headrace.studies.in_network.measure import measure
-from headrace.studies.in_network.servers import REDIS
+from headrace.studies.in_network.figures import COLUMNS, figures_of
+from headrace.studies.in_network.hosts import LINK_COLUMNS, Link, calibrate, why_no_hosts
+from headrace.studies.in_network.measure import REDIS, measure
 from headrace.studies.sheet import CASE, Rows, Sheet
 
 __all__ = ["InNetwork"]
@@ -47,8 +44,8 @@ class InNetwork(Study):
     summary = "experience sampled in the server between actors and learner, against Redis (Furukawa, Matsutani)"
     options = InNetworkOptions
     parts = (
-        Part("links", calibration.COLUMNS, later=(CASE,)),
-        Part("measurements", figures.COLUMNS, lambda case, _: Measured(figures_of(measure(case))), later=(CASE,)),
+        Part("links", LINK_COLUMNS, later=(CASE,)),
+        Part("measurements", COLUMNS, lambda case, _: Measured(figures_of(measure(case))), later=(CASE,)),
     )
     told: ClassVar = {
         "updates_per_s": "{:.1f} updates/s",

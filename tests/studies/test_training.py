@@ -1,7 +1,7 @@
 """An actor's phases as studies record them."""
 
 from headrace.roles.actor import ACTOR_PHASES as CLOCK_PHASES
-from headrace.studies.phases import ACTOR_PHASES, recorded
+from headrace.studies.training import ACTOR_PHASES, recorded
 
 
 def test_push_includes_the_time_for_which_the_server_blocks_the_actor() -> None:
