@@ -100,9 +100,9 @@ std::vector<std::vector<std::byte>> Mailbox::drain() {
   return messages;
 }
 
-std::uint64_t Mailbox::dropped() const {
+Mailbox::Stats Mailbox::stats() const {
   const LockGuard lock(mutex_);
-  return dropped_;
+  return {messages_.size(), bytes_, next_number_ - 1, dropped_};
 }
 
 }  // namespace headrace

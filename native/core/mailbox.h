@@ -29,7 +29,7 @@ class Mailbox {
   explicit Mailbox(MemoryBudget& budget);  // which outlives it
 
   // When the mailbox is full or the budget is used up, the oldest messages are dropped, if necessary this one too, and
-  // counted in dropped(). kRefused above 16 MiB. `writer` not 0: a message whose `sequence` is not above the writer's
+  // counted as dropped. kRefused above 16 MiB. `writer` not 0: a message whose `sequence` is not above the writer's
   // last is a repetition and is ignored.
   void put(std::span<const std::byte> message, std::uint64_t writer = 0, std::uint64_t sequence = 0);
 
@@ -42,7 +42,13 @@ class Mailbox {
   // `most_bytes` together, but at least one. They stay in the mailbox. Empty if there are none.
   Messages take(std::uint64_t epoch, std::uint64_t seen, std::size_t most_bytes = kMaxTakenBytes);
   std::vector<std::vector<std::byte>> drain();  // returns and forgets all
-  std::uint64_t dropped() const;
+  struct Stats {
+    std::size_t messages;  // in the mailbox now
+    std::size_t bytes;     // of these
+    std::uint64_t received;
+    std::uint64_t dropped;  // including those for which there was no memory, which were never received
+  };
+  Stats stats() const;
 
  private:
   struct Message {

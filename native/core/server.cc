@@ -226,6 +226,11 @@ std::shared_ptr<Mailbox> Server::find_mailbox(const std::string& name) const {
   return found != mailboxes_.end() ? found->second : nullptr;
 }
 
+std::map<std::string, std::shared_ptr<Mailbox>> Server::mailboxes() const {
+  const LockGuard lock(mutex_);
+  return mailboxes_;
+}
+
 std::size_t Server::drop(std::string_view prefix) {
   Removed removed;  // before the locks, as are the mailboxes: done without them, also where a file can't be removed
   std::vector<std::shared_ptr<Mailbox>> mailboxes;

@@ -81,6 +81,7 @@ class Server {
   Shards& shards() { return shards_; }
   std::shared_ptr<Mailbox> mailbox(const std::string& name);  // made at first use; kRefused beyond kMaxMailboxes
   std::shared_ptr<Mailbox> find_mailbox(const std::string& name) const;  // null where there is none
+  std::map<std::string, std::shared_ptr<Mailbox>> mailboxes() const;
   Claims& claims() { return claims_; }
   // Removes tables (with their files), blobs, shards and mailboxes whose name has that prefix. Returns their number.
   std::size_t drop(std::string_view prefix);

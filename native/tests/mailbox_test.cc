@@ -29,7 +29,7 @@ TEST_CASE("mailbox: first in, first out, and drained once") {
   CHECK(messages[1].empty());
   CHECK(messages[2].size() == 2);
   CHECK(mailbox.drain().empty());
-  CHECK(mailbox.dropped() == 0);
+  CHECK(mailbox.stats().dropped == 0);
   CHECK(budget.used() == 0);
 }
 
@@ -37,13 +37,13 @@ TEST_CASE("mailbox: when it is full, the oldest messages are dropped and counted
   MemoryBudget budget;
   Mailbox mailbox(budget);
   for (std::size_t i = 0; i < Mailbox::kMaxMessages + 3; ++i) mailbox.put(message(static_cast<int>(i)));
-  CHECK(mailbox.dropped() == 3);
+  CHECK(mailbox.stats().dropped == 3);
   const auto messages = mailbox.drain();
   CHECK(messages.size() == Mailbox::kMaxMessages);
   CHECK(messages.front().front() == std::byte{3});
 
   for (int i = 0; i < 5; ++i) mailbox.put(message(i, 16 << 20));
-  CHECK(mailbox.dropped() == 4);  // 64 MiB hold four
+  CHECK(mailbox.stats().dropped == 4);  // 64 MiB hold four
   CHECK(mailbox.drain().front().front() == std::byte{1});
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("mailbox: taken messages are kept until the next take acknowledges the
   CHECK(budget.used() == 0);
   mailbox.put(message(5));
   CHECK(values(mailbox.take(none.epoch, ~std::uint64_t{0}).messages).empty());  // more than there is: all
-  CHECK(mailbox.dropped() == 0);
+  CHECK(mailbox.stats().dropped == 0);
   CHECK(Mailbox(budget).take(0, 0).epoch != first.epoch);
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("mailbox: numbers count what was dropped, too") {
   MemoryBudget budget(1000);
   Mailbox mailbox(budget);
   for (int i = 1; i <= 4; ++i) mailbox.put(message(i, 300));  // room for two
-  CHECK(mailbox.dropped() == 2);
+  CHECK(mailbox.stats().dropped == 2);
   const auto taken = mailbox.take(0, 0);
   CHECK(values(taken.messages) == std::vector{3, 4});
   CHECK(taken.last == 4);
@@ -158,9 +158,9 @@ TEST_CASE("mailbox: without budget the oldest messages are dropped, finally the 
   mailbox.put(message(2, 500), 7, 1);
   auto others = budget.try_take(budget.limit() - budget.used());
   mailbox.put(message(3, 500), 8, 1);
-  CHECK(mailbox.dropped() == 1);
+  CHECK(mailbox.stats().dropped == 1);
   mailbox.put(message(4, 1500));
-  CHECK(mailbox.dropped() == 4);
+  CHECK(mailbox.stats().dropped == 4);
   CHECK(mailbox.drain().empty());
   others.reset();
   mailbox.put(message(3, 500), 8, 1);  // its writer took the place of writer 7

@@ -114,7 +114,7 @@ TEST_CASE("server: tables count against the budget, and a refusal says so") {
   check_error(ErrorKind::kRefused, "parameters",
               [&] { server.parameters().publish("policy", 0, std::vector<std::byte>(600)); });
   server.mailbox("episodes")->put(std::vector<std::byte>(600));
-  CHECK(server.mailbox("episodes")->dropped() == 1);
+  CHECK(server.mailbox("episodes")->stats().dropped == 1);
   server.drop("");
   CHECK(server.budget().used() == 0);
 }

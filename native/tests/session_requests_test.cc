@@ -283,6 +283,7 @@ TEST_CASE("stats are JSON, with names escaped") {
   OpenSession session(server, options);
   ask(session, frame(MessageType::kPublish, "policy", publish_payload(7, Bytes(8))));
   ask(session, frame(MessageType::kClaim, "learner", numbers(std::uint64_t{1}, std::uint64_t{0}, std::int64_t{0})));
+  server.mailbox("reports")->put(Bytes(5));
   const auto text = ask(session, frame(MessageType::kStats, "")).at(0).text();
   CAPTURE(text);
   const auto has = [&text](const std::string& part) { return text.find(part) != std::string::npos; };
@@ -294,7 +295,8 @@ TEST_CASE("stats are JSON, with names escaped") {
       has(", \"recovered\": 0, \"lost\": 0, \"state\": \"paused\"}}, \"parameters\": {\"policy\": {\"version\": 7, "
           "\"bytes\": 8}}, "));
   CHECK(
-      has(", \"claim_count\": 1, \"claims\": [\"learner\"], \"connections\": [{\"peer\": \"unix pid 4711\", "
+      has(", \"mailboxes\": {\"reports\": {\"messages\": 1, \"bytes\": 5, \"received\": 1, \"dropped\": 0}}, "
+          "\"claim_count\": 1, \"claims\": [\"learner\"], \"connections\": [{\"peer\": \"unix pid 4711\", "
           "\"seconds\": "));
   CHECK(has(", \"requests\": 3, \"received_bytes\": "));
   CHECK(text.ends_with(", \"blocked\": false}]}"));

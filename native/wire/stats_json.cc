@@ -178,6 +178,18 @@ void append_shards(std::string& json, Server& server) {
   for (const auto& [name, shard] : server.shards().list()) append_shard(shards.name(name), *shard);
 }
 
+void append_mailboxes(std::string& json, const Server& server) {
+  Object mailboxes(json);
+  for (const auto& [name, mailbox] : server.mailboxes()) {
+    const auto stats = mailbox->stats();
+    Object entry(mailboxes.name(name));
+    entry.number("messages", stats.messages);
+    entry.number("bytes", stats.bytes);
+    entry.number("received", stats.received);
+    entry.number("dropped", stats.dropped);
+  }
+}
+
 void append_connection(std::string& json, const ConnectionMeter& meter) {
   Object object(json);
   object.text("peer", meter.peer);
@@ -198,6 +210,7 @@ std::string stats_json(Server& server) {
     append_tables(root.name("tables"), server);
     append_parameters(root.name("parameters"), server);
     append_shards(root.name("shards"), server);
+    append_mailboxes(root.name("mailboxes"), server);
     root.number("claim_count", server.claims().size());
     {
       Array claims(root.name("claims"));

@@ -35,6 +35,7 @@ STATS = {
             "version": 9, "bytes": 64, "accepted": 8, "dropped": 1, "refused": 2, "apply_seconds": 0.125, "lost": 0,
         }
     },
+    "mailboxes": {"run/reports": {"messages": 3, "bytes": 90, "received": 40, "dropped": 5}},
 }  # fmt: skip
 
 
@@ -81,6 +82,8 @@ def test_the_metrics_of_a_server():
     assert samples["headrace_table_state", "open", "run/replay"] == 0
     assert samples["headrace_parameters_version", "run/policy"] == 7
     assert samples["headrace_shard_refused_gradients_total", "run/model"] == 2
+    assert samples["headrace_mailbox_messages", "run/reports"] == 3
+    assert samples["headrace_mailbox_dropped_messages_total", "run/reports"] == 5
 
 
 def test_the_metrics_of_a_run(run):

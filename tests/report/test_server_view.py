@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from headrace.report.server_view import ServerView, connections, shard_flows, status_line, table_flows
+from headrace.report.server_view import ServerView, connections, mailbox_flows, shard_flows, status_line, table_flows
 
 
 def table(**fields):
@@ -59,6 +59,7 @@ def before():
                 "staleness": [200, 200],
             }
         },
+        "mailboxes": {"lander/reports": {"messages": 2, "bytes": 60, "received": 100, "dropped": 0}},
         "claims": ["lander/learner"],
         "connections": [
             connection("tcp 10.0.0.2:5000", 60.0, 600, 6_000_000, 600),
@@ -86,6 +87,7 @@ def after(before):
         "apply_seconds": 0.2846,  # 200 us for each of 1,423
         "staleness": [400, 823, 180, 0, 20],
     }
+    later["mailboxes"]["lander/reports"] |= {"messages": 7, "bytes": 3_000, "received": 130, "dropped": 11}
     later["connections"] = [
         connection("tcp 10.0.0.2:5000", 62.0, 700, 7_000_000, 700, blocked=True),
         connection("unix pid 9", 52.0, 12, 120, 81_001_000),
@@ -132,6 +134,13 @@ def test_shards_show_their_rate_and_staleness(before, after):
     assert shard_flows(before, after)[0].updates == 0.0
 
 
+def test_mailboxes_show_what_arrives_and_what_is_lost(before, after):
+    assert mailbox_flows(before, after) == [("lander/reports", 7, 3_000, 15.0, 11)]  # 30 in 2 s
+    assert mailbox_flows(None, after)[0].received == 0.0
+    before["mailboxes"]["lander/reports"]["received"] = 1_000  # it was dropped and made again meanwhile
+    assert mailbox_flows(before, after)[0].received == 0.0
+
+
 def test_rates_of_connections(before, after):
     found = connections(before, after)
     assert [each.peer for each in found] == ["unix pid 9", "tcp 10.0.0.2:5000", "tcp 10.0.0.2:5001"]  # busiest first
@@ -163,6 +172,8 @@ def test_the_view_shows_every_part(before, after):
         "228,132",
         "200 µs",
         "20 dropped, 3 refused",
+        "lander/reports",
+        "11 dropped",
         "40.5 MB",
         "held",
     ):
@@ -180,6 +191,7 @@ def test_the_view_of_a_server_that_has_just_started():
         "tables": {},
         "parameters": {},
         "shards": {},
+        "mailboxes": {},
         "claims": [],
         "connections": [],
     }

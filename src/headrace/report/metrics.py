@@ -64,7 +64,20 @@ _SHARD = (
     _Metric("apply_seconds", "shard_apply_seconds", "Time spent applying gradients.", True),
     _Metric("lost", "shard_lost_updates", "Updates that the server lost when it was killed.", True),
 )
-_GROUPS = (("tables", "table", _TABLE), ("parameters", "parameters", _PARAMETERS), ("shards", "shard", _SHARD))
+_MAILBOX = (
+    _Metric("messages", "mailbox_messages", "Messages that no one has taken yet."),
+    _Metric("bytes", "mailbox_bytes", "Size of these messages."),
+    _Metric("received", "mailbox_received_messages", "Messages received.", True),
+    _Metric(
+        "dropped", "mailbox_dropped_messages", "Messages dropped because the mailbox or the memory was full.", True
+    ),
+)
+_GROUPS = (
+    ("tables", "table", _TABLE),
+    ("parameters", "parameters", _PARAMETERS),
+    ("shards", "shard", _SHARD),
+    ("mailboxes", "mailbox", _MAILBOX),
+)
 _TABLE_STATES = ("open", "paused", "closed")
 _RUN = (
     _Metric("seconds", "run_training_seconds", "Training time, which excludes evaluations.", True),

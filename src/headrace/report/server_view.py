@@ -12,10 +12,13 @@ from headrace.report.formats import count, counted, duration, number, size
 
 __all__ = [
     "Connection",
+    "MailboxFlow",
     "ServerView",
     "ShardFlow",
     "TableFlow",
     "connections",
+    "cpu_share",
+    "mailbox_flows",
     "shard_flows",
     "status_line",
     "table_flows",
@@ -59,6 +62,17 @@ class ShardFlow(NamedTuple):
     refused: int
 
 
+class MailboxFlow(NamedTuple):
+    """One mailbox between two snapshots. Rates are per second; other numbers count from its creation."""
+
+    name: str
+    messages: int
+    """Messages that no one has taken yet."""
+    bytes: int
+    received: float
+    dropped: int
+
+
 class Connection(NamedTuple):
     """One connection between two snapshots. Rates are per second."""
 
@@ -79,10 +93,11 @@ class ServerView:
         self._after = after
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """A panel with the server's totals, tables, parameters, shards (if there are any) and connections."""
+        """A panel with the server's totals, tables, parameters, shards and mailboxes (if any), and connections."""
         parts: list[RenderableType] = [self._summary()]
         shards = [self._shards()] if self._after["shards"] else []
-        for section in (self._tables(), self._parameters(), *shards, self._connections()):
+        mailboxes = [self._mailboxes()] if self._after["mailboxes"] else []
+        for section in (self._tables(), self._parameters(), *shards, *mailboxes, self._connections()):
             parts += ["", *section]
         title = Text.assemble((self._address, "bold"), f" · up {duration(self._after['uptime_seconds'])}")
         yield Panel(Group(*parts), title=title, title_align="left", border_style="bright_black")
@@ -91,7 +106,7 @@ class ServerView:
         after = self._after
         limit = after["memory_limit_bytes"]
         memory = size(after["memory_bytes"]) + (f" of {size(limit)}" if limit is not None else "")
-        text = Text.assemble(("memory ", "dim"), memory, ("   cpu ", "dim"), _cpu(self._before, after))
+        text = Text.assemble(("memory ", "dim"), memory, ("   cpu ", "dim"), f"{cpu_share(self._before, after):.0%}")
         return text.append("   data ", "dim").append(after["data"] or "only in memory")
 
     def _tables(self) -> Iterator[Table | Text]:
@@ -135,6 +150,15 @@ class ServerView:
                 number(flow.staleness),
                 f"{count(1e6 * flow.apply_seconds)} µs",
                 Text(", ".join(losses), "yellow"),
+            )
+        yield table
+
+    def _mailboxes(self) -> Iterator[Table | Text]:
+        table = _grid("mailbox", "messages", "bytes", "received/s", "state")
+        for flow in mailbox_flows(self._before, self._after):
+            dropped = f"{count(flow.dropped)} dropped" if flow.dropped else ""
+            table.add_row(
+                Text(flow.name), count(flow.messages), size(flow.bytes), count(flow.received), Text(dropped, "yellow")
             )
         yield table
 
@@ -212,6 +236,17 @@ def shard_flows(before: Statistics | None, after: Statistics) -> list[ShardFlow]
     return flows
 
 
+def mailbox_flows(before: Statistics | None, after: Statistics) -> list[MailboxFlow]:
+    """The mailboxes by name; rates are 0 without an earlier snapshot, or if the server or mailbox is newer than it."""
+    seconds = _seconds_between(before, after)
+    flows = []
+    for name, now in sorted(after["mailboxes"].items()):
+        then = before["mailboxes"].get(name) if before is not None else None
+        received = max(0, now["received"] - then["received"]) / seconds if then and seconds else 0.0
+        flows.append(MailboxFlow(name, now["messages"], now["bytes"], received, now["dropped"]))
+    return flows
+
+
 def connections(before: Statistics | None, after: Statistics) -> list[Connection]:
     """Connections in descending order of bytes moved; rates of one opened since `before` are averages over its life.
 
@@ -256,7 +291,7 @@ def status_line(before: Statistics | None, after: Statistics) -> str:
             f"{count(sum(flow.inserts for flow in flows))} inserts/s",
             f"{count(sum(flow.samples for flow in flows))} samples/s",
             f"memory {size(after['memory_bytes'])}" + (f" of {size(limit)}" if limit is not None else ""),
-            f"cpu {_cpu(before, after)}",
+            f"cpu {cpu_share(before, after):.0%}",
         ]
     )
 
@@ -274,12 +309,12 @@ def _earlier(before: Statistics | None, after: Statistics, table: str) -> Mappin
     return then if then is not None and then["inserts"] <= after["tables"][table]["inserts"] else None
 
 
-def _cpu(before: Statistics | None, after: Statistics) -> str:
-    """Processor time in percent of one core, since the first snapshot or else since the server's start."""
+def cpu_share(before: Statistics | None, after: Statistics) -> float:
+    """Processor time as a share of one core, since the first snapshot or else since the server's start."""
     seconds = _seconds_between(before, after)
     if before is None or not seconds:
-        return f"{after['cpu_seconds'] / max(after['uptime_seconds'], 1e-3):.0%}"
-    return f"{(after['cpu_seconds'] - before['cpu_seconds']) / seconds:.0%}"
+        return float(after["cpu_seconds"] / max(after["uptime_seconds"], 1e-3))
+    return float((after["cpu_seconds"] - before["cpu_seconds"]) / seconds)
 
 
 def _state(flow: TableFlow) -> Text:
