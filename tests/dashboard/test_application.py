@@ -17,9 +17,12 @@ pytest.importorskip("httpx2")
 import uvicorn
 from starlette.testclient import TestClient
 
+from headrace._native import Server
 from headrace.cli.main import main
-from headrace.dashboard.application import MOST_RUNS, make_application
+from headrace.dashboard.application import make_application
 from headrace.dashboard.runs import RunsFolder
+from headrace.dashboard.server_monitor import ServerMonitor
+from headrace.dashboard.sites import MOST_RUNS, RunsSite, ServerSite
 
 HERE = "http://127.0.0.1:7448"
 TOKEN = b"a long secret"
@@ -27,12 +30,12 @@ TOKEN = b"a long secret"
 
 @pytest.fixture
 def client(tmp_path, write_run):
-    return TestClient(make_application(RunsFolder(tmp_path / "runs"), None), base_url=HERE)
+    return TestClient(make_application(RunsSite(RunsFolder(tmp_path / "runs")), None), base_url=HERE)
 
 
 @pytest.fixture
 def guarded(tmp_path, write_run):
-    application = make_application(RunsFolder(tmp_path / "runs"), TOKEN)
+    application = make_application(RunsSite(RunsFolder(tmp_path / "runs")), TOKEN)
     return TestClient(application, base_url="http://lab:7448", follow_redirects=False)
 
 
@@ -64,41 +67,61 @@ class Stream:
 
 
 @pytest.fixture
-def serve(tmp_path, write_run):
-    """Serves the folder of runs on a free port; returns the server and a function that opens a stream."""
+def serve_site():
+    """Serves a site on a free port; returns the server and a function that opens a stream."""
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        server: uvicorn.Server
-        application = make_application(
-            RunsFolder(tmp_path / "runs"), None, period_seconds=0.02, ending=lambda: server.should_exit
-        )
-        server = uvicorn.Server(uvicorn.Config(application, log_level="warning", lifespan="off"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        port = listener.getsockname()[1]
+        yield lambda site: _serve(site, stack)
 
-        def open_stream(query):
-            stream = Stream(port, query)
-            stack.callback(stream.close)
-            return stream
 
-        yield server, open_stream
+def _serve(site, stack):
+    listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    server: uvicorn.Server
+    application = make_application(site, None, period_seconds=0.02, ending=lambda: server.should_exit)
+    server = uvicorn.Server(uvicorn.Config(application, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    port = listener.getsockname()[1]
+
+    def open_stream(query):
+        stream = Stream(port, query)
+        stack.callback(stream.close)
+        return stream
+
+    def end():
         server.should_exit = True
         thread.join(30)
         assert not thread.is_alive()
+
+    stack.callback(end)
+    return server, open_stream
+
+
+@pytest.fixture
+def serve(tmp_path, write_run, serve_site):
+    """Serves the folder of runs."""
+    return serve_site(RunsSite(RunsFolder(tmp_path / "runs")))
 
 
 def test_the_page_and_its_files(client):
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    for name in ("dashboard.css", "dashboard.js", "charts.js", "diagram.js", "format.js", "uPlot.iife.min.js"):
+    for name in (
+        "dashboard.css",
+        "runs.js",
+        "charts.js",
+        "connection.js",
+        "diagram.js",
+        "format.js",
+        "icon.svg",
+        "uPlot.iife.min.js",
+    ):
         assert client.get(f"/assets/{name}").status_code == 200, name
-    for name in ("", "login.html", "../runs.py", "%2e%2e/runs.py", "nothing.js"):
+    for name in ("", "login.html", "runs.html", "../runs.py", "%2e%2e/runs.py", "nothing.js"):
         assert client.get(f"/assets/{name}").status_code == 404, name
 
 
 def test_every_answer_forbids_what_the_page_does_not_need(client):
-    for path in ("/", "/assets/dashboard.js", "/api/runs", "/nothing"):
+    for path in ("/", "/assets/runs.js", "/api/runs", "/nothing"):
         policy = client.get(path).headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
@@ -106,7 +129,13 @@ def test_every_answer_forbids_what_the_page_does_not_need(client):
 
 
 def test_the_page_names_no_other_host(client):
-    for path in ("/", "/assets/dashboard.css", "/assets/dashboard.js", "/assets/charts.js", "/assets/diagram.js"):
+    for path in (
+        "/",
+        *(
+            f"/assets/{name}"
+            for name in ("dashboard.css", "runs.js", "charts.js", "connection.js", "diagram.js", "server.js")
+        ),
+    ):
         text = client.get(path).text.replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"""["'(`=]//""", text), path
         assert "http" not in text, path
@@ -156,7 +185,7 @@ def test_nothing_can_be_written(client):
 
 
 def test_other_sites_can_not_read_a_page_without_a_token(tmp_path, write_run):
-    application = make_application(RunsFolder(tmp_path / "runs"), None)
+    application = make_application(RunsSite(RunsFolder(tmp_path / "runs")), None)
     for host, status in (
         ("evil.example", 403),
         ("127.0.0.1.evil.example", 403),
@@ -167,7 +196,7 @@ def test_other_sites_can_not_read_a_page_without_a_token(tmp_path, write_run):
 
 
 def test_a_token_is_required(guarded):
-    for path in ("/", "/api/runs", "/api/events", "/api/video", "/assets/dashboard.js"):
+    for path in ("/", "/api/runs", "/api/events", "/api/video", "/assets/runs.js"):
         assert guarded.get(path).status_code == 401, path
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer wrong"}).status_code == 403
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer"}).status_code == 403
@@ -236,6 +265,47 @@ def test_a_server_that_ends_closes_its_streams(serve, tmp_path):
     stream.rest()
 
 
+def test_an_open_page_sees_a_server(serve_site):
+    watched = Server()
+    address = watched.listen("unix:@")
+    monitor = ServerMonitor(address, None, period_seconds=1_000.0)  # so that no answer is late
+    monitor.look()
+    _, open_stream = serve_site(ServerSite(monitor))
+    stream = open_stream("")
+    message = stream.next("server")
+    assert (message["reset"], message["state"]["connection"]["address"]) == (True, address)
+    assert (message["state"]["tables"], message["series"]["seconds"]) == ([], [])
+    watched.put("a/reports", b"hello")
+    monitor.look()
+    message = stream.next("server")
+    assert message["state"]["mailboxes"][0]["messages"] == 1
+    assert len(message["series"]["seconds"]) == 1
+    assert "tables" not in message["state"]
+    watched.close()
+    monitor.look()
+    message = stream.next("server")
+    assert message["state"]["connection"]["status"] == "unreachable"
+    assert message["series"]["inserts"] == [None]
+    monitor.close()
+
+
+def test_the_page_of_a_server_has_no_runs():
+    client = TestClient(make_application(ServerSite(ServerMonitor("unix:@none", None)), None), base_url=HERE)
+    assert "server.js" in client.get("/").text
+    assert client.get("/assets/server.js").status_code == 200
+    assert client.get("/api/runs").status_code == 404
+    assert client.get("/api/events?run=a").status_code == 400
+
+
+def test_a_token_that_a_server_refuses_is_one_line(tmp_path, capsys):
+    (tmp_path / "token").write_text("another secret 0123")
+    server = Server(token=b"a long secret 0123")
+    address = server.listen("tcp://127.0.0.1:0")
+    assert main(["dashboard", address, "--port", "0", "--token-file", str(tmp_path / "token")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    server.close()
+
+
 def test_a_page_shows_a_limited_number_of_runs(client):
     answer = client.get("/api/events", params={"run": [str(n) for n in range(MOST_RUNS + 1)]})
     assert answer.status_code == 400
@@ -247,9 +317,12 @@ def test_a_page_shows_a_limited_number_of_runs(client):
     [
         (["{}/nothing"], "runs_dir is"),
         (["{}", "--port", "65536"], "port is 65536"),
-        (["{}", "--host", "0.0.0.0"], "add --token-file FILE"),
-        (["{}", "--host", "300.1.1.1", "--token-file", "{}/token"], "can't listen on '300.1.1.1'"),
-        (["{}", "--token-file", "{}/empty"], "a file that is not empty"),
+        (["{}", "--host", "0.0.0.0"], "add --page-token-file FILE"),
+        (["{}", "--host", "300.1.1.1", "--page-token-file", "{}/token"], "can't listen on '300.1.1.1'"),
+        (["{}", "--page-token-file", "{}/empty"], "a file that is not empty"),
+        (["{}", "--token-file", "{}/token"], "the page's is --page-token-file"),
+        (["redis://127.0.0.1:1"], "must be a Headrace server's"),
+        (["tcp://127.0.0.1"], "the port is missing"),
     ],
 )
 def test_mistakes_are_one_line(words, complaint, tmp_path, capsys):

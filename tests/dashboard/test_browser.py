@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from headrace._native import Client, Server, Signature
+
 pytest.importorskip("uvicorn")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
@@ -19,13 +21,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason=f"non
 class Dashboard:
     """`headrace dashboard` on the same port each time it is started."""
 
-    def __init__(self, folder):
-        self._folder = folder
+    def __init__(self, subject):
+        self._subject = str(subject)
         self._port = "0"
         self.start()
 
     def start(self):
-        command = [sys.executable, "-m", "headrace", "dashboard", str(self._folder), "--port", self._port]
+        command = [sys.executable, "-m", "headrace", "dashboard", self._subject, "--port", self._port]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.address, self._port = re.fullmatch(
             r"dashboard at (http.*:(\d+)/)\n", self._process.stdout.readline()
@@ -56,12 +58,12 @@ def open_page(browser):
     """Opens the page; at the end it must have reported no error."""
     errors = []
 
-    def open_(address, **options):
+    def open_(address, body="#run-body", **options):
         page = browser.new_page(**options)
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(address)
-        page.wait_for_selector("#run-body:not([hidden])")
+        page.wait_for_selector(f"{body}:not([hidden])")
         return page
 
     yield open_
@@ -130,3 +132,39 @@ def test_a_narrow_page_does_not_scroll_sideways(scheme, dashboard, open_page, wr
         ".map((each) => each.getAttribute('aria-label') || each.innerText || each.labels?.[0]?.innerText || '')"
     )
     assert "" not in names
+
+
+def open_server(address):
+    """A server with a table of 1,000 transitions and a mailbox."""
+    server = Server()
+    listening = server.listen(address)
+    client = Client(listening)
+    client.open_table("lander/replay", Signature((4,), "float32"), fresh=True, capacity=1_000)
+    client.claim("lander/learner", 7)
+    return server, client, listening
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_server_is_shown_while_it_is_away_and_after_its_restart(width, open_page):
+    server, client, address = open_server("unix:@")
+    started = Dashboard(address)
+    see = playwright.expect
+    try:
+        page = open_page(started.address, "#server-body", viewport={"width": width, "height": 800})
+        see(page.locator("#diagram")).to_contain_text("lander/replay")
+        see(page.locator("#runs-table")).to_contain_text("yes")
+        see(page.locator("#claims")).to_have_text("lander/learner")
+        client.put("lander/reports", b"hello")
+        see(page.locator("#mailboxes")).to_contain_text("lander/reports", timeout=30_000)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        client.close()
+        server.close()
+        see(page.locator("#alert")).to_contain_text("can't be reached", timeout=30_000)
+        server, client, _ = open_server(address)
+        see(page.locator("#alert")).to_be_hidden(timeout=60_000)
+        see(page.locator("#server-note")).to_contain_text("restarted once")
+        see(page.locator("#connection")).to_have_text("live")
+    finally:
+        started.stop()
+        client.close()
+        server.close()

@@ -1,4 +1,4 @@
-"""`headrace dashboard`: a live page about the runs of a folder."""
+"""`headrace dashboard`: a live page about the runs of a folder, or about a server."""
 
 import contextlib
 from collections.abc import Sequence
@@ -10,24 +10,38 @@ import tyro
 
 from headrace.cli.arguments import Positional, parse
 from headrace.errors import ConfigError, require
-from headrace.servers import read_token
+from headrace.servers import read_token, shown
 
 __all__ = ["run"]
+
+_SCHEMES = ("tcp:", "unix:", "dpdk:")
 
 
 @dataclass(frozen=True)
 class _Options:
-    runs: Annotated[Positional[Path], tyro.conf.arg(metavar="RUNS_DIR")] = Path("runs")
-    """Folder with run directories, or one run directory."""
+    subject: Annotated[Positional[str], tyro.conf.arg(metavar="[RUNS_DIR|ADDRESS]")] = "runs"
+    """Folder with run directories, one run directory, or a server: tcp://HOST:PORT, unix:PATH, unix:@NAME."""
     port: int = 7448
     """Port of the page; 0 is a free one."""
     host: str = "127.0.0.1"
-    """Address to listen on; other machines can reach any but 127.0.0.1, ::1 and localhost, which needs --token-file."""
+    """Address to listen on; other machines can reach any but 127.0.0.1, ::1 and localhost: add --page-token-file."""
     token_file: Path | None = None
+    """File with the server's secret."""
+    page_token_file: Path | None = None
     """File with the secret that readers of the page need."""
 
     def __post_init__(self) -> None:
         require("port", self.port, 0 <= self.port <= 65535, "from 0 to 65535")
+        if self.token_file is not None and not self.is_address:
+            raise ConfigError(
+                f"token_file is {str(self.token_file)!a}, which is the secret of a server, and there is no ADDRESS; "
+                "the page's is --page-token-file"
+            )
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the subject is a server."""
+        return self.subject.startswith(_SCHEMES)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -36,18 +50,26 @@ def run(arguments: Sequence[str]) -> int:
         _Options,
         arguments,
         prog="headrace dashboard",
-        description="Show the runs of a folder in a browser, live. Runs are only read.",
+        description="Show the runs of a folder, or a server, in a browser, live. Both are only read.",
     )
-    if not options.runs.is_dir():
-        raise ConfigError(f"runs_dir is {str(options.runs)!a}; it must be a folder that exists")
-    token = read_token(options.token_file) if options.token_file else None
-    require("token_file", options.token_file, token != b"", "a file that is not empty")
+    token = read_token(options.page_token_file) if options.page_token_file else None
+    require("page_token_file", options.page_token_file, token != b"", "a file that is not empty")
+    if options.subject.startswith(("redis:", "rediss:")):
+        raise ConfigError(f"address is {shown(options.subject)}; it must be a Headrace server's, tcp:// or unix:")
+    if not options.is_address and not Path(options.subject).is_dir():
+        raise ConfigError(f"runs_dir is {options.subject!a}; it must be a folder that exists, or a server's address")
     try:
-        from headrace.dashboard.service import serve
+        from headrace.dashboard.service import require_token, runs_site, serve, server_site
     except ImportError as error:
         raise ConfigError(f'the dashboard needs an extra: pip install "headrace[dashboard]" ({error})') from None
-    with contextlib.suppress(KeyboardInterrupt):
-        serve(options.runs, options.host, options.port, token, _announce)
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        require_token(options.host, token)
+        if options.is_address:
+            secret = read_token(options.token_file) if options.token_file else None
+            site = stack.enter_context(server_site(options.subject, secret))
+        else:
+            site = runs_site(Path(options.subject))
+        serve(site, options.host, options.port, token, _announce)
     return 0
 
 

@@ -19,7 +19,7 @@ _GROUPS = {
         "resume": "resume a run from its last checkpoint",
         "evaluate": "play greedy episodes with a run's policy",
         "report": "write a run's report, one HTML page",
-        "dashboard": "show runs in a browser, live",
+        "dashboard": "show runs or a server in a browser, live",
         "export": "write a run's policy as an ONNX file",
         "check": "step an environment and say what is wrong, slow or unsupported",
         "presets": "show the default settings of each environment",

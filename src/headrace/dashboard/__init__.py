@@ -1,1 +1,1 @@
-"""A live page about the runs of a folder, read from their directories and served to browsers."""
+"""A live page about the runs of a folder or about a server, served to browsers."""

@@ -3,16 +3,18 @@
 import contextlib
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvicorn
 
 from headrace.dashboard.application import make_application
 from headrace.dashboard.runs import RunsFolder
+from headrace.dashboard.server_monitor import ServerMonitor
+from headrace.dashboard.sites import RunsSite, ServerSite, Site
 from headrace.errors import ConfigError
 
-__all__ = ["require_token", "serve"]
+__all__ = ["require_token", "runs_site", "serve", "server_site"]
 
 _GRACE_SECONDS = 2
 
@@ -21,13 +23,29 @@ def require_token(host: str, token: bytes | None) -> None:
     """Raises ConfigError for a host beyond loopback without a token."""
     if token is None and not _is_loopback(host):
         raise ConfigError(
-            f"host is {host!a}, which other machines can reach; add --token-file FILE, "
+            f"host is {host!a}, which other machines can reach; add --page-token-file FILE, "
             "or leave --host out to listen on this machine only"
         )
 
 
-def serve(root: Path, host: str, port: int, token: bytes | None, announce: Callable[[str], None]) -> None:
-    """Serves the runs in a folder until SIGINT or SIGTERM; `announce` gets the page's address.
+def runs_site(root: Path) -> Site:
+    """The runs of a folder."""
+    return RunsSite(RunsFolder(root))
+
+
+@contextlib.contextmanager
+def server_site(address: str, token: bytes | None) -> Iterator[Site]:
+    """A context in which a server is watched; raises HeadraceError for one that refuses, and an address that can't be.
+
+    A server that does not answer may come later.
+    """
+    with contextlib.closing(ServerMonitor(address, token)) as monitor:
+        monitor.start()
+        yield ServerSite(monitor)
+
+
+def serve(site: Site, host: str, port: int, token: bytes | None, announce: Callable[[str], None]) -> None:
+    """Serves a site until SIGINT or SIGTERM; `announce` gets the page's address.
 
     Raises ConfigError if the address can't be used.
     """
@@ -35,7 +53,7 @@ def serve(root: Path, host: str, port: int, token: bytes | None, announce: Calla
     listener = _listen(host, port)
     with contextlib.closing(listener):
         server: uvicorn.Server
-        application = make_application(RunsFolder(root), token, ending=lambda: server.should_exit)
+        application = make_application(site, token, ending=lambda: server.should_exit)
         server = uvicorn.Server(
             uvicorn.Config(
                 application,

@@ -1,8 +1,9 @@
 // Charts by uPlot. Each has a legend as text, since a canvas says nothing to a screen reader.
 
-import { drawn, duration, element, short } from "./format.js";
+import { drawn, duration, element, percent, short } from "./format.js";
 
 const HEIGHT = 220;
+const MOST_POINTS = 2000;
 
 function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -10,11 +11,13 @@ function color(name) {
 
 export class Chart {
   // `lines`: [{name, color, dash?, points?, fill?}], of which those without a note are not in the legend; `x`: "seconds" or "environment_steps".
-  constructor(place, title, lines, { share = false, zero = false } = {}) {
+  constructor(place, title, lines, { share = false, zero = false, gaps = false, format = short } = {}) {
     this.title = title;
     this.lines = lines;
     this.share = share;
     this.zero = zero;
+    this.gaps = gaps; // points without a value are not joined over
+    this.format = format;
     this.legend = element("ul", { class: "legend" });
     this.holder = element("div", { class: "chart", role: "img", "aria-label": title });
     place.replaceChildren(this.legend, this.holder);
@@ -63,7 +66,7 @@ export class Chart {
       },
       axes: [
         { ...axis, values: (_, ticks) => ticks.map((tick) => (time ? duration(tick) : short(tick))), space: 70 },
-        { ...axis, values: (_, ticks) => ticks.map((tick) => (this.share ? `${Math.round(tick * 100)} %` : short(tick))), size: 58 },
+        { ...axis, values: (_, ticks) => ticks.map((tick) => (this.share ? percent(tick) : this.format(tick))), size: this.format === short ? 58 : 70 },
       ],
       series: [{}, ...this.lines.map((line) => ({
         label: line.name,
@@ -72,7 +75,7 @@ export class Chart {
         dash: line.dash,
         fill: line.fill ? color(line.color) : undefined,
         points: { show: Boolean(line.points), size: 7, fill: color(line.color) },
-        spanGaps: true,
+        spanGaps: !this.gaps,
       }))],
     }, this.data, this.holder);
   }
@@ -101,4 +104,12 @@ export function join(curves) {
   }));
   const xs = [...merged.keys()].sort((one, other) => one - other);
   return [xs, ...curves.map((_, index) => xs.map((x) => merged.get(x)[index]))];
+}
+
+// Appends rows to columns. Of more than MOST_POINTS, the newer half stays, and of the older one every other row.
+export function extend(series, more) {
+  for (const [name, values] of Object.entries(more)) series[name].push(...values);
+  if (series.seconds.length <= MOST_POINTS) return;
+  const half = series.seconds.length >> 1;
+  for (const name of Object.keys(series)) series[name] = series[name].filter((_, index) => index >= half || index % 2 === 0);
 }

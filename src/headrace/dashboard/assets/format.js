@@ -32,6 +32,11 @@ export function bytes(value) {
   return `${value.toFixed(index ? 1 : 0)} ${units[index]}`;
 }
 
+export function percent(share) {
+  if (share == null) return "–";
+  return `${+(100 * share).toFixed(Math.abs(share) < 0.1 ? 1 : 0)} %`;
+}
+
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -51,4 +56,9 @@ export function table(place, heads, rows) {
   const body = rows.map((cells) =>
     element("tr", {}, ...cells.map((cell, index) => element("td", { class: heads[index][1] }, cell))));
   place.replaceChildren(element("thead", {}, head), element("tbody", {}, ...body));
+}
+
+// A number with a note.
+export function tile([value, note]) {
+  return element("div", { class: "tile" }, element("b", {}, value), element("span", {}, note));
 }

@@ -1,11 +1,11 @@
 // Receives the runs as server-sent events and shows them. The address after # names what is shown: #run=NAME&compare=NAME
 
-import { Chart, join } from "./charts.js";
+import { Chart, extend, join } from "./charts.js";
+import { Stream } from "./connection.js";
 import { showFlow } from "./diagram.js";
-import { bytes, count, duration, element, number, table } from "./format.js";
+import { bytes, count, duration, element, number, percent, table, tile } from "./format.js";
 
 const MOST_COMPARED = 8;
-const MOST_POINTS = 2000;
 const FEWEST_EVALUATIONS = 5; // of each run, for a comparison of evaluations instead of training
 const COLORS = ["c1", "c7", "c3", "c2", "c5", "c4", "c8", "c6"];
 const TIME_COLORS = ["c1", "c2", "c3", "c4", "c5", "c7"];
@@ -19,9 +19,9 @@ let cards = [];
 let selected = null;
 let compared = [];
 let axis = "environment_steps";
-let source = null;
 let charts = {};
 let comparison = null;
+const stream = new Stream({ runs: takeList, run: takeRun, gone: takeEnd });
 
 function readAddress() {
   const words = new URLSearchParams(location.hash.slice(1));
@@ -37,27 +37,12 @@ function writeAddress() {
 }
 
 function connect() {
-  source?.close();
   const words = new URLSearchParams();
   const names = new Set(compared);
   if (selected !== null) names.add(selected);
   names.forEach((name) => words.append("run", name));
   for (const name of runs.keys()) if (!names.has(name)) runs.delete(name);
-  source = new EventSource(`/api/events?${words}`);
-  source.onopen = () => connection("live", false);
-  source.onerror = () => {
-    connection(source.readyState === EventSource.CLOSED ? "connection refused, trying again" : "connection lost, reconnecting", true);
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 3000); // such as a proxy's error page
-  };
-  source.addEventListener("runs", (event) => takeList(JSON.parse(event.data)));
-  source.addEventListener("run", (event) => takeRun(JSON.parse(event.data)));
-  source.addEventListener("gone", (event) => takeEnd(JSON.parse(event.data)));
-}
-
-function connection(text, lost) {
-  const place = find("connection");
-  if (place.textContent !== text) place.textContent = text;
-  place.classList.toggle("lost", lost);
+  stream.open(words);
 }
 
 function takeList(message) {
@@ -77,10 +62,7 @@ function takeList(message) {
 function takeRun(message) {
   const before = runs.get(message.name);
   const run = message.reset || !before ? { config: message.config ?? {}, series: message.series } : before;
-  if (run === before) {
-    for (const [name, values] of Object.entries(message.series)) run.series[name].push(...values);
-    if (run.series.seconds.length > MOST_POINTS) thin(run.series);
-  }
+  if (run === before) extend(run.series, message.series);
   run.state = { ...run.state, ...message.state };
   runs.set(message.name, run);
   if (message.name === selected) showRun();
@@ -91,12 +73,6 @@ function takeEnd(message) {
   runs.delete(message.name);
   if (message.name === selected) showRun();
   showComparison();
-}
-
-// The newer half of the points stays; of the older half, every other one.
-function thin(series) {
-  const half = series.seconds.length >> 1;
-  for (const name of Object.keys(series)) series[name] = series[name].filter((_, index) => index >= half || index % 2 === 0);
 }
 
 function label(name) {
@@ -214,8 +190,7 @@ function showTiles(now, summary, config, state) {
     [now.bottleneck ?? "–", "bottleneck"],
   ];
   if (state.quantization.bytes != null) tiles.push([bytes(state.quantization.bytes), "of a quantized policy"]);
-  find("tiles").replaceChildren(...tiles.map(([value, note]) =>
-    element("div", { class: "tile" }, element("b", {}, value), element("span", {}, note))));
+  find("tiles").replaceChildren(...tiles.map(tile));
 }
 
 function showScore(series, state, now) {
@@ -242,7 +217,7 @@ function showShares(id, title, key, names, series, now) {
     return sum;
   });
   const lines = names.map((name, index) => ({ name, color: color(index), fill: true })).reverse();
-  const notes = names.map((name) => `${Math.round(100 * (now[key]?.[name] ?? 0))} %`).reverse();
+  const notes = names.map((name) => percent(now[key]?.[name] ?? 0)).reverse();
   chart(id, `${title}, shares of time`, lines, { share: true }).show([series.seconds, ...stacked.reverse()], notes);
 }
 
