@@ -112,7 +112,9 @@ wheel: $(VENV)/.wheel  ## a wheel for this Python into dist, tested in an empty 
 	@python scripts/test_wheel.py build/wheel/repaired/*.whl
 	@install -D --mode=644 --target-directory=dist build/wheel/repaired/*.whl
 
-docs: $(VENV)/.docs $(VENV)/.module  ## the documentation site into build/docs; warnings and broken links are errors
+docs: $(VENV)/.docs $(VENV)/.dev $(VENV)/.module  ## the documentation site into build/docs, after running its examples; warnings are errors
+	@echo "headrace: running the tutorial, the examples and the checks of pages"
+	@$(PYTEST) tests/test_code_blocks.py tests/test_documents.py tests/test_examples.py tests/test_plugin.py tests/test_tutorial.py
 	@python -m sphinx -W --keep-going -q -b html docs build/docs
 	@echo "headrace: open build/docs/index.html"
 

@@ -1,10 +1,15 @@
-"""The documentation site: the Markdown pages of this folder and the Python interface (`make docs`)."""
+"""The documentation site: the Markdown pages here, the Python interface, and pages of studies (`make docs`)."""
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+
+from headrace.cli.main import main
+from headrace.studies.catalogue import STUDIES
 
 ROOT = Path(__file__).parent.parent
 
@@ -17,6 +22,9 @@ default_role = "literal"  # docstrings are Markdown in this respect
 html_theme = "furo"
 html_title = "Headrace"
 html_copy_source = False
+STUDY_PAGES = ROOT / "build/study-pages"
+STUDY_PAGES.mkdir(parents=True, exist_ok=True)
+html_extra_path = [str(STUDY_PAGES)]
 
 myst_heading_anchors = 4
 
@@ -50,6 +58,19 @@ def read_page(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^]]+)\]\(([^):#]+)(#[^)]*)?\)", replace, text)
 
 
+def render_studies(app: Sphinx) -> None:
+    """Makes the page of each study from its committed CSV files, in a copy of their folder."""
+    if app.builder.format != "html":
+        return
+    for study in STUDIES:
+        folder = ROOT / "build/study-files" / study.name
+        shutil.copytree(ROOT / "benchmarks/results" / study.name, folder, dirs_exist_ok=True)
+        if main(["study", study.name, "--render", str(folder)]):
+            raise ExtensionError(f"the page of study {study.name} can't be made")
+        (STUDY_PAGES / "studies").mkdir(exist_ok=True)
+        shutil.copy(folder / f"{study.name}.html", STUDY_PAGES / "studies")
+
+
 def escape(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Makes characters of docstrings that reStructuredText would interpret plain text."""
     lines[:] = ["`".join(re.sub(r"([*|])", r"\\\1", part) if index % 2 == 0 else part
@@ -58,5 +79,6 @@ def escape(app: Sphinx, what: str, name: str, thing: object, options: object, li
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("builder-inited", render_studies)
     app.connect("source-read", read_page)
     app.connect("autodoc-process-docstring", escape)

@@ -10,6 +10,7 @@ import pytest
 import headrace
 from headrace.algorithms.registry import BUILT_IN, find_algorithm
 from headrace.settings import presets_of
+from headrace.studies.catalogue import STUDIES
 from headrace.topologies.config import Apex, Serial
 
 ROOT = Path(__file__).parent.parent
@@ -69,6 +70,14 @@ def test_the_site_has_every_page_once() -> None:
     )
     pages = [str(page.relative_to(ROOT / "docs").with_suffix("")) for page in (ROOT / "docs").rglob("*.md")]
     assert sorted(listed) == sorted({*pages} - {"index"})
+
+
+def test_the_site_has_every_study_and_example() -> None:
+    page = (ROOT / "docs/studies.md").read_text()
+    assert sorted(re.findall(r'href="studies/([\w-]+)\.html"', page)) == sorted(study.name for study in STUDIES)
+    shown = re.findall(r"^```{literalinclude} \.\./(\S+)$", (ROOT / "docs/examples.md").read_text(), re.MULTILINE)
+    programs = [str(path.relative_to(ROOT)) for path in (ROOT / "examples").rglob("*.py")]
+    assert sorted(shown) == sorted(programs)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
