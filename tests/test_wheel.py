@@ -42,7 +42,7 @@ def write_wheel(path: Path, names: Iterable[str]) -> Path:
 
 
 def test_the_files_of_the_package_pass(script: ModuleType, tracked: list[str], tmp_path: Path) -> None:
-    assert "headrace/dashboard/assets/index.html" in tracked
+    assert "headrace/dashboard/assets/runs.html" in tracked
     script.check_contents(write_wheel(tmp_path, [*tracked, MODULE, *METADATA]))
 
 
