@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.measure import require
 
 _SHORT = ("table", "records", "inference", "updates", "learner_wait", "network", "refresh", "shards", "stalls")
-_LONG = ("reverb", "load", "bypass", "connections", "shard_saving", "apart", "launchers", "learning", "time_to_score")
+_LONG = ("reverb", "load", "bypass", "connections", "shard_saving", "apart", "launchers", "time_to_score", "zoo")
 
 
 def main() -> int:
