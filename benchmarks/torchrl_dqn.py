@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from tensordict.nn import TensorDictSequential
-from torchrl.collectors import SyncDataCollector
+from torchrl.collectors import Collector
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.envs import GymEnv, RewardSum, StepCounter, TransformedEnv
 from torchrl.modules import MLP, EGreedyModule, QValueActor
@@ -43,7 +43,7 @@ def run(environment: str, algorithm: str, seed: int, rule: Rule) -> Outcome:
         eps_end=settings["eps_end"],
         spec=actor.spec,
     )
-    collector = SyncDataCollector(
+    collector = Collector(
         world,
         TensorDictSequential(actor, exploration),
         frames_per_batch=settings["frames_per_batch"],
