@@ -20,8 +20,8 @@ _LONG = (
     "watching",
     "apart",
     "launchers",
-    "learning",
     "time_to_score",
+    "zoo",
 )
 
 

@@ -9,42 +9,47 @@ import tempfile
 from pathlib import Path
 
 import headrace
-from benchmarks.outcome import (
-    CONFIRMATION_EPISODES,
-    EVALUATION_PERIOD_SECONDS,
-    FRESH_SEED,
-    PERIODIC_EPISODES,
-    Outcome,
-)
+from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule
 
 
-def run_headrace(environment: str, seed: int, score: float, time_limit_seconds: float) -> Outcome:
+def run_headrace(environment: str, seed: int, rule: Rule) -> Outcome:
     """Headrace with defaults: the environment's preset, Ape-X, this machine's number of actors."""
     with tempfile.TemporaryDirectory() as folder:
         result = headrace.train(
             environment,
-            until_score=score,
-            time_limit_seconds=time_limit_seconds,
+            until_score=rule.score,
+            time_limit_seconds=rule.most_seconds,
             seed=seed,
-            evaluation_period_seconds=EVALUATION_PERIOD_SECONDS,
+            evaluation_period_seconds=rule.period_seconds,
             evaluation_episodes=PERIODIC_EPISODES,
             run_dir=Path(folder) / "run",
             quiet=True,
         )
         fresh = result.evaluate(CONFIRMATION_EPISODES, seed=FRESH_SEED + seed)
     summary = result.summary
-    steps, mean = summary["environment_steps"], summary["mean_return"]
-    return Outcome(summary["seconds_to_score"], steps, mean, fresh.mean, f"preset, {summary['topology']}")
+    return Outcome(
+        summary["seconds_to_score"],
+        summary["steps_to_score"],
+        summary["environment_steps"],
+        summary["learner_steps"],
+        summary["wall_seconds"],
+        summary["mean_return"],
+        fresh.mean,
+        fresh.std,
+        f"preset, {summary['topology']}",
+    )
 
 
 def main() -> None:
     """Runs what the arguments say, and writes the outcome as JSON."""
     system, environment, seed, score, time_limit, path = sys.argv[1:]
+    rule = Rule(float(score), float(time_limit))
     if system == "headrace":
-        run = run_headrace
+        outcome = run_headrace(environment, int(seed), rule)
     else:
-        from benchmarks.sb3_dqn import run_sb3 as run
-    outcome = run(environment, int(seed), float(score), float(time_limit))
+        from benchmarks import sb3
+
+        outcome = sb3.run(environment, "dqn", int(seed), rule)
     Path(path).write_text(json.dumps(outcome._asdict()))
 
 

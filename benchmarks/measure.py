@@ -162,7 +162,8 @@ def _busy_seconds() -> float:
 
 def origin() -> dict[str, Any]:
     """The origin of a figure: command, commit, date, machine."""
-    module = Path(sys.argv[0]).stem
+    path = Path(sys.argv[0])
+    module = path.parent.name if path.stem == "__main__" else path.stem
     command = shlex.join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]])
     return asdict(Origin.here(command, Path(__file__).parent))
 

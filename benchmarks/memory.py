@@ -3,7 +3,7 @@
     nice -n 10 python -m benchmarks.memory --only headrace/TMaze-v0 [--seeds 3] [--jobs 1]
 
 Both run in the serial topology, R2D2 with its preset until 100 greedy episodes average `stop_at`, and DQN with that of
-CartPole-v1 for `dqn_steps`. As in `benchmarks.learning`, each policy is judged by 100 more episodes with seeds that the
+CartPole-v1 for `dqn_steps`. As in `benchmarks.zoo`, each policy is judged by 100 more episodes with seeds that the
 run never used: `fresh_mean` of R2D2 must reach `required`, and that of DQN must stay within `dqn_most`. Steps limit the
 runs, not time: the results do not depend on the machine.
 """
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import headrace
-from benchmarks.learning import FRESH_SEED
 from benchmarks.measure import write_csv
+from benchmarks.outcome import FRESH_SEED
 from headrace.settings import preset
 
 

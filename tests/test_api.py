@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import A3C, DQN, Serial, api
+from headrace.errors import ConfigError
 from headrace.settings import RunConfig, preset
 
 
@@ -34,3 +35,11 @@ def test_a_run_has_a_topology_that_suits_its_algorithm(
     assert runs[0].topology.name == topology
     assert runs[0].algorithm == settings.get("algorithm", known.algorithm)
     assert runs[0].steps == known.steps
+
+
+def test_frugal_chooses_the_preset_and_no_algorithm_can_be_given_too(runs: list[RunConfig], tmp_path: Path) -> None:
+    known = preset("LunarLander-v3", frugal=True)
+    api.train("LunarLander-v3", run_dir=tmp_path / "run", quiet=True, frugal=True)
+    assert (runs[0].algorithm, runs[0].topology, runs[0].steps) == (known.algorithm, known.serial, known.steps)
+    with pytest.raises(ConfigError, match="frugal is true, which chooses the algorithm, and algorithm is given"):
+        api.train("LunarLander-v3", run_dir=tmp_path / "other", quiet=True, frugal=True, algorithm=DQN())

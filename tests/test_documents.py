@@ -30,10 +30,10 @@ def row(label: str, usual: Any, values: list[Any]) -> str:
     return f"| {label} | {show(usual) if usual is not None else '·'} | {' | '.join(cells)} |"
 
 
-def preset_table(algorithm: str) -> list[str]:
+def preset_table(algorithm: str, *, frugal: bool = False) -> list[str]:
     """The head and the rows of an algorithm's presets: each setting in which any of them leaves the default."""
     default = find_algorithm(algorithm)()
-    presets = presets_of(algorithm)
+    presets = presets_of(algorithm, frugal=frugal)
     lines = [
         f"| | default | {' | '.join(presets)} |",
         row("`--steps`", None, [each.steps for each in presets.values()]),
@@ -55,6 +55,15 @@ def test_presets_are_those_of_the_page(algorithm: str) -> None:
     page = (ROOT / f"docs/algorithms/{algorithm.replace('-', '_')}.md").read_text()
     table = page.split("## Presets")[1].split("\n## ")[0]
     assert [line for line in table.splitlines() if line.startswith(("| | ", "| `--"))] == preset_table(algorithm)
+
+
+def test_frugal_presets_are_those_of_the_page() -> None:
+    able = [algorithm for algorithm in BUILT_IN if presets_of(algorithm, frugal=True)]
+    assert able == ["dqn"]
+    page = (ROOT / "docs/algorithms/dqn.md").read_text()
+    table = page.split("## Frugal presets")[1].split("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith(("| | ", "| `--"))]
+    assert lines == [line for line in preset_table("dqn", frugal=True) if "(apex)" not in line]
 
 
 def test_the_python_interface_has_every_exported_name() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from headrace.algorithms.config import Algorithm, Engine
+from headrace.errors import ConfigError
 from headrace.launch.config import LauncherConfig
 from headrace.report.display import Display, Heading, open_display
 from headrace.report.run_directory import RunDirectory
@@ -14,6 +15,7 @@ from headrace.topologies.config import Topology
 from headrace.training import Callback, Callbacks, Result, SavedPolicy, load_policy
 from headrace.training import resume as resume_run
 from headrace.training import train as train_run
+from headrace.zoo import find_kept, zoo_name
 
 if TYPE_CHECKING:
     from headrace.tuning.run import Tuned
@@ -25,7 +27,7 @@ class Settings(TypedDict, total=False):
     """Settings of a run: those of `RunConfig` and `ServerConfig`, whose defaults apply unless there is a preset's.
 
     The preset of the environment has the algorithm, the topology (Ape-X, or HogWild without replay) and, without a
-    stopping rule, the number of steps.
+    stopping rule, the number of steps. `frugal` chooses the preset that needs few environment steps.
     """
 
     algorithm: Algorithm | None
@@ -34,6 +36,7 @@ class Settings(TypedDict, total=False):
     time_limit_seconds: float | None
     until_score: float | None
     seed: int
+    frugal: bool
     evaluation_period_seconds: float | None
     evaluation_period_steps: int
     evaluation_episodes: int | None
@@ -101,14 +104,17 @@ def resume(
 
 
 def load(path: str | Path) -> SavedPolicy:
-    """The trained policy of a run directory, or of an .onnx file that `headrace export` wrote; torch is not needed.
+    """The trained policy of a run directory, of an .onnx file that `headrace export` wrote, or of the zoo.
 
         policy = headrace.load("runs/LunarLander-v3-dqn-20260102-030405")
+        policy = headrace.load("zoo:LunarLander-v3")
         action = policy.act(observation)
 
-    See `SavedPolicy`. A file needs neither the run nor its environment. Raises HeadraceError.
+    See `SavedPolicy`. Torch is not needed; a file and the zoo need neither a run nor the environment. Raises
+    HeadraceError.
     """
-    return load_policy(Path(path))
+    name = zoo_name(path)
+    return load_policy(Path(path) if name is None else find_kept(name).path)
 
 
 def tune(
@@ -145,7 +151,10 @@ def _display(config: RunConfig, directory: RunDirectory, quiet: bool) -> Display
 def _configure(environment: str, settings: Settings) -> RunConfig:
     """The configuration of a run, with defaults from the preset."""
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-    known = preset(environment)
+    frugal = given.pop("frugal", False)
+    if frugal and "algorithm" in given:
+        raise ConfigError("frugal is true, which chooses the algorithm, and algorithm is given: leave one of them out")
+    known = preset(environment, frugal=frugal)
     if "algorithm" in given:
         known = known._replace(algorithm=given["algorithm"])
     if not given.keys() & {"steps", "time_limit_seconds", "until_score"}:

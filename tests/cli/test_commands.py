@@ -1,6 +1,7 @@
 """The commands, with training faked: what they call, print, leave and return."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from headrace.errors import EnvironmentFault, LaunchError
 from headrace.report import PlainDisplay, QuietDisplay, RunDirectory
 from headrace.settings import RunConfig, preset
 from headrace.topologies.config import Apex, Serial
+from headrace.zoo import kept_policies
 
 
 @pytest.fixture
@@ -238,3 +240,42 @@ def test_a_preset_of_the_other_algorithm_in_full(capsys):
     assert "32" in rows["--communication-bits (apex)"]
     assert "--double" not in rows
     assert preset("dm_control/finger-spin").note in " ".join(out.split())
+
+
+def test_the_zoo_is_listed_and_played(training, capsys):
+    assert main(["evaluate", "zoo:"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [f"zoo:{name}" for name in kept_policies()]
+    assert training.calls == []
+    assert main(["evaluate", "zoo:CartPole-v1", "--episodes", "7"]) == 0
+    assert training.calls == [
+        ("evaluate", (kept_policies()["CartPole-v1"],), {"episodes": 7, "seed": None}),
+    ]
+
+
+def test_a_policy_that_the_zoo_lacks_is_refused_in_one_line(training, capsys):
+    assert main(["evaluate", "zoo:CartPole-v9"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("headrace: error: policy is zoo:CartPole-v9; it must be one of zoo:")
+    assert error.count("\n") == 1
+
+
+def test_train_with_the_frugal_preset(training, capsys):
+    assert main(["train", "LunarLander-v3", "--frugal", "--batch-size", "64"]) == 0
+    known = preset("LunarLander-v3", frugal=True)
+    (config, *_) = training.calls[0][1]
+    assert config.algorithm == replace(known.algorithm, batch_size=64)
+    assert (config.topology, config.steps) == (known.serial, known.steps)
+    assert main(["train", "LunarLander-v3", "--frugal", "--topology", "apex"]) == 0
+    assert training.calls[1][1][0].topology == known.apex
+    assert main(["train", "Taxi-v4", "--frugal"]) == 2
+    assert "Taxi-v4 with dqn has no frugal preset" in capsys.readouterr().err
+
+
+def test_frugal_presets_side_by_side(capsys):
+    assert main(["presets", "--frugal"]) == 0
+    out = capsys.readouterr().out
+    assert "dqn setting" in out
+    assert "d4pg setting" not in out
+    assert main(["presets", "LunarLander-v3", "--frugal"]) == 0
+    assert "--samples-per-step" in capsys.readouterr().out

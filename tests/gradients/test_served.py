@@ -69,6 +69,57 @@ def test_one_worker_is_bit_identical_to_a_local_vector(open_vector: Open, kind: 
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
 
 
+def test_local_updates_move_the_workers_copy_until_a_fetch(open_vector: Open):
+    """Plain SGD with rate 0.5: 8 - 0.5 * 2 = 7, then 7 - 0.5 * 4 = 5; the other worker's 6 takes 3 from the shards."""
+    worker = open_vector([8.0], ServedOptions(fetch_period=2, local_updates=True), fresh=True)
+    other = open_vector([0.0])
+    assert push(worker, 2.0) == (1, 0, True)
+    assert worker.parameters.tolist() == [7.0]
+    assert push(other, 6.0) == (2, 1, True)
+    assert (worker.pull(), worker.parameters.tolist()) == (0, [7.0])  # not due
+    assert push(worker, 4.0) == (3, 1, True)
+    assert worker.parameters.tolist() == [5.0]
+    assert (worker.pull(), worker.parameters.tolist()) == (3, [2.0])  # 8 - 1 - 3 - 2
+
+
+def test_local_updates_are_plain_sgd_whatever_the_servers_optimizer(open_vector: Open):
+    """AdaGrad's first step is the rate in the gradient's direction, 8 - 0.5, and the copy's is 8 - 0.5 * 4."""
+    adagrad = OptimizerOptions("adagrad", learning_rate=0.5)
+    worker = open_vector([8.0], ServedOptions(fetch_period=2, local_updates=True), fresh=True, optimizer=adagrad)
+    push(worker, 4.0)
+    assert worker.parameters.tolist() == [6.0]
+    assert open_vector([0.0], optimizer=adagrad).parameters.tolist() == pytest.approx([7.5])
+
+
+def test_local_updates_follow_every_gradient_of_a_sum(open_vector: Open):
+    worker = open_vector([8.0], ServedOptions(push_period=2, local_updates=True), fresh=True)
+    push(worker, 2.0)
+    assert (worker.pull(), worker.parameters.tolist()) == (0, [7.0])
+    assert open_vector([0.0]).parameters.tolist() == [8.0]  # nothing is sent yet
+    push(worker, 4.0)
+    assert worker.parameters.tolist() == [5.0]
+    assert (worker.pull(), worker.parameters.tolist()) == (1, [5.0])  # one update of 6: 8 - 0.5 * 6
+
+
+@pytest.mark.parametrize("push_period", [1, 2])
+def test_a_gradient_that_is_not_accepted_does_not_move_the_copy(open_vector: Open, push_period: int):
+    options = ServedOptions(fetch_period=9, push_period=push_period, local_updates=True, staleness="drop")
+    worker = open_vector([8.0], options, fresh=True)
+    assert push(worker, np.nan) == (0, -1, False)
+    other = open_vector([0.0], ServedOptions(staleness="drop"))
+    push(other, 6.0)
+    sent = [push(worker, 2.0) for _ in range(push_period)]
+    assert sent[-1] == (1, 1, False)
+    assert worker.parameters.tolist() == [8.0 - 1.0 * (push_period - 1)]  # the first of two was only summed
+    assert (worker.pull(), worker.parameters.tolist()) == (1, [5.0])
+
+
+def test_without_local_updates_the_copy_waits_for_the_fetch(open_vector: Open):
+    worker = open_vector([8.0], ServedOptions(fetch_period=2), fresh=True)
+    push(worker, 2.0)
+    assert worker.parameters.tolist() == [8.0]
+
+
 def test_a_joining_worker_gets_shared_parameters_and_counts_staleness(open_vector: Open):
     one = open_vector([1, 2], fresh=True)
     assert push(one, 2) == (1, 0, True)

@@ -5,6 +5,7 @@ import pytest
 from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
+from headrace.errors import ConfigError
 from headrace.settings import PRESETS, preset, presets_of
 
 
@@ -57,3 +58,31 @@ def test_presets_of_an_algorithm_are_those_that_begin_with_it_and_those_that_kno
     of_a3c = presets_of("a3c")
     assert {"CartPole-v1", "LunarLander-v3"} <= of_a3c.keys()
     assert all(isinstance(each.algorithm, A3C) for each in of_a3c.values())
+
+
+def test_a_frugal_preset_learns_more_from_each_step_in_one_environment():
+    frugal, usual = preset("LunarLander-v3", frugal=True), preset("LunarLander-v3")
+    assert frugal.algorithm.samples_per_step > usual.algorithm.samples_per_step
+    assert frugal.steps < usual.steps
+    assert (frugal.topology_name, usual.topology_name) == ("serial", "apex")
+    assert frugal.topology("serial").envs_per_actor == 1
+    assert (frugal.apex, frugal.note) == (usual.apex, usual.note)
+
+
+@pytest.mark.parametrize(
+    ("environment", "algorithm", "whose"),
+    [
+        ("Taxi-v4", None, "Taxi-v4 with dqn"),
+        ("LunarLander-v3", "a3c", "LunarLander-v3 with a3c"),
+        ("LunarLander-v3", "dyna-q", "LunarLander-v3 with dyna-q"),  # a subclass of DQN, whose preset is not its own
+    ],
+)
+def test_an_environment_without_a_frugal_preset_is_refused(environment, algorithm, whose):
+    with pytest.raises(ConfigError, match=f"frugal is given, and {whose} has no frugal preset") as caught:
+        preset(environment, algorithm, frugal=True)
+    assert str(caught.value).endswith("LunarLander-v3 with dqn have one")
+
+
+def test_frugal_presets_of_an_algorithm():
+    assert {*presets_of("dqn", frugal=True)} == {*DQN.frugal_presets()}
+    assert presets_of("dyna-q", frugal=True) == presets_of("a3c", frugal=True) == {}

@@ -38,6 +38,13 @@ def test_bits_that_int8_takes(bits: int) -> None:
     assert Apex(pull_period=0.5, pull_unit="seconds", communication_bits=bits).pull_period == 0.5
 
 
+def test_local_updates_need_a_period_in_which_they_last() -> None:
+    with pytest.raises(ConfigError, match="local_updates is true, and fetch_period and push_period are 1"):
+        ParameterServer(local_updates=True)
+    assert ParameterServer(local_updates=True, push_period=2).push_period == 2
+    assert ParameterServer(local_updates=True, fetch_period=2).fetch_period == 2
+
+
 def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
     with pytest.raises(ConfigError, match="shard_servers is http://a; it must be addresses, tcp://, unix: or dpdk:"):
         ParameterServer(shards=2, shard_servers=("http://a",))

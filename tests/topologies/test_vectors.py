@@ -32,6 +32,22 @@ def test_a_run_that_ends_leaves_no_shards_on_further_servers() -> None:
     runs[1].close()  # no server answers
 
 
+def test_workers_get_the_options_of_the_topology() -> None:
+    server = Server()
+    endpoint = Endpoint(server.listen("unix:@"), "run")
+    vectors = open_vectors(ParameterServer(workers=1, fetch_period=2, local_updates=True), A3C(), endpoint)
+    assert vectors is not None
+    optimizer = OptimizerOptions("sgd", learning_rate=0.5)
+    vectors(np.ones(1, np.float32), optimizer)
+    worker = vectors.handles[0].open(np.ones(1, np.float32), optimizer, endpoint, 0, 0)
+    worker.gradient[:] = 4.0
+    worker.apply()
+    assert worker.parameters.tolist() == [-1.0]  # 1 - 0.5 * 4
+    worker.close()
+    vectors.close()
+    server.close()
+
+
 def test_lost_updates_are_asked_for_after_a_connection_was_lost(tmp_path: Path) -> None:
     server = Server(data=str(tmp_path / "data"), shard_save_seconds=1e6)
     endpoint = Endpoint(server.listen(f"unix:{tmp_path / 'socket'}"), "run", reconnect_seconds=60.0)

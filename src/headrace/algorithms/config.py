@@ -109,6 +109,11 @@ class Algorithm(ABC):
         """Settings that are known to work, by environment or family of environments ("ALE/...")."""
         return {}
 
+    @classmethod
+    def frugal_presets(cls) -> Mapping[str, Tuned]:
+        """Settings that need few environment steps rather than few seconds, by environment."""
+        return {}
+
     def require_spaces(self, spec: EnvironmentSpec) -> None:
         """Raises ConfigError if the algorithm does not take the environment's actions or observations."""
         kind: ActionKind = "continuous" if spec.continuous else "multi-discrete" if spec.branches else "discrete"

@@ -1,8 +1,8 @@
-"""`headrace evaluate`: plays greedy episodes with a run's policy; prints text or JSON, and records a video."""
+"""`headrace evaluate`: plays greedy episodes with the policy of a run or of the zoo; prints text or JSON."""
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from headrace.report import RunDirectory
 from headrace.report.formats import count, number
 from headrace.report.video import require_video, write_video
 from headrace.settings import MOST_EPISODES
+from headrace.zoo import PREFIX, KeptPolicy, find_kept, kept_policies, zoo_name
 
 __all__ = ["MAX_VIDEO_STEPS", "run"]
 
@@ -23,11 +24,11 @@ MAX_VIDEO_STEPS = 3_000
 @dataclass(frozen=True)
 class _Options:
     run: Run
-    """Run directory."""
+    """Run directory, or zoo:NAME for a policy that comes with Headrace; zoo: lists them."""
     episodes: int = 100
     """Greedy episodes to play."""
     seed: int | None = None
-    """Seed of the environments; if not set, that of the run's evaluations."""
+    """Seed of the environments; if not set, that of the run's evaluations, or of the zoo's."""
     json: Switch = False
     """Print one JSON object."""
     video: Path | None = None
@@ -41,14 +42,18 @@ class _Options:
 def run(arguments: Sequence[str]) -> int:
     """Evaluates; returns the exit code."""
     options = parse(
-        _Options, arguments, prog="headrace evaluate", description="Play greedy episodes with a run's policy."
+        _Options, arguments, prog="headrace evaluate", description="Play greedy episodes with a trained policy."
     )
+    name = zoo_name(options.run)
+    if name == "":
+        print(_list(kept_policies()))
+        return 0
     if options.video is not None:
         require_video(options.video)  # before the episodes, not after
-    directory = RunDirectory.open(options.run)
+    source = RunDirectory.open(options.run) if name is None else find_kept(name)
     from headrace import training
 
-    result = training.evaluate(directory, episodes=options.episodes, seed=options.seed)
+    result = training.evaluate(source, episodes=options.episodes, seed=options.seed)
     if options.json:
         record = {
             "run": str(options.run),
@@ -71,8 +76,18 @@ def run(arguments: Sequence[str]) -> int:
             f"  length    {number(statistics.fmean(result.lengths))} steps"
         )
     if options.video is not None:
-        frames, fps = training.record_frames(directory, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
+        frames, fps = training.record_frames(source, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
         frame_count = write_video(frames, options.video, fps)
         if not options.json:
             print(f"  video     {options.video}, {frame_count} frames")
     return 0
+
+
+def _list(kept: Mapping[str, KeptPolicy]) -> str:
+    """One line for each policy of the zoo."""
+    width = max(map(len, kept), default=0) + len(PREFIX)
+    return "\n".join(
+        f"{PREFIX + name:{width}}  {each.algorithm:7}  return {number(each.mean_return)} ± {number(each.std_return)} "
+        f"over {each.episodes} episodes, after {count(each.environment_steps)} steps of training"
+        for name, each in kept.items()
+    )

@@ -1,7 +1,7 @@
 """`headrace presets`: shows the preset of each environment."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.registry import find_algorithm, known_algorithms
-from headrace.cli.arguments import Positional, parse
+from headrace.cli.arguments import Positional, Switch, parse
 from headrace.errors import require
 from headrace.settings import PRESETS, Preset, preset, presets_of
 from headrace.topologies.config import Apex, Serial
@@ -27,6 +27,8 @@ class _Options:
     """Environment whose preset is shown in full."""
     algorithm: str | None = None
     """Algorithm whose presets are shown; by default those of all, or with ENV the environment's default."""
+    frugal: Switch = False
+    """Show the presets that need few environment steps."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -39,21 +41,22 @@ def run(arguments: Sequence[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
     if options.environment is None:
         for algorithm in [options.algorithm] if options.algorithm else known_algorithms():
-            console.print(_compare(algorithm))
+            presets = presets_of(algorithm, frugal=options.frugal)
+            if presets or not options.frugal:
+                console.print(_compare(algorithm, presets))
         console.print("· as the default; `headrace presets ENV` shows one in full")
         for name, each in PRESETS.items():
             console.print(f"{name}: {each.note}")
     else:
-        chosen = preset(options.environment, options.algorithm)
+        chosen = preset(options.environment, options.algorithm, frugal=options.frugal)
         console.print(f"{options.environment}: {chosen.note}")
         console.print(_one(chosen))
         console.print(f"each is a flag; `headrace train {options.environment} --help` says what it means")
     return 0
 
 
-def _compare(algorithm: str) -> Table:
+def _compare(algorithm: str, presets: Mapping[str, Preset]) -> Table:
     """All presets of one algorithm side by side: the settings that differ from the default in any of them."""
-    presets = presets_of(algorithm)
     table = Table(pad_edge=False)
     table.add_column(f"{algorithm} setting", no_wrap=True)
     table.add_column("default", justify="right", style="dim")

@@ -57,6 +57,8 @@ class RunOptions(RunConfig):
     """Name of the topology."""
     launcher_name: str = "processes"
     """Name of the launcher."""
+    frugal: Switch = False
+    """Take the preset that needs few environment steps rather than few seconds (`headrace presets --frugal`)."""
     quiet: Switch = False
     """Show nothing during training."""
 
@@ -65,7 +67,7 @@ class RunOptions(RunConfig):
         values = {setting.name: getattr(self, setting.name) for setting in dataclasses.fields(RunConfig)}
         values["server"] = self.server.to_config()
         if self.steps is None and self.time_limit_seconds is None and self.until_score is None:
-            values["steps"] = preset(self.environment, self.algorithm_name).steps
+            values["steps"] = preset(self.environment, self.algorithm_name, frugal=self.frugal).steps
         return RunConfig(**values)
 
 
@@ -164,7 +166,8 @@ def read_run_options(base: type[Options], arguments: Sequence[str], prog: str, d
     words = list(arguments)
     index = find_environment(words, _every_flag(base))
     environment = words.pop(index) if index is not None else ""
-    known = preset(environment, _chosen(words, "--algorithm", algorithm_names()))
+    frugal = bool(environment) and "--frugal" in words
+    known = preset(environment, _chosen(words, "--algorithm", algorithm_names()), frugal=frugal)
     algorithm = known.algorithm.name
     topology = _chosen(words, "--topology", TOPOLOGIES) or known.topology_name
     _require_own(words, "algorithm", algorithm, known_algorithms())

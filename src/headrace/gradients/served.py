@@ -28,6 +28,8 @@ class ServedOptions:
     """Calls of apply() between two polls for newer parameters; there is no poll while a sum is pending."""
     push_period: int = 1
     """Calls of apply() whose gradients are summed before they are sent."""
+    local_updates: bool = False
+    """Whether apply() also moves the worker's copy, by plain SGD, until the next fetch replaces it."""
     staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
     """How the server handles a stale gradient."""
     staleness_limit: int = 0
@@ -40,9 +42,10 @@ class ServedVector:
     """A worker's copy of parameters in a server; implements `ParameterVector`.
 
     Between two polls a worker continues with its current parameters. Its own gradients appear in them only after the
-    next fetch; Dean et al. (2012, section 4.1) also apply them to the worker's copy. Between two pushes gradients are
-    summed, as in that paper, but all at the same parameters, so a sum is as stale as each of its gradients. A sum that
-    is pending at close() is lost.
+    next fetch, or with local updates at once, as the learning rate times the gradient: the server's optimizer state is
+    not here (Dean et al. 2012, section 4.1 and algorithm 7.1). Between two pushes gradients are summed, as in that
+    paper, but nothing is fetched meanwhile, so a sum is as stale as each of its gradients. A sum that is pending at
+    close() is lost.
 
     A restarted server that keeps its shards continues from their last save; the next pull() fetches those parameters.
 
@@ -62,6 +65,7 @@ class ServedVector:
         fresh: bool,
     ) -> None:
         self._options = options
+        self._local_rate = optimizer.learning_rate if options.local_updates else 0.0
         self.parameters = initial.copy()
         self.gradient = np.zeros_like(initial)
         self._sum = np.zeros_like(initial) if options.push_period > 1 else self.gradient
@@ -103,6 +107,7 @@ class ServedVector:
         """Adds `gradient` to the sum, and sends the sum at the end of the push period.
 
         A gradient that is not finite is refused at once and not added. After a dropped one the next pull() fetches.
+        Neither moves the worker's copy.
         """
         self._applied_since_fetch += 1
         if self._options.push_period > 1:
@@ -111,6 +116,7 @@ class ServedVector:
             self._sum += self.gradient
             self._summed += 1
             if self._summed < self._options.push_period:
+                self._move()
                 return Applied(self._version, None)
         version, staleness, verdict = self._model.push(self._sum)
         if self._options.push_period > 1:
@@ -118,6 +124,8 @@ class ServedVector:
             self._summed = 0
         if verdict == "dropped":
             self._applied_since_fetch = 0
+        elif verdict == "accepted":
+            self._move()
         return Applied(version, -1 if verdict == "refused" else staleness, verdict == "accepted")
 
     def state(self) -> dict[str, Array]:
@@ -137,6 +145,11 @@ class ServedVector:
     def close(self) -> None:
         """Closes the connections, from any thread; a waiting call raises ClosedError. The shards are kept."""
         self._model.close()
+
+    def _move(self) -> None:
+        """Applies `gradient` to the worker's copy, with local updates."""
+        if self._options.local_updates:
+            self.parameters -= self._local_rate * self.gradient
 
     def _fetch(self) -> None:
         self._reconnections = self._model.reconnections  # before: one that is lost meanwhile leads to another fetch

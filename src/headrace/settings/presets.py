@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from headrace.algorithms.config import Algorithm, Tuned
-from headrace.algorithms.registry import find_algorithm
+from headrace.algorithms.registry import find_algorithm, known_algorithms
+from headrace.errors import ConfigError
 from headrace.topologies.config import WORKER_TOPOLOGIES, Apex, Serial, Topology, TopologyName
 
 __all__ = ["PRESETS", "Preset", "preset", "presets_of"]
@@ -44,10 +45,14 @@ class Preset(NamedTuple):
     evaluation_episodes: int
     final_evaluation_episodes: int
     checkpoint_period_seconds: float
+    frugal: bool = False
+    """Whether it is tuned for few environment steps rather than few seconds."""
 
     @property
     def topology_name(self) -> TopologyName:
-        """The default topology: Ape-X, or HogWild for an algorithm without replay."""
+        """The default topology: Ape-X, or HogWild for an algorithm without replay; serial if frugal."""
+        if self.frugal:
+            return "serial"
         return "apex" if self.algorithm.replay is not None else "hogwild"
 
     def topology(self, name: TopologyName) -> Topology:
@@ -61,6 +66,8 @@ class Preset(NamedTuple):
 
 
 _DEFAULT_STEPS = 500_000
+_FRUGAL_SERIAL = Serial(envs_per_actor=1, chunk_steps=10)
+"""One environment: every step is chosen by the newest policy, and is learned from soon."""
 _ENVIRONMENTS: dict[str, _Environment] = {
     "CartPole-v1": _Environment(
         "dqn", Serial(envs_per_actor=4), Apex(envs_per_actor=8), "500 is the maximum return of an episode"
@@ -134,29 +141,45 @@ _ENVIRONMENTS: dict[str, _Environment] = {
 }
 
 
-def preset(environment: str, algorithm: str | None = None) -> Preset:
+def preset(environment: str, algorithm: str | None = None, *, frugal: bool = False) -> Preset:
     """The preset of an environment, or of its family (ALE/..., dm_control/...), or the defaults.
 
     `algorithm` is by default the environment's. An algorithm that has no preset for the environment gets its default
-    settings and the steps of the environment's algorithm. Raises ConfigError if there is no such algorithm.
+    settings and the steps of the environment's algorithm. `frugal` chooses the one that needs few environment steps.
+    Raises ConfigError if there is no such algorithm, or no such frugal preset.
     """
     shared = _find(_ENVIRONMENTS, environment) or _Environment()
     usual = _find(_tuned(find_algorithm(shared.algorithm)), environment)
     kind = find_algorithm(algorithm or shared.algorithm)
+    if frugal:
+        return _frugal(environment, kind, shared)
     tuned = _find(_tuned(kind), environment) or Tuned(kind(), usual.steps if usual else _DEFAULT_STEPS)
     return Preset(tuned.algorithm, tuned.steps, *shared[1:])
 
 
-def presets_of(algorithm: str) -> dict[str, Preset]:
+def presets_of(algorithm: str, *, frugal: bool = False) -> dict[str, Preset]:
     """The presets of one algorithm by environment; raises ConfigError if there is no such algorithm."""
-    tuned = _tuned(find_algorithm(algorithm))
+    kind = find_algorithm(algorithm)
+    tuned = _tuned(kind, frugal=frugal)
     known = [name for name in _ENVIRONMENTS if name in tuned]
-    return {name: preset(name, algorithm) for name in (*known, *(name for name in tuned if name not in known))}
+    names = (*known, *(name for name in tuned if name not in known))
+    return {name: preset(name, algorithm, frugal=frugal) for name in names}
 
 
-def _tuned(kind: type[Algorithm]) -> Mapping[str, Tuned]:
+def _frugal(environment: str, kind: type[Algorithm], shared: _Environment) -> Preset:
+    tuned = _tuned(kind, frugal=True).get(environment)
+    if tuned is None:
+        able = [f"{name} with {each}" for each in known_algorithms() for name in presets_of(each, frugal=True)]
+        raise ConfigError(
+            f"frugal is given, and {environment} with {kind.name} has no frugal preset; {', '.join(able)} have one"
+        )
+    return Preset(tuned.algorithm, tuned.steps, *shared._replace(serial=_FRUGAL_SERIAL)[1:], frugal=True)
+
+
+def _tuned(kind: type[Algorithm], *, frugal: bool = False) -> Mapping[str, Tuned]:
     """The presets of the algorithm, without inherited ones."""
-    return {name: tuned for name, tuned in kind.presets().items() if type(tuned.algorithm) is kind}
+    presets = kind.frugal_presets() if frugal else kind.presets()
+    return {name: tuned for name, tuned in presets.items() if type(tuned.algorithm) is kind}
 
 
 def _find(presets: Mapping[str, T], environment: str) -> T | None:

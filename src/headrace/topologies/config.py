@@ -323,6 +323,9 @@ class ParameterServer(Workers):
     """A worker's updates between two polls for newer parameters; it does not poll while a gradient sum is pending."""
     push_period: int = 1
     """A worker's updates whose gradients are summed before they are sent."""
+    local_updates: bool = False
+    """A worker also applies its gradients to its own copy between two fetches, by plain SGD with the learning rate
+    (Dean et al. 2012, algorithm 7.1)."""
     replay: Literal["local", "global"] = "local"
     """local: each worker learns from its own experience; global: from all workers' experience, in the server."""
     staleness: Literal["accept", "drop", "scale", "compensate"] = "accept"
@@ -340,6 +343,11 @@ class ParameterServer(Workers):
         super().__post_init__()
         require_positive(self, "shards", most=_MOST_SHARDS)
         require_positive(self, "fetch_period", "push_period", most=MOST_STEPS)
+        if self.local_updates and self.fetch_period == self.push_period == 1:
+            raise ConfigError(
+                "local_updates is true, and fetch_period and push_period are 1, where every gradient is followed by a "
+                "fetch, which replaces the worker's copy: one of them must be above 1"
+            )
         servers = self.shard_servers
         valid = all(server.startswith(("tcp://", "unix:", "dpdk:")) for server in servers)
         require("shard_servers", " ".join(servers), valid, "addresses, tcp://, unix: or dpdk:")

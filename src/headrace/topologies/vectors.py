@@ -129,6 +129,7 @@ class _Served:
             config.shard_servers,
             config.fetch_period,
             config.push_period,
+            config.local_updates,
             config.staleness,
             config.staleness_limit,
             config.compensation,

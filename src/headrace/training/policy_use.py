@@ -17,8 +17,9 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
 from headrace.topologies.vectors import open_saved_vectors
 from headrace.training.hang_watch import watched
-from headrace.training.saved_policy import open_policy, open_run, read_run
+from headrace.training.saved_policy import Trained, read_run, read_trained
 from headrace.types import Array
+from headrace.zoo import KeptPolicy
 
 __all__ = ["export", "record_frames"]
 
@@ -28,27 +29,29 @@ _CHECKED = 64
 _CHECKED_STEPS = 4  # of a recurrent policy
 
 
-def record_frames(run: RunDirectory, *, seed: int | None = None, max_steps: int = 2000) -> tuple[Iterator[Array], int]:
+def record_frames(
+    source: RunDirectory | KeptPolicy, *, seed: int | None = None, max_steps: int = 2000
+) -> tuple[Iterator[Array], int]:
     """Frames [H, W, 3] uint8 of one greedy episode, and the number of frames per second."""
-    config, checkpoint = read_run(run)
-    with watched(config.hang_seconds):
-        environment = make(config.environment, render_mode="rgb_array")
-        first = environment.reset(seed=episode_seed(config.seed if seed is None else seed, EVALUATION_STREAM, 0))
-    policy = open_policy(environment, first, config, checkpoint)
+    trained = read_trained(source)
+    with watched(trained.hang_seconds):
+        environment = make(trained.environment, render_mode="rgb_array")
+        first = environment.reset(seed=episode_seed(trained.seed if seed is None else seed, EVALUATION_STREAM, 0))
+    policy = trained.open(environment, first)
     fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
 
     def frames() -> Iterator[Array]:
         clock = PhaseClock(("environment",))
         with contextlib.ExitStack() as ends:
-            ends.enter_context(watched(config.hang_seconds, clock))
-            ends.callback(close, environment, config.environment)
+            ends.enter_context(watched(trained.hang_seconds, clock))
+            ends.callback(close, environment, trained.environment)
             observation, info = first
             for _ in range(max_steps):
-                yield _frame(environment.render(), config.environment)
+                yield _frame(environment.render(), trained.environment)
                 clock.beat()
                 observation, _, terminated, truncated, info = environment.step(policy.act(observation, info))
                 if terminated or truncated:
-                    yield _frame(environment.render(), config.environment)
+                    yield _frame(environment.render(), trained.environment)
                     return
 
     return frames(), fps
@@ -61,7 +64,7 @@ def export(run: RunDirectory, path: Path) -> float:
     CheckpointError, and writes nothing, if the two disagree.
     """
     config, checkpoint = read_run(run)
-    interface = open_run(config, checkpoint).interface
+    interface = Trained.of_run(config, checkpoint).open_alone().interface
     spec = interface.spec
     vectors = open_saved_vectors(config.topology)
     updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors)

@@ -11,7 +11,8 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import GreedyPolicy, play
 from headrace.training.evaluation import Evaluation
 from headrace.training.hang_watch import watched
-from headrace.training.saved_policy import read_run
+from headrace.training.saved_policy import read_trained
+from headrace.zoo import KeptPolicy
 
 __all__ = ["Result", "evaluate"]
 
@@ -42,27 +43,27 @@ class Result:
         return f"Result(path={str(self.path)!r}, mean_return={self.mean_return})"
 
 
-def evaluate(run: RunDirectory, *, episodes: int = 100, seed: int | None = None) -> Evaluation:
-    """Plays greedy episodes with the policy of a run's newest checkpoint; None uses the run's seed."""
-    config, checkpoint = read_run(run)
-    moment = checkpoint.moment
-    policy = Policy(checkpoint.policy(), moment.version)
-    greedy = GreedyPolicy(config.algorithm, policy, checkpoint.spec)
+def evaluate(source: RunDirectory | KeptPolicy, *, episodes: int = 100, seed: int | None = None) -> Evaluation:
+    """Plays greedy episodes with a policy of the zoo, or of a run's newest checkpoint.
+
+    None uses the seed of the run, or of the episodes that the zoo's score is of.
+    """
+    trained = read_trained(source)
+    greedy = GreedyPolicy(trained.algorithm, Policy(trained.graph, trained.moment.version), trained.spec)
     clock = PhaseClock(("environment",))
     try:
-        first = config.seed if seed is None else seed
-        with watched(config.hang_seconds, clock):
+        with watched(trained.hang_seconds, clock):
             score = play(
-                config.environment,
+                trained.environment,
                 greedy.act,
                 episodes,
-                first,
+                trained.seed if seed is None else seed,
                 clock.beat,
-                checkpoint.spec,
+                trained.spec,
                 greedy.reset,
             )
     except HeadraceError:
         raise
     except Exception as error:  # environments may raise anything
         raise EnvironmentFault(error_line(error)) from error
-    return Evaluation(score.returns, score.lengths, moment)
+    return Evaluation(score.returns, score.lengths, trained.moment)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -30,10 +30,12 @@ from headrace.report.run_directory import RunDirectory
 from headrace.roles.evaluator import GreedyPolicy
 from headrace.settings import RunConfig
 from headrace.training.checkpoint import Checkpoint, newest_checkpoint
+from headrace.training.evaluation import Moment
 from headrace.training.hang_watch import watched
 from headrace.types import Array, EnvironmentSpec
+from headrace.zoo import KeptPolicy
 
-__all__ = ["Interface", "SavedPolicy", "load_policy", "open_policy", "open_run", "read_run"]
+__all__ = ["Interface", "SavedPolicy", "Trained", "load_policy", "read_run", "read_trained"]
 
 _KEY = "headrace"
 """Key of the interface in the metadata of an exported graph."""
@@ -178,32 +180,62 @@ class SavedPolicy:
         return frames[None] if single else frames, single
 
 
+class Trained(NamedTuple):
+    """A policy with the environment that it was trained in: of a run's newest checkpoint, or of the zoo."""
+
+    environment: str
+    algorithm: Algorithm
+    spec: EnvironmentSpec
+    graph: bytes
+    moment: Moment
+    """When in training the policy was taken."""
+    seed: int
+    """Seed of the episodes if no other is given."""
+    hang_seconds: float
+
+    @staticmethod
+    def of_run(config: RunConfig, checkpoint: Checkpoint) -> "Trained":
+        """The policy of a run."""
+        name, algorithm, graph = config.environment, config.algorithm, checkpoint.policy()
+        return Trained(name, algorithm, checkpoint.spec, graph, checkpoint.moment, config.seed, config.hang_seconds)
+
+    @staticmethod
+    def of_zoo(kept: KeptPolicy) -> "Trained":
+        """A policy of the zoo."""
+        graph = _read_file(kept.path)
+        interface = Interface.read(graph, kept.path)
+        moment = Moment(kept.environment_steps, kept.learner_steps, kept.training_seconds)
+        name, seed, hang_seconds = kept.environment, kept.episode_seed, RunConfig.hang_seconds
+        return Trained(name, interface.algorithm, interface.spec, graph, moment, seed, hang_seconds)
+
+    def open(self, environment: gymnasium.Env[Any, Any], first: object) -> SavedPolicy:
+        """The policy in an environment, whose first reset() returned `first`.
+
+        Raises EnvironmentFault if the environment is not the one that the policy was trained in.
+        """
+        found = read_spaces(environment, self.environment, first)
+        require_spec(self.environment, found.spec, self.spec)
+        interface = Interface(found.spec, self.algorithm, _ActionSpace.of(environment.action_space))
+        return SavedPolicy(self.graph, interface, self.moment.version, found.packer)
+
+    def open_alone(self) -> SavedPolicy:
+        """The policy, for which its environment is created, reset and closed; raises as open()."""
+        with watched(self.hang_seconds):
+            environment = make(self.environment)
+            try:
+                return self.open(environment, first_reset(environment, self.environment))
+            finally:
+                close(environment, self.environment)
+
+
 def read_run(run: RunDirectory) -> tuple[RunConfig, Checkpoint]:
     """A run's settings and newest checkpoint."""
     return RunConfig.from_json(run.read_config()), newest_checkpoint(run.checkpoints_path)
 
 
-def open_policy(
-    environment: gymnasium.Env[Any, Any], first: object, config: RunConfig, checkpoint: Checkpoint
-) -> SavedPolicy:
-    """The policy of a run in an environment, whose first reset() returned `first`.
-
-    Raises EnvironmentFault if the environment is not the one of the run.
-    """
-    found = read_spaces(environment, config.environment, first)
-    require_spec(config.environment, found.spec, checkpoint.spec)
-    interface = Interface(found.spec, config.algorithm, _ActionSpace.of(environment.action_space))
-    return SavedPolicy(checkpoint.policy(), interface, checkpoint.moment.version, found.packer)
-
-
-def open_run(config: RunConfig, checkpoint: Checkpoint) -> SavedPolicy:
-    """The policy of a run, for which the run's environment is created and reset; raises as open_policy()."""
-    with watched(config.hang_seconds):
-        environment = make(config.environment)
-        try:
-            return open_policy(environment, first_reset(environment, config.environment), config, checkpoint)
-        finally:
-            close(environment, config.environment)
+def read_trained(source: RunDirectory | KeptPolicy) -> Trained:
+    """Reads the policy of a run or of the zoo; raises CheckpointError if it can't be used."""
+    return Trained.of_zoo(source) if isinstance(source, KeptPolicy) else Trained.of_run(*read_run(source))
 
 
 def load_policy(path: Path) -> SavedPolicy:
@@ -213,11 +245,8 @@ def load_policy(path: Path) -> SavedPolicy:
     a file of a policy whose observations have parts or action masks.
     """
     if path.is_dir() or not path.exists():
-        return open_run(*read_run(RunDirectory.open(path)))
-    try:
-        graph = path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"can't read {path}: {error.strerror}") from error
+        return read_trained(RunDirectory.open(path)).open_alone()
+    graph = _read_file(path)
     interface = Interface.read(graph, path)
     if interface.spec.parts:
         raise CheckpointError(
@@ -225,3 +254,10 @@ def load_policy(path: Path) -> SavedPolicy:
             "run directory is required"
         )
     return SavedPolicy(graph, interface)
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"can't read {path}: {error.strerror}") from error

@@ -76,6 +76,13 @@ class DQN(OffPolicy):
 
         return PRESETS
 
+    @classmethod
+    def frugal_presets(cls) -> Mapping[str, Tuned]:
+        """See `presets.py`."""
+        from headrace.algorithms.dqn.presets import FRUGAL_PRESETS
+
+        return FRUGAL_PRESETS
+
     def architecture(self, spec: EnvironmentSpec) -> Architecture:
         """One Q value for each action, or for each action of each dimension."""
         if spec.branches and self.dueling:

@@ -3,7 +3,7 @@
 from headrace.algorithms.config import Tuned
 from headrace.algorithms.dqn.config import DQN
 
-__all__ = ["PRESETS"]
+__all__ = ["FRUGAL_PRESETS", "PRESETS"]
 
 _ATARI = DQN(
     dueling=True,
@@ -86,3 +86,19 @@ PRESETS: dict[str, Tuned] = {
         steps=10_000_000,
     ),
 }
+
+FRUGAL_PRESETS: dict[str, Tuned] = {
+    "LunarLander-v3": Tuned(  # an update for each environment step
+        DQN(
+            learning_rate=6e-4,
+            batch_size=128,
+            replay_capacity=50_000,
+            samples_per_step=128.0,
+            epsilon_final=0.1,
+            epsilon_decay_steps=12_000,
+            target_update_period=250,
+        ),
+        steps=100_000,
+    ),
+}
+"""Settings that need few environment steps; each step costs more time than with the presets above."""

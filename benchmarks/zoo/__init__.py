@@ -1,0 +1,1 @@
+"""Every preset with many seeds, next to other libraries: runs, statistics, the page and the policies that are kept."""

@@ -1,0 +1,105 @@
+"""One run of one system, in this process; the zoo starts one of these for each run.
+
+python -m benchmarks.zoo.contender SYSTEM TASK SEED MOST_SECONDS FOLDER
+
+TASK is a task's name. Writes outcome.json into the folder and, for this package, policy.onnx and config.json.
+"""
+
+import dataclasses
+import importlib
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import headrace
+from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule
+from benchmarks.zoo.tasks import HEADRACE, TASKS, Task
+from headrace.environments import describe
+from headrace.roles.evaluator import play
+from headrace.settings import preset
+from headrace.training import export
+from headrace.types import Array
+
+_PERIOD_SECONDS = 5.0
+_PEERS = {"sb3": "benchmarks.sb3", "torchrl": "benchmarks.torchrl_dqn"}
+
+
+def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -> Outcome:
+    """A preset of this package, by its public interface."""
+    known = preset(task.environment, task.algorithm, frugal=system == "frugal")
+    name: Any = known.topology_name if system == "frugal" else system.removesuffix("-int8")
+    topology = known.topology(name)
+    if system.endswith("-int8"):
+        options: dict[str, Any] = {"precision": "int8"}
+        topology = dataclasses.replace(topology, **options)
+    result = headrace.train(
+        task.environment,
+        algorithm=known.algorithm,
+        topology=topology,
+        until_score=rule.score,
+        steps=rule.most_steps,
+        time_limit_seconds=rule.most_seconds,
+        seed=seed,
+        evaluation_period_seconds=_PERIOD_SECONDS,
+        evaluation_period_steps=task.period_steps,
+        evaluation_episodes=PERIODIC_EPISODES,
+        final_evaluation_episodes=0,
+        run_dir=folder / "run",
+        quiet=True,
+    )
+    fresh = result.evaluate(CONFIRMATION_EPISODES, seed=FRESH_SEED + seed)
+    if not describe(task.environment).parts:
+        export(result.run, folder / "policy.onnx")
+    (folder / "config.json").write_text(result.run.read_config())
+    summary = result.summary
+    return Outcome(
+        summary["seconds_to_score"],
+        summary["steps_to_score"],
+        summary["environment_steps"],
+        summary["learner_steps"],
+        summary["wall_seconds"],
+        summary["mean_return"],
+        fresh.mean,
+        fresh.std,
+        "frugal preset" if known.frugal else "preset",
+    )
+
+
+def run_random(task: Task, seed: int) -> Outcome:
+    """Uniformly random actions, without any training."""
+    spec = describe(task.environment)
+    random = np.random.default_rng(seed)
+
+    def act(observation: Array) -> Array:
+        count = len(observation)
+        if spec.continuous:
+            return random.uniform(-1, 1, (count, spec.actions)).astype(np.float32)
+        return random.integers(spec.actions, size=count)
+
+    returns = play(task.environment, act, CONFIRMATION_EPISODES, FRESH_SEED + seed).returns
+    mean, std = statistics.fmean(returns), statistics.stdev(returns)
+    return Outcome(None, None, 0, 0, 0.0, None, mean, std, "random actions")
+
+
+def main() -> None:
+    """Runs what the arguments say."""
+    system, name, number, most_seconds, place = sys.argv[1:]
+    folder, seed = Path(place), int(number)
+    task = next(each for each in TASKS if each.name == name)
+    rule = Rule(task.stop_at, float(most_seconds), task.most_steps, period_steps=task.period_steps)
+    if system in HEADRACE:
+        outcome = run_headrace(system, task, seed, rule, folder)
+    elif system == "random":
+        outcome = run_random(task, seed)
+    else:
+        peer = importlib.import_module(_PEERS[system])
+        outcome = peer.run(task.environment, task.algorithm, seed, rule)
+    (folder / "outcome.json").write_text(json.dumps(outcome._asdict()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""docs/zoo.md and its plots, from the rows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.zoo.runs import read_rows
+from benchmarks.zoo.scores import Rows, cells, normalized_scores, shared_tasks
+from benchmarks.zoo.statistics import (
+    Estimate,
+    interquartile_mean,
+    interquartile_means,
+    probability_of_improvement,
+    profiles,
+)
+from benchmarks.zoo.tasks import HEADRACE, TASKS
+from headrace.report.svg import COLORS, plain_axes, to_svg
+from headrace.studies.results import write_text
+from headrace.zoo import kept_policies
+
+__all__ = ["page_text", "write_page"]
+
+_DOCS = Path(__file__).parent.parent.parent / "docs"
+_PAGE = _DOCS / "zoo.md"
+_PLOT = _DOCS / "images" / "zoo-profiles.svg"
+_TITLES = {"sb3": "Stable-Baselines3", "torchrl": "TorchRL", "random": "random actions"}
+_PEERS = ("sb3", "torchrl")
+_OURS = ("apex", "serial", "frugal")
+"""What is compared with the peers."""
+_THRESHOLDS = np.linspace(0, 1.2, 61)
+_FEWEST_SEEDS = 2
+
+
+class _Figure(NamedTuple):
+    """What the page compares between systems: a column, its limit for runs that did not reach the score, its words."""
+
+    column: str
+    limit: str
+    words: str
+
+
+_FIGURES = (
+    _Figure("steps_to_score", "most_steps", "environment steps to the threshold"),
+    _Figure("seconds_to_score", "most_seconds", "training seconds to the threshold"),
+)
+
+
+def write_page() -> None:
+    """Writes the page and its plot."""
+    rows = read_rows()
+    plot = _draw_profiles(rows)
+    if plot:
+        write_text(_PLOT, plot)
+    write_text(_PAGE, page_text(rows, plot=bool(plot)))
+    print(f"written: {_PAGE.relative_to(_DOCS.parent)}")
+
+
+def page_text(rows: Rows, *, plot: bool) -> str:
+    """The page in Markdown."""
+    parts = [_INTRODUCTION, _failures(rows), _policies(), _table(rows), _comparison(rows)]
+    if plot:
+        parts.append(_PROFILES)
+    return "\n\n".join(part for part in (*parts, _METHODS, _origin(rows)) if part) + "\n"
+
+
+_INTRODUCTION = """# Zoo
+Trained policies that come with Headrace, and what every preset reaches, next to other libraries. This page is written
+by `python -m benchmarks.zoo --page` from [`runs.csv`](../benchmarks/results/zoo/runs.csv), which
+`python -m benchmarks.zoo` fills."""
+
+_PROFILES = """## Performance profiles
+Share of runs whose normalized score is at least τ, with 95 % intervals. A score is normalized so that 0 is the mean of
+random actions and 1 the required score; the tasks are those that all of the systems have.
+
+![Performance profiles](images/zoo-profiles.svg)"""
+
+_METHODS = """## Methods
+- A run ends when 100 greedy episodes average the threshold, or at its limit: three times the preset's environment
+  steps, or the training seconds in the CSV. Every system is evaluated by the same function on the same episodes, off
+  the clock: 10 episodes after each period, and 100 if they reach the threshold. The period is 1,000 to 20,000
+  environment steps (`benchmarks/zoo/tasks.py`), and 5 seconds of training for topologies with several processes.
+- The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. It must reach the
+  required score.
+- Numbers are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al. 2021). A run that
+  did not reach the threshold counts with its limit, so that its figure is a lower bound.
+- `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`. Stable-Baselines3
+  has the settings of its zoo, TorchRL those of its published script
+  (`benchmarks/zoo/published.py`). CleanRL is left out: its package needs Python 3.10 or older."""
+
+
+def _failures(rows: Rows) -> str:
+    """What did not hold, first on the page."""
+    lines = []
+    for row in rows:
+        if row["system"] in HEADRACE and row["holds"] != "True":
+            score = f"{float(row['fresh_mean']):.1f}" if row["fresh_mean"] else "no score"
+            lines.append(
+                f"- {row['task']}, {row['system']}, seed {row['seed']}: {score}; {row['required']} is required"
+            )
+    measured = {(row["system"], row["task"]) for row in rows}
+    lacking = [task.name for task in TASKS if not any((system, task.name) in measured for system in task.systems)]
+    if lacking:
+        lines.append(f"- Not measured yet: {', '.join(lacking)}")
+    trained = [row for row in rows if row["system"] != "random"]
+    few = sorted({row["task"] for row in trained if len(_seeds(rows, row)) < _FEWEST_SEEDS})
+    if few:
+        lines.append(f"- One seed only, so that intervals say nothing: {', '.join(few)}")
+    return "## What did not hold\n" + "\n".join(lines or ["Nothing."])
+
+
+def _seeds(rows: Rows, like: Mapping[str, str]) -> set[str]:
+    return {row["seed"] for row in rows if (row["system"], row["task"]) == (like["system"], like["task"])}
+
+
+def _policies() -> str:
+    lines = [
+        "## Policies",
+        '`headrace evaluate zoo:NAME` plays one, and `headrace.load("zoo:NAME")` returns it, offline. Each is that of',
+        "the run with the median score over its seeds. The settings are in `src/headrace/zoo/policies/index.json`.",
+        "",
+        "| | algorithm | environment steps | mean return of 100 episodes |",
+        "|---|---|---|---|",
+    ]
+    for name, kept in kept_policies().items():
+        score = f"{_plain(kept.mean_return)} ± {_plain(kept.std_return)}"
+        lines.append(f"| `zoo:{name}` | {kept.algorithm} | {kept.environment_steps:,} | {score} |")
+    return "\n".join(lines)
+
+
+def _table(rows: Rows) -> str:
+    lines = [
+        "## Every preset",
+        "| | system | seeds | reached | steps to the threshold | seconds to the threshold | score | required |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    columns = [interquartile_means(cells(rows, figure.column, figure.limit)) for figure in _FIGURES]
+    scores = interquartile_means(cells(rows, "fresh_mean"))
+    for task in TASKS:
+        for system in dict.fromkeys(row["system"] for row in rows if row["task"] == task.name):
+            if system == "random":
+                continue
+            runs = [row for row in rows if (row["system"], row["task"]) == (system, task.name)]
+            reached = sum(row["ended"] == "score" for row in runs)
+            figures = [_shown(column.get((system, task.name))) for column in (*columns, scores)]
+            cell = " | ".join(figures)
+            lines.append(
+                f"| {task.name} | {_title(system)} | {len(runs)} | {reached} | {cell} | {_plain(task.required)} |"
+            )
+    return "\n".join(lines)
+
+
+def _comparison(rows: Rows) -> str:
+    """Our systems against each peer on the tasks that both have: scores, steps and seconds."""
+    lines = []
+    for peer in _PEERS:
+        for ours in _OURS:
+            lines += _against(rows, ours, peer)
+    if not lines:
+        return ""
+    head = [
+        "## Next to other libraries",
+        "First the interquartile means of the normalized scores of both, over the tasks and seeds that both have. Then",
+        "the probability that a run of Headrace is better than one of the other library on the same task; fewer steps",
+        "and seconds are better. Below 0.5 the other library is better.",
+        "",
+        "| Headrace | other | tasks | seeds | scores | better score | fewer steps | fewer seconds |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *lines])
+
+
+def _against(rows: Rows, ours: str, peer: str) -> list[str]:
+    values = [
+        normalized_scores(rows),
+        *({key: [-each for each in found] for key, found in cells(rows, *figure[:2]).items()} for figure in _FIGURES),
+    ]
+    shared = [shared_tasks(each, (ours, peer)) for each in values]
+    if not all(shared):
+        return []
+    figures = [_shown(probability_of_improvement(each[ours], each[peer])) for each in shared]
+    means = "; ".join(_shown(estimate) for estimate in interquartile_mean(shared[0]).values())
+    seeds, tasks = shared[0][ours].shape
+    return [f"| {_title(ours)} | {_title(peer)} | {tasks} | {seeds} | {means} | {' | '.join(figures)} |"]
+
+
+def _draw_profiles(rows: Rows) -> str:
+    """The profiles of the systems that share the most tasks with Stable-Baselines3; empty without rows of two."""
+    scores = normalized_scores(rows)
+    systems = [name for name in ("apex", "serial", "sb3") if any(system == name for system, _ in scores)]
+    shared = shared_tasks(scores, systems) if len(systems) > 1 else {}
+    if not shared:
+        return ""
+    figure, axes = plain_axes("normalized score τ", "share of runs at τ or above")
+    for color, (name, (shares, bounds)) in zip(("c1", "c3", "c2"), profiles(shared, _THRESHOLDS).items(), strict=False):
+        axes.plot(_THRESHOLDS, shares, color=COLORS[color], label=_title(name), linewidth=1.5)
+        axes.fill_between(_THRESHOLDS, bounds[0], bounds[1], color=COLORS[color], alpha=0.2)
+    figure.legend(loc="outside lower left", ncols=4, frameon=False, fontsize=8)
+    svg = to_svg(figure, "zoo-profiles", "Performance profiles")
+    for name, color in COLORS.items():
+        svg = svg.replace(f"var(--{name})", color)
+    return svg.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+
+
+def _origin(rows: Rows) -> str:
+    """Where and when the rows were measured, and the time that it took."""
+    if not rows:
+        return "Nothing is measured yet."
+    seconds = sum(float(row["seconds"] or row["most_seconds"]) for row in rows)
+    commits = sorted({row["commit"] for row in rows})
+    dates = sorted(row["date"][:10] for row in rows)
+    machines = sorted({f"{row['machine']}, {row['cores']} cores" for row in rows})
+    return (
+        f"{len(rows)} runs, {seconds / 3600:.1f} hours of training, {dates[0]} to {dates[-1]}, on "
+        f"{'; '.join(machines)}. Commits: {', '.join(commits)}."
+    )
+
+
+def _shown(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    value, low, high = map(_plain, estimate)
+    return value if low == high == value else f"{value} [{low}, {high}]"
+
+
+def _plain(value: float) -> str:
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def _title(system: str) -> str:
+    return _TITLES.get(system, f"`{system}`")

@@ -1,0 +1,98 @@
+"""Settings that other libraries publish, by algorithm and environment."""
+
+from typing import Any
+
+__all__ = ["PEERS", "SB3", "TORCHRL"]
+
+Settings = dict[str, dict[str, Any]]
+
+# rl-baselines3-zoo's hyperparams/dqn.yml and sac.yml. `schedule_steps` is the zoo's budget, over which exploration
+# or, where it is marked linear, the learning rate decays.
+_SB3_DQN: Settings = {
+    "CartPole-v1": {
+        "schedule_steps": 50_000,
+        "learning_rate": 2.3e-3,
+        "batch_size": 64,
+        "buffer_size": 100_000,
+        "learning_starts": 1_000,
+        "target_update_interval": 10,
+        "train_freq": 256,
+        "gradient_steps": 128,
+        "exploration_fraction": 0.16,
+        "exploration_final_eps": 0.04,
+    },
+    "LunarLander-v3": {
+        "schedule_steps": 100_000,
+        "learning_rate": 6.3e-4,
+        "batch_size": 128,
+        "buffer_size": 50_000,
+        "learning_starts": 0,
+        "target_update_interval": 250,
+        "train_freq": 4,
+        "gradient_steps": -1,
+        "exploration_fraction": 0.12,
+        "exploration_final_eps": 0.1,
+    },
+    "Acrobot-v1": {
+        "schedule_steps": 100_000,
+        "learning_rate": 6.3e-4,
+        "batch_size": 128,
+        "buffer_size": 50_000,
+        "learning_starts": 0,
+        "target_update_interval": 250,
+        "train_freq": 4,
+        "gradient_steps": -1,
+        "exploration_fraction": 0.12,
+        "exploration_final_eps": 0.1,
+    },
+    "MountainCar-v0": {
+        "schedule_steps": 120_000,
+        "learning_rate": 4e-3,
+        "batch_size": 128,
+        "buffer_size": 10_000,
+        "learning_starts": 1_000,
+        "gamma": 0.98,
+        "target_update_interval": 600,
+        "train_freq": 16,
+        "gradient_steps": 8,
+        "exploration_fraction": 0.2,
+        "exploration_final_eps": 0.07,
+    },
+}
+_SB3_SAC: Settings = {
+    "Pendulum-v1": {"learning_rate": 1e-3},
+    "LunarLanderContinuous-v3": {  # the zoo's for v2; the learning rate is linear
+        "schedule_steps": 500_000,
+        "learning_rate": 7.3e-4,
+        "batch_size": 256,
+        "buffer_size": 1_000_000,
+        "ent_coef": "auto",
+        "gamma": 0.99,
+        "tau": 0.01,
+        "train_freq": 1,
+        "gradient_steps": 1,
+        "learning_starts": 10_000,
+        "policy_kwargs": {"net_arch": [400, 300]},
+    },
+}
+SB3 = {"dqn": _SB3_DQN, "sac": _SB3_SAC}
+TORCHRL: dict[str, Settings] = {  # its sota-implementations/dqn/config_cartpole.yaml; the network is that of the script
+    "dqn": {
+        "CartPole-v1": {
+            "frames_per_batch": 1_000,
+            "eps_start": 1.0,
+            "eps_end": 0.05,
+            "annealing_frames": 250_000,
+            "init_random_frames": 10_000,
+            "buffer_size": 10_000,
+            "batch_size": 128,
+            "lr": 2.5e-4,
+            "max_grad_norm": 10.0,
+            "gamma": 0.99,
+            "hard_update_freq": 50,
+            "num_updates": 100,
+        },
+    },
+}
+PEERS = {"sb3": SB3, "torchrl": TORCHRL}
+"""Settings by library."""

@@ -1,0 +1,121 @@
+"""Measures the runs that are missing, each in a fresh process, and keeps a row of each as soon as it is measured."""
+
+import csv
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import RESULTS, origin
+from benchmarks.zoo.tasks import HEADRACE, TASKS, Task, systems_of
+from headrace.studies.results import make_folder, write_rows
+
+__all__ = ["FOLDER", "RUNS", "measure", "policy_path", "read_rows"]
+
+FOLDER = RESULTS / "zoo"
+RUNS = FOLDER / "runs.csv"
+_POLICIES = FOLDER / "policies"
+_ROOT = Path(__file__).parent.parent.parent
+_EXTRA_SECONDS = 1_800.0
+"""Evaluations and start of a run, beyond its training seconds, before it is killed."""
+_MODULES = {"sb3": "stable_baselines3", "torchrl": "torchrl"}
+_SUITES = {"dm_control/": "dm_control", "LunarLander": "Box2D"}
+
+
+def read_rows(path: Path = RUNS) -> list[dict[str, str]]:
+    """The rows so far; none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def policy_path(system: str, task: str, seed: int, suffix: str) -> Path:
+    """Where the policy of a run of this package is kept, .onnx, and its settings, .json."""
+    return _POLICIES / f"{task.replace('/', '-')}-{system}-{seed}{suffix}"
+
+
+def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_seconds: float) -> int:
+    """Measures what is missing, seed by seed; returns 2 if a run failed, 1 if a required score was missed, else 0."""
+    make_folder(_POLICIES)
+    failed = False
+    for system, task, seed in _wanted(seeds, systems, only):
+        if any((row["system"], row["task"], row["seed"]) == (system, task.name, str(seed)) for row in read_rows()):
+            continue
+        row = _run(system, task, seed, most_seconds)
+        failed |= row is None
+        if row is not None:
+            write_rows(RUNS, [*read_rows(), row])  # others may have added some meanwhile
+    missed = [row for row in read_rows() if row["system"] in HEADRACE and row["holds"] != "True"]
+    return 2 if failed else int(bool(missed))
+
+
+def _wanted(seeds: int, systems: Sequence[str], only: Sequence[str]) -> Iterator[tuple[str, Task, int]]:
+    """All runs, seed by seed, so that an interrupted measurement has as many seeds of each; says what is left out."""
+    missing = {name: module for name, module in _MODULES.items() if importlib.util.find_spec(module) is None}
+    for name, module in missing.items():
+        if name in systems:
+            print(f"zoo: {name} is left out: {module} is not installed", flush=True)
+    absent = [prefix for prefix, module in _SUITES.items() if importlib.util.find_spec(module) is None]
+    tasks = [task for task in TASKS if not only or task.environment in only]
+    for task in tasks:
+        if task.environment.startswith(tuple(absent)):
+            print(f"zoo: {task.name} is left out: its environment is not installed", flush=True)
+    for seed in range(seeds):
+        for task in tasks:
+            if not task.environment.startswith(tuple(absent)):
+                for system in systems_of(task):
+                    if system in systems and system not in missing:
+                        yield system, task, seed
+
+
+def _run(system: str, task: Task, seed: int, most_seconds: float) -> dict[str, Any] | None:
+    """One run in a fresh process as a row; None if it failed. A run that has to be killed is a row without a score."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.zoo.contender", system, task.name, str(seed), str(most_seconds)]
+        try:
+            status = subprocess.run(
+                [*command, folder], cwd=_ROOT, check=False, timeout=most_seconds + _EXTRA_SECONDS
+            ).returncode
+        except subprocess.TimeoutExpired:
+            status = None
+        if status:
+            print(f"zoo: {system}, {task.name}, seed {seed} ended with status {status}", file=sys.stderr)
+            return None
+        outcome = {} if status is None else json.loads((Path(folder) / "outcome.json").read_text())
+        for name in ("policy.onnx", "config.json"):
+            made = Path(folder) / name
+            if made.exists():
+                policy_path(system, task.name, seed, made.suffix).write_bytes(made.read_bytes())
+    row = _row(system, task, seed, most_seconds, outcome)
+    print(f"{system}, {task.name}, seed {seed}: {json.dumps({key: row[key] for key in _SHOWN})}", flush=True)
+    return row | origin()
+
+
+_SHOWN = ("ended", "seconds_to_score", "steps_to_score", "fresh_mean", "holds")
+
+
+def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[str, Any]) -> dict[str, Any]:
+    reached = outcome.get("seconds_to_score") is not None
+    killed = "killed" if not outcome else "limit"
+    fresh = outcome.get("fresh_mean")
+    fields = ("seconds_to_score", "steps_to_score", "environment_steps", "updates", "seconds", "mean_return")
+    return {
+        "system": system,
+        "task": task.name,
+        "seed": seed,
+        "stop_at": task.stop_at,
+        "required": task.required,
+        "most_steps": task.most_steps,
+        "most_seconds": most_seconds,
+        "ended": "score" if reached else killed,
+        **{name: outcome.get(name) for name in fields},
+        "fresh_mean": fresh,
+        "fresh_std": outcome.get("fresh_std"),
+        "holds": str(fresh is not None and fresh >= task.required),
+        "settings": outcome.get("settings", ""),
+    }

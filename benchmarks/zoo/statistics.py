@@ -1,0 +1,77 @@
+"""Statistics of the runs by rliable (Agarwal et al. 2021): interquartile means, intervals, profiles, comparisons.
+
+rliable resamples with NumPy's global generator; it is seeded here, so that the same rows give the same numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from rliable import library, metrics
+from scipy.stats import trim_mean
+
+from headrace.types import Array
+
+__all__ = [
+    "Estimate",
+    "interquartile_mean",
+    "interquartile_means",
+    "probability_of_improvement",
+    "profiles",
+]
+
+_REPEATS = 2_000
+_COMPARED = 500
+"""Resamples of a probability of improvement, whose every resample compares all pairs of runs."""
+_SEED = 0
+
+
+class Estimate(NamedTuple):
+    """A figure and its 95 % stratified bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interquartile_means(values: Mapping[tuple[str, str], Sequence[float]]) -> dict[tuple[str, str], Estimate]:
+    """Over the seeds of each key; keys with equally many seeds are resampled together, each independently."""
+    found: dict[tuple[str, str], Estimate] = {}
+    for count in sorted({len(each) for each in values.values()}):
+        names = [name for name, each in values.items() if len(each) == count]
+        scores = np.array([values[name] for name in names]).T
+        np.random.seed(_SEED)  # noqa: NPY002  # the generator that rliable draws from
+        points, bounds = library.get_interval_estimates({"": scores}, _trimmed_means, reps=_REPEATS)
+        columns = zip(names, points[""], bounds[""][0], bounds[""][1], strict=True)
+        found |= {name: Estimate(*map(float, estimate)) for name, *estimate in columns}
+    return found
+
+
+def interquartile_mean(scores: Mapping[str, Array]) -> dict[str, Estimate]:
+    """Of values [seeds, tasks] by name, over all seeds and tasks."""
+    np.random.seed(_SEED)  # noqa: NPY002
+    points, bounds = library.get_interval_estimates(
+        dict(scores), lambda values: np.array([metrics.aggregate_iqm(values)]), reps=_REPEATS
+    )
+    return {name: Estimate(float(points[name][0]), *map(float, bounds[name][:, 0])) for name in scores}
+
+
+def _trimmed_means(scores: Array) -> Array:
+    """The interquartile mean of each column of [seeds, columns], as rliable defines it for all together."""
+    means: Array = trim_mean(scores, 0.25, axis=0)
+    return means
+
+
+def probability_of_improvement(ours: Array, theirs: Array) -> Estimate:
+    """Probability that a run of ours is better than one of theirs on the same task, both [seeds, tasks]."""
+    np.random.seed(_SEED)  # noqa: NPY002
+    pair = {"": (ours, theirs)}
+    value, bounds = library.get_interval_estimates(pair, metrics.probability_of_improvement, reps=_COMPARED)
+    return Estimate(float(value[""]), float(bounds[""][0][0]), float(bounds[""][1][0]))
+
+
+def profiles(scores: Mapping[str, Array], thresholds: Array) -> dict[str, tuple[Array, Array]]:
+    """Performance profiles: the share of runs above each threshold, and its interval [2, thresholds], by name."""
+    np.random.seed(_SEED)  # noqa: NPY002
+    shares, bounds = library.create_performance_profile(dict(scores), thresholds, reps=_COMPARED)
+    return {name: (shares[name], bounds[name]) for name in scores}

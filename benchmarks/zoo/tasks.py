@@ -1,0 +1,76 @@
+"""What the zoo trains: an environment and an algorithm each, the score to reach, and by which systems."""
+
+from dataclasses import dataclass
+
+from benchmarks.zoo.published import PEERS
+from headrace.algorithms.registry import find_algorithm
+from headrace.settings import preset
+
+__all__ = ["HEADRACE", "OTHERS", "TASKS", "Task", "systems_of"]
+
+_WORKERS = ("hogwild", "lock", "ad-psgd", "parameter-server")
+HEADRACE = ("apex", "serial", "frugal", *_WORKERS, "apex-int8")
+"""Systems that are this package: a preset in a topology, in int8, or the frugal preset."""
+OTHERS = ("sb3", "torchrl", "random")
+"""Other libraries, and uniformly random actions, whose score is the zero of normalized scores."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """An environment and an algorithm.
+
+    A run stops at the first 100 greedy episodes that average `stop_at`. A score that decides when to stop is biased
+    upwards, so 100 more episodes judge the policy: their mean must reach `required`. For the same reason `stop_at` is
+    set a little higher.
+    """
+
+    environment: str
+    algorithm: str
+    required: float
+    stop_at: float
+    systems: tuple[str, ...]
+    """Systems of this package; the others and the frugal preset are added where they have settings."""
+    period_steps: int = 2_000
+    """Environment steps between two evaluations, for systems whose evaluations do not go by time."""
+
+    @property
+    def name(self) -> str:
+        """The environment, and the algorithm unless it is the environment's default."""
+        usual = preset(self.environment).algorithm.name
+        return self.environment if self.algorithm == usual else f"{self.environment}-{self.algorithm}"
+
+    @property
+    def most_steps(self) -> int:
+        """Environment steps after which a run ends: three times those of the preset."""
+        return 3 * preset(self.environment, self.algorithm).steps
+
+
+TASKS = (
+    Task("CartPole-v1", "dqn", 500.0, 500.0, ("apex", "serial"), 1_000),
+    Task("CartPole-v1", "a3c", 475.0, 490.0, ("hogwild", "serial")),
+    Task("Acrobot-v1", "dqn", -85.0, -80.0, ("apex", "serial")),
+    Task("MountainCar-v0", "dqn", -110.0, -105.0, ("apex", "serial")),
+    Task("LunarLander-v3", "dqn", 200.0, 220.0, ("apex", "serial")),
+    Task("LunarLander-v3", "dyna-q", 200.0, 220.0, ("apex", "serial")),
+    Task("LunarLander-v3", "a3c", 200.0, 220.0, ("hogwild", "serial"), 20_000),
+    Task("LunarLanderContinuous-v3", "sac", 200.0, 220.0, ("apex", "serial")),
+    Task("FrozenLake-v1", "dqn", 0.65, 0.7, ("apex", "serial")),
+    Task("Taxi-v4", "dqn", 7.0, 7.5, ("apex", "serial")),
+    Task("headrace/Snake-v0", "dqn", 20.0, 22.0, ("apex", "serial"), 10_000),  # an apple is worth 1, a death -1
+    Task("headrace/TMaze-v0", "r2d2", 0.9, 0.95, ("apex", "serial")),
+    Task("headrace/CartPolePositions-v0", "r2d2", 450.0, 475.0, ("apex", "serial")),
+    Task("Pendulum-v1", "d4pg", -200.0, -180.0, ("apex", "serial", *_WORKERS), 1_000),
+    Task("Pendulum-v1", "td3", -200.0, -180.0, ("apex", "serial", *_WORKERS), 1_000),
+    Task("Pendulum-v1", "sac", -200.0, -180.0, ("apex", "serial", "apex-int8", *_WORKERS), 1_000),
+    Task("Pendulum-v1", "a3c", -200.0, -180.0, ("hogwild", "serial"), 20_000),
+    Task("dm_control/cartpole-balance", "d4pg", 900.0, 950.0, ("apex", "serial"), 5_000),
+    Task("dm_control/walker-stand", "d4pg", 900.0, 950.0, ("apex", "serial"), 5_000),
+)
+"""Every preset except those of the families ALE/... and dm_control/..., which take days."""
+
+
+def systems_of(task: Task) -> tuple[str, ...]:
+    """All systems that the zoo runs for a task."""
+    frugal = ("frugal",) if task.environment in find_algorithm(task.algorithm).frugal_presets() else ()
+    peers = tuple(name for name, known in PEERS.items() if task.environment in known.get(task.algorithm, {}))
+    return (*task.systems, *frugal, *peers, "random")

@@ -1,0 +1,273 @@
+"""The zoo measures every preset, judges all systems alike, and measures a run only once."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import outcome
+from benchmarks.outcome import Judge, Rule, Score
+from benchmarks.zoo import keep, runs
+from benchmarks.zoo.scores import cells, normalized_scores, shared_tasks
+from benchmarks.zoo.tasks import TASKS, Task, systems_of
+
+from headrace.algorithms.registry import BUILT_IN
+from headrace.settings import presets_of
+
+CARTPOLE = next(task for task in TASKS if task.name == "CartPole-v1")
+
+
+def test_every_preset_has_a_task() -> None:
+    """Except the families: one name stands for many environments."""
+    presets = {(name, algorithm) for algorithm in BUILT_IN for name in presets_of(algorithm)}
+    assert {(task.environment, task.algorithm) for task in TASKS} == {
+        (name, algorithm) for name, algorithm in presets if not name.endswith("/...")
+    }
+
+
+def test_names_are_unique_and_a_score_is_stopped_at_or_above_the_required_one() -> None:
+    assert len({task.name for task in TASKS}) == len(TASKS)
+    assert all(task.stop_at >= task.required for task in TASKS)
+    assert {task.name for task in TASKS if task.environment == "Pendulum-v1"} == {
+        "Pendulum-v1",
+        "Pendulum-v1-td3",
+        "Pendulum-v1-sac",
+        "Pendulum-v1-a3c",
+    }
+
+
+def test_peers_join_where_they_publish_settings() -> None:
+    systems = {task.name: systems_of(task) for task in TASKS}
+    assert {"sb3", "torchrl", "random"} < {*systems["CartPole-v1"]}
+    assert "sb3" in systems["Pendulum-v1-sac"]
+    assert "sb3" not in systems["Pendulum-v1"]
+    assert "torchrl" not in systems["LunarLander-v3"]
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(outcome, "time", clock)
+    return clock
+
+
+def scores(*means: float, clock: Clock, lasting: float = 0.0) -> Any:
+    """Answers evaluations with these means in turn, each of which takes a while; records what was asked."""
+    left = list(means)
+
+    def play(episodes: int, seed: int) -> Score:
+        clock.now += lasting
+        play.asked.append((episodes, seed))  # type: ignore[attr-defined]
+        return Score(left.pop(0), 1.5)
+
+    play.asked = []  # type: ignore[attr-defined]
+    return play
+
+
+def test_evaluations_by_steps_are_off_the_clock_and_confirmed(clock: Clock) -> None:
+    play = scores(5.0, 11.0, 9.0, 12.0, 10.0, 7.0, clock=clock, lasting=100.0)
+    judge = Judge(Rule(10.0, 600.0, period_steps=50), 3, play)
+    ended = None
+    for step in range(1, 1_000):
+        clock.now += 1.0
+        if not judge.goes_on(step):
+            ended = step
+            break
+    assert ended == 150  # 5 at 50; 11, but 9 over 100 episodes at 100; 12 and 10 at 150
+    assert play.asked == [(10, 3), (10, 3), (100, 3), (10, 3), (100, 3)]
+    found = judge.outcome(7, "settings")
+    assert (found.seconds_to_score, found.steps_to_score, found.updates) == (150.0, 150, 7)
+    assert (found.mean_return, found.fresh_mean, found.fresh_std) == (10.0, 7.0, 1.5)
+    assert play.asked[-1] == (100, 1_000_006)
+
+
+@pytest.mark.parametrize(("rule", "steps"), [(Rule(1.0, 20.0, 9), 9), (Rule(1.0, 5.0, 9), 5)])
+def test_limits_of_steps_and_seconds_end_a_run(clock: Clock, rule: Rule, steps: int) -> None:
+    judge = Judge(rule, 0, scores(0.0, clock=clock))
+    while True:
+        clock.now += 1.0
+        steps_done = int(clock.now)
+        if not judge.goes_on(steps_done):
+            break
+    assert steps_done == steps
+    assert judge.outcome(0, "").seconds_to_score is None
+
+
+def test_training_episodes_that_reach_the_score_bring_an_evaluation_forward(clock: Clock) -> None:
+    play = scores(0.0, clock=clock)
+    judge = Judge(Rule(10.0, 600.0, period_seconds=100.0), 0, play)
+    clock.now = 2.0
+    assert judge.goes_on(1, lambda: [10.0] * 20)  # too soon
+    clock.now = 4.0
+    assert judge.goes_on(2, lambda: [10.0] * 19)  # too few
+    assert play.asked == []
+    assert judge.goes_on(3, lambda: [10.0] * 20)
+    assert play.asked == [(10, 0)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder of results, and tasks reduced to one."""
+    monkeypatch.setattr(runs, "RUNS", tmp_path / "runs.csv")
+    monkeypatch.setattr(runs, "_POLICIES", tmp_path / "policies")
+    monkeypatch.setattr(runs, "read_rows", lambda path=tmp_path / "runs.csv": READ(path))
+    monkeypatch.setattr(runs, "TASKS", (CARTPOLE,))
+    monkeypatch.setattr(runs, "origin", lambda: {"command": "zoo", "commit": "abc", "date": "today"})
+    return tmp_path
+
+
+READ = runs.read_rows
+
+
+def answers(monkeypatch: pytest.MonkeyPatch, fresh: Sequence[float], status: int = 0) -> list[tuple[str, str]]:
+    """Replaces the processes of runs; returns the systems and seeds that were started."""
+    started: list[tuple[str, str]] = []
+    left = list(fresh)
+
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        system, _, seed = command[3:6]
+        started.append((system, seed))
+        if not status:
+            record = {
+                "seconds_to_score": 1.5,
+                "steps_to_score": 9,
+                "environment_steps": 9,
+                "updates": 2,
+                "seconds": 1.5,
+            }
+            record |= {"fresh_mean": left.pop(0), "fresh_std": 0.5, "mean_return": 500.0, "settings": "preset"}
+            place = Path(command[-1])
+            (place / "outcome.json").write_text(json.dumps(record))
+            (place / "policy.onnx").write_bytes(f"{system} {seed}".encode())
+            (place / "config.json").write_text("{}")
+        return subprocess.CompletedProcess(command, status)
+
+    monkeypatch.setattr(runs.subprocess, "run", run)
+    return started
+
+
+def test_what_is_measured_is_not_measured_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = answers(monkeypatch, [500.0, 500.0])
+    assert runs.measure(1, ("serial", "random"), (), 60.0) == 0
+    assert started == [("serial", "0"), ("random", "0")]
+    started = answers(monkeypatch, [499.0])
+    assert runs.measure(2, ("serial",), (), 60.0) == 1  # seed 1 misses the required 500
+    assert started == [("serial", "1")]
+    rows = READ(folder / "runs.csv")
+    assert [(row["system"], row["seed"], row["holds"]) for row in rows] == [
+        ("serial", "0", "True"),
+        ("random", "0", "True"),
+        ("serial", "1", "False"),
+    ]
+    assert all((row["commit"], row["ended"]) == ("abc", "score") for row in rows)
+
+
+def test_a_run_that_fails_has_no_row_and_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(monkeypatch, [], status=1)
+    assert runs.measure(1, ("serial",), (), 60.0) == 2
+    assert READ(folder / "runs.csv") == []
+    assert answers(monkeypatch, [500.0]) == []
+    assert runs.measure(1, ("serial",), (), 60.0) == 0
+
+
+def test_a_run_that_is_killed_at_its_limit_is_a_row_without_a_score(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(command: list[str], timeout: float, **options: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(runs.subprocess, "run", run)
+    assert runs.measure(1, ("serial",), (), 60.0) == 1
+    (row,) = READ(folder / "runs.csv")
+    assert (row["ended"], row["fresh_mean"], row["holds"], row["steps_to_score"]) == ("killed", "", "False", "")
+
+
+def test_a_library_that_is_not_installed_is_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runs.importlib.util, "find_spec", lambda name: None if name == "torchrl" else True)
+    started = answers(monkeypatch, [500.0])
+    assert runs.measure(1, ("sb3", "torchrl"), (), 60.0) == 0
+    assert started == [("sb3", "0")]
+    assert "zoo: torchrl is left out: torchrl is not installed" in capsys.readouterr().out
+
+
+def row(system: str, seed: int, score: float, holds: bool = True) -> dict[str, str]:
+    return {"task": "CartPole-v1", "system": system, "seed": str(seed), "fresh_mean": str(score), "holds": str(holds)}
+
+
+def test_the_policy_with_the_median_score_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_POLICIES", tmp_path)
+    task = Task("CartPole-v1", "dqn", 1.0, 1.0, ("apex", "serial"))
+    rows = [row("serial", seed, score) for seed, score in enumerate([9.0, 7.0, 8.0, 6.0])]
+    rows += [row("serial", 4, 0.5, holds=False), row("serial", 5, 7.5), row("apex", 0, 7.0)]
+    for seed in range(5):  # the file of seed 5 is missing
+        runs.policy_path("serial", "CartPole-v1", seed, ".onnx").touch()
+    chosen = keep._median(rows, task)
+    assert chosen is not None
+    assert (chosen["system"], chosen["seed"]) == ("serial", "1")  # of 6, 7, 8 and 9 the lower one in the middle
+    runs.policy_path("apex", "CartPole-v1", 0, ".onnx").touch()
+    assert keep._median(rows[-1:], task) == rows[-1]
+    assert keep._median(rows[4:5], task) is None
+
+
+def run_of(system: str, task: str, seed: int, score: str, steps: str = "") -> dict[str, str]:
+    base = {"system": system, "task": task, "seed": str(seed), "fresh_mean": score, "required": "30"}
+    return base | {"steps_to_score": steps, "most_steps": "900"}
+
+
+ROWS = [
+    run_of("random", "A", 0, "10"),
+    run_of("serial", "A", 1, "20", "50"),
+    run_of("serial", "A", 0, "30", "40"),
+    run_of("sb3", "A", 0, "35"),
+    run_of("serial", "B", 0, "7", "1"),
+]
+
+
+def test_a_run_that_did_not_reach_its_score_counts_with_its_limit() -> None:
+    assert cells(ROWS, "steps_to_score", "most_steps") == {
+        ("random", "A"): [900.0],
+        ("serial", "A"): [40.0, 50.0],  # by seed
+        ("sb3", "A"): [900.0],
+        ("serial", "B"): [1.0],
+    }
+    assert ("sb3", "A") not in cells(ROWS, "steps_to_score")
+
+
+def test_scores_are_normalized_by_random_actions_and_the_required_score() -> None:
+    assert normalized_scores(ROWS) == {("serial", "A"): [1.0, 0.5], ("sb3", "A"): [1.25]}  # B has no random score
+
+
+def test_systems_are_compared_over_the_tasks_and_seeds_that_they_share() -> None:
+    shared = shared_tasks(normalized_scores(ROWS), ("serial", "sb3"))
+    assert {name: values.tolist() for name, values in shared.items()} == {"serial": [[1.0]], "sb3": [[1.25]]}
+    assert shared_tasks(normalized_scores(ROWS), ("serial", "torchrl")) == {}
+
+
+def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interquartile means of 1, 2, 3 and 50 drop the smallest and the largest."""
+    pytest.importorskip("rliable")
+    from benchmarks.zoo import page, statistics
+
+    monkeypatch.setattr(statistics, "_REPEATS", 20)
+    more = {"holds": "True", "ended": "score", "seconds_to_score": "4", "most_seconds": "600", "seconds": "4"}
+    more |= {"commit": "abc", "date": "2026-01-02", "machine": "processor", "cores": "2"}
+    rows = [run_of("serial", "CartPole-v1", seed, "500", steps) | more for seed, steps in enumerate("1235")]
+    rows[3] |= {"steps_to_score": "50", "holds": "False", "fresh_mean": "12"}
+    text = page.page_text(rows, plot=False)
+    assert text.index("- CartPole-v1, serial, seed 3: 12.0; 30 is required") < text.index("## Policies")
+    assert "| CartPole-v1 | `serial` | 4 | 4 | 2.5 [" in text
+    assert statistics.interquartile_means({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5
