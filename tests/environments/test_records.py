@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from headrace.environments import EnvironmentBatch, describe, require_spec
+from headrace.environments import describe, make_batch, require_spec
 from headrace.environments.records import Packer
 from headrace.errors import EnvironmentFault
 from headrace.fields import read_fields
@@ -154,7 +154,7 @@ def test_a_batch_has_records_and_names_the_place_of_a_fault(own_module: Any) -> 
                     info["action_mask"][:] = 0
                 return observation, reward, False, truncated, info
     """)
-    batch = EnvironmentBatch(f"{name}:Closed", 1, seed=3)
+    batch = make_batch(f"{name}:Closed", 1, seed=3)
     parts = batch.spec.parts
     observation = batch.start()
     for _ in range(2):

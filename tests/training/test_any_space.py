@@ -11,7 +11,7 @@ import pytest
 from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.td3.config import TD3
-from headrace.environments import EnvironmentBatch
+from headrace.environments import make_batch
 from headrace.networks.records import ILLEGAL, split
 from headrace.report.display import QuietDisplay
 from headrace.training import resume
@@ -126,7 +126,7 @@ def test_the_exported_policy_has_an_input_for_each_part(
         "observation.last": ("tensor(int64)", ["B"]),
         "action_mask": ("tensor(int8)", ["B", 4]),
     }
-    batch = EnvironmentBatch(f"{TOY}:Maze", 40, seed=0)
+    batch = make_batch(f"{TOY}:Maze", 40, seed=0)
     parts = split(batch.start(), batch.spec.parts)
     (q,) = session.run(None, parts)
     np.testing.assert_array_equal(q == np.float32(ILLEGAL), parts["action_mask"] == 0)

@@ -137,6 +137,8 @@ _ENVIRONMENTS: dict[str, _Environment] = {
 def preset(environment: str, algorithm: str | None = None) -> Preset:
     """The preset of an environment, or of its family (ALE/..., dm_control/...), or the defaults.
 
+    That of vector/NAME and envpool/NAME is the preset of NAME.
+
     `algorithm` is by default the environment's. An algorithm that has no preset for the environment gets its default
     settings and the steps of the environment's algorithm. Raises ConfigError if there is no such algorithm.
     """
@@ -160,7 +162,8 @@ def _tuned(kind: type[Algorithm]) -> Mapping[str, Tuned]:
 
 
 def _find(presets: Mapping[str, T], environment: str) -> T | None:
-    return presets.get(environment) or presets.get(re.sub("/.*", "/...", environment))
+    name = re.sub("^(vector|envpool)/", "", environment)
+    return presets.get(name) or presets.get(re.sub("/.*", "/...", name))
 
 
 PRESETS: dict[str, Preset] = {name: preset(name) for name in _ENVIRONMENTS}
