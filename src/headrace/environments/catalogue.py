@@ -15,7 +15,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
-from headrace.environments import memory, snake
+from headrace.environments import memory, reach, snake, toy
 from headrace.environments.base import Suite, VectorSuite
 from headrace.environments.calls import calling
 from headrace.environments.suites import find_suite, known_suites
@@ -26,6 +26,8 @@ __all__ = ["make", "make_vector"]
 
 snake.register()
 memory.register()
+reach.register()
+toy.register()
 
 
 def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
