@@ -186,6 +186,18 @@ def test_results_are_checked(results: dict[str, Any], problem: str) -> None:
         batch.step(np.zeros((2, 1), np.float32))
 
 
+def test_termination_takes_precedence_over_truncation() -> None:
+    ends, cuts = np.array([True, False]), np.array([True, True])
+    batch = VectorEnvironments("scripted", 2, lambda seed: Scripted(terminated=ends, truncated=cuts), seed=0)
+    batch.start()
+    step = batch.step(np.zeros((2, 1), np.float32))
+    assert (step.terminated.tolist(), step.truncated.tolist()) == ([True, False], [False, True])
+    assert [episode.terminated for episode in batch.take_episodes()] == [True, False]
+    resets = batch.step(np.zeros((2, 1), np.float32))  # ends that a step of resets reports are not its own
+    assert not (resets.terminated | resets.truncated).any()
+    assert batch.take_episodes() == []
+
+
 def test_continuous_actions_are_scaled_and_checked() -> None:
     vector = Scripted()
     batch = VectorEnvironments("scripted", 2, lambda seed: vector, seed=0)
