@@ -93,6 +93,7 @@ def test_learns_an_action_of_three_dimensions(train: Train, monkeypatch: pytest.
     assert result.summary["mean_return"] > 12  # 15 is the most, 3.9 at random
 
 
+@pytest.mark.slow
 def test_learns_a_dict_action_with_masks(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     """The crane raises for a masked action, in training as in evaluation."""
     rates = {"learning_rate": 5e-3, "samples_per_step": 16.0}

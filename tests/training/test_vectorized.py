@@ -25,7 +25,9 @@ class Listening(QuietDisplay):
         self.said.append(text)
 
 
-@pytest.mark.parametrize(("topology", "algorithm"), [("apex", SMALL), ("hogwild", A3C_SMALL)])
+@pytest.mark.parametrize(
+    ("topology", "algorithm"), [("apex", SMALL), pytest.param("hogwild", A3C_SMALL, marks=pytest.mark.slow)]
+)
 def test_actors_and_workers_step_them(train: Train, topology: str, algorithm: A3C) -> None:
     result = train(topology, algorithm=algorithm, environment=CARTPOLE, steps=2_000, final_evaluation_episodes=2)
     assert result.summary["environment_steps"] >= 2_000
