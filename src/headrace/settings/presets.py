@@ -78,16 +78,7 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "dqn", Serial(envs_per_actor=8), Apex(), "its action masks are used; about 7.9 is the best possible mean"
     ),
     "headrace/FrozenLakeNotSlippery-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "1 is the best return"),
-    "Blackjack-v1": _Environment(
-        "dqn", Serial(envs_per_actor=8), Apex(), "about -0.04 is the best possible mean; 100 episodes are off by 0.1"
-    ),
-    "minigrid/DoorKey-5x5-v0": _Environment(
-        "dqn", Serial(envs_per_actor=8), Apex(), "1 minus 0.9 times the used part of 250 steps: about 0.96 is the best"
-    ),
     "headrace/Wheels-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "15 is the best return"),
-    "headrace/Reach-v0": _Environment(
-        "sac", Serial(envs_per_actor=8), Apex(), "minus the steps until the goal is reached: -0.81 is the best mean"
-    ),
     "LunarLanderContinuous-v3": _Environment("sac", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
     "headrace/Snake-v0": _Environment(
         "dqn",

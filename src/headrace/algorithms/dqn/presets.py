@@ -70,32 +70,6 @@ PRESETS: dict[str, Tuned] = {
         steps=30_000,
     ),
     "Taxi-v4": Tuned(DQN(), steps=100_000),
-    "Blackjack-v1": Tuned(  # rewards are noise of ±1: the squared loss learns their mean, the Huber loss does not
-        DQN(
-            hidden=(64, 64),
-            learning_rate=3e-4,
-            discount=1.0,
-            n_step=1,
-            loss="squared",
-            prioritized=False,
-            replay_capacity=100_000,
-            epsilon_final=0.2,
-            epsilon_decay_steps=20_000,
-        ),
-        steps=150_000,
-    ),
-    "minigrid/DoorKey-5x5-v0": Tuned(
-        DQN(
-            hidden=(128, 128),
-            learning_rate=5e-4,
-            n_step=5,
-            batch_size=128,
-            samples_per_step=8.0,
-            target_update_period=500,
-            epsilon_decay_steps=60_000,
-        ),
-        steps=150_000,
-    ),
     "headrace/Wheels-v0": Tuned(  # the next places are random: only the next reward matters
         DQN(
             hidden=(128, 128),

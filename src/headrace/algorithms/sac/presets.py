@@ -19,20 +19,6 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=20_000,
     ),
-    "headrace/Reach-v0": Tuned(
-        SAC(
-            n_step=3,
-            hidden=(64, 64),
-            critic_hidden=(64, 64),
-            learning_rate=1e-3,
-            critic_learning_rate=1e-3,
-            temperature_learning_rate=1e-3,
-            discount=0.95,
-            batch_size=128,
-            samples_per_step=16.0,
-        ),
-        steps=30_000,
-    ),
     "LunarLanderContinuous-v3": Tuned(
         SAC(
             n_step=5,
