@@ -174,11 +174,10 @@ def read_actions(space: spaces.Space[Any] | None, environment_id: str) -> Action
 
 def action_parts(space: gymnasium.Space[Any] | None, path: tuple[str | int, ...] = ()) -> tuple[ActionPart, ...]:
     """The discrete parts of an action space, in its own order; raises EnvironmentFault if it has another part."""
-    nested = space.spaces if isinstance(space, spaces.Dict | spaces.Tuple) else ()
-    if isinstance(nested, tuple) and nested:
-        return tuple(part for index, each in enumerate(nested) for part in action_parts(each, (*path, index)))
-    if nested and all(isinstance(key, str) for key in nested):
-        return tuple(part for key in nested for part in action_parts(nested[key], (*path, key)))
+    if isinstance(space, spaces.Tuple) and space.spaces:
+        return tuple(part for index, each in enumerate(space.spaces) for part in action_parts(each, (*path, index)))
+    if isinstance(space, spaces.Dict) and space.spaces and all(isinstance(key, str) for key in space.spaces):
+        return tuple(part for key, each in space.spaces.items() for part in action_parts(each, (*path, key)))
     if isinstance(space, spaces.Discrete):
         return (ActionPart(path, (int(space.n),), (int(space.start),), (), np.dtype(space.dtype).name),)
     shape: tuple[int, ...] = getattr(space, "shape", None) or ()

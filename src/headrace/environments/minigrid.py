@@ -46,8 +46,9 @@ class _Categories(gymnasium.ObservationWrapper[Any, Any, Any]):
         super().__init__(room)
         space = room.observation_space
         assert isinstance(space, spaces.Dict)
-        counts = [max(names.values()) + 1 for names in (OBJECT_TO_IDX, COLOR_TO_IDX, STATE_TO_IDX)]
-        image = spaces.MultiDiscrete(np.broadcast_to(counts, space["image"].shape), np.uint8)
+        counts = np.array([max(names.values()) + 1 for names in (OBJECT_TO_IDX, COLOR_TO_IDX, STATE_TO_IDX)])
+        dtype: Any = np.uint8  # as MiniGrid's; the hint of MultiDiscrete says int64
+        image = spaces.MultiDiscrete(np.broadcast_to(counts, space["image"].shape or ()), dtype)
         self.observation_space = spaces.Dict(direction=space["direction"], image=image)
 
     def observation(self, observation: Any) -> dict[str, Any]:

@@ -75,18 +75,18 @@ class EnvPool(VectorSuite):
         import envpool
 
         seeds = (np.random.SeedSequence(seed).generate_state(count) >> 1).tolist()
-        pool = envpool.make_gymnasium(name.removeprefix(self.prefix), num_envs=count, seed=seeds, **options)
+        pool: Any = envpool.make_gymnasium(name.removeprefix(self.prefix), num_envs=count, seed=seeds, **options)
         with warnings.catch_warnings():  # it rounds bounds to float32 when it creates the spaces
             warnings.simplefilter("ignore")
             _ = pool.observation_space, pool.action_space
         return _Seeded(pool)
 
 
-class _Seeded(VectorWrapper):  # type: ignore[misc]  # a class without types
+class _Seeded(VectorWrapper):
     """A pool, which warns of seeds: it got them from its constructor."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        return self.env.reset(options=options)  # type: ignore[no-any-return]
+        return self.env.reset(options=options)
 
 
 class _Single(gymnasium.Env[Any, Any]):
@@ -106,7 +106,8 @@ class _Single(gymnasium.Env[Any, Any]):
         return row_of(observation, 0), float(reward[0]), bool(terminated[0]), bool(truncated[0]), row_of(info, 0)
 
     def render(self) -> Array:
-        frame: Array = self._vector.render()[0]
+        frames: Any = self._vector.render()
+        frame: Array = frames[0]
         return frame
 
     def close(self) -> None:

@@ -139,10 +139,10 @@ class RolloutWorker:
         bootstrap[-1] = np.where(np.isnan(bootstrap[-1]), self._policy.values(self._input), bootstrap[-1])
         self.clock.enter("other")
         returns = self._policy.returns(reward, discount, bootstrap)
-        columns = np.concatenate(observations), np.concatenate(actions), returns.reshape(-1)
-        if not taken.all():
-            columns = tuple(column[taken.reshape(-1)] for column in columns)
-        return _batch(*columns, version)
+        observation, action, kept = np.concatenate(observations), np.concatenate(actions), taken.reshape(-1)
+        if not kept.all():
+            observation, action = observation[kept], action[kept]
+        return _batch(observation, action, returns.reshape(-1)[kept], version)
 
     def _value_cut_off(self, step: EnvironmentStep, bootstrap: NDArray[np.float32]) -> None:
         """Fills in the values [E] of the last observations of truncated episodes; keeps the other entries."""
