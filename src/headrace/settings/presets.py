@@ -78,6 +78,9 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "dqn", Serial(envs_per_actor=8), Apex(), "its action masks are used; about 7.9 is the best possible mean"
     ),
     "headrace/FrozenLakeNotSlippery-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "1 is the best return"),
+    "Blackjack-v1": _Environment(
+        "dqn", Serial(envs_per_actor=8), Apex(), "about -0.04 is the best possible mean; 100 episodes are off by 0.1"
+    ),
     "headrace/Wheels-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "15 is the best return"),
     "LunarLanderContinuous-v3": _Environment("sac", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
     "headrace/Snake-v0": _Environment(
