@@ -104,15 +104,14 @@ class TransitionWriters:
         final: NDArray[np.float32] | None = None,
     ) -> Sequence[bytes]:
         """Adds one step of each environment, except where it is skipped; returns the chunks that it finished."""
-        taken: tuple[Any, ...]
         taken = (action, step.reward, step.observation, step.terminated, step.truncated, step.next_start)
         if step.skipped is None or not step.skipped.any():
             return append_steps(self._writers, *taken, output, final)
         for index in np.flatnonzero(step.skipped).tolist():
             self._writers[index].start(step.next_start[index])
         rows = np.flatnonzero(~step.skipped)
-        values: list[Any] = [None if each is None else each[rows] for each in (output, final)]
-        return append_steps([self._writers[row] for row in rows], *(each[rows] for each in taken), *values)
+        kept: list[Any] = [None if each is None else each[rows] for each in (*taken, output, final)]
+        return append_steps([self._writers[row] for row in rows], *kept)
 
     def state(self) -> Any:
         """Nothing: the episodes are enough."""
