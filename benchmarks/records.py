@@ -1,6 +1,7 @@
 """A table of records, which hold Dict observations and action masks, against one of arrays with as many bytes.
 
-One thread. The rows without a requirement are what packing and masks cost an actor, and unpacking a learner.
+And against one of records without the masks, which have fewer bytes. One thread. The rows without a requirement are
+what packing and masks cost an actor, and unpacking a learner.
 """
 
 import functools
@@ -35,26 +36,31 @@ def main() -> int:
     """Measures, prints and writes results/records.csv; returns status 1 if a requirement is missed."""
     require("headrace")
     rows = [row for name, space in _SPACES.items() for row in (*_table(name, space), *_conversions(name, space))]
-    return report("records", [*rows, _masks()])
+    return report("records", [*rows, _exploration()])
 
 
 def _table(name: str, space: spaces.Dict) -> list[Row]:
     """Sampling a batch, and taking 50 steps through a writer into the table."""
-    packer = _packer(space)
+    packer, unmasked = _packer(space), Packer(space, None, 0)
     size = packer.record_bytes
     steps = make_steps(CHUNK_STEPS * _CHUNKS + N_STEP, (1,), "float32", seed=1)
-    records = draw_records(np.random.default_rng(2), len(steps.frame), size, packer.parts)
+    records, without = (
+        draw_records(np.random.default_rng(2), len(steps.frame), each.record_bytes, each.parts)
+        for each in (packer, unmasked)
+    )
     contenders = {
         "record": (Signature((size,), "uint8"), steps._replace(frame=records)),
         "array": (Signature((size // 4,), "uint32"), steps._replace(frame=records.view(np.uint32))),
+        "without masks": (Signature((unmasked.record_bytes,), "uint8"), steps._replace(frame=without)),
     }
     tables = {kind: _filled(*each) for kind, each in contenders.items()}
     samples = interleave({kind: _sampling(table) for kind, table in tables.items()})
     inserts = interleave({kind: write_and_insert(tables[kind], each[1]) for kind, each in contenders.items()})
     calls = {f"sample {_BATCH}": samples, f"{CHUNK_STEPS} steps": inserts}
     return [
-        at_most(f"{name}: {what}", "us", 1e6 * call["record"], _MOST, "array", 1e6 * call["array"], scale=True)
+        at_most(f"{name}: {what}", "us", 1e6 * call["record"], _MOST, peer, 1e6 * call[peer], scale=True)
         for what, call in calls.items()
+        for peer in ("array", "without masks")
     ]
 
 
@@ -81,7 +87,7 @@ def _conversions(name: str, space: spaces.Dict) -> list[Row]:
     ]
 
 
-def _masks() -> Row:
+def _exploration() -> Row:
     """Epsilon-greedy actions with and without masks."""
     random = np.random.default_rng(4)
     q = random.standard_normal((_ENVIRONMENTS, _ACTIONS)).astype(np.float32)

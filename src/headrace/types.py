@@ -70,11 +70,14 @@ class EnvironmentSpec:
 
 
 class EnvironmentStep(NamedTuple):
-    """The result of one step in E environments. Environments whose episode ended have already been reset.
+    """The result of one step in E environments.
 
     `observation` [E, *O] follows the actions and includes the final observations of ended episodes. `next_start`
     [E, *O] is the input for the next action: equal to `observation`, except that an ended episode is replaced by the
     first observation of the new one. They are the same array if no episode ended.
+
+    If `skipped` is given, an ended episode is not replaced at once: the environment spends its next step on the reset.
+    Then it is `skipped`, its action was ignored, and only its `next_start` means something: the first observation.
     """
 
     observation: Array
@@ -82,6 +85,17 @@ class EnvironmentStep(NamedTuple):
     terminated: NDArray[np.bool_]  # [E]
     truncated: NDArray[np.bool_]  # [E]
     next_start: Array
+    skipped: NDArray[np.bool_] | None = None  # [E]
+
+    @property
+    def began(self) -> NDArray[np.bool_]:
+        """Where `next_start` is the first observation of an episode [E]."""
+        return self.terminated | self.truncated if self.skipped is None else self.skipped
+
+    @property
+    def taken(self) -> int:
+        """Number of environments that took their action."""
+        return len(self.reward) - (0 if self.skipped is None else int(self.skipped.sum()))
 
 
 class Batch(NamedTuple):

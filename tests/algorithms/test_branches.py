@@ -15,6 +15,7 @@ from headrace.algorithms.dqn.branches import (
 from headrace.algorithms.dyna_q import DynaQ
 from headrace.algorithms.targets import huber, squared
 from headrace.errors import ConfigError
+from headrace.networks.records import ILLEGAL
 from headrace.types import EnvironmentSpec
 
 BRANCHES = (2, 3)
@@ -63,6 +64,35 @@ def test_exploration_is_uniform_in_every_dimension() -> None:
         share = np.bincount(chosen[:, dimension], minlength=count) / rows
         np.testing.assert_allclose(share, 1 / count, atol=0.035)  # 5 standard deviations
     assert (BranchedEpsilonGreedy([0.0] * rows, 0, BRANCHES).choose(q) == [1, 1]).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0])
+def test_no_masked_action_is_ever_taken(epsilon: float) -> None:
+    """Of random Q values and masks; exploring actions are uniform over the legal ones of each dimension."""
+    random = np.random.default_rng(0)
+    rows, (first, second) = 4_000, BRANCHES
+    exploration = BranchedEpsilonGreedy([epsilon] * rows, 1, BRANCHES)
+    mask = random.random((rows, first + second)) < 0.4
+    mask[np.arange(rows), random.integers(first, size=rows)] = True
+    mask[np.arange(rows), first + random.integers(second, size=rows)] = True
+    q = np.where(mask, 1e3 * random.standard_normal(mask.shape), ILLEGAL).astype(np.float32)
+    chosen = exploration.choose(q)
+    assert mask[np.arange(rows), chosen[:, 0]].all()
+    assert mask[np.arange(rows), first + chosen[:, 1]].all()
+    if epsilon == 1:
+        q[:] = np.where([True] * first + [False] + [True] * (second - 1), 1.0, ILLEGAL)
+        share = np.bincount(exploration.choose(q)[:, 1], minlength=second) / rows
+        np.testing.assert_allclose(share, [0] + [1 / (second - 1)] * (second - 1), atol=0.04)  # 5 standard deviations
+
+
+def test_the_target_leaves_out_masked_actions() -> None:
+    """Of dimensions with 2 and 3 actions: the largest legal values are 1 and 5, so the target is 10 + 0.5 (1 + 5) / 2.
+
+    After a terminating step everything may be masked: the target is the reward.
+    """
+    q = np.array([[1, ILLEGAL, ILLEGAL, 5, 2], [ILLEGAL] * 5], np.float32)
+    target = branch_target(np.array([10, 7], np.float32), np.array([0.5, 0], np.float32), q, q, (2, 3))
+    assert target.tolist() == [11.5, 7]
 
 
 def test_one_dimension_is_plain_q_learning() -> None:

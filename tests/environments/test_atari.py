@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from headrace.environments import EnvironmentBatch, FrameStack, make
+from headrace.environments import FrameStack, make, make_batch
 
 
 def test_one_frame_is_84_by_84_gray():
@@ -74,7 +74,7 @@ def test_it_renders():
 
 
 def test_batch_delivers_single_frames_and_clips_rewards_but_not_returns():
-    batch = EnvironmentBatch("ALE/MsPacman-v5", 1, seed=0, clip_rewards=True)
+    batch = make_batch("ALE/MsPacman-v5", 1, seed=0, clip_rewards=True)
     assert batch.spec.input_shape == (4, 84, 84)
     stack = FrameStack(1, batch.spec)
     assert stack.start(batch.start()).shape == (1, 4, 84, 84)
@@ -91,11 +91,11 @@ def test_restore_plays_the_open_episode_again():
     def actions(step):
         return np.random.default_rng([5, step]).integers(0, 4, 2)
 
-    first = EnvironmentBatch("ALE/Breakout-v5", 2, seed=7)
+    first = make_batch("ALE/Breakout-v5", 2, seed=7)
     first.start()
     for step in range(60):
         last = first.step(actions(step)).next_start
-    second = EnvironmentBatch("ALE/Breakout-v5", 2, seed=7)
+    second = make_batch("ALE/Breakout-v5", 2, seed=7)
     replays = second.restore(first.state())
     np.testing.assert_array_equal([replay.frames[-1] for replay in replays], last)
     for step in range(60, 90):

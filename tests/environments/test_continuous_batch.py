@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from headrace.environments import EnvironmentBatch, episode_seed, make
+from headrace.environments import episode_seed, make, make_batch
 from headrace.errors import EnvironmentFault
 
 TARGET = "headrace.environments.toy:Target"
@@ -18,7 +18,7 @@ def random_actions(step, count, dimensions):
 
 def test_pendulum_batch_equals_single_environments():
     """Pendulum's torque is -2 to 2: twice the policy's action."""
-    batch = EnvironmentBatch("Pendulum-v1", 2, seed=4, first_index=1)
+    batch = make_batch("Pendulum-v1", 2, seed=4, first_index=1)
     assert (batch.spec.continuous, batch.spec.actions) == (True, 1)
     twins = [make("Pendulum-v1") for _ in range(2)]
     begun = [twin.reset(seed=episode_seed(4, 1 + i, 0))[0] for i, twin in enumerate(twins)]
@@ -45,7 +45,7 @@ def test_continuous_lunar_lander_in_a_factory(own_module):
         def lander():
             return gymnasium.make("LunarLander-v3", continuous=True)
     """)
-    batch = EnvironmentBatch(f"{name}:lander", 3, seed=0)
+    batch = make_batch(f"{name}:lander", 3, seed=0)
     batch.start()
     for t in range(200):
         batch.step(random_actions(t, 3, 2))
@@ -69,7 +69,7 @@ def test_actions_have_the_spaces_shape_and_dtype_and_are_not_reused(own_module):
                 taken.append(action)
                 return super().step(action[0])
     """)
-    batch = EnvironmentBatch(f"{name}:Grid", 2, seed=0)
+    batch = make_batch(f"{name}:Grid", 2, seed=0)
     assert batch.spec.actions == 6
     batch.start()
     actions = np.array([[-1, 0, 0.5, 0.25, -0.5, 1], [1, 1, 1, 1, 1, 1]], np.float32)
@@ -87,7 +87,7 @@ def test_actions_have_the_spaces_shape_and_dtype_and_are_not_reused(own_module):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_an_action_that_is_not_finite(value):
-    batch = EnvironmentBatch(TARGET, 3, seed=0, first_index=5)
+    batch = make_batch(TARGET, 3, seed=0, first_index=5)
     batch.start()
     batch.step(np.zeros((3, 1), np.float32))
     before = batch.state()
@@ -99,7 +99,7 @@ def test_an_action_that_is_not_finite(value):
 
 @pytest.mark.parametrize("environment_id", [TARGET, "Pendulum-v1", "dm_control/cheetah-run"])
 def test_restored_batch_continues_bit_for_bit(environment_id):
-    first = EnvironmentBatch(environment_id, 2, seed=9, first_index=2)
+    first = make_batch(environment_id, 2, seed=9, first_index=2)
     dimensions = first.spec.actions
     first.start()
     frames, taken = [], []
@@ -108,7 +108,7 @@ def test_restored_batch_continues_bit_for_bit(environment_id):
         frames.append(step.next_start)
         taken.append((random_actions(t, 2, dimensions), step.reward))
     first.take_episodes()
-    second = EnvironmentBatch(environment_id, 2, seed=9, first_index=2)
+    second = make_batch(environment_id, 2, seed=9, first_index=2)
     replays = second.restore(json.loads(json.dumps(first.state())))
     open_steps = 7 if environment_id == TARGET else 37
     for i, replay in enumerate(replays):
@@ -125,10 +125,10 @@ def test_restored_batch_continues_bit_for_bit(environment_id):
 
 
 def test_restore_at_the_start_of_an_episode_has_no_actions():
-    first = EnvironmentBatch(TARGET, 1, seed=0)
+    first = make_batch(TARGET, 1, seed=0)
     first.start()
     for t in range(10):
         first.step(random_actions(t, 1, 1))
     assert first.state()["actions"] == [[]]
-    (replay,) = EnvironmentBatch(TARGET, 1, seed=0).restore(first.state())
+    (replay,) = make_batch(TARGET, 1, seed=0).restore(first.state())
     assert (replay.action.shape, replay.action.dtype) == ((0, 1), np.float32)

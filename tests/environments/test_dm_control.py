@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from headrace.environments import EnvironmentBatch, describe, make
+from headrace.environments import describe, make, make_batch
 from headrace.environments.dm_control import load_suite
 from headrace.errors import EnvironmentFault
 from headrace.types import EnvironmentSpec
@@ -89,7 +89,7 @@ def test_discount_zero_terminates(monkeypatch, discount, end):
 
 def test_a_batch_maps_canonical_actions_to_the_suites_bounds():
     """The quadruped's: each leg has a yaw of -1 to 1, a lift of -1 to 1.1 and an extension of -0.8 to 0.8."""
-    batch = EnvironmentBatch("dm_control/quadruped-walk", 2, seed=0)
+    batch = make_batch("dm_control/quadruped-walk", 2, seed=0)
     batch.start()
     batch.step(np.array([[-1.0] * 12, [0.5] * 12], np.float32))
     control = [environment._task.physics.data.ctrl.tolist() for environment in batch._environments]

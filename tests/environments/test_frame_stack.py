@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headrace.environments import EnvironmentBatch, FrameStack
+from headrace.environments import FrameStack, make_batch
 from headrace.types import EnvironmentSpec
 
 SCALARS = EnvironmentSpec((1,), "int64", 2, stack=3)
@@ -66,7 +66,7 @@ def test_depth_one_returns_its_argument():
 
 
 def test_stacks_of_a_batch_hold_one_episode_each_in_order():
-    batch = EnvironmentBatch("headrace.environments.toy:Frames", 2, seed=0)
+    batch = make_batch("headrace.environments.toy:Frames", 2, seed=0)
     spec = EnvironmentSpec((84, 84), "uint8", 2, stack=4)
     stack = FrameStack(2, spec)
     stacked = stack.start(batch.start())

@@ -5,12 +5,14 @@ import json
 import re
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from headrace.environments import EnvironmentBatch, describe, require_spec
-from headrace.environments.records import Packer
+from headrace.environments import describe, make_batch, require_spec
+from headrace.environments.actions import BranchActions, action_parts
+from headrace.environments.records import Packer, row_of
 from headrace.errors import EnvironmentFault
 from headrace.fields import read_fields
 from headrace.networks.records import split
@@ -92,6 +94,39 @@ def test_an_invalid_mask_is_refused(info: dict[str, Any], problem: str) -> None:
         packer.pack(0, info, np.empty(packer.record_bytes, np.uint8), final=False)
 
 
+def test_each_dimension_needs_a_legal_action() -> None:
+    """The mask of a Dict action is a Dict; it is stored flat."""
+    parted = BranchActions(action_parts(spaces.Dict(a=spaces.Discrete(2), b=spaces.MultiDiscrete([2, 1]))))
+    mask: dict[str, Any] = {"a": np.array([1, 0]), "b": (np.array([0, 1]), np.array([1]))}
+    packer = Packer(spaces.Discrete(4), mask, 5, parted)
+    record = np.empty(packer.record_bytes, np.uint8)
+    packer.pack(2, {"action_mask": mask}, record, final=False)
+    assert split(record[None], packer.parts)["action_mask"].tolist() == [[1, 0, 0, 1, 1]]
+    none = {**mask, "b": (np.zeros(2, np.int8), np.array([1]))}
+    with pytest.raises(EnvironmentFault, match="has no legal action; at least one of each dimension of its 5 must be"):
+        packer.pack(2, {"action_mask": none}, record, final=False)
+    packer.pack(2, {"action_mask": none}, record, final=True)
+    with pytest.raises(EnvironmentFault, match=re.escape("info['action_mask']['b'] is missing")):
+        packer.pack(2, {"action_mask": {"a": mask["a"]}}, record, final=False)
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_a_batch_is_packed_as_its_rows_are(final: bool) -> None:
+    packer = Packer(SPACE, np.ones(2, np.int8), 2)
+    SPACE.seed(1)
+    samples = [SPACE.sample() for _ in range(3)]
+    masks = np.array([[1, 0], [0, 1], [1 - final] * 2], np.int8)  # after the last step there may be none
+    ends = np.array([False, False, final])
+    records, batch = np.empty((2, 3, packer.record_bytes), np.uint8)
+    for sample, mask, end, record in zip(samples, masks, ends.tolist(), records, strict=True):
+        packer.pack(sample, {"action_mask": mask}, record, final=end)
+    vectors = gymnasium.vector.utils
+    observation = vectors.concatenate(SPACE, samples, vectors.create_empty_array(SPACE, 3))
+    packer.pack_batch(observation, {"action_mask": masks}, batch, ends)
+    np.testing.assert_array_equal(batch, records)
+    assert row_of(observation, 1)["inner"][0] == samples[1]["inner"][0]
+
+
 @pytest.mark.parametrize("info", [{}, {"action_mask": [0, 0, 0]}])
 def test_after_the_last_step_any_mask_will_do(info: dict[str, Any]) -> None:
     packer = Packer(spaces.Discrete(4), np.ones(3), 3)
@@ -154,7 +189,7 @@ def test_a_batch_has_records_and_names_the_place_of_a_fault(own_module: Any) -> 
                     info["action_mask"][:] = 0
                 return observation, reward, False, truncated, info
     """)
-    batch = EnvironmentBatch(f"{name}:Closed", 1, seed=3)
+    batch = make_batch(f"{name}:Closed", 1, seed=3)
     parts = batch.spec.parts
     observation = batch.start()
     for _ in range(2):

@@ -1,7 +1,6 @@
 """Specs of spaces, and the spaces that are refused."""
 
 import dataclasses
-import json
 from typing import Any
 
 import gymnasium
@@ -9,7 +8,8 @@ import numpy as np
 import pytest
 
 from headrace.environments import describe, require_spec
-from headrace.environments.spaces import ContinuousActions, DiscreteActions, read_spaces
+from headrace.environments.actions import DiscreteActions
+from headrace.environments.spaces import read_spaces
 from headrace.errors import EnvironmentFault
 from headrace.types import EnvironmentSpec
 
@@ -87,23 +87,6 @@ def test_any_shape_and_dtype(dtype, shape):
     assert read_spaces(Made(), "made") == (EnvironmentSpec(shape, dtype, 3), DiscreteActions(5), None)
 
 
-def test_discrete_actions_count_from_the_environments_first():
-    actions = np.array([0, 2, 1])
-    assert DiscreteActions(5).to_environment(actions) == [5, 7, 6]
-    assert DiscreteActions(0).to_environment(actions) == [0, 2, 1]
-    record = DiscreteActions(5).from_record([0, 2])
-    assert (record.tolist(), record.dtype) == ([0, 2], np.int64)
-    assert DiscreteActions(5).from_record([]).dtype == np.int64
-
-
-def test_continuous_actions_reach_from_low_to_high():
-    """Of asymmetric bounds: -1 is low, 1 high, 0 the middle, 0.5 three quarters of the way; outside is cut."""
-    bounds = ContinuousActions(np.array([-1.0, 0, 10]), np.array([3, 0.5, 20]))
-    actions = np.array([[-1, -1, -1], [1, 1, 1], [0, 0.5, -0.5], [-7, 2, 1.5]], np.float32)
-    expected = [[-1, 0, 10], [3, 0.5, 20], [1, 0.375, 12.5], [-1, 0.5, 20]]
-    assert [action.tolist() for action in bounds.to_environment(actions)] == expected
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
 def test_continuous_actions_have_the_spaces_shape_and_dtype(dtype, shape):
@@ -126,15 +109,6 @@ def test_continuous_actions_have_the_spaces_shape_and_dtype(dtype, shape):
         np.testing.assert_allclose(action, [space.low[0], space.high[1]], rtol=1e-6)
 
 
-def test_recorded_continuous_actions_are_restored():
-    bounds = ContinuousActions(np.zeros((2, 1)), np.ones((2, 1)))
-    actions = np.random.default_rng(0).uniform(-1, 1, (5, 2)).astype(np.float32)
-    record = bounds.from_record(json.loads(json.dumps(actions.tolist())))
-    np.testing.assert_array_equal(record, actions)
-    assert record.dtype == np.float32
-    assert bounds.from_record([]).shape == (0, 2)
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -146,7 +120,18 @@ def test_recorded_continuous_actions_are_restored():
         ("action=spaces.Box(-1, np.inf, ())", "action_space.high is inf; every action needs finite bounds"),
         ("action=spaces.Box(0, 5, (2,), np.int32)", "action dtype is int32; a float is required of a Box"),
         ("action=spaces.Box(0, 1, (2, 0))", "action shape is (2, 0); it must not be empty"),
-        ("action=spaces.Dict(a=spaces.Discrete(2))", "action space is Dict; a Discrete, MultiDiscrete or MultiBinary"),
+        (
+            "action=spaces.Text(9)",
+            "action space is Text; a Discrete, MultiDiscrete or MultiBinary space, a Dict or Tup",
+        ),
+        (
+            "action=spaces.Dict({'arm': spaces.Box(-1, 1, (2,))})",
+            "action['arm'] has the space Box of shape (2,); a Disc",
+        ),
+        (
+            "action=spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1)])",
+            "action[1] has the space Box of shape (1,); a ",
+        ),
         ("observation=spaces.Dict(a=spaces.Text(9))", "observation['a'] has the space Text; a Box, Discrete, "),
         ("observation=spaces.Tuple([spaces.Sequence(spaces.Discrete(2))])", "observation[0] has the space Sequence"),
         ("observation=spaces.Graph(spaces.Box(0, 1), None)", "observation has the space Graph; a Box, Discrete, "),

@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.vector import AutoresetMode
 
 from headrace import A3C
 from headrace.algorithms.a3c.updater import A3CUpdater
 from headrace.algorithms.base import Update
 from headrace.environments import describe
+from headrace.environments.toy import Frames
 from headrace.errors import DivergenceError
 from headrace.roles.rollout_worker import RolloutWorker
 from headrace.types import Batch
+
+from ..environments.walks import register
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 FRAMES = "headrace.environments.toy:Frames"
@@ -97,6 +101,32 @@ def test_returns_stop_at_ends_and_bootstrap_at_limits() -> None:
     assert np.abs(cut_value).max() > 1e-6
     np.testing.assert_allclose(returns[10], 1 + (1 + cut_value / 2) / 2, rtol=1e-5)
     np.testing.assert_allclose(returns[12], 1 + (1 + end_value / 2) / 2, rtol=1e-5)
+    worker.close()
+
+
+def test_a_reset_of_a_vectorized_environment_is_no_transition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, but each episode is followed by a step that resets: 2 of 14 steps are left out."""
+    name = register(monkeypatch, AutoresetMode.NEXT_STEP, Frames)
+    worker, updater = make(f"vector/{name}", n_step=14, network="mlp")
+    worker.step()
+    [batch] = updater.batches
+    frames = batch.observation.reshape(12, 2, 84, 84)
+    assert frames[:, 0, 1, 0].tolist() == [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]
+    assert frames[:, 1, 0, 0].tolist() == [0] * 6 + [1] * 6
+    np.testing.assert_allclose(batch.reward.reshape(12, 2)[4:6, 0], [1.5, 1.0])
+    assert (batch.reward[-2:] != 1).all()  # the second episodes are cut off
+    assert worker.steps == 24
+    assert [episode.length for episode in worker.take_episodes()] == [6] * 4
+    worker.close()
+
+
+def test_a_turn_of_nothing_but_resets_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = register(monkeypatch, AutoresetMode.NEXT_STEP, Frames)
+    worker, updater = make(f"vector/{name}", n_step=1, network="mlp")
+    for _ in range(8):
+        worker.step()
+    assert [len(batch.reward) for batch in updater.batches] == [2] * 8
+    assert [batch.observation[0, 1, 0] for batch in updater.batches] == [0, 1, 2, 3, 4, 5, 0, 1]
     worker.close()
 
 

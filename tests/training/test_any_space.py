@@ -10,13 +10,16 @@ import pytest
 
 from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.config import Algorithm
+from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.algorithms.td3.config import TD3
-from headrace.environments import EnvironmentBatch
+from headrace.environments import make_batch
+from headrace.errors import ConfigError
 from headrace.networks.records import ILLEGAL, split
 from headrace.report.display import QuietDisplay
 from headrace.training import resume
 from headrace.training.policy_use import export
 
+from ..environments.walks import Crane
 from . import conftest
 from .conftest import SMALL, Train
 from .test_runs import tensors
@@ -90,6 +93,20 @@ def test_learns_an_action_of_three_dimensions(train: Train, monkeypatch: pytest.
     assert result.summary["mean_return"] > 12  # 15 is the most, 3.9 at random
 
 
+@pytest.mark.slow
+def test_learns_a_dict_action_with_masks(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The crane raises for a masked action, in training as in evaluation."""
+    rates = {"learning_rate": 5e-3, "samples_per_step": 16.0}
+    algorithm = dataclasses.replace(DQN, hidden=(64,), discount=0.0, loss="squared", **rates)
+    environment = f"{Crane.__module__}:Crane"
+    result = start(
+        train, monkeypatch, algorithm, "serial", environment=environment, steps=4_000, final_evaluation_episodes=20
+    )
+    assert result.summary["mean_return"] > 14  # 15 is the most, about 9 at random
+    with pytest.raises(ConfigError, match="algorithm is dyna-q, and the environment's actions are multi-discrete: one"):
+        start(train, monkeypatch, DynaQ(), "serial", environment=environment, name="refused", steps=10)
+
+
 @pytest.mark.parametrize(
     ("environment", "algorithm"),
     [
@@ -126,7 +143,7 @@ def test_the_exported_policy_has_an_input_for_each_part(
         "observation.last": ("tensor(int64)", ["B"]),
         "action_mask": ("tensor(int8)", ["B", 4]),
     }
-    batch = EnvironmentBatch(f"{TOY}:Maze", 40, seed=0)
+    batch = make_batch(f"{TOY}:Maze", 40, seed=0)
     parts = split(batch.start(), batch.spec.parts)
     (q,) = session.run(None, parts)
     np.testing.assert_array_equal(q == np.float32(ILLEGAL), parts["action_mask"] == 0)

@@ -19,6 +19,8 @@ from headrace.training import SavedPolicy, export
 from headrace.training.saved_policy import Interface, _ActionSpace
 from headrace.types import EnvironmentSpec
 
+from ..environments.walks import Crane
+
 CORRIDOR = "headrace.environments.toy:Corridor"
 
 
@@ -151,6 +153,42 @@ def test_a_policy_of_observations_with_parts_takes_only_legal_actions(tmp_path: 
     export(run.run, file)
     with pytest.raises(errors.CheckpointError, match="the run directory is required"):
         headrace.load(file)
+
+
+def test_actions_of_a_dict_have_its_structure(tmp_path: Path) -> None:
+    """With masks, in a run's policy: the environment refuses other actions."""
+    name = f"{Crane.__module__}:Crane"
+    algorithm = DQN(hidden=(8,), batch_size=8, learning_starts=20)
+    run = headrace.train(
+        name, algorithm=algorithm, topology=headrace.Serial(), steps=60, run_dir=tmp_path / "run", quiet=True
+    )
+    policy, environment = headrace.load(run.path), make(name)
+    observation, info = environment.reset(seed=0)
+    for _ in range(20):
+        observation, *_, info = environment.step(policy.act(observation, info))
+    assert export(run.run, tmp_path / "policy.onnx") < 1e-4
+
+
+def test_a_file_s_actions_have_the_structure_of_the_space(tmp_path: Path) -> None:
+    """The Q values of three dimensions are multiples of the observation x: 0 and -x; -x, 0 and x; x and 0."""
+    space = gymnasium.spaces.Dict(
+        grip=gymnasium.spaces.Discrete(2),
+        move=gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(3, start=-1), gymnasium.spaces.MultiBinary(1)]),
+    )
+    spec = EnvironmentSpec((1,), "float32", 7, branches=(2, 3, 2))
+    algorithm = DQN(hidden=())
+    graph = graph_of(algorithm, spec, [[0.0], [-1.0], [-1.0], [0.0], [1.0], [1.0], [0.0]], "fp32")
+    path = tmp_path / "policy.onnx"
+    path.write_bytes(Interface(spec, algorithm, _ActionSpace.of(space)).write(graph))
+    policy = headrace.load(path)
+    one = policy.act(np.array([1], np.float32))
+    assert space.contains(one)
+    assert (one["grip"], one["move"][0], one["move"][1].tolist()) == (0, 1, [0])
+    both = policy.act(np.array([[1], [-1]], np.float32))
+    assert gymnasium.vector.utils.batch_space(space, 2).contains(both)
+    assert both["grip"].tolist() == [0, 1]
+    assert both["move"][0].tolist() == [1, -1]
+    assert both["move"][1].tolist() == [[0], [1]]
 
 
 def test_what_is_no_policy_is_named(tmp_path: Path) -> None:

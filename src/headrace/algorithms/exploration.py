@@ -15,6 +15,7 @@ __all__ = [
     "GaussianNoise",
     "epsilon_ladder",
     "linear_epsilon",
+    "random_legal",
     "sigma_ladder",
 ]
 
@@ -38,12 +39,7 @@ class EpsilonGreedy(Exploration):
         """Actions [E] for Q values [E, A]; those of illegal actions are ILLEGAL. Always draws 2 E random numbers."""
         count, actions = output.shape
         draws = self.random.random((2, count))
-        if output.min() == ILLEGAL:
-            legal = output != ILLEGAL
-            number = draws[1] * legal.sum(1)
-            explored = (legal.cumsum(1) > np.floor(number)[:, None]).argmax(1)
-        else:
-            explored = (draws[1] * actions).astype(np.int64)
+        explored = random_legal(output, draws[1]) if output.min() == ILLEGAL else (draws[1] * actions).astype(np.int64)
         action: NDArray[np.int64] = np.where(draws[0] < self.scale, explored, output.argmax(1))
         return action
 
@@ -59,6 +55,14 @@ class GaussianNoise(Exploration):
         noise = self.scale[:, None] * self.random.standard_normal(output.shape)
         action: NDArray[np.float32] = np.clip(output + noise, -1, 1).astype(np.float32)
         return action
+
+
+def random_legal(output: NDArray[np.float32], draws: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Legal actions [E] for Q values [E, A] and random numbers [E] in [0, 1), all with the same probability."""
+    legal = output != ILLEGAL
+    number = np.floor(draws * legal.sum(1))
+    action: NDArray[np.int64] = (legal.cumsum(1) > number[:, None]).argmax(1)
+    return action
 
 
 def epsilon_ladder(count: int, base: float, exponent: float) -> list[float]:

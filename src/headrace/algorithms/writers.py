@@ -49,7 +49,7 @@ class StepWriters(Protocol):
         output: NDArray[np.float32] | None = None,
         final: NDArray[np.float32] | None = None,
     ) -> Sequence[bytes]:
-        """Adds one step of each environment; returns the chunks that it finished.
+        """Adds one step of each environment, except where it is skipped; returns the chunks that it finished.
 
         `memory` [E, S] is the state of a recurrent policy before the step. `output` [E, A] and `final` [E], if given,
         are the Q values of the step and the largest ones of final observations, for initial priorities.
@@ -103,9 +103,15 @@ class TransitionWriters:
         output: NDArray[np.float32] | None = None,
         final: NDArray[np.float32] | None = None,
     ) -> Sequence[bytes]:
-        """Adds one step of each environment; returns the chunks that it finished."""
+        """Adds one step of each environment, except where it is skipped; returns the chunks that it finished."""
         taken = (action, step.reward, step.observation, step.terminated, step.truncated, step.next_start)
-        return append_steps(self._writers, *taken, output, final)
+        if step.skipped is None or not step.skipped.any():
+            return append_steps(self._writers, *taken, output, final)
+        for index in np.flatnonzero(step.skipped).tolist():
+            self._writers[index].start(step.next_start[index])
+        rows = np.flatnonzero(~step.skipped)
+        kept: list[Any] = [None if each is None else each[rows] for each in (*taken, output, final)]
+        return append_steps([self._writers[row] for row in rows], *kept)
 
     def state(self) -> Any:
         """Nothing: the episodes are enough."""

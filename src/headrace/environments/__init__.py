@@ -1,7 +1,7 @@
 """Environments: Gymnasium ids, user factories, Atari and dm_control, in batches and with stacked frames."""
 
-from headrace.environments.base import Suite
-from headrace.environments.batch import EnvironmentBatch, Episode, OpenEpisode, episode_seed
+from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, Suite, VectorSuite, episode_seed
+from headrace.environments.batches import make_batch, repeats_episodes
 from headrace.environments.catalogue import make
 from headrace.environments.spaces import describe, require_spec
 from headrace.environments.stack import FrameStack
@@ -12,8 +12,11 @@ __all__ = [
     "FrameStack",
     "OpenEpisode",
     "Suite",
+    "VectorSuite",
     "describe",
     "episode_seed",
     "make",
+    "make_batch",
+    "repeats_episodes",
     "require_spec",
 ]

@@ -1,15 +1,127 @@
-"""The contract of a suite: a family of environments whose names share a prefix."""
+"""The contracts of a batch of environments, and of a suite: a family of environments whose names share a prefix."""
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
+import numpy as np
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 
-from headrace.errors import EnvironmentFault
+from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
+from headrace.types import Array, EnvironmentSpec, EnvironmentStep
 
-__all__ = ["Suite"]
+__all__ = ["EnvironmentBatch", "Episode", "OpenEpisode", "Suite", "VectorSuite", "episode_seed"]
+
+
+class Episode(NamedTuple):
+    """A finished episode of environment number `environment`; `return_` is of unclipped rewards."""
+
+    environment: int  # counted from the batch's first_index
+    return_: float
+    length: int
+    terminated: bool
+
+
+class OpenEpisode(NamedTuple):
+    """The open episode of one environment after T steps: `frames[t + 1]` is the observation after `action[t]`."""
+
+    frames: Array  # [T+1, *O]
+    action: Array  # [T] int64, [T, D] if actions have D dimensions, or [T, A] float32
+    reward: NDArray[np.float32]  # [T]
+
+
+def episode_seed(seed: int, index: int, episode: int) -> int:
+    """Seed (31 bits) of one episode of one environment, so that any episode can be repeated alone."""
+    return int(np.random.SeedSequence([seed, index, episode]).generate_state(1)[0] >> 1)
+
+
+class EnvironmentBatch(ABC):
+    """E environments of one id, stepped together; `make_batch` creates them.
+
+    Actions are the policy's: numbers from 0 even if the environment's actions start at another number, [D] of them if
+    actions have D dimensions, or float32 [A] in [-1, 1] for any bounds of the environment. Every observation, reward
+    and continuous action is checked; EnvironmentFault names environment, episode, step and field. An exception of the
+    environment is passed on with a note that says where it occurred. `beat` is called before every call of an
+    environment, and rewards are clipped to [-1, 1] if `clip_rewards`. No episode is longer than `longest_episode`.
+    Each call returns new arrays, which the caller may keep. One thread.
+    """
+
+    spec: EnvironmentSpec
+
+    def __init__(self, environment_id: str, count: int, seed: int, first_index: int) -> None:
+        if count < 1:
+            raise ConfigError(f"count of environments is {count}; at least 1 is required")
+        self._id = environment_id
+        self._count = count
+        self._seed = seed
+        self._first_index = first_index
+        self._episode = [0] * count
+        """Number of the open episode of each environment."""
+        self._finished: list[Episode] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def episodes(self) -> int:
+        """Number of finished episodes of all environments, including those before a `restore`."""
+        return sum(self._episode)
+
+    def take_episodes(self) -> list[Episode]:
+        """Returns the episodes that finished since the last call, oldest first."""
+        finished, self._finished = self._finished, []
+        return finished
+
+    @abstractmethod
+    def start(self) -> Array:
+        """Begins the first episodes -> first observations [E, *O]."""
+
+    @abstractmethod
+    def step(self, actions: Array) -> EnvironmentStep:
+        """Takes one action in each, [E] or [E, D] int64 or [E, A] float32; see `EnvironmentStep.skipped`.
+
+        Termination takes precedence over truncation.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """State for `restore`, JSON-able."""
+        return {
+            "environment": self._id,
+            "seed": self._seed,
+            "first_index": self._first_index,
+            "episode": list(self._episode),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> list[OpenEpisode]:
+        """Continues from a state() -> one OpenEpisode per environment; replaces `start`.
+
+        An environment that can't repeat its open episode begins the next one; its OpenEpisode has no steps. Raises
+        CheckpointError for the state of a different batch.
+        """
+        expected = {"environment": self._id, "seed": self._seed, "first_index": self._first_index}
+        for field, value in expected.items():
+            if state[field] != value:
+                raise CheckpointError(
+                    f"environments: {field} is {state[field]!r} in the checkpoint; {value!r} is required"
+                )
+        if len(state["episode"]) != len(self):
+            raise CheckpointError(
+                f"environments: the checkpoint holds {len(state['episode'])} environments; {len(self)} are required"
+            )
+        self._episode = list(state["episode"])
+        self._finished = []
+        return self._reopen(state)
+
+    @abstractmethod
+    def _reopen(self, state: Mapping[str, Any]) -> list[OpenEpisode]:
+        """The open episodes of a state() of this batch."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes every environment; stops at one that does not return, when a watch raises EnvironmentFault."""
 
 
 class Suite(ABC):
@@ -53,3 +165,17 @@ class Suite(ABC):
     @abstractmethod
     def make(self, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         """Creates the environment with one of `names`; called after `load`."""
+
+
+class VectorSuite(Suite):
+    """A suite whose environments are stepped in one call, as a `gymnasium.vector.VectorEnv`.
+
+    `make` creates a single one, whose spaces are those of the vectorized ones.
+    """
+
+    @abstractmethod
+    def make_vector(self, name: str, count: int, seed: int) -> VectorEnv[Any, Any, Any]:
+        """Creates E environments with one of `names`; called after `load`.
+
+        Their metadata has an "autoreset_mode" of Gymnasium. The first reset() gets the same seed (31 bits).
+        """

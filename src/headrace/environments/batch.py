@@ -1,54 +1,28 @@
-"""Several environments of one id, stepped together in one thread."""
+"""Several environments of one id, stepped one after the other in one thread."""
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
 from headrace.environments.spaces import close, read_spaces
-from headrace.errors import CheckpointError, ClosedError, ConfigError, EnvironmentFault
+from headrace.errors import ClosedError, EnvironmentFault
 from headrace.types import Array, EnvironmentStep
 
-__all__ = ["EnvironmentBatch", "Episode", "OpenEpisode", "episode_seed"]
+__all__ = ["SingleEnvironments"]
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
-class Episode(NamedTuple):
-    """A finished episode of environment number `environment`; `return_` is of unclipped rewards."""
+class SingleEnvironments(EnvironmentBatch):
+    """E environments that are stepped one after the other, each of which may be a user's `gymnasium.Env`.
 
-    environment: int  # counted from the batch's first_index
-    return_: float
-    length: int
-    terminated: bool
-
-
-class OpenEpisode(NamedTuple):
-    """The open episode of one environment after T steps: `frames[t + 1]` is the observation after `action[t]`."""
-
-    frames: Array  # [T+1, *O]
-    action: Array  # [T] int64, [T, D] if actions have D dimensions, or [T, A] float32
-    reward: NDArray[np.float32]  # [T]
-
-
-def episode_seed(seed: int, index: int, episode: int) -> int:
-    """Seed (31 bits) of one episode of one environment, so that any episode can be repeated alone."""
-    return int(np.random.SeedSequence([seed, index, episode]).generate_state(1)[0] >> 1)
-
-
-class EnvironmentBatch:
-    """E environments of one id. An environment whose episode ended is reset at once: no step is spent on a reset.
-
-    Actions are the policy's: numbers from 0 even if the environment's actions start at another number, [D] of them if
-    actions have D dimensions, or float32 [A] in [-1, 1] for any bounds of the environment. Every observation, reward
-    and continuous action is checked; EnvironmentFault names environment, episode, step and field. An exception of the
-    environment is passed on with a note that says where it occurred; a step that fails does not count. Episodes are
-    truncated after `longest_episode` steps. `beat` is called before every call of an environment. Each call returns new
-    arrays, which the caller may keep. One thread.
+    An environment whose episode ended is reset at once: no step is spent on a reset. A step that fails in one
+    environment counts in none. Episodes are truncated after `longest_episode` steps.
     """
 
     def __init__(
@@ -62,17 +36,11 @@ class EnvironmentBatch:
         longest_episode: int | None = None,
         beat: Callable[[], object] = lambda: None,
     ) -> None:
-        if count < 1:
-            raise ConfigError(f"count of environments is {count}; at least 1 is required")
-        self._id = environment_id
-        self._seed = seed
-        self._first_index = first_index
+        super().__init__(environment_id, count, seed, first_index)
         self._clip_rewards = clip_rewards
         self._longest_episode = longest_episode
         self._beat = beat
         self._environments = [make(environment_id)]
-        self._finished: list[Episode] = []
-        self._episode = [0] * count
         self._actions: list[list[Any]] = [[] for _ in range(count)]
         self._return = [0.0] * count
         try:
@@ -89,14 +57,6 @@ class EnvironmentBatch:
         self._dtype = np.dtype(self.spec.observation_dtype)
         self._step_functions = [environment.step for environment in self._environments]
 
-    def __len__(self) -> int:
-        return len(self._environments)
-
-    @property
-    def episodes(self) -> int:
-        """Number of finished episodes of all environments, including those before a `restore`."""
-        return sum(self._episode)
-
     def start(self) -> Array:
         """Resets every environment -> first observations [E, *O]."""
         observation = self._new_frames(len(self))
@@ -105,11 +65,7 @@ class EnvironmentBatch:
         return observation
 
     def step(self, actions: Array) -> EnvironmentStep:
-        """Takes one action in each, [E] or [E, D] int64 or [E, A] float32.
-
-        Termination takes precedence over truncation. A step that fails in one environment counts in none: then state()
-        is that before it.
-        """
+        """Takes one action in each; after a step that fails, state() is that before it."""
         records, episodes, finished = list(self._actions), list(self._episode), len(self._finished)
         lengths = [len(record) for record in records]
         try:
@@ -148,44 +104,20 @@ class EnvironmentBatch:
             self._reset(index, next_start, index)
         return EnvironmentStep(observation, reward, terminated, truncated, next_start)
 
-    def take_episodes(self) -> list[Episode]:
-        """Returns the episodes that finished since the last call, oldest first."""
-        finished, self._finished = self._finished, []
-        return finished
-
     def state(self) -> dict[str, Any]:
-        """State for `restore`, JSON-able: episode numbers, and the actions of each open episode."""
-        return {
-            "environment": self._id,
-            "seed": self._seed,
-            "first_index": self._first_index,
-            "episode": list(self._episode),
-            "actions": [list(actions) for actions in self._actions],
-        }
+        """Episode numbers, and the actions of each open episode."""
+        return {**super().state(), "actions": [list(actions) for actions in self._actions]}
 
-    def restore(self, state: Mapping[str, Any]) -> list[OpenEpisode]:
-        """Repeats every open episode from its seed and actions -> one OpenEpisode per environment; replaces `start`.
+    def _reopen(self, state: Mapping[str, Any]) -> list[OpenEpisode]:
+        """Repeats every open episode from its seed and actions.
 
         A deterministic environment is then in the same state as before. If its episode ends while it is repeated, it is
-        not deterministic: it starts its next episode, and its OpenEpisode has no steps. Raises CheckpointError for the
-        state of a different batch.
+        not deterministic, and starts its next episode.
         """
-        expected = {"environment": self._id, "seed": self._seed, "first_index": self._first_index}
-        for field, value in expected.items():
-            if state[field] != value:
-                raise CheckpointError(
-                    f"environments: {field} is {state[field]!r} in the checkpoint; {value!r} is required"
-                )
-        if len(state["episode"]) != len(self):
-            raise CheckpointError(
-                f"environments: the checkpoint holds {len(state['episode'])} environments; {len(self)} are required"
-            )
-        self._episode = list(state["episode"])
-        self._finished = []
         return [self._repeat(index, record) for index, record in enumerate(state["actions"])]
 
     def close(self) -> None:
-        """Closes every environment; stops at one that does not return, when a watch raises EnvironmentFault."""
+        """Closes every environment, in their order."""
         for environment in self._environments:
             with contextlib.suppress(ClosedError):  # the run was asked to stop; closing is part of that
                 self._beat()

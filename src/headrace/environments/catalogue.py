@@ -13,32 +13,47 @@ from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv
 
-from headrace.environments import memory, snake
-from headrace.environments.base import Suite
+from headrace.environments import memory, reach, snake, toy
+from headrace.environments.base import Suite, VectorSuite
 from headrace.environments.calls import calling
 from headrace.environments.suites import find_suite, known_suites
 from headrace.errors import EnvironmentFault
 from headrace.imports import import_user_module
 
-__all__ = ["make"]
+__all__ = ["make", "make_vector"]
 
 snake.register()
 memory.register()
+reach.register()
+toy.register()
 
 
 def make(environment_id: str, *, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """Creates one environment.
 
-    The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), Headrace's own ("headrace/Snake-v0", TMaze-v0,
-    TMazeShort-v0 and CartPolePositions-v0), a task of a suite ("ALE/Breakout-v5", "dm_control/cartpole-balance", see
-    `headrace.environments.suites`), or "package.module:factory": a callable that returns a gymnasium.Env. The module
-    may be in the current directory. The name after the colon is a factory if the module has such an attribute.
+    The id is one of Gymnasium's ("CartPole-v1", "module:Id-v0"), Headrace's own (such as "headrace/Snake-v0"), a task
+    of a suite ("ALE/Breakout-v5", "dm_control/cartpole-balance", see `headrace.environments.suites`), or
+    "package.module:factory": a callable that returns a gymnasium.Env. The module may be in the current directory. The
+    name after the colon is a factory if the module has such an attribute.
 
     Raises EnvironmentFault, with a message of one line, if the environment can't be created.
     """
     with calling(f'environment "{environment_id}": its constructor'):
         return _make(environment_id, render_mode)
+
+
+def make_vector(environment_id: str, count: int, seed: int) -> VectorEnv[Any, Any, Any]:
+    """Creates E environments of a `VectorSuite`, whose first reset() gets the same seed; raises as `make` does."""
+    module_name, colon, name = environment_id.rpartition(":")
+    if colon:
+        _import(environment_id, module_name)
+    suite = find_suite(environment_id)
+    assert isinstance(suite, VectorSuite)
+    found = _find_task(suite, environment_id, name)
+    with _faults(environment_id):
+        return suite.make_vector(found, count, seed)
 
 
 def _make(environment_id: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
@@ -101,11 +116,16 @@ def _takes_render_mode(factory: Any) -> bool:
 
 
 def _make_suite_task(suite: Suite, environment_id: str, name: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    found = _find_task(suite, environment_id, name)
+    with _faults(environment_id):
+        return suite.make(found, render_mode)
+
+
+def _find_task(suite: Suite, environment_id: str, name: str) -> str:
     found = _newest(name, _task_names(suite, environment_id))
     if found is None:
         raise EnvironmentFault(_unknown(environment_id, name, None))
-    with _faults(environment_id):
-        return suite.make(found, render_mode)
+    return found
 
 
 def _task_names(suite: Suite, environment_id: str) -> Sequence[str]:

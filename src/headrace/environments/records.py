@@ -3,15 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from headrace.errors import EnvironmentFault
 from headrace.types import Array, Part
 
-__all__ = ["MASK", "Packer", "space_name"]
+if TYPE_CHECKING:
+    from headrace.environments.actions import BranchActions
+
+__all__ = ["MASK", "Packer", "row_of", "space_name"]
 
 MASK = "action_mask"
 """Key of the mask in `info`, as in Gymnasium's Taxi and in PettingZoo, or in a Dict observation."""
@@ -47,8 +51,13 @@ class Packer:
     names the field, for a space that is not supported.
     """
 
-    def __init__(self, space: spaces.Space[Any], mask: Any, actions: int) -> None:
-        """`mask` is that of the first reset, or None; `actions` is A, or 0 if actions are not discrete."""
+    def __init__(
+        self, space: spaces.Space[Any], mask: Any, actions: int, parted: "BranchActions | None" = None
+    ) -> None:
+        """`mask` is that of the first reset, or None; `actions` is A, or 0 if actions are not discrete.
+
+        `parted` converts actions that have several dimensions.
+        """
         slots = _slots(space, ())
         own = [_as_mask(slot) for slot in slots if actions and slot.path == (MASK,)]
         slots = [slot for slot in slots if not own or slot.path != (MASK,)] + own
@@ -63,6 +72,8 @@ class Packer:
         if own and own[0].part.shape != (actions,):
             raise EnvironmentFault(f"{own[0].label} has shape {own[0].part.shape}; {(actions,)} is required of a mask")
         self._actions = actions
+        self._parted = parted
+        self._branch_starts = None if parted is None else np.cumsum([0, *parted.branches[:-1]]).tolist()
         self._slots: list[_Slot] = []
         end = 0
         for slot in slots:
@@ -80,22 +91,38 @@ class Packer:
 
         `final`: the observation terminates its episode, so no action follows and any mask will do.
         """
+        mask = info.get(MASK) if isinstance(info, Mapping) else None
+        if self._in_info and mask is None and not final:
+            raise EnvironmentFault(f"info[{MASK!r}] is missing; the first reset had one, so every step must")
+        self._write(observation, mask, out, np.asarray(final))
+
+    def pack_batch(self, observation: Any, info: Mapping[str, Any], out: Array, final: NDArray[np.bool_]) -> None:
+        """Writes the records [E, R] of a vectorized environment; raises EnvironmentFault for any invalid value."""
+        mask = info.get(MASK)
+        if self._in_info and mask is None:
+            raise EnvironmentFault(f"info[{MASK!r}] is missing; the first reset had one, so every step must")
+        self._write(observation, mask, out, final)
+
+    def _write(self, observation: Any, mask: Any, out: Array, final: NDArray[np.bool_]) -> None:
+        """Writes records [*L, R], where `final` is [*L]."""
         out[:] = 0
         for slot in self._slots[: len(self._slots) - self._in_info]:
             _write(slot, _find(slot, observation), out)
-        if self._in_info:
-            self._write_mask(info, out, final)
-        mask = self._slots[-1]
-        if self.masked and not final and not out[mask.place].any():
-            raise EnvironmentFault(f"{mask.label} has no legal action; at least one of its {self._actions} must be 1")
-
-    def _write_mask(self, info: Any, out: Array, final: bool) -> None:
-        mask = info.get(MASK) if isinstance(info, Mapping) else None
-        if mask is None and final:
-            mask = np.ones(self._actions, np.int8)
-        if mask is None:
-            raise EnvironmentFault(f"info[{MASK!r}] is missing; the first reset had one, so every step must")
-        _write(self._slots[-1], mask, out)
+        if not self.masked:
+            return
+        slot = self._slots[-1]
+        if self._in_info and mask is not None:
+            _write(slot, mask if self._parted is None else self._parted.flatten_mask(mask), out)
+        written, starts = out[..., slot.place], self._branch_starts
+        legal = written.any(-1) if starts is None else np.logical_or.reduceat(written, starts, axis=-1).all(-1)
+        if legal.all():
+            return
+        if not (legal | final).all():
+            dimension = "" if self._parted is None else " of each dimension"
+            raise EnvironmentFault(
+                f"{slot.label} has no legal action; at least one{dimension} of its {self._actions} must be 1"
+            )
+        out[final & ~legal, slot.place] = 1
 
 
 def space_name(space: spaces.Space[Any] | None) -> str:
@@ -104,6 +131,13 @@ def space_name(space: spaces.Space[Any] | None) -> str:
         return "missing"
     kind = type(space).__name__
     return kind if space.shape is None else f"{kind} of shape {tuple(space.shape)}"
+
+
+def row_of(values: Any, index: int) -> Any:
+    """One environment's observation or info in those of all, or in an array of objects with those of some."""
+    if isinstance(values, Mapping):
+        return {key: row_of(value, index) for key, value in values.items()}
+    return tuple(row_of(value, index) for value in values) if isinstance(values, tuple) else values[index]
 
 
 def _slots(space: spaces.Space[Any], path: tuple[str | int, ...]) -> list[_Slot]:
@@ -166,6 +200,7 @@ def _find(slot: _Slot, observation: Any) -> Any:
 
 
 def _write(slot: _Slot, value: Any, out: Array) -> None:
+    """Writes the values [*L, *shape] of a part to records [*L, R]."""
     part, label, dtype = slot.part, slot.label, slot.dtype
     try:
         array = np.asarray(value)
@@ -175,14 +210,15 @@ def _write(slot: _Slot, value: Any, out: Array) -> None:
     whole = slot.low is not None and array.dtype.kind in "biu"  # in range, so that any integer type will do
     if array.dtype != dtype and not (whole or np.can_cast(array.dtype, dtype, "same_kind")):
         raise EnvironmentFault(f"{label} has dtype {array.dtype.name}; its space declares {part.dtype}")
-    if array.shape != part.shape:
+    shape = (*out.shape[:-1], *part.shape)
+    if array.shape != shape:
         raise EnvironmentFault(f"{label} has shape {array.shape}; its space declares {part.shape}")
     if slot.low is not None:
         _require_range(label, array, slot.low, slot.high)
     elif dtype.kind == "f" and not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0].tolist()
         raise EnvironmentFault(f"{label}{where or ''} is {array[tuple(where)]}; every value must be finite")
-    out[slot.place].view(dtype)[:] = array.ravel()
+    out[..., slot.place].view(dtype)[:] = array.reshape(*shape[: out.ndim - 1], -1)
 
 
 def _require_range(label: str, array: Array, low: Array, high: Array | None) -> None:

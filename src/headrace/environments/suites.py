@@ -6,11 +6,13 @@ from importlib.metadata import EntryPoint, entry_points
 from headrace.environments.atari import Atari
 from headrace.environments.base import Suite
 from headrace.environments.dm_control import ControlSuite
+from headrace.environments.minigrid import MiniGrid
+from headrace.environments.vector_suites import EnvPool, VectorEntryPoints
 from headrace.errors import EnvironmentFault
 
 __all__ = ["SUITES", "find_suite", "known_suites"]
 
-SUITES: tuple[Suite, ...] = (Atari(), ControlSuite())
+SUITES: tuple[Suite, ...] = (Atari(), ControlSuite(), MiniGrid(), VectorEntryPoints(), EnvPool())
 """The suites of this package."""
 
 _GROUP = "headrace.environments"

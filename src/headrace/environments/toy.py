@@ -1,6 +1,6 @@
 """Small environments for tests: some that are learned in seconds, one with numbered frames, and faulty ones.
 
-Their ids have the form "headrace.environments.toy:Corridor".
+Their ids have the form "headrace.environments.toy:Corridor"; those that have a preset are registered with Gymnasium.
 """
 
 import os
@@ -26,6 +26,7 @@ __all__ = [
     "NanObservation",
     "Target",
     "Wheels",
+    "register",
 ]
 
 _Result = tuple[Array, float, bool, bool, dict[str, Any]]
@@ -314,3 +315,12 @@ class Exiting(_Faulty):
     def misbehave(self, observation: Array) -> float:
         """Ends the process."""
         os._exit(3)
+
+
+def register() -> None:
+    """Registers headrace/Wheels-v0, and headrace/FrozenLakeNotSlippery-v0: FrozenLake-v1 whose ice is not slippery."""
+    gymnasium.register("headrace/Wheels-v0", f"{Wheels.__module__}:Wheels")
+    lake = gymnasium.spec("FrozenLake-v1")
+    options = {**lake.kwargs, "is_slippery": False}
+    steps = lake.max_episode_steps
+    gymnasium.register("headrace/FrozenLakeNotSlippery-v0", lake.entry_point, max_episode_steps=steps, kwargs=options)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.writers import TransitionWriters, table_signature
-from headrace.environments import EnvironmentBatch, FrameStack, require_spec
+from headrace.environments import FrameStack, make_batch, require_spec
 from headrace.errors import EnvironmentFault, require
 from headrace.fields import MOST_STEPS, check_types, require_positive
 from headrace.networks.precision import Precision
@@ -83,7 +83,7 @@ class Actor:
         self._output = output
         self._push = push
         self._clock = clock
-        self.environments = EnvironmentBatch(
+        self.environments = make_batch(
             settings.environment,
             count,
             seed=settings.seed,
@@ -119,8 +119,8 @@ class Actor:
         for writers in self._writers:
             writers.set_policy_version(version)
 
-    def step(self) -> None:
-        """One step of each environment; pushes finished chunks."""
+    def step(self) -> int:
+        """One step of each environment; pushes finished chunks. Returns how many of them took an action."""
         if self._input is None:
             self._clock.enter("environment")
             self._input = self._start()
@@ -139,10 +139,10 @@ class Actor:
         self._clock.enter("push")
         self._write(before, output, action, step, final)
         self._clock.enter("other")
-        ended = step.terminated | step.truncated
-        self._input = self._stack.push(step.next_start, ended)
+        self._input = self._stack.push(step.next_start, step.began)
         if self._memory:
-            self._memory.reset(ended)
+            self._memory.reset(step.began)
+        return step.taken
 
     def state(self) -> dict[str, Any]:
         """JSON-able state that resumes this actor at the same point: environments and random state."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from headrace.algorithms.config import Algorithm
-from headrace.environments import EnvironmentBatch, FrameStack, require_spec
+from headrace.environments import FrameStack, make_batch, require_spec
 from headrace.fields import read_fields
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
@@ -44,14 +44,14 @@ def play(
 
     `act` maps observations [B, *input] to actions: [B], [B, D] if they have D dimensions, or continuous [B, A].
     Raises EnvironmentFault if `spec`, the policy's, is given and the environment does not match it. `reset` is called
-    after each step with the environments [B] whose episode ended.
+    after each step with the environments [B] that began an episode.
 
     The episodes that count are fixed in advance, an equal number per environment: counting the first ones to end would
     favor short episodes. An episode is cut at LONGEST_EPISODE and counts with its return so far.
     """
     count = min(_TOGETHER, episodes)
     wanted = [episodes // count + (index < episodes % count) for index in range(count)]
-    environments = EnvironmentBatch(
+    environments = make_batch(
         environment_id,
         count,
         seed=seed,
@@ -67,9 +67,8 @@ def play(
         inputs = stack.start(environments.start())
         while any(wanted):
             step = environments.step(act(inputs))
-            ended = step.terminated | step.truncated
-            inputs = stack.push(step.next_start, ended)
-            reset(ended)
+            inputs = stack.push(step.next_start, step.began)
+            reset(step.began)
             for episode in environments.take_episodes():
                 index = episode.environment - EVALUATION_STREAM
                 if wanted[index]:

@@ -112,9 +112,9 @@ def _act(
 ) -> None:
     actor.set_policy_version(refresh.version)
     while not stop.is_set():
-        actor.step()
-        reporter.count(actor.count, actor.environments.take_episodes())
-        if schedule.due(actor.count):
+        taken = actor.step()
+        reporter.count(taken, actor.environments.take_episodes())
+        if schedule.due(taken):
             clock.enter("pull")
             refresh.poll(schedule.behind)
             clock.enter("other")

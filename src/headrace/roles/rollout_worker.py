@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import OnPolicy
-from headrace.environments import EnvironmentBatch, Episode, FrameStack
+from headrace.environments import Episode, FrameStack, make_batch
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.clock import PhaseClock
 from headrace.roles.learner import Learner
@@ -39,7 +39,7 @@ class RolloutWorker:
         self._algorithm = algorithm
         self._updater = updater
         self._policy = algorithm.rollout_policy(updater)
-        self._environments = EnvironmentBatch(
+        self._environments = make_batch(
             environment,
             count,
             seed=seed,
@@ -62,6 +62,8 @@ class RolloutWorker:
         """One turn; never waits."""
         begin = perf_counter()
         self._batch = self._roll_out()
+        while not len(self._batch.reward):  # every environment made its reset
+            self._batch = self._roll_out()
         middle = perf_counter()
         self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works
         self.steps += len(self._batch.reward)
@@ -105,7 +107,10 @@ class RolloutWorker:
         return batch
 
     def _roll_out(self) -> Batch:
-        """T steps of E environments as T E transitions whose rewards are the returns, bootstrap included."""
+        """T steps of E environments as T E transitions whose rewards are the returns, bootstrap included.
+
+        Skipped steps are left out.
+        """
         self.clock.enter("pull")
         version = self._updater.pull() + 1
         if self._input is None:
@@ -115,6 +120,7 @@ class RolloutWorker:
         shape = (self._algorithm.n_step, self.count)
         reward, discount = np.empty(shape, np.float32), np.empty(shape, np.float32)
         bootstrap = np.full(shape, np.nan, np.float32)
+        taken = np.ones(shape, np.bool_)
         for t in range(len(reward)):
             self.clock.enter("inference")
             action = self._policy.sample(self._input, self._random)
@@ -124,14 +130,19 @@ class RolloutWorker:
             step = self._environments.step(action.clip(-1, 1) if self._environments.spec.continuous else action)
             self.clock.enter("other")
             reward[t] = step.reward
+            if step.skipped is not None:
+                taken[t] = ~step.skipped
             discount[t] = np.where(step.terminated, 0, self._algorithm.discount)
             self._value_cut_off(step, bootstrap[t])
-            self._input = self._stack.push(step.next_start, step.terminated | step.truncated)
+            self._input = self._stack.push(step.next_start, step.began)
         self.clock.enter("inference")
         bootstrap[-1] = np.where(np.isnan(bootstrap[-1]), self._policy.values(self._input), bootstrap[-1])
         self.clock.enter("other")
         returns = self._policy.returns(reward, discount, bootstrap)
-        return _batch(np.concatenate(observations), np.concatenate(actions), returns.reshape(-1), version)
+        observation, action, kept = np.concatenate(observations), np.concatenate(actions), taken.reshape(-1)
+        if not kept.all():
+            observation, action = observation[kept], action[kept]
+        return _batch(observation, action, returns.reshape(-1)[kept], version)
 
     def _value_cut_off(self, step: EnvironmentStep, bootstrap: NDArray[np.float32]) -> None:
         """Fills in the values [E] of the last observations of truncated episodes; keeps the other entries."""

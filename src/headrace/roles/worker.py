@@ -68,10 +68,10 @@ class ReplayWorker:
         self._actor.exploration.scale[:] = self._algorithm.serial_exploration(self._actor.count, passed)
         self._actor.set_policy_version(self._updater.version + 1)
         begin = perf_counter()
-        self._actor.step()
+        taken = self._actor.step()
         middle = perf_counter()
         self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works
-        self.steps += self._actor.count
+        self.steps += taken
         while self.learner.step(0.0):
             pass
         self.clock.skip(perf_counter() - middle)

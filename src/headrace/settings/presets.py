@@ -84,6 +84,11 @@ _ENVIRONMENTS: dict[str, _Environment] = {
     "Taxi-v4": _Environment(
         "dqn", Serial(envs_per_actor=8), Apex(), "its action masks are used; about 7.9 is the best possible mean"
     ),
+    "headrace/FrozenLakeNotSlippery-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "1 is the best return"),
+    "Blackjack-v1": _Environment(
+        "dqn", Serial(envs_per_actor=8), Apex(), "about -0.04 is the best possible mean; 100 episodes are off by 0.1"
+    ),
+    "headrace/Wheels-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "15 is the best return"),
     "LunarLanderContinuous-v3": _Environment("sac", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
     "headrace/Snake-v0": _Environment(
         "dqn",
@@ -144,6 +149,8 @@ _ENVIRONMENTS: dict[str, _Environment] = {
 def preset(environment: str, algorithm: str | None = None, *, frugal: bool = False) -> Preset:
     """The preset of an environment, or of its family (ALE/..., dm_control/...), or the defaults.
 
+    That of vector/NAME and envpool/NAME is the preset of NAME.
+
     `algorithm` is by default the environment's. An algorithm that has no preset for the environment gets its default
     settings and the steps of the environment's algorithm. `frugal` chooses the one that needs few environment steps.
     Raises ConfigError if there is no such algorithm, or no such frugal preset.
@@ -183,7 +190,8 @@ def _tuned(kind: type[Algorithm], *, frugal: bool = False) -> Mapping[str, Tuned
 
 
 def _find(presets: Mapping[str, T], environment: str) -> T | None:
-    return presets.get(environment) or presets.get(re.sub("/.*", "/...", environment))
+    name = re.sub("^(vector|envpool)/", "", environment)
+    return presets.get(name) or presets.get(re.sub("/.*", "/...", name))
 
 
 PRESETS: dict[str, Preset] = {name: preset(name) for name in _ENVIRONMENTS}

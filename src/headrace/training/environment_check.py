@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from headrace.algorithms.registry import known_algorithms
-from headrace.environments import EnvironmentBatch, describe, make
+from headrace.environments import describe, make, make_batch
 from headrace.environments.calls import calling
 from headrace.environments.records import MASK
 from headrace.environments.spaces import close
@@ -266,20 +266,21 @@ def _record(environment_id: str, steps: int, clock: PhaseClock) -> list[dict[str
 
 def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator[Finding]:
     """Steps several environments in one thread, as actors do, with all the checks that actors make."""
-    batch = EnvironmentBatch(environment_id, _TOGETHER, seed=_SEED, beat=clock.beat)
+    batch = make_batch(environment_id, _TOGETHER, seed=_SEED, beat=clock.beat)
     random = np.random.default_rng(_SEED)
-    spec, rounds, seconds = batch.spec, -(-steps // _TOGETHER), []
+    spec, rounds, seconds, taken = batch.spec, -(-steps // _TOGETHER), [], 0
     try:
         observation = batch.start()
         for _ in range(rounds):
             actions = _random_actions(random, spec, observation)
             begin = time.perf_counter()
-            observation = batch.step(actions).next_start
+            step = batch.step(actions)
             seconds.append(time.perf_counter() - begin)
+            observation, taken = step.next_start, taken + step.taken
     finally:
         batch.close()
     mean, p99 = sum(seconds) / rounds, float(np.percentile(seconds, 99))
-    rate = f"{_TOGETHER * rounds / sum(seconds):,.0f} steps/s"
+    rate = f"{taken / sum(seconds):,.0f} steps/s"
     times = f"a step of all takes {1e3 * mean:.3f} ms, p99 {1e3 * p99:.3f} ms"
     yield Finding("ok", "batch", f"{_TOGETHER} environments in one thread: {rate}; {times}")
 
@@ -289,12 +290,13 @@ def _random_actions(random: np.random.Generator, spec: EnvironmentSpec, observat
     count = len(observation)
     if spec.continuous:
         return random.uniform(-1, 1, (count, spec.actions)).astype(np.float32)
-    if spec.branches:
-        return random.integers(0, spec.branches, (count, len(spec.branches)))
-    if not spec.masked:
-        return random.integers(0, spec.actions, count)
-    legal = split(observation, spec.parts)[spec.parts[-1].name]
-    return np.array([random.choice(np.flatnonzero(mask)) for mask in legal])
+    branches = spec.branches or (spec.actions,)
+    chosen = random.integers(0, branches, (count, len(branches)))
+    if spec.masked:
+        legal = split(observation, spec.parts)[spec.parts[-1].name]
+        parts = np.split(legal, np.cumsum(branches)[:-1], axis=1)
+        chosen = np.array([[random.choice(np.flatnonzero(mask)) for mask in part] for part in parts]).T
+    return chosen if spec.branches else chosen[:, 0]
 
 
 def _check_process(environment_id: str) -> Iterator[Finding]:

@@ -13,16 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from headrace.algorithms.config import Algorithm
 from headrace.environments import FrameStack, make, require_spec
-from headrace.environments.records import Packer
-from headrace.environments.spaces import (
+from headrace.environments.actions import (
     ActionMap,
+    ActionPart,
     BranchActions,
     ContinuousActions,
     DiscreteActions,
-    close,
-    first_reset,
-    read_spaces,
+    action_parts,
 )
+from headrace.environments.records import Packer
+from headrace.environments.spaces import close, first_reset, read_spaces
 from headrace.errors import CheckpointError, ConfigError, StorageError, require
 from headrace.fields import read_json, write_json
 from headrace.parameters import Policy
@@ -43,9 +43,10 @@ _KEY = "headrace"
 
 @dataclass(frozen=True)
 class _ActionSpace:
-    """An environment's Discrete space, which begins at `start`, or the least and the largest action of another one."""
+    """An environment's Discrete space, which begins at `start`, a Box, or another one with these parts."""
 
     start: int = 0
+    parts: tuple[ActionPart, ...] = ()
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     shape: tuple[int, ...] = ()
@@ -55,23 +56,17 @@ class _ActionSpace:
     def of(space: gymnasium.Space[Any]) -> "_ActionSpace":
         if isinstance(space, spaces.Discrete):
             return _ActionSpace(int(space.start))
-        if isinstance(space, spaces.MultiBinary):
-            low, high = np.zeros(space.shape), np.ones(space.shape)
-        elif isinstance(space, spaces.MultiDiscrete):
-            low, high = space.start, space.start + space.nvec - 1
-        else:
-            assert isinstance(space, spaces.Box)  # read_spaces() takes no other
-            low, high = space.low, space.high
-        least, largest = (tuple(map(float, bound.ravel().tolist())) for bound in (low, high))
-        return _ActionSpace(0, least, largest, tuple(space.shape), np.dtype(space.dtype).name)
+        if not isinstance(space, spaces.Box):
+            return _ActionSpace(0, action_parts(space))
+        low, high = (tuple(map(float, bound.ravel().tolist())) for bound in (space.low, space.high))
+        return _ActionSpace(0, (), low, high, tuple(space.shape), np.dtype(space.dtype).name)
 
     def to_map(self) -> ActionMap:
+        if self.parts:
+            return BranchActions(self.parts)
         if not self.dtype:
             return DiscreteActions(self.start)
-        low, high = (np.array(bound, self.dtype).reshape(self.shape) for bound in (self.low, self.high))
-        if low.dtype.kind == "f":
-            return ContinuousActions(low, high)
-        return BranchActions(spaces.MultiDiscrete(high.astype(np.int64) - low + 1, low.dtype.type, start=low))
+        return ContinuousActions(*(np.array(bound, self.dtype).reshape(self.shape) for bound in (self.low, self.high)))
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ class Interface:
 
     spec: EnvironmentSpec
     algorithm: Algorithm
-    actions: _ActionSpace
+    action_space: _ActionSpace
 
     def write(self, graph: bytes) -> bytes:
         """The ONNX graph with this interface in its metadata."""
@@ -118,7 +113,7 @@ class SavedPolicy:
         self.spec = interface.spec
         """Shapes and dtype of observations and actions."""
         self._policy = GreedyPolicy(interface.algorithm, Policy(graph, version), interface.spec)
-        self._actions = interface.actions.to_map()
+        self._actions = interface.action_space.to_map()
         self._stack: FrameStack | None = None
         self._ended: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
@@ -138,6 +133,8 @@ class SavedPolicy:
     def act(self, observation: Any, info: Mapping[str, Any] | None = None) -> Any:
         """The action for one frame [*O], as the environment's step() takes it, or the actions [B, ...] for [B, *O].
 
+        If the action is a Dict or a Tuple, those of a batch are a dict or a tuple of arrays [B, ...].
+
         The frames of a batch are of B environments, the same ones until the next reset(). An observation with parts is
         a single one, as the environment returns it; `info`, which it returns too, has the action mask if there is one.
         Raises ConfigError if shape or dtype of the observation is not that of `spec`, or a value is not finite, and
@@ -155,8 +152,8 @@ class SavedPolicy:
             inputs = self._stack.push(frames, self._ended)
             self._policy.reset(self._ended)
             self._ended = np.zeros(count, np.bool_)
-        actions = self._actions.to_environment(self._policy.act(np.ascontiguousarray(inputs)))
-        return actions[0] if single else np.asarray(actions)
+        actions = self._policy.act(np.ascontiguousarray(inputs))
+        return self._actions.to_environment(actions)[0] if single else self._actions.to_batch(actions)
 
     def _pack(self, observation: Any, info: Mapping[str, Any] | None) -> Array:
         """The record [1, R] of one observation."""

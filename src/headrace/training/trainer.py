@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.algorithms.engine import limit_torch_threads
-from headrace.environments import require_spec
+from headrace.environments import repeats_episodes, require_spec
 from headrace.errors import (
     ClosedError,
     DivergenceError,
@@ -465,6 +465,11 @@ class Trainer:
             checkpoint.restore_replay(self._program.table)
         elif not self._program.deterministic:
             self._display.message("resumes with the learned parameters; the workers gather new experience")
+        if self._program.deterministic and not repeats_episodes(self._config.environment):
+            self._display.message(
+                f"{self._config.environment} can't repeat its open episodes: each environment begins a new one, and "
+                "its last transitions, up to one chunk, are lost"
+            )
         self._program.restore(state["program"])
         self._learner.steps = checkpoint.moment.learner_steps
         self._learner.clock.seconds = dict(state["learner_seconds"])

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.algorithms.exploration import Exploration
+from headrace.algorithms.exploration import Exploration, random_legal
 from headrace.algorithms.targets import Loss, assert_ranks
+from headrace.networks.records import ILLEGAL
 
 __all__ = ["BranchLoss", "BranchedEpsilonGreedy", "branch_loss", "branch_target", "branch_values", "greedy_branches"]
 
@@ -75,9 +76,12 @@ class BranchedEpsilonGreedy(Exploration):
         self._branches = branches
 
     def choose(self, output: _Floats) -> NDArray[np.int64]:
-        """Actions [E, D] for Q values [E, A]. Always draws E (D + 1) random numbers."""
+        """Actions [E, D] for Q values [E, A]; those of illegal actions are ILLEGAL. Always draws E (D + 1) numbers."""
         draws = self.random.random((len(output), len(self._branches) + 1))
         explored = (draws[:, 1:] * self._branches).astype(np.int64)
+        if output.min() == ILLEGAL:
+            for dimension, (begin, end) in enumerate(pairwise(np.cumsum([0, *self._branches]).tolist())):
+                explored[:, dimension] = random_legal(output[:, begin:end], draws[:, dimension + 1])
         exploring = draws[:, :1] < self.scale[:, None]
         action: NDArray[np.int64] = np.where(exploring, explored, greedy_branches(output, self._branches))
         return action

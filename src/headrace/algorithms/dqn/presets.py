@@ -65,7 +65,38 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=50_000,
     ),
+    "headrace/FrozenLakeNotSlippery-v0": Tuned(
+        DQN(hidden=(), learning_rate=5e-3, n_step=1, prioritized=False, target_update_period=50, epsilon_final=0.1),
+        steps=30_000,
+    ),
     "Taxi-v4": Tuned(DQN(), steps=100_000),
+    "Blackjack-v1": Tuned(  # rewards are noise of ±1: the squared loss learns their mean, the Huber loss does not
+        DQN(
+            hidden=(64, 64),
+            learning_rate=3e-4,
+            discount=1.0,
+            n_step=1,
+            loss="squared",
+            prioritized=False,
+            replay_capacity=100_000,
+            epsilon_final=0.2,
+            epsilon_decay_steps=20_000,
+        ),
+        steps=150_000,
+    ),
+    "headrace/Wheels-v0": Tuned(  # the next places are random: only the next reward matters
+        DQN(
+            hidden=(128, 128),
+            learning_rate=3e-3,
+            n_step=1,
+            discount=0.0,
+            loss="squared",
+            prioritized=False,
+            samples_per_step=32.0,
+            epsilon_final=0.02,
+        ),
+        steps=20_000,
+    ),
     "headrace/Snake-v0": Tuned(
         DQN(
             network="mlp",

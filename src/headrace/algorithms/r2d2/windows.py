@@ -139,10 +139,13 @@ class WindowWriters:
         output: NDArray[np.float32] | None = None,
         final: NDArray[np.float32] | None = None,
     ) -> Sequence[bytes]:
-        """Adds one step of each environment; returns the chunks of the windows that it finished."""
+        """Adds one step of each environment, except where it is skipped; returns the chunks of finished windows."""
         assert memory is not None
         chunks: list[bytes] = []
         for index, (episode, writer) in enumerate(zip(self._episodes, self._chunks, strict=True)):
+            if step.skipped is not None and step.skipped[index]:
+                episode.start(step.next_start[index])
+                continue
             episode.append(memory[index], int(action[index]), float(step.reward[index]), step.observation[index])
             ended = bool(step.terminated[index] or step.truncated[index])
             for record in episode.take(ended, bool(step.terminated[index])):

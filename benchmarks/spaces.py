@@ -1,0 +1,85 @@
+"""Trains environments with other spaces than Box, and judges the last policies next to the best possible mean.
+
+    python -m benchmarks.spaces [--seeds 3] [--only Taxi-v4]
+
+Each run is serial and takes the steps of its preset; then `episodes` greedy episodes with seeds that the run never used
+give `fresh_mean`, which must reach `required`. The results do not depend on how fast the machine is.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import headrace
+from benchmarks.measure import write_csv
+from headrace.settings import preset
+
+FRESH_SEED = 1_000_003
+
+
+class Target(NamedTuple):
+    """A mean return that a preset must reach; `best` is the best possible one, `source` how that is known."""
+
+    environment: str
+    required: float
+    best: float
+    source: str
+    episodes: int = 100
+
+
+TARGETS = (
+    Target("headrace/FrozenLakeNotSlippery-v0", 1.0, 1.0, "the goal is worth 1"),
+    Target("FrozenLake-v1", 0.7, 0.74, "value iteration over its 100 steps", 1_000),
+    Target("Taxi-v4", 7.5, 7.9, "shortest routes", 1_000),
+    Target("Blackjack-v1", -0.07, -0.045, "dynamic programming with endless cards", 20_000),  # standard error 0.007
+    Target("headrace/Wheels-v0", 14.5, 15.0, "every wheel right in every step"),
+)
+
+
+def measure(target: Target, seed: int) -> dict[str, object]:
+    """One run and its evaluation."""
+    known = preset(target.environment)
+    with tempfile.TemporaryDirectory() as folder:
+        result = headrace.train(
+            target.environment,
+            algorithm=known.algorithm,
+            topology=known.topology("serial"),
+            steps=known.steps,
+            seed=seed,
+            run_dir=Path(folder) / "run",
+            quiet=True,
+        )
+        fresh = result.evaluate(episodes=target.episodes, seed=FRESH_SEED + seed)
+    return {
+        **target._asdict(),
+        "algorithm": known.algorithm.name,
+        "seed": seed,
+        "holds": fresh.mean >= target.required,
+        "environment_steps": result.summary["environment_steps"],
+        "learner_steps": result.summary["learner_steps"],
+        "fresh_mean": fresh.mean,
+        "fresh_std": fresh.std,
+    }
+
+
+def main() -> None:
+    """Runs the table and writes results/spaces.csv."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", help="one environment")
+    options = parser.parse_args()
+    rows = []
+    for target in TARGETS:
+        if options.only in (None, target.environment):
+            for seed in range(options.seeds):
+                rows.append(measure(target, seed))
+                print(json.dumps(rows[-1]), flush=True)
+                write_csv("spaces" if options.only is None else f"spaces-{Path(options.only).name}", rows)
+    sys.exit(0 if all(row["holds"] for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
