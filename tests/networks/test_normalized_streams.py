@@ -1,5 +1,6 @@
 """Batch-normalized networks: both engines, numbers by hand, and the dense layers that they fold into."""
 
+import dataclasses
 from typing import Literal
 
 import numpy as np
@@ -16,9 +17,10 @@ from headrace.networks.architecture import Architecture, Head
 from headrace.networks.base import NormalizedNetwork
 from headrace.networks.native_network import NormalizedNativeNetwork
 from headrace.networks.normalized_streams import Limits, NormalizedStreams
+from headrace.networks.own_network import OwnNetwork, OwnParameter
 from headrace.networks.precision import Precision
 from headrace.networks.torch_network import NormalizedTorchNetwork
-from headrace.types import Array
+from headrace.types import Array, EnvironmentSpec
 
 POLICY = Architecture((7,), "float32", "mlp", (96, 80), Head("gaussian", 4))
 BYTES = Architecture((2, 3), "uint8", "mlp", (70,), Head("gaussian", 2))
@@ -174,6 +176,13 @@ def test_only_dense_layers_are_normalized(kind: Literal["nature", "ong"]) -> Non
         NormalizedStreams.policy(frames)
     with pytest.raises(ConfigError, match=f"network is {kind}; it must be mlp"):
         NormalizedStreams.critics(frames, 2, (32,), 2)
+
+
+def test_modules_of_users_are_not_normalized() -> None:
+    spec = EnvironmentSpec((7,), "float32", 2, continuous=True)
+    own = OwnNetwork("package.module:build", spec, 4, False, (OwnParameter("weight", (4, 7)),))
+    with pytest.raises(ConfigError, match=r"network is package\.module:build; it must be mlp"):
+        NormalizedStreams.policy(dataclasses.replace(POLICY, own=own))
 
 
 def test_critics_that_no_machine_holds_are_refused() -> None:
