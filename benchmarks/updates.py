@@ -89,6 +89,7 @@ def _actor_critic(name: str, algorithm: OffPolicy, required: float | None) -> Ro
 
 def measure_updates() -> list[Row]:
     """Time of one update, loss and optimizer included, and its speed-up."""
+    from headrace.algorithms.crossq.config import CrossQ
     from headrace.algorithms.d4pg.config import D4PG
     from headrace.algorithms.sac.config import SAC
 
@@ -98,6 +99,8 @@ def measure_updates() -> list[Row]:
     sac = SAC(hidden=(256, 256), critic_hidden=(256, 256), batch_size=256)
     rows.append(_actor_critic("D4PG 17-256-256-6, batch 256", d4pg, _D4PG))
     rows.append(_actor_critic("SAC 17-256-256-6, batch 256", sac, None))
+    crossq = CrossQ(hidden=(256, 256), critic_hidden=(256, 256), batch_size=256, policy_update_period=1)
+    rows.append(_actor_critic("CrossQ 17-256-256-6, batch 256, policy included", crossq, None))
     return rows
 
 

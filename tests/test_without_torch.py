@@ -16,6 +16,7 @@ DYNA_Q = [*DQN, "--algorithm", "dyna-q", "--model-hidden", "16"]
 TORCH_ENGINE = {
     "headrace.algorithms.sac.torch_critics",
     "headrace.gradients.device",
+    "headrace.networks.normalized_modules",
     "headrace.networks.own_modules",
     "headrace.networks.torch_modules",
     "headrace.networks.torch_network",

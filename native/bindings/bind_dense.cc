@@ -44,13 +44,16 @@ Activation activation_of(std::string_view name) {
 
 void make_layer(DenseLayer* self, std::size_t inputs, std::size_t outputs, std::size_t weight, std::size_t bias,
                 std::string_view activation, std::optional<std::size_t> normalization,
-                std::optional<std::size_t> source, bool by_input) {
+                std::optional<std::size_t> source, bool by_input,
+                std::optional<std::pair<std::size_t, std::size_t>> batch) {
   new (self) DenseLayer{inputs, outputs, weight, bias, activation_of(activation), normalization, source, by_input};
+  if (batch) self->batch = BatchNormalized{batch->first, batch->second};
 }
 
 void make_network(DenseNetwork* self, const std::vector<std::pair<std::size_t, bool>>& inputs,
-                  std::vector<DenseLayer> layers, std::size_t parameters, bool dueling, std::string_view instructions) {
-  DenseDescription description{{}, std::move(layers), parameters, dueling};
+                  std::vector<DenseLayer> layers, std::size_t parameters, bool dueling, std::string_view instructions,
+                  std::size_t statistics) {
+  DenseDescription description{{}, std::move(layers), parameters, dueling, statistics};
   for (const auto& [width, bytes] : inputs) description.inputs.push_back({width, bytes});
   new (self) DenseNetwork(std::move(description), find_kernels(instructions));
 }
@@ -87,7 +90,33 @@ class InputArrays {
   std::vector<std::byte*> data_;
 };
 
-void forward(DenseNetwork& network, nb::handle parameters, nb::tuple x, nb::handle y) {
+// Arrays [S] of a network with batch normalization: the running statistics and, if the batch's normalize, those.
+class StatisticsArrays {
+ public:
+  StatisticsArrays(const DenseNetwork& network, nb::handle running, nb::handle measured,
+                   std::pair<float, float> limits) {
+    const std::size_t count = network.description().statistics;
+    if (count == 0 && running.is_none() && measured.is_none()) return;
+    const auto [most_scale, most_shift] = limits;
+    if (!(most_scale >= 1 && most_shift >= 0)) {
+      throw Error(ErrorKind::kInvalid, "limits: (" + std::to_string(most_scale) + ", " + std::to_string(most_shift) +
+                                           ") given, 1 or more and 0 or more required");
+    }
+    running_.emplace(running.ptr(), ArrayType("statistics", kReal, {count}), Access::kRead);
+    if (!measured.is_none()) measured_.emplace(measured.ptr(), ArrayType("measured", kReal, {count}), Access::kWrite);
+    statistics_ = {running_->as<float>().data(), measured_ ? reinterpret_cast<float*>(measured_->data()) : nullptr,
+                   most_scale, most_shift};
+  }
+
+  const BatchStatistics& get() const { return statistics_; }
+
+ private:
+  std::optional<Buffer> running_, measured_;
+  BatchStatistics statistics_;
+};
+
+void forward(DenseNetwork& network, nb::handle parameters, nb::tuple x, nb::handle y, nb::handle statistics,
+             nb::handle measured, std::pair<float, float> limits) {
   const Py_ssize_t length = PyObject_Length(y.ptr());
   if (length < 0) throw nb::python_error();
   const auto batch = static_cast<std::size_t>(length);
@@ -96,8 +125,9 @@ void forward(DenseNetwork& network, nb::handle parameters, nb::tuple x, nb::hand
   const InputArrays inputs(network, x, "x", batch, Access::kRead);
   const Buffer outputs(y.ptr(), ArrayType("y", kReal, {batch, network.outputs()}), Access::kWrite);
   const auto pointers = inputs.pointers<const void>();
+  const StatisticsArrays arrays(network, statistics, measured, limits);
   const Released release;
-  network.forward(theta.as<float>().data(), pointers, reinterpret_cast<float*>(outputs.data()), batch);
+  network.forward(theta.as<float>().data(), pointers, reinterpret_cast<float*>(outputs.data()), batch, arrays.get());
 }
 
 void backward(DenseNetwork& network, nb::handle parameters, nb::handle dy, nb::handle gradient,
@@ -168,12 +198,14 @@ void bind_dense(nb::module_& module) {
 
   nb::class_<DenseLayer>(module, "DenseLayer", "A dense layer and where its parameters are.")
       .def("__init__", &make_layer, "inputs"_a, "outputs"_a, nb::kw_only(), "weight"_a, "bias"_a,
-           "activation"_a = "none", "normalization"_a = nb::none(), "source"_a = nb::none(), "by_input"_a = false);
+           "activation"_a = "none", "normalization"_a = nb::none(), "source"_a = nb::none(), "by_input"_a = false,
+           "batch"_a = nb::none());
 
   nb::class_<DenseNetwork>(module, "DenseNetwork", "A network of dense layers over one vector of parameters.")
       .def("__init__", &make_network, "inputs"_a, "layers"_a, nb::kw_only(), "parameters"_a, "dueling"_a = false,
-           "instructions"_a = "")
-      .def("forward", &forward, "parameters"_a, "x"_a, "y"_a)
+           "instructions"_a = "", "statistics"_a = 0)
+      .def("forward", &forward, "parameters"_a, "x"_a, "y"_a, "statistics"_a.none() = nb::none(),
+           "measured"_a.none() = nb::none(), "limits"_a = std::pair<float, float>(1, 0))
       .def("backward", &backward, "parameters"_a, "dy"_a, "gradient"_a.none() = nb::none(), "dx"_a.none() = nb::none())
       .def_prop_ro("outputs", &DenseNetwork::outputs)
       .def_prop_ro("instructions", &DenseNetwork::instructions);

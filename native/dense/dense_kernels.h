@@ -51,6 +51,18 @@ struct Normalization {
   float* scale;               // [rows]: 1 / sqrt(variance + 1e-5)
 };
 
+// Batch normalization (Ioffe, Szegedy 2015) of each column: z' = (z - center) slope + offset, y = gain z' + shift. All
+// are [columns]. The offset is 0, but with batch renormalization (see BatchNormalization).
+struct ColumnNormalization {
+  const float *gain, *shift, *center, *slope, *offset;
+};
+
+// The gradient g by y to that by z: factor (g - mean - (z - center) curve), with the sums over the rows in mean and
+// curve, or 0 where center and slope do not depend on the rows. All are [columns].
+struct ColumnDerivative {
+  const float *factor, *mean, *center, *curve;
+};
+
 // Distributions [rows, atoms] over evenly spaced, increasing atoms: those of a next state's value v, and room for the
 // projection of reward + discount v onto the same atoms.
 struct Projection {
@@ -74,6 +86,15 @@ struct DenseKernels {
   void (*normalize)(const Normalization&, const Rows&) noexcept;
   // The gradient by y to that by z. Where `gain` is not null, writes the gradients by gain and shift.
   void (*derive_normalization)(const Normalization&, const Rows& gradient, float* gain, float* shift) noexcept;
+  // The mean of each column, and the mean of the squared distances from it.
+  void (*measure_columns)(const Rows&, float* mean, float* variance) noexcept;
+  // Writes y for z to `to`, which has as many rows and columns.
+  void (*normalize_columns)(const ColumnNormalization&, const Rows& z, const Rows& to) noexcept;
+  // For each column, the sums of the gradient g and of g (z - center).
+  void (*sum_columns)(const Rows& gradient, const Rows& z, const float* center, float* sums, float* products) noexcept;
+  // Writes the gradient by z to `to`, or adds it.
+  void (*derive_columns)(const ColumnDerivative&, const Rows& gradient, const Rows& z, const Rows& to,
+                         bool add) noexcept;
   // p = e^z / sum(e^z) of each row, and log p, both laid out like z.
   void (*softmax)(const Rows& z, float* probability, float* log_probability) noexcept;
   // Bellemare et al. 2017, algorithm 1. NaN where a reward or discount is NaN.

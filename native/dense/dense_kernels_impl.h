@@ -457,9 +457,15 @@ void project(const Projection& p) noexcept {
 }
 
 }  // namespace
+}  // namespace headrace
+
+#include "dense/column_kernels_impl.h"
+
+namespace headrace {
 
 extern const DenseKernels HEADRACE_KERNELS;
-const DenseKernels HEADRACE_KERNELS = {HEADRACE_NAME,         &product, &sum_rows, &activate, &derive, &normalize,
-                                       &derive_normalization, &softmax, &project};
+const DenseKernels HEADRACE_KERNELS = {
+    HEADRACE_NAME,    &product,           &sum_rows,    &activate,       &derive,  &normalize, &derive_normalization,
+    &measure_columns, &normalize_columns, &sum_columns, &derive_columns, &softmax, &project};
 
 }  // namespace headrace

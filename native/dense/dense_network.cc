@@ -60,6 +60,12 @@ void DenseDescription::check() const {
         (layer.normalization && !fits(*layer.normalization, 2 * layer.outputs))) {
       refuse(l, "has parameters beyond the " + std::to_string(parameters) + " of the network");
     }
+    if (layer.batch && !fits(layer.batch->parameters, 2 * layer.inputs)) {
+      refuse(l, "has parameters beyond the " + std::to_string(parameters) + " of the network");
+    }
+    if (layer.batch && (2 * layer.inputs > statistics || layer.batch->statistics > statistics - 2 * layer.inputs)) {
+      refuse(l, "has statistics beyond the " + std::to_string(statistics) + " of the network");
+    }
   }
   if (layers.empty()) throw Error(ErrorKind::kInvalid, "layers: none given, one or more required");
   const std::vector<std::size_t> last = heads();
@@ -100,26 +106,36 @@ void DenseNetwork::reserve(std::size_t batch) {
     const std::size_t column = (batch + kLine - 1) / kLine * kLine;
     std::size_t count = batch * input_.stride;
     for (std::size_t l = 0; l < places_.size(); ++l) {
-      const bool has_slopes = description_.layers[l].activation == Activation::kSilu;
-      const bool normalizes = description_.layers[l].normalization.has_value();
+      const DenseLayer& layer = description_.layers[l];
+      const bool has_slopes = layer.activation == Activation::kSilu, normalizes = layer.normalization.has_value();
       count += batch * places_[l].stride * (2 + has_slopes + normalizes) + (normalizes ? column : 0);
+      if (layer.batch) count += BatchNormalization::floats(source(l).stride, batch);
     }
     capacity_ = 0;
     float* next = memory_.emplace(count).data();
-    const auto take = [&](std::size_t size) { return std::exchange(next, next + size); };
-    input_.outputs = take(batch * input_.stride);
-    for (std::size_t l = 0; l < places_.size(); ++l) {
-      Place& place = places_[l];
-      place.outputs = take(batch * place.stride);
-      place.gradient = take(batch * place.stride);
-      if (description_.layers[l].activation == Activation::kSilu) place.slopes = take(batch * place.stride);
-      if (!description_.layers[l].normalization) continue;
-      place.normalized = take(batch * place.stride);
-      place.scale = take(column);
-    }
+    input_.outputs = std::exchange(next, next + batch * input_.stride);
+    for (std::size_t l = 0; l < places_.size(); ++l) place(l, next, batch);
     capacity_ = batch;
   }
   batch_ = batch;
+}
+
+// Takes a layer's memory from `next` on.
+void DenseNetwork::place(std::size_t l, float*& next, std::size_t batch) {
+  const DenseLayer& layer = description_.layers[l];
+  Place& place = places_[l];
+  const auto take = [&](std::size_t size) { return std::exchange(next, next + size); };
+  place.outputs = take(batch * place.stride);
+  place.gradient = take(batch * place.stride);
+  if (layer.activation == Activation::kSilu) place.slopes = take(batch * place.stride);
+  if (layer.normalization) {
+    place.normalized = take(batch * place.stride);
+    place.scale = take((batch + kLine - 1) / kLine * kLine);
+  }
+  if (layer.batch) {
+    const std::size_t stride = source(l).stride;
+    place.batch.place(take(BatchNormalization::floats(stride, batch)), layer.inputs, stride, batch);
+  }
 }
 
 Rows DenseNetwork::rows(float* values, std::size_t columns, const Place& place) const {
@@ -129,6 +145,15 @@ Rows DenseNetwork::rows(float* values, std::size_t columns, const Place& place) 
 const DenseNetwork::Place& DenseNetwork::source(std::size_t layer) const {
   const auto& from = description_.layers[layer].source;
   return from ? places_[*from] : input_;
+}
+
+Rows DenseNetwork::source_rows(std::size_t layer) const {
+  const Place& from = source(layer);
+  return rows(from.outputs, description_.layers[layer].inputs, from);
+}
+
+const float* DenseNetwork::layer_input(std::size_t layer) const {
+  return description_.layers[layer].batch ? places_[layer].batch.outputs() : source(layer).outputs;
 }
 
 Normalization DenseNetwork::normalization(const float* parameters, std::size_t layer) const {
@@ -155,18 +180,24 @@ void DenseNetwork::read_inputs(std::span<const void* const> x) {
   }
 }
 
-void DenseNetwork::forward(const float* parameters, std::span<const void* const> x, float* y, std::size_t batch) {
+void DenseNetwork::forward(const float* parameters, std::span<const void* const> x, float* y, std::size_t batch,
+                           const BatchStatistics& statistics) {
   const TinyAsZero tiny_as_zero;
   reserve(batch);
   read_inputs(x);
   for (std::size_t l = 0; l < places_.size(); ++l) {
     const DenseLayer& layer = description_.layers[l];
-    const Place &from = source(l), &to = places_[l];
+    const Place& from = source(l);
+    Place& to = places_[l];
+    if (layer.batch) {
+      to.batch.forward(kernels_, parameters + layer.batch->parameters, statistics, layer.batch->statistics,
+                       source_rows(l));
+    }
     const bool rectifies = layer.activation == Activation::kRelu && !layer.normalization;
     kernels_.product({.rows = batch,
                       .columns = layer.outputs,
                       .depth = layer.inputs,
-                      .a = from.outputs,
+                      .a = layer_input(l),
                       .a_row = from.stride,
                       .a_depth = 1,
                       .b = parameters + layer.weight,
@@ -237,6 +268,7 @@ void DenseNetwork::backward(const float* parameters, const float* dy, float* gra
   for (std::size_t l = places_.size(); l-- > 0;) {
     derive_functions(parameters, gradient, l);
     if (gradient != nullptr) derive_parameters(gradient, l);
+    if (description_.layers[l].batch) derive_batch(parameters, gradient, l);
     if (description_.layers[l].source) {
       derive_source(parameters, l);
     } else if (to_inputs) {
@@ -263,8 +295,8 @@ void DenseNetwork::derive_parameters(float* gradient, std::size_t l) {
   const DenseLayer& layer = description_.layers[l];
   const Place &from = source(l), &place = places_[l];
   const Place &rows_of = layer.by_input ? from : place, &columns_of = layer.by_input ? place : from;
-  const float* a = layer.by_input ? from.outputs : place.gradient;
-  const float* b = layer.by_input ? place.gradient : from.outputs;
+  const float* a = layer.by_input ? layer_input(l) : place.gradient;
+  const float* b = layer.by_input ? place.gradient : layer_input(l);
   const std::size_t columns = layer.by_input ? layer.outputs : layer.inputs;
   kernels_.product({.rows = layer.by_input ? layer.inputs : layer.outputs,
                     .columns = columns,
@@ -280,11 +312,36 @@ void DenseNetwork::derive_parameters(float* gradient, std::size_t l) {
   kernels_.sum_rows(rows(place.gradient, layer.outputs, place), gradient + layer.bias);
 }
 
+// The gradient by the layer's input, back through its batch normalization.
+void DenseNetwork::derive_batch(const float* parameters, float* gradient, std::size_t l) {
+  const DenseLayer& layer = description_.layers[l];
+  Place& place = places_[l];
+  kernels_.product({.rows = batch_,
+                    .columns = layer.inputs,
+                    .depth = layer.outputs,
+                    .a = place.gradient,
+                    .a_row = place.stride,
+                    .a_depth = 1,
+                    .b = parameters + layer.weight,
+                    .b_stride = layer.by_input ? layer.outputs : layer.inputs,
+                    .transposed = layer.by_input,
+                    .c = place.batch.gradient(),
+                    .c_row = source(l).stride});
+  const std::size_t offset = layer.batch->parameters;
+  place.batch.backward(kernels_, parameters + offset, gradient == nullptr ? nullptr : gradient + offset,
+                       source_rows(l));
+}
+
 // The layer's part of the gradient by the outputs of the layer that it reads.
 void DenseNetwork::derive_source(const float* parameters, std::size_t l) {
   const DenseLayer& layer = description_.layers[l];
   const Place& place = places_[l];
   Place& to = places_[*layer.source];
+  if (layer.batch) {
+    place.batch.derive(kernels_, source_rows(l), 0, rows(to.gradient, layer.inputs, to), to.has_gradient);
+    to.has_gradient = true;
+    return;
+  }
   to.rectified =
       last_readers_[*layer.source] == l && description_.layers[*layer.source].activation == Activation::kRelu;
   kernels_.product({.rows = batch_,
@@ -310,9 +367,12 @@ void DenseNetwork::derive_inputs(const float* parameters, std::span<float* const
   const DenseLayer& layer = description_.layers[l];
   const Place& place = places_[l];
   const float* weight = parameters + layer.weight;
-  for (std::size_t i = 0; i < dx.size(); ++i) {
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < dx.size(); begin += description_.inputs[i].width, ++i) {
     const std::size_t width = description_.inputs[i].width;
-    if (dx[i] != nullptr) {
+    if (dx[i] != nullptr && layer.batch) {
+      place.batch.derive(kernels_, source_rows(l), begin, {dx[i], batch_, width, width}, add);
+    } else if (dx[i] != nullptr) {
       kernels_.product({.rows = batch_,
                         .columns = width,
                         .depth = layer.outputs,

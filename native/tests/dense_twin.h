@@ -12,10 +12,21 @@ namespace headrace::fixtures {
 
 using Doubles = std::vector<double>;
 
+// How batch normalization computes; see BatchStatistics.
+struct TwinBatch {
+  Doubles running;
+  bool measures = false;
+  double most_scale = 1, most_shift = 0;
+};
+
 class DenseTwin {
  public:
-  DenseTwin(const DenseDescription& description, Doubles parameters)
-      : description_(description), parameters_(std::move(parameters)), heads_(description.heads()) {}
+  DenseTwin(const DenseDescription& description, Doubles parameters, TwinBatch batch = {})
+      : description_(description),
+        parameters_(std::move(parameters)),
+        heads_(description.heads()),
+        normalizing_(std::move(batch)),
+        measured_(description.statistics) {}
 
   // y [B, outputs] for x [B, inputs], bytes already scaled.
   Doubles forward(const Doubles& x, std::size_t batch) {
@@ -25,8 +36,12 @@ class DenseTwin {
     outputs_.clear();
     normalized_.clear();
     scales_.clear();
+    columns_.clear();
+    inputs_.clear();
     for (const DenseLayer& layer : description_.layers) {
-      const Doubles& in = layer.source ? outputs_[*layer.source] : x_;
+      inputs_.push_back(layer.source ? outputs_[*layer.source] : x_);
+      columns_.push_back(layer.batch ? normalize_columns(layer, inputs_.back()) : Columns{});
+      const Doubles& in = inputs_.back();
       Doubles z(batch * layer.outputs), normalized = z, scales(batch);
       for (std::size_t m = 0; m < batch; ++m) {
         for (std::size_t o = 0; o < layer.outputs; ++o) {
@@ -62,6 +77,8 @@ class DenseTwin {
     return y;
   }
 
+  const Doubles& measured() const { return measured_; }
+
   struct Gradients {
     Doubles parameters, x;
   };
@@ -87,8 +104,9 @@ class DenseTwin {
     Gradients result{Doubles(parameters_.size()), Doubles(x_.size())};
     for (std::size_t l = outputs_.size(); l-- > 0;) {
       const DenseLayer& layer = description_.layers[l];
-      const Doubles& in = layer.source ? outputs_[*layer.source] : x_;
-      Doubles& before = layer.source ? change[*layer.source] : result.x;
+      const Doubles& in = inputs_[l];
+      Doubles& to = layer.source ? change[*layer.source] : result.x;
+      Doubles before(to.size());
       for (std::size_t m = 0; m < batch_; ++m) {
         double* d = &change[l][m * layer.outputs];
         for (std::size_t o = 0; o < layer.outputs; ++o) {
@@ -105,6 +123,8 @@ class DenseTwin {
           }
         }
       }
+      if (layer.batch) derive_columns(layer, columns_[l], before, result.parameters);
+      for (std::size_t i = 0; i < to.size(); ++i) to[i] += before[i];
     }
     return result;
   }
@@ -157,12 +177,78 @@ class DenseTwin {
     std::ranges::copy(before, d);
   }
 
+  // Of each column: z = (x - center) slope + offset for every row, and 1 / sigma of the batch.
+  struct Columns {
+    Doubles z, slope, offset, inverse;
+  };
+
+  // x to gain z + shift.
+  Columns normalize_columns(const DenseLayer& layer, Doubles& x) {
+    const std::size_t n = layer.inputs, at = layer.batch->statistics, gain = layer.batch->parameters;
+    Columns columns{Doubles(x.size()), {}, {}, {}};
+    for (std::size_t i = 0; i < n; ++i) {
+      const double running_mean = normalizing_.running[at + i];
+      const double running_sigma = std::sqrt(std::max(normalizing_.running[at + n + i], 0.0) + 1e-3);
+      double center = running_mean, slope = 1 / running_sigma, offset = 0, inverse = 0;
+      if (normalizing_.measures) {
+        double mean = 0, variance = 0;
+        for (std::size_t m = 0; m < batch_; ++m) mean += x[m * n + i] / batch_;
+        for (std::size_t m = 0; m < batch_; ++m) variance += (x[m * n + i] - mean) * (x[m * n + i] - mean) / batch_;
+        measured_[at + i] = mean;
+        measured_[at + n + i] = variance;
+        const double sigma = std::sqrt(variance + 1e-3);
+        inverse = 1 / sigma;
+        center = mean;
+        slope = std::clamp(sigma / running_sigma, 1 / normalizing_.most_scale, normalizing_.most_scale) / sigma;
+        offset = std::clamp((mean - running_mean) / running_sigma, -normalizing_.most_shift, normalizing_.most_shift);
+      }
+      columns.slope.push_back(slope);
+      columns.offset.push_back(offset);
+      columns.inverse.push_back(inverse);
+      for (std::size_t m = 0; m < batch_; ++m) {
+        double& value = x[m * n + i];
+        const double z = columns.z[m * n + i] = (value - center) * slope + offset;
+        value = parameters_[gain + i] * z + parameters_[gain + n + i];
+      }
+    }
+    return columns;
+  }
+
+  // By the definition: with h = (x - mean) / sigma of the batch, dh_k/dx_m = ((k == m) - (1 + h_k h_m) / B) / sigma.
+  void derive_columns(const DenseLayer& layer, const Columns& columns, Doubles& d, Doubles& gradient) const {
+    const std::size_t n = layer.inputs, gain = layer.batch->parameters;
+    for (std::size_t i = 0; i < n; ++i) {
+      Doubles before(batch_);
+      for (std::size_t k = 0; k < batch_; ++k) {
+        const double by_z = d[k * n + i], z = columns.z[k * n + i];
+        gradient[gain + i] += by_z * z;
+        gradient[gain + n + i] += by_z;
+        const double by_x = by_z * parameters_[gain + i] * columns.slope[i];
+        for (std::size_t m = 0; m < batch_; ++m) {
+          double part = k == m;
+          if (normalizing_.measures) {
+            const double unit = columns.inverse[i] / columns.slope[i];
+            const double ours = (z - columns.offset[i]) * unit;
+            const double theirs = (columns.z[m * n + i] - columns.offset[i]) * unit;
+            part -= (1 + ours * theirs) / batch_;
+          }
+          before[m] += by_x * part;
+        }
+      }
+      for (std::size_t m = 0; m < batch_; ++m) d[m * n + i] = before[m];
+    }
+  }
+
   const DenseDescription description_;
   const Doubles parameters_;
   const std::vector<std::size_t> heads_;
+  const TwinBatch normalizing_;
   std::size_t batch_ = 0;
   Doubles x_;
   std::vector<Doubles> sums_, outputs_, normalized_, scales_;  // sums: what goes into the activation
+  std::vector<Columns> columns_;
+  std::vector<Doubles> inputs_;  // of each layer, after its batch normalization
+  Doubles measured_;             // statistics of the last batch
 };
 
 }  // namespace headrace::fixtures

@@ -21,6 +21,7 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from headrace import replay
     from headrace.algorithms.a3c.config import A3C
+    from headrace.algorithms.crossq.config import CrossQ
     from headrace.algorithms.d4pg.config import D4PG
     from headrace.algorithms.dqn.config import DQN
     from headrace.algorithms.dyna_q.config import DynaQ
@@ -41,6 +42,7 @@ __all__ = [
     "TD3",
     "AdPsgd",
     "Apex",
+    "CrossQ",
     "DynaQ",
     "HeadraceError",
     "Hogwild",

@@ -308,7 +308,10 @@ def project(
     """
 
 class DenseLayer:
-    """activation(normalization(weight x + bias)), with offsets into the network's vector of parameters."""
+    """activation(normalization(weight x + bias)), with offsets into the network's vector of parameters.
+
+    x may be batch-normalized first.
+    """
 
     def __init__(
         self,
@@ -321,11 +324,13 @@ class DenseLayer:
         normalization: int | None = None,
         source: int | None = None,
         by_input: bool = False,
+        batch: tuple[int, int] | None = None,
     ) -> None:
         """`activation`: none, relu, tanh, elu or silu. `normalization`: offset of the gain and, after it, the shift.
 
         `source`: the index of the layer whose outputs it reads; None: the network's input. The weight is [outputs,
-        inputs], or with `by_input` [inputs, outputs].
+        inputs], or with `by_input` [inputs, outputs]. `batch`: x is batch-normalized, with gain and then shift [inputs]
+        at the first offset, and running mean and then variance [inputs] at the second one, in the statistics.
         """
 
 class DenseNetwork:
@@ -339,15 +344,29 @@ class DenseNetwork:
         parameters: int,
         dueling: bool = False,
         instructions: str = "",
+        statistics: int = 0,
     ) -> None:
         """`inputs`: of each array its width, and whether it is of bytes, which are scaled by 1/255.
 
         The output has the outputs of all layers that no layer reads, side by side. If `dueling`, these must be a value
         [1] and advantages [A], and the output is value + advantage - mean(advantage). `instructions`: one of
-        dense_instructions(); empty: the fastest. Raises ConfigError.
+        dense_instructions(); empty: the fastest. `statistics`: S, the length of their vector, if layers are
+        batch-normalized. Raises ConfigError.
         """
-    def forward(self, parameters: NDArray[np.float32], x: tuple[NDArray[Any], ...], y: NDArray[np.float32]) -> None:
-        """Writes y [B, outputs] for x, an array [B, width] for each input. Raises ConfigError."""
+    def forward(
+        self,
+        parameters: NDArray[np.float32],
+        x: tuple[NDArray[Any], ...],
+        y: NDArray[np.float32],
+        statistics: NDArray[np.float32] | None = None,
+        measured: NDArray[np.float32] | None = None,
+        limits: tuple[float, float] = (1.0, 0.0),
+    ) -> None:
+        """Writes y [B, outputs] for x, an array [B, width] for each input. Raises ConfigError.
+
+        Batch normalization uses the running `statistics` [S], or where `measured` [S] is given those of the batch,
+        which it writes there; `limits` are those of batch renormalization's r and d.
+        """
     def backward(
         self,
         parameters: NDArray[np.float32],

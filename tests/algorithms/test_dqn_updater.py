@@ -232,7 +232,7 @@ def test_continuous_actions_are_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         DQN().make_updater(spec, CPU, 0)
     assert str(caught.value) == (
-        "algorithm is dqn, and the environment's actions are continuous: one of d4pg, td3, sac, a3c is required"
+        "algorithm is dqn, and the environment's actions are continuous: one of d4pg, td3, sac, crossq, a3c is required"
     )
 
 

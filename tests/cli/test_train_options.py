@@ -158,7 +158,7 @@ def test_no_environment():
         ("X --pull-period 1.5", r"^pull_period is 1.5; it must be a whole number of steps$"),
         ("X --communication-bits 12 --precision int8", r"^communication_bits is 12 and precision is int8"),
         ("X --topology ring", r"'ring'.*'apex', 'serial'"),
-        ("X --algorithm sarsa", r"'sarsa'.*'dqn', 'dyna-q', 'd4pg', 'td3', 'sac', 'a3c'"),
+        ("X --algorithm sarsa", r"'sarsa'.*'dqn', 'dyna-q', 'd4pg', 'td3', 'sac', 'crossq', 'a3c'"),
         ("X --steps abc", r"^--steps: abc is not a count; write a whole number such as 200000, 200k or 1e6 \(see"),
         ("X --steps 1.5", r"^--steps: 1.5 is not a count"),
         ("X --time-limit soon", r"^--time-limit: soon is not a duration; write seconds or a unit"),

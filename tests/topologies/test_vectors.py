@@ -9,6 +9,8 @@ import pytest
 
 from headrace._native import OptimizerOptions, Server
 from headrace.algorithms.a3c.config import A3C
+from headrace.algorithms.crossq.config import CrossQ
+from headrace.errors import ConfigError
 from headrace.servers import Endpoint
 from headrace.topologies.config import ParameterServer
 from headrace.topologies.vectors import open_vectors
@@ -80,4 +82,20 @@ def test_close_before_opening_has_no_effect(opened: bool) -> None:
     if opened:
         vectors(np.zeros(5, np.float32), OptimizerOptions("sgd"))
     vectors.close()
+    server.close()
+
+
+def test_running_statistics_are_not_corrected_as_gradients_are() -> None:
+    server = Server()
+    endpoint = Endpoint(server.listen("unix:@"))
+    with pytest.raises(
+        ConfigError, match=r"^staleness is compensate and algorithm is crossq, which averages statistics"
+    ):
+        open_vectors(ParameterServer(workers=1, staleness="compensate"), CrossQ(), endpoint)
+    for vectors in (
+        open_vectors(ParameterServer(workers=1, staleness="scale"), CrossQ(), endpoint),
+        open_vectors(ParameterServer(workers=1, staleness="compensate"), A3C(), endpoint),
+    ):
+        assert vectors is not None
+        vectors.close()
     server.close()

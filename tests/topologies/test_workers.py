@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace import A3C, D4PG, DQN, TD3, AdPsgd, Hogwild, Lock, ParameterServer, Serial
+from headrace import A3C, D4PG, DQN, TD3, AdPsgd, CrossQ, Hogwild, Lock, ParameterServer, Serial
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.sac import SAC
@@ -44,6 +44,7 @@ SMALL: dict[str, Any] = {
     "epsilon_decay_steps": 300,
 }
 CONTINUOUS = {name: value for name, value in SMALL.items() if not name.startswith("epsilon")} | {"critic_hidden": (16,)}
+UNTARGETED = {name: value for name, value in CONTINUOUS.items() if not name.startswith("target")}
 ALGORITHMS: dict[str, Algorithm] = {
     "plain": DQN(**{**SMALL, "double": False, "prioritized": False, "n_step": 1, "loss": "squared"}),
     "all switches": DQN(**{**SMALL, "dueling": True, "target_update_rate": 0.5}),
@@ -52,6 +53,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "d4pg": D4PG(**CONTINUOUS, sigmas=(0.3,)),
     "td3": TD3(**CONTINUOUS, sigmas=(0.3,), policy_update_period=3),
     "sac": SAC(**CONTINUOUS, n_step=3),
+    "crossq": CrossQ(**UNTARGETED, policy_update_period=2, renormalization_starts=5),
     "a3c of two networks": A3C(hidden=(16,), trunk="separate", optimizer="adam"),
 }
 ONE: dict[str, Any] = {"workers": 1, "envs_per_worker": 3, "chunk_steps": 10}

@@ -160,6 +160,11 @@ class Algorithm(ABC):
         return None
 
     @property
+    def averages_statistics(self) -> bool:
+        """Whether its updater shares moving averages in a vector, whose gradients are not those of a loss."""
+        return False
+
+    @property
     def world_model(self) -> "DynaQ | None":
         """These settings, if the algorithm plans with a world model."""
         return None

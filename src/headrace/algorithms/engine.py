@@ -8,12 +8,14 @@ import numpy as np
 
 from headrace.algorithms.config import Engine
 from headrace.errors import ConfigError, LaunchError
+from headrace.gradients.base import ParameterVector
 from headrace.networks.architecture import Architecture
-from headrace.networks.base import Description, Network
-from headrace.networks.native_network import NativeNetwork
+from headrace.networks.base import Description, Network, NormalizedNetwork
+from headrace.networks.native_network import NativeNetwork, NormalizedNativeNetwork
+from headrace.networks.normalized_streams import NormalizedStreams
 from headrace.types import FlatVector
 
-__all__ = ["WIDEST", "choose_engine", "limit_torch_threads", "open_network"]
+__all__ = ["WIDEST", "choose_engine", "limit_torch_threads", "open_network", "open_normalized_network"]
 
 WIDEST = 1_024
 """Widest layer for which auto selects the native engine: above it the time goes into products as fast as torch's."""
@@ -63,6 +65,28 @@ def open_network(
     assert isinstance(parameters, np.ndarray)
     assert gradient is None or isinstance(gradient, np.ndarray)
     return NativeNetwork(description.build_native(), description.architecture, parameters, gradient)
+
+
+def open_normalized_network(
+    engine: Literal["native", "torch"],
+    description: NormalizedStreams,
+    parameters: ParameterVector,
+    statistics: ParameterVector,
+) -> NormalizedNetwork:
+    """The network over the parameters [P] of a vector, and the running statistics [S] of another."""
+    vectors = parameters.parameters, parameters.gradient, statistics.parameters, statistics.gradient
+    if engine == "torch":
+        from headrace.networks.torch_network import NormalizedTorchNetwork
+
+        return NormalizedTorchNetwork(description, *vectors)
+    theta, gradient, running, change = vectors
+    assert isinstance(theta, np.ndarray)
+    assert isinstance(gradient, np.ndarray)
+    assert isinstance(running, np.ndarray)
+    assert isinstance(change, np.ndarray)
+    return NormalizedNativeNetwork(
+        description.build_native(), description.architecture, theta, gradient, running, change
+    )
 
 
 def limit_torch_threads(count: int) -> None:

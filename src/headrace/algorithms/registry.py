@@ -23,6 +23,7 @@ BUILT_IN = {
     "d4pg": "headrace.algorithms.d4pg:D4PG",
     "td3": "headrace.algorithms.td3:TD3",
     "sac": "headrace.algorithms.sac:SAC",
+    "crossq": "headrace.algorithms.crossq:CrossQ",
     "a3c": "headrace.algorithms.a3c:A3C",
     "r2d2": "headrace.algorithms.r2d2:R2D2",
 }

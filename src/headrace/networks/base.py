@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 from headrace._native import DenseNetwork
 from headrace.networks.architecture import Architecture
 from headrace.networks.layout import Layout
+from headrace.networks.normalized_streams import Limits
 from headrace.types import Array
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Description", "Network"]
+__all__ = ["Description", "Network", "NormalizedNetwork"]
 
 
 class Description(Protocol):
@@ -54,3 +55,17 @@ class Network(Protocol):
 
     def differentiate(self, dy: NDArray[np.float32]) -> NDArray[np.float32]:
         """The gradient [B, A] of sum(dy y) by the last input."""
+
+
+class NormalizedNetwork(Network, Protocol):
+    """A batch-normalized network, whose running statistics are a vector elsewhere, too.
+
+    output() and forward() normalize by the running statistics.
+    """
+
+    def forward_batch(self, limits: Limits, *x: Any) -> NDArray[np.float32]:
+        """The same as forward(), normalized by the batch's statistics and renormalized within these limits.
+
+        Writes the running statistics less the batch's to the gradient of the statistics' vector: stochastic gradient
+        descent with the rate 1 - momentum makes a moving average of them.
+        """

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from headrace._native import DenseLayer, DenseNetwork
 from headrace.networks.architecture import Architecture, Dense
+from headrace.networks.normalized_streams import Limits
 from headrace.networks.records import ILLEGAL, expand
 from headrace.types import Array
 
-__all__ = ["DenseLayers", "NativeNetwork", "build_dense"]
+__all__ = ["DenseLayers", "NativeNetwork", "NormalizedNativeNetwork", "build_dense"]
 
 
 class DenseLayers:
@@ -102,3 +103,37 @@ class NativeNetwork:
         dx = np.empty(self._shape, np.float32)
         self._dense.backward(self._parameters, dy, None, (*[None] * (self._inputs - 1), dx))
         return dx
+
+
+class NormalizedNativeNetwork(NativeNetwork):
+    """The same with batch normalization; implements `NormalizedNetwork`.
+
+    `statistics` [S] are the running ones; `change` [S] is the gradient of their vector.
+    """
+
+    def __init__(
+        self,
+        dense: DenseNetwork,
+        architecture: Architecture,
+        parameters: NDArray[np.float32],
+        gradient: NDArray[np.float32],
+        statistics: NDArray[np.float32],
+        change: NDArray[np.float32],
+    ) -> None:
+        super().__init__(dense, architecture, parameters, gradient)
+        self._statistics = statistics
+        self._change = change
+
+    def output(self, *x: Any) -> NDArray[np.float32]:
+        """Outputs [B, *], by the running statistics."""
+        y = np.empty((len(x[0]), self._dense.outputs), np.float32)
+        self._dense.forward(self._parameters, x, y, self._statistics)
+        return y
+
+    def forward_batch(self, limits: Limits, *x: Any) -> NDArray[np.float32]:
+        """Outputs [B, *], by the batch's statistics."""
+        self._shape, self._inputs = x[-1].shape, len(x)
+        y = np.empty((len(x[0]), self._dense.outputs), np.float32)
+        self._dense.forward(self._parameters, x, y, self._statistics, self._change, limits)
+        np.subtract(self._statistics, self._change, out=self._change)
+        return y

@@ -9,24 +9,35 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headrace.networks.base import Description
+from headrace.networks.normalized_modules import NormalizedLinear
+from headrace.networks.normalized_streams import Limits, NormalizedStreams
 from headrace.networks.torch_modules import RecurrentModule
 from headrace.types import Array, FlatVector
 
-__all__ = ["RecurrentNetwork", "TorchNetwork"]
+__all__ = ["NormalizedTorchNetwork", "RecurrentNetwork", "TorchNetwork"]
 
 # Batches from another process are in read-only memory; nothing here writes to them.
 warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
 
 
 class TorchNetwork:
-    """A module over parameters [P] and, for backward(), their gradient [P], on their device; implements `Network`."""
+    """A module over parameters [P] and, for backward(), their gradient [P], on their device; implements `Network`.
 
-    def __init__(self, description: Description, parameters: FlatVector, gradient: FlatVector | None = None) -> None:
+    The module's buffers become those of `buffers`, by name.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        parameters: FlatVector,
+        gradient: FlatVector | None = None,
+        buffers: dict[str, Tensor] | None = None,
+    ) -> None:
         vector = torch.as_tensor(parameters)
         with torch.device("meta"):
             self._module = description.build_torch()
         views = description.layout.views(vector)
-        self._module.load_state_dict(views, assign=True)
+        self._module.load_state_dict({**views, **(buffers or {})}, assign=True)
         self._module.train()  # cuDNN's recurrent layers have no backward otherwise; outputs are the same in both modes
         self._device = vector.device
         self._module.to(self._device)  # buffers; on a GPU it also copies recurrent layers' parameters out of the vector
@@ -80,6 +91,42 @@ class TorchNetwork:
     def _tensors(self, x: tuple[Any, ...]) -> list[Tensor]:
         """Placed observations, and actions from NumPy."""
         return [x[0], *(torch.from_numpy(each).to(self._device) for each in x[1:])]
+
+
+class NormalizedTorchNetwork(TorchNetwork):
+    """The same with batch normalization; implements `NormalizedNetwork`.
+
+    `statistics` [S] are the running ones; `change` [S] is the gradient of their vector.
+    """
+
+    def __init__(
+        self,
+        description: NormalizedStreams,
+        parameters: FlatVector,
+        gradient: FlatVector,
+        statistics: FlatVector,
+        change: FlatVector,
+    ) -> None:
+        running = torch.as_tensor(statistics)
+        super().__init__(description, parameters, gradient, description.statistics.views(running))
+        assert all(_lies_in(buffer, running) for buffer in self._module.buffers())
+        self._changes = description.statistics.views(torch.as_tensor(change))
+        self._layers = {
+            name: module for name, module in self._module.named_modules() if isinstance(module, NormalizedLinear)
+        }
+
+    def forward_batch(self, limits: Limits, *x: Any) -> NDArray[np.float32]:
+        """Outputs [B, *], by the batch's statistics; keeps torch's graph."""
+        for layer in self._layers.values():
+            layer.limits = limits
+        y = self.forward(*x)
+        for name, layer in self._layers.items():
+            assert layer.measured is not None
+            mean, variance = layer.measured
+            layer.limits = layer.measured = None
+            self._changes[f"{name}.mean"].copy_(layer.mean - mean)
+            self._changes[f"{name}.variance"].copy_(layer.variance - variance)
+        return y
 
 
 def _lies_in(parameter: Tensor, vector: Tensor) -> bool:

@@ -54,6 +54,11 @@ def open_vectors(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run
                 f"replay is global and algorithm is {algorithm.name}, which has none: leave replay out, or take an "
                 "algorithm that learns from replay"
             )
+        if config.staleness == "compensate" and algorithm.averages_statistics:
+            raise ConfigError(
+                f"staleness is compensate and algorithm is {algorithm.name}, which averages statistics: staleness "
+                "accept, drop or scale is required, since the correction is one of a loss's gradients"
+            )
         return _Served(config, endpoint, run_id)
     if isinstance(config, Lock | Hogwild | AdPsgd):
         return _Shared(config, live=algorithm.rollouts is None)

@@ -1,0 +1,151 @@
+"""CrossQ's gradient step."""
+
+from math import log
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import OptimizerOptions
+from headrace.algorithms.base import Update
+from headrace.algorithms.config import Engine
+from headrace.algorithms.crossq.config import CrossQ
+from headrace.algorithms.crossq.rules import joint_gradient, renormalization_limits, statistics_options
+from headrace.algorithms.engine import choose_engine, open_normalized_network
+from headrace.algorithms.learned import Follower, Learned, local_vectors, open_parameters
+from headrace.algorithms.off_policy import OffPolicyUpdater
+from headrace.algorithms.sac.rules import policy_gradient, sample, soft_target, temperature_gradient
+from headrace.gradients.base import OpenVector, ParameterVector
+from headrace.gradients.flat import read_vector
+from headrace.networks.layout import Layout, Parameter
+from headrace.networks.normalized_streams import Limits, NormalizedStreams
+from headrace.types import Array, Batch, EnvironmentSpec
+
+__all__ = ["CrossQUpdater"]
+
+_CRITICS = 2
+
+
+class CrossQUpdater(OffPolicyUpdater):
+    """Twin critics, policy and temperature, each in a vector with its own Adam, and the networks' running statistics.
+
+    The statistics of critics and policy each are a vector, too: the gradient is their distance from the batch's, and
+    gradient descent with the rate 1 - momentum makes them moving averages. So they are shared, saved and restored
+    wherever parameters are. An update is one of the critics; the policy and the temperature are part of it if the
+    policy's updates are fewer than one for each `policy_update_period` of the critics'. See `Algorithm.make_updater()`
+    for the arguments. Raises ConfigError also if the policy is not an MLP.
+    """
+
+    def __init__(
+        self,
+        config: CrossQ,
+        spec: EnvironmentSpec,
+        device: str,
+        seed: int,
+        open_vector: OpenVector | None = None,
+        engine: Engine = "auto",
+    ) -> None:
+        config.require_spaces(spec)
+        self._config = config
+        architecture = config.architecture(spec)
+        self._description = policy = NormalizedStreams.policy(architecture)
+        critics = NormalizedStreams.critics(architecture, spec.actions, config.critic_hidden, _CRITICS)
+        engine = choose_engine(engine, device, architecture, config.critic_hidden)
+        open_vector = open_vector or local_vectors(device)
+        self._random = np.random.Generator(np.random.PCG64(seed))
+        first = log(config.initial_temperature)
+
+        def adam(rate: float) -> OptimizerOptions:
+            return OptimizerOptions("adam", learning_rate=rate, beta1=config.adam_beta1)
+
+        averaging = statistics_options(config.statistics_momentum)
+        self._vectors: dict[str, ParameterVector] = {
+            name: open_parameters(open_vector, layout, options, self._random)
+            for name, layout, options in (  # the critics' first: a run counts the first vector's updates
+                ("critics", critics.layout, adam(config.critic_learning_rate)),
+                ("policy", policy.layout, adam(config.learning_rate)),
+                (
+                    "temperature",
+                    Layout((Parameter("log", (1,), first, first),)),
+                    adam(config.temperature_learning_rate),
+                ),
+                ("critic_statistics", critics.statistics, averaging),
+                ("policy_statistics", policy.statistics, averaging),
+            )
+        }
+        self._normalized_policy, self._critics = (
+            open_normalized_network(engine, network, self._vectors[parameters], self._vectors[statistics])
+            for network, parameters, statistics in (
+                (policy, "policy", "policy_statistics"),
+                (critics, "critics", "critic_statistics"),
+            )
+        )
+        self._target_entropy = -float(spec.actions) if config.target_entropy is None else config.target_entropy
+        super().__init__(
+            architecture,
+            self._normalized_policy,
+            self._vectors["policy"],
+            Learned({}, self._vectors, self._random),
+            Follower((), config.target_update_period, config.target_update_rate),
+            followed=self._vectors["critics"],
+        )
+
+    @property
+    def temperature(self) -> float:
+        """Weight of the entropy in the objective (alpha)."""
+        return float(np.exp(read_vector(self._vectors["temperature"].parameters)[0]))
+
+    def transfer(self, batch: Batch) -> tuple[Any, ...]:
+        """Observations and next observations [2B, *input], placed for the networks; the others as they are."""
+        joint = np.concatenate((batch.observation, batch.next_observation))
+        return self._policy.place(joint), batch.action, batch.reward, batch.discount, batch.weight
+
+    def weights(self) -> dict[str, Array]:
+        """The parameters of the policy as actors compute it: with its normalization folded into the dense layers."""
+        self.pull()
+        vectors = self._vectors["policy"], self._vectors["policy_statistics"]
+        return dict(self._description.fold(*(read_vector(vector.parameters) for vector in vectors)))
+
+    @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
+    def update(self, fields: tuple[Any, ...]) -> Update:
+        """One step of the critics and, if it is due, of policy and temperature, from the parameters before the step.
+
+        The priority is |TD error|, the mean of the two critics'; the loss is the sum of the critics' weighted losses.
+        The importance weights apply to the critics only.
+        """
+        version = self.pull()
+        joint, action, reward, discount, weight = fields
+        count = len(action)
+        noise, next_noise = self._random.standard_normal((2, *action.shape), np.float32)
+        next_action, log_probability, _ = sample(self._policy.output(joint[count:]), next_noise)
+        limits = self._limits("critic_statistics")
+        q = self._critics.forward_batch(limits, joint, np.concatenate((action, next_action)))
+        target = soft_target(reward, discount, q[count:], log_probability, self.temperature)
+        error = target[:, None] - q[:count]  # [B, 2]
+        self._critics.backward(joint_gradient(error, weight))
+        changed = ["critics", "critic_statistics"]
+        if self._vectors["policy"].version < (version + 1) // self._config.policy_update_period:
+            self._descend(joint[:count], noise)
+            changed += ["policy", "temperature", "policy_statistics"]
+        for name in changed:
+            self._vectors[name].apply()
+        loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
+        return Update(np.abs(error).mean(1), float(loss))
+
+    def _limits(self, statistics: str) -> Limits:
+        return renormalization_limits(self._vectors[statistics].version, self._config.renormalization_starts)
+
+    def _descend(self, observation: Any, noise: NDArray[np.float32]) -> None:
+        """Writes the gradients of policy and temperature: of the mean of alpha log pi(a | s) - min_i Q_i(s, a).
+
+        The policy is normalized by the batch, the critics by their running statistics.
+        """
+        output = self._normalized_policy.forward_batch(self._limits("policy_statistics"), observation)
+        sampled = sample(output, noise)
+        q_t = self._critics.forward(observation, sampled.action)
+        smaller = np.zeros_like(q_t)
+        smaller[np.arange(len(q_t)), q_t.argmin(1)] = 1
+        slope = self._critics.differentiate(smaller)
+        self._policy.backward(policy_gradient(output, sampled, slope, self.temperature))
+        gradient = temperature_gradient(sampled.log_probability, self._target_entropy)
+        self._vectors["temperature"].gradient[:] = gradient
