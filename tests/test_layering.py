@@ -57,6 +57,41 @@ def test_only_topologies_ask_which_topology_it_is() -> None:
     assert outside("topologies", names_of([Topology, *TOPOLOGIES.values()])) == []
 
 
+CLOCKED = ("gradients", "parameters", "roles", "topologies", "training")
+"""Packages whose code takes time, waits and threads from `headrace.clock`, so that a run can be simulated."""
+MACHINE = {"concurrent.futures", "secrets", "threading", "time"}
+EXCEPTIONS = {
+    "training/hang_watch.py": {"threading"},  # asks which thread is the main thread
+    "training/interrupts.py": {"threading"},  # signals are the machine's, and so is the patience with them
+}
+
+
+def machine_imports(source: str) -> set[str]:
+    """The modules of MACHINE that code imports."""
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [each.name for node in imports if isinstance(node, ast.Import) for each in node.names]
+    return MACHINE & {*names, *(node.module or "" for node in imports if isinstance(node, ast.ImportFrom))}
+
+
+def test_roles_and_runs_take_time_and_threads_from_the_clock_only() -> None:
+    files = [file for package in CLOCKED for file in sorted((SOURCE / package).rglob("*.py"))]
+    found = {str(file.relative_to(SOURCE)): machine_imports(file.read_text()) for file in files}
+    assert {name: modules for name, modules in found.items() if modules} == EXCEPTIONS
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("import time", "time"),
+        ("def f():\n  from time import sleep", "time"),
+        ("import json, threading as t", "threading"),
+        ("from concurrent.futures import Future", "concurrent.futures"),
+    ],
+)
+def test_imports_of_the_machines_time_are_found(source: str, module: str) -> None:
+    assert machine_imports(source) == {module}
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -5,6 +5,8 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+from headrace.clock import simulated_cores
+
 __all__ = [
     "SERVER_MEMORY_SHARE",
     "available_cores",
@@ -19,7 +21,12 @@ _ROOT = Path("/")
 
 
 def available_cores() -> int:
-    """Number of cores that this process may use: its affinity, limited by the quotas of its control groups."""
+    """Number of cores that this process may use: its affinity, limited by the quotas of its control groups.
+
+    In a simulated run it is that of the simulated machine.
+    """
+    if simulated := simulated_cores():
+        return simulated
     cores = [len(os.sched_getaffinity(0))]
     for group in _groups("cpu"):
         quota, _, period = _read(group / "cpu.max").partition(" ")

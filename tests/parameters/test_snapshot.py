@@ -56,6 +56,6 @@ def test_strided_parameters_are_encoded_in_order() -> None:
 
 def test_a_stamp_gives_its_age_on_its_own_host(monkeypatch: pytest.MonkeyPatch) -> None:
     stamp = Stamp.now()
-    monkeypatch.setattr(snapshot.time, "monotonic", lambda: stamp.seconds + 0.125)
+    monkeypatch.setattr(snapshot, "monotonic", lambda: stamp.seconds + 0.125)
     assert Stamp.from_json(stamp.to_json()).age_seconds == 0.125
     assert Stamp("elsewhere", stamp.seconds).age_seconds is None

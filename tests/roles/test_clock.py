@@ -19,7 +19,7 @@ class Time:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     time = Time()
-    monkeypatch.setattr(clock, "perf_counter", time)
+    monkeypatch.setattr(clock, "monotonic", time)
     return time
 
 

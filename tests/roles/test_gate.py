@@ -4,7 +4,8 @@ import json
 from typing import Any
 from unittest.mock import Mock
 
-from headrace.roles.base import GATE, HELD, REPORTS, Role, RoleContext, Stop
+from headrace.clock import new_event
+from headrace.roles.base import GATE, HELD, REPORTS, Role, RoleContext
 from headrace.roles.gate import Gate, GateWatch
 from headrace.roles.heartbeat import Heartbeat
 
@@ -23,7 +24,7 @@ def test_a_worker_that_waits_at_its_start_sends_reports() -> None:
         assert name == GATE
         return newer_than + 1, gates.pop(0).to_json()
 
-    server, stop = Mock(fetch=fetch), Stop()
+    server, stop = Mock(fetch=fetch), new_event()
     watch, alive = GateWatch(server, 3, stop), Heartbeat(Waiting(3, generation=2), server, stop, run_id="mine")
     waited = watch.wait(alive)
     assert waited is not None

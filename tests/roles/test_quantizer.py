@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from headrace._native import Server
+from headrace.clock import new_event
 from headrace.errors import ClosedError
 from headrace.networks import Architecture
 from headrace.networks.precision import Precision
@@ -41,7 +42,10 @@ class Bench:
         self._stops: list[tuple[Stop, threading.Thread]] = []
 
     def start(self, precision: Precision = "fp32", bits: int = 32, generation: int = 0) -> threading.Thread:
-        role, stop = QuantizerRole(0, ARCHITECTURE, precision, bits, PARAMETERS, POLICY, generation=generation), Stop()
+        role, stop = (
+            QuantizerRole(0, ARCHITECTURE, precision, bits, PARAMETERS, POLICY, generation=generation),
+            new_event(),
+        )
 
         def run() -> None:
             with RoleContext(self.server.endpoint, stop) as context, contextlib.suppress(ClosedError):

@@ -10,10 +10,11 @@ import numpy as np
 
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.writers import table_signature
+from headrace.clock import new_event
 from headrace.networks import Architecture, PolicyGraph
 from headrace.parameters.snapshot import Stamp
 from headrace.roles.actor import ACTOR_PHASES, ActorSettings
-from headrace.roles.base import REPORTS, RoleContext, Stop
+from headrace.roles.base import REPORTS, RoleContext
 from headrace.roles.handles import POLICY, REPLAY
 from headrace.roles.remote_actor import ActorRole
 from headrace.servers.embedded import EmbeddedServer
@@ -28,7 +29,7 @@ SETTINGS = ActorSettings(
 def test_time_in_which_the_server_holds_chunks_is_blocked_and_none_is_lost_at_the_end() -> None:
     weights = {"q.weight": np.zeros((2, 8), np.float32), "q.bias": np.zeros(2, np.float32)}
     policy = PolicyGraph(Architecture.of(SPEC, "mlp", ())).serialize(weights)
-    stop = Stop()
+    stop = new_event()
     with contextlib.closing(EmbeddedServer()) as server:
         table = server.add_table(REPLAY.name, table_signature(SPEC), fresh=True, capacity=100_000)
         table.set_paused(True)

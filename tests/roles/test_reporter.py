@@ -89,7 +89,7 @@ def test_reports_are_rare_if_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> 
         return now
 
     monkeypatch.setattr(reporter, "_PERIOD_SECONDS", 0.001)
-    monkeypatch.setattr(reporter.time, "monotonic", monotonic)
+    monkeypatch.setattr(reporter, "monotonic", monotonic)
     mailbox = Mailbox()
     sender = ActorReporter(mailbox, ROLE, SETTINGS, PhaseClock(("push",)), refresh)
     for _ in range(20):

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from headrace.algorithms.dqn.config import DQN
+from headrace.clock import new_event
 from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.gradients.handles import SharedHandle, VectorHandle
 from headrace.roles import acting_role, separate_role
@@ -58,7 +59,7 @@ class Context(RoleContext):
     """A role's context whose every connection is `server`."""
 
     def __init__(self, server: Memory, stop: Stop | None = None) -> None:
-        super().__init__(Endpoint(""), stop or Stop())
+        super().__init__(Endpoint(""), stop or new_event())
         self.server = server
 
     def connect(self, endpoint: Endpoint | None = None) -> RoleServer:
@@ -117,20 +118,20 @@ def test_a_role_that_shares_memory_with_the_learner_is_refused() -> None:
 
 def test_the_first_free_slot_is_taken() -> None:
     server = Memory("actor/0", "actor/1")
-    assert claim_slot(server, "actor", range(4), Stop()) == 2
+    assert claim_slot(server, "actor", range(4), new_event()) == 2
     assert server.claims == ["actor/2"]
 
 
 def test_a_slot_that_becomes_free_soon_is_waited_for() -> None:
     server = Memory("actor/0")
     threading.Timer(0.05, server.taken.clear).start()
-    assert claim_slot(server, "actor", [0], Stop()) == 0
+    assert claim_slot(server, "actor", [0], new_event()) == 0
 
 
 def test_no_free_slot_returns_none_and_a_stop_ends_the_wait() -> None:
     server = Memory("actor/0")
-    assert claim_slot(server, "actor", [0], Stop()) is None
-    stop = Stop()
+    assert claim_slot(server, "actor", [0], new_event()) is None
+    stop = new_event()
     stop.set()
     with pytest.raises(ClosedError):
         claim_slot(server, "actor", [0], stop)
@@ -152,7 +153,7 @@ def test_a_spare_actor_reports_it_and_takes_the_next_free_slot(
 
 
 def test_a_spare_actor_can_be_stopped() -> None:
-    server, stop = Memory("actor/0"), Stop()
+    server, stop = Memory("actor/0"), new_event()
     server.publish(RUN, notice(1).to_json().encode())
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(ClosedError):

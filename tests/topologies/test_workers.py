@@ -16,11 +16,12 @@ from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.sac import SAC
 from headrace.algorithms.writers import table_signature
+from headrace.clock import new_event
 from headrace.environments import describe
 from headrace.errors import ConfigError, DivergenceError, ReplayError
 from headrace.gradients.base import ParameterVector
 from headrace.replay import Connection, ReplayTable, Table
-from headrace.roles.base import GATE, HELD, Stop
+from headrace.roles.base import GATE, HELD
 from headrace.roles.gate import Gate, GateWatch, Held
 from headrace.roles.remote_worker import WorkerRole, build_worker
 from headrace.servers import EmbeddedServer, connect_role
@@ -322,7 +323,7 @@ def late_turns(program: WorkersProgram) -> int:
 
 
 def test_a_worker_waits_at_the_gate_and_ends_when_it_closes(server: EmbeddedServer) -> None:
-    role, stop = connect_role(server.endpoint), Stop()
+    role, stop = connect_role(server.endpoint), new_event()
     watch = GateWatch(role, 3, stop)
     server.publish(GATE, Gate("open", 40).to_json())
     assert watch.wait() == 0

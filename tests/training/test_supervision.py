@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from headrace.launch import Exit
+from headrace.launch import Exit, deaths
 from headrace.roles.base import Role, RoleContext
 from headrace.training import supervision
 from headrace.training.supervision import Supervisor
@@ -57,7 +57,8 @@ class Pretence:
 class Time:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(supervision.time, "monotonic", lambda: self.now)
+        for module in (supervision, deaths):
+            monkeypatch.setattr(module, "monotonic", lambda: self.now)
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """Counts and times a worker's gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
-from time import perf_counter
 from typing import Any
 
+from headrace.clock import monotonic
 from headrace.gradients.base import Applied, ParameterVector
 from headrace.types import Array, FlatVector
 
@@ -47,16 +47,16 @@ class MeasuredVector:
 
     def pull(self) -> int:
         """Updates the parameters; timed."""
-        begin = perf_counter()
+        begin = monotonic()
         version = self._vector.pull()
-        self._pull_seconds += perf_counter() - begin
+        self._pull_seconds += monotonic() - begin
         return version
 
     def apply(self) -> Applied:
         """Applies the gradient; timed, and counted unless it is only summed."""
-        begin = perf_counter()
+        begin = monotonic()
         applied = self._vector.apply()
-        self._apply_seconds += perf_counter() - begin
+        self._apply_seconds += monotonic() - begin
         self._last_version = applied.version
         if applied.staleness is None:
             return applied

@@ -12,12 +12,12 @@ import traceback
 from types import FrameType
 from typing import NoReturn
 
+from headrace.clock import new_event
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json
 from headrace.launch.base import FAULTS, RoleStart, error_line, run_role
 from headrace.launch.leaving import leave_soon
 from headrace.launch.processes import FAULT_STATUS
-from headrace.roles.base import Stop
 
 _PR_SET_PDEATHSIG = 1
 
@@ -34,7 +34,7 @@ def main() -> None:
     _die_with(int(sys.argv[-1]))
     for number in (signal.SIGINT, signal.SIGHUP):  # they may reach the whole group; the parent decides
         signal.signal(number, signal.SIG_IGN)
-    stop = Stop()
+    stop = new_event()
 
     def finish(_signal: int, _frame: FrameType | None) -> None:
         stop.set()

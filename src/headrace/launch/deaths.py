@@ -1,8 +1,8 @@
 """Decides when a role that keeps dying is no longer restarted."""
 
-import time
 from collections import deque
 
+from headrace.clock import monotonic
 from headrace.errors import LaunchError
 from headrace.launch.base import Exit
 
@@ -22,7 +22,7 @@ class Deaths:
     def add(self, hung_seconds: float = 0.0) -> bool:
         """Adds a death after a hang of `hung_seconds`; returns whether the role may be restarted."""
         self._hung_seconds += hung_seconds
-        self._times.append(time.monotonic() - self._hung_seconds)  # hangs do not count: one may exceed the minute
+        self._times.append(monotonic() - self._hung_seconds)  # hangs do not count: one may exceed the minute
         return len(self._times) < DEATHS or self._times[-1] - self._times[0] > DEATHS_SECONDS
 
 

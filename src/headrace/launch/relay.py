@@ -2,9 +2,9 @@
 
 import threading
 
+from headrace.clock import new_event
 from headrace.errors import ClosedError, HeadraceError, LaunchError
 from headrace.launch.base import error_line
-from headrace.roles.base import Stop
 from headrace.roles.handles import PolicyHandle
 from headrace.servers import EmbeddedServer, Endpoint, RoleServer
 
@@ -28,7 +28,7 @@ class Relay:
         self._local = EmbeddedServer()
         self._policy_version = self._news_version = 0  # newest versions published here; used only by the thread
         self._error: HeadraceError | None = None
-        self._stop = Stop()
+        self._stop = new_event()
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
         self._thread.start()
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterable
 
+from headrace.clock import new_event
 from headrace.errors import ClosedError, HeadraceError
 from headrace.launch.base import FAULTS, Exit, error_line, run_role
 from headrace.roles.base import Role, Stop
@@ -23,7 +24,7 @@ class ThreadLauncher:
 
     def start(self, role: Role) -> None:
         """Starts a role in a thread."""
-        stop = Stop()
+        stop = new_event()
         thread = threading.Thread(target=self._run, args=(role, stop), name=role.name, daemon=True)
         self._running[role.name] = (thread, stop)
         thread.start()

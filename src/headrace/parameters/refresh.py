@@ -1,13 +1,12 @@
 """Newer policies for an acting thread: polls are scheduled in its loop; a second thread fetches and loads."""
 
-import threading
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.clock import monotonic, new_condition, start_thread
 from headrace.parameters.base import ParameterStore
 from headrace.parameters.policy import Policy
 from headrace.parameters.snapshot import Stamp
@@ -31,7 +30,7 @@ class PullSchedule:
         self,
         period: float,
         unit: PullUnit,
-        now: Callable[[], float] = perf_counter,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self.behind = int(period) if unit == "versions" else 1
         """Minimum number of versions by which a policy must be newer."""
@@ -78,7 +77,7 @@ class Refresh:
         self._news = news
         self._decode = decode
         self._policy = policy
-        self._changed = threading.Condition()  # guards all fields below
+        self._changed = new_condition()  # guards all fields below
         self._busy = False  # True from a poll until it found nothing or its policy was installed
         self._behind = 0
         self._next: tuple[Policy, Stamp | None] | None = None
@@ -87,8 +86,7 @@ class Refresh:
         self._closed = False
         self.ready = False
         """Whether install() has a policy to install or an error to raise."""
-        self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, "refresh")
 
     @property
     def version(self) -> int:
@@ -169,16 +167,16 @@ class Refresh:
 
     def _make(self, version: int, behind: int) -> tuple[Policy, Stamp | None] | None:
         """The newest policy, and when the learner had it; None if there is none new enough."""
-        begin = perf_counter()
+        begin = monotonic()
         news = self._store.fetch(self._news, version + behind - 1)
         fetched = self._store.fetch(self._name, version) if news else None
-        fetched_at = perf_counter()
+        fetched_at = monotonic()
         self.seconds["fetch"] += fetched_at - begin
         if news is None or fetched is None:  # a restarted server may have only one of them
             return None
         graph = self._decode(fetched[1])
-        decoded_at = perf_counter()
+        decoded_at = monotonic()
         self.seconds["deserialize"] += decoded_at - fetched_at
         policy = Policy(graph, fetched[0])
-        self.seconds["load"] += perf_counter() - decoded_at
+        self.seconds["load"] += monotonic() - decoded_at
         return policy, Stamp.from_json(news[1]) if fetched[0] == news[0] else None

@@ -2,13 +2,13 @@
 
 import functools
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from headrace.clock import monotonic
 from headrace.types import Array
 
 __all__ = ["Snapshot", "Stamp", "decode_snapshot", "encode_snapshot"]
@@ -32,12 +32,12 @@ class Stamp(NamedTuple):
     @staticmethod
     def now() -> "Stamp":
         """The current time on this host."""
-        return Stamp(_host(), time.monotonic())
+        return Stamp(_host(), monotonic())
 
     @property
     def age_seconds(self) -> float | None:
         """Seconds since then; None if the stamp is from another host."""
-        return time.monotonic() - self.seconds if self.host == _host() else None
+        return monotonic() - self.seconds if self.host == _host() else None
 
     def to_json(self) -> str:
         """The stamp as JSON."""

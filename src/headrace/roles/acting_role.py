@@ -1,11 +1,10 @@
 """Roles that act, each in a slot of its run: actors and workers, on the learner's machine or started separately."""
 
-import secrets
-import time
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from headrace.clock import monotonic, random_bits
 from headrace.errors import ClosedError, ServerError
 from headrace.roles.base import Role, RoleContext, Stop
 from headrace.servers import RoleServer
@@ -52,8 +51,8 @@ def claim_slot(
     Waits for one until the timeout, by default 5 s; returns None if all stay taken.
     """
     slots = list(slots)
-    owner = secrets.randbits(63)
-    deadline = time.monotonic() + (_CLAIM_SECONDS if timeout_seconds is None else timeout_seconds)
+    owner = random_bits(63)
+    deadline = monotonic() + (_CLAIM_SECONDS if timeout_seconds is None else timeout_seconds)
     while not stop.is_set():
         for slot in slots:
             try:
@@ -63,7 +62,7 @@ def claim_slot(
             except ServerError:
                 continue
             return slot
-        if time.monotonic() >= deadline:
+        if monotonic() >= deadline:
             return None
         stop.wait(_CLAIM_POLL_SECONDS)
     raise ClosedError("asked to stop")

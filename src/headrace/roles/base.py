@@ -1,12 +1,12 @@
 """The contract of every role, what a launcher gives to it, and the contract of workers."""
 
 import contextlib
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
+from headrace.clock import Event
 from headrace.environments import Episode
 from headrace.fields import write_fields
 from headrace.replay import ReplayTable
@@ -46,7 +46,7 @@ RUN = "run"
 GENERATIONS_PER_START = 1 << 31
 """Generations of the roles of one start of a run; those of the next start are above them."""
 
-Stop = threading.Event
+Stop = Event
 
 
 class RoleContext(contextlib.AbstractContextManager["RoleContext"]):

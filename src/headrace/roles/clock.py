@@ -1,7 +1,8 @@
 """Measures how a role spends its time."""
 
 from collections.abc import Sequence
-from time import perf_counter
+
+from headrace.clock import monotonic
 
 __all__ = ["PhaseClock", "StallTimer"]
 
@@ -15,7 +16,7 @@ class PhaseClock:
     def __init__(self, phases: Sequence[str]) -> None:
         self.seconds = dict.fromkeys(phases, 0.0)
         self.phase = phases[-1]
-        self.entered = perf_counter()
+        self.entered = monotonic()
         self.beats = 0
 
     @property
@@ -33,7 +34,7 @@ class PhaseClock:
 
     def enter(self, phase: str) -> None:
         """Ends the current phase and begins another."""
-        now = perf_counter()
+        now = monotonic()
         self.seconds[self.phase] += now - self.entered
         self.phase = phase
         self.entered = now
@@ -45,11 +46,11 @@ class StallTimer:
     def __init__(self, clock: PhaseClock) -> None:
         self._clock = clock
         self._progress = clock.progress
-        self._since = perf_counter()
+        self._since = monotonic()
 
     def seconds(self) -> float:
         """Seconds since progress was last observed."""
-        now, progress = perf_counter(), self._clock.progress
+        now, progress = monotonic(), self._clock.progress
         if progress != self._progress:
             self._progress, self._since = progress, now
         return now - self._since

@@ -1,10 +1,10 @@
 """The gate: tells workers to continue, to pause or to end."""
 
 import json
-import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from headrace.clock import monotonic
 from headrace.roles.base import GATE, HELD, Stop
 from headrace.servers.base import RoleServer
 
@@ -69,7 +69,7 @@ class GateWatch:
 
         Calls `beat` at each poll of a gate that is not open.
         """
-        begin = time.perf_counter()
+        begin = monotonic()
         if begin < self._next_look and not self._stop.is_set():
             return 0.0
         waited = 0.0
@@ -80,13 +80,13 @@ class GateWatch:
                 if self._state == "held":
                     self._confirm()
             if self._state == "open":
-                self._next_look = time.perf_counter() + _LOOK_SECONDS
+                self._next_look = monotonic() + _LOOK_SECONDS
                 return waited
             if self._state == "closed":
                 return None
             beat()
             self._stop.wait(_POLL_SECONDS)
-            waited = time.perf_counter() - begin
+            waited = monotonic() - begin
         return None
 
     def confirm_end(self) -> None:

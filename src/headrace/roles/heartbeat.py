@@ -1,9 +1,9 @@
 """Reports of a role that has nothing else to report."""
 
 import json
-import time
 from typing import Any
 
+from headrace.clock import monotonic
 from headrace.errors import ClosedError
 from headrace.roles.base import REPORTS, Role, Stop
 from headrace.servers.base import RoleServer
@@ -35,7 +35,7 @@ class Heartbeat:
         """Raises ClosedError if the role was asked to stop."""
         if self._stop.is_set():
             raise ClosedError("the role was asked to stop")
-        now = time.monotonic()
+        now = monotonic()
         if now >= self._next:
             self._next = now + _PERIOD_SECONDS
             self._server.put(REPORTS, json.dumps({**self._record, "phase": self._phase}).encode())

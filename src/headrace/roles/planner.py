@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +15,7 @@ from headrace.algorithms.dyna_q.model_learner import ModelLearner
 from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.algorithms.writers import table_signature
+from headrace.clock import monotonic
 from headrace.errors import ClosedError
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
@@ -191,7 +191,7 @@ class PlannerRole(Role):
                         index=self.index,
                         generation=self.generation,
                     )
-                now = time.monotonic()
+                now = monotonic()
                 if now >= next_report:
                     next_report = now + _HEARTBEAT_SECONDS
                     report()

@@ -1,9 +1,9 @@
 """Acts, learns and plans in turn, in one thread."""
 
-from time import perf_counter
 from typing import Any
 
 from headrace.algorithms.base import Updater
+from headrace.clock import monotonic
 from headrace.environments import Episode
 from headrace.replay import MixedBatches, ReplayTable
 from headrace.roles.actor import ActorSettings
@@ -53,11 +53,11 @@ class PlanningWorker:
         """One turn; never waits."""
         self._worker.step()
         self.steps = self._worker.steps
-        begin = perf_counter()
+        begin = monotonic()
         steps = int(self._transitions.stats()["inserts"])
         while self.planner.advance(steps):
             self.clock.beat()
-        self._worker.skip(perf_counter() - begin)
+        self._worker.skip(monotonic() - begin)
 
     def take_episodes(self) -> list[Episode]:
         """Episodes that ended since the last call."""

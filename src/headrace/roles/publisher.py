@@ -1,10 +1,10 @@
 """Publishes the learner's parameters in a background thread."""
 
-import threading
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from headrace.clock import new_condition, new_lock, start_thread
 from headrace.errors import DivergenceError
 from headrace.networks import PolicyGraph
 from headrace.parameters.base import ParameterStore
@@ -39,14 +39,13 @@ class Publisher:
         """The newest published version."""
         self._store = store
         self._encode = encode
-        self._publishing = threading.Lock()  # guards _encoded and version
+        self._publishing = new_lock()  # guards _encoded and version
         self._encoded: tuple[int, Blobs] = (0, {})
-        self._changed = threading.Condition()  # guards _offered, _error and _closed
+        self._changed = new_condition()  # guards _offered, _error and _closed
         self._offered: tuple[Snapshot, int] | None = None
         self._error: tuple[Exception, int] | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._run, "publisher")
 
     def offer(self, snapshot: Snapshot, version: int) -> None:
         """Schedules a publication, unless a newer offer replaces it first.

@@ -2,13 +2,12 @@
 
 import json
 import sys
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from headrace.clock import Executor, Outcome, monotonic, new_executor
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL
@@ -46,7 +45,7 @@ class QuantizerRole(Role):
 
     def run(self, context: RoleContext) -> None:
         """Runs until stopped; ends with ClosedError when the server is gone."""
-        with ThreadPoolExecutor(1, thread_name_prefix="error") as executor:
+        with new_executor("error") as executor:
             quantizer = _Quantizer(context.connect(), self, executor)
             while not context.stop.is_set():
                 quantizer.report()
@@ -59,13 +58,13 @@ class QuantizerRole(Role):
 class _Quantizer:
     """Publishes policies and reports on them. One thread, and the executor's thread for measurements."""
 
-    def __init__(self, server: RoleServer, role: QuantizerRole, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, server: RoleServer, role: QuantizerRole, executor: Executor) -> None:
         self._server = server
         self._role = role
         self._encoder = PolicyEncoder(role.architecture, role.precision, role.communication_bits)
         self._ruler = _Ruler(role)
         self._executor = executor
-        self._measuring: Future[dict[str, Any]] | None = None
+        self._measuring: Outcome[dict[str, Any]] | None = None
         self._error: dict[str, Any] | None = None
         self._blobs: dict[str, bytes] = {}
         self._version = self._versions = self._parameter_bytes = 0
@@ -77,10 +76,10 @@ class _Quantizer:
         found = self._server.fetch(self._role.parameters.name, self._version)
         if found is None:
             return False
-        begin = time.perf_counter()
+        begin = monotonic()
         snapshot = decode_snapshot(found[1])
         policy = self._encoder.encode(snapshot.weights)
-        self._seconds += time.perf_counter() - begin
+        self._seconds += monotonic() - begin
         self._version, self._versions = found[0], self._versions + 1
         self._parameter_bytes = sum(value.nbytes for value in snapshot.weights.values())
         self._blobs = self._role.policy.blobs(policy, snapshot.taken)
@@ -90,7 +89,7 @@ class _Quantizer:
 
     def check(self) -> None:
         """Publishes again what a restarted server has lost."""
-        now = time.monotonic()
+        now = monotonic()
         if self._blobs and now >= self._next_check:
             self._next_check = now + _CHECK_SECONDS
             if min(self._server.version(name) for name in self._blobs) < self._version:
@@ -98,7 +97,7 @@ class _Quantizer:
 
     def report(self) -> None:
         """Sends a report once a second, also as a heartbeat."""
-        now = time.monotonic()
+        now = monotonic()
         if now >= self._next_report:
             self._next_report = now + _HEARTBEAT_SECONDS
             if self._measuring is not None and self._measuring.done():
@@ -111,7 +110,7 @@ class _Quantizer:
             self._take_error(self._measuring)
         self._send()
 
-    def _take_error(self, measuring: Future[dict[str, Any]]) -> None:
+    def _take_error(self, measuring: Outcome[dict[str, Any]]) -> None:
         self._error, self._measuring = _outcome(measuring), None
 
     def _send(self) -> None:
@@ -134,13 +133,13 @@ class _Quantizer:
 
     def _measure(self, snapshot: Snapshot, policy: bytes) -> None:
         """Starts a measurement of the error in the background if the last one is long enough ago."""
-        now = time.monotonic()
+        now = monotonic()
         if snapshot.probe is not None and self._measuring is None and now >= self._next_measurement:
             self._next_measurement = now + _MEASURE_SECONDS
             self._measuring = self._executor.submit(self._ruler.measure, snapshot, policy, self._version)
 
 
-def _outcome(measuring: Future[dict[str, Any]]) -> dict[str, Any] | None:
+def _outcome(measuring: Outcome[dict[str, Any]]) -> dict[str, Any] | None:
     """Result of a measurement. If it failed, logs a line and returns None: actors have their policy regardless."""
     try:
         return measuring.result()

@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import limit_torch_threads
+from headrace.clock import monotonic
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, DivergenceError
 from headrace.gradients.base import OpenVector, ParameterVector
@@ -134,7 +134,7 @@ class WorkerRole(ActingRole):
             )
             ends.callback(gate.confirm_end)
             ends.callback(reporter.close)  # first: the run counts the reports that it has when all have confirmed
-            worker.skip(perf_counter() - worker.clock.entered)  # construction does not count as work
+            worker.skip(monotonic() - worker.clock.entered)  # construction does not count as work
             while (held := gate.wait()) is not None:
                 worker.skip(held)
                 before = worker.steps

@@ -11,13 +11,11 @@ episodes.
 import contextlib
 import json
 import os
-import secrets
 import sys
-import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace.clock import monotonic, new_event, new_lock, random_bits, start_thread
 from headrace.environments import Episode
 from headrace.errors import ClosedError
 from headrace.roles.actor import ActorSettings
@@ -56,15 +54,14 @@ class ActorReporter:
         self._more = more
         self._hang_seconds = hang_seconds
         self._stall = StallTimer(clock)
-        self._writer = secrets.token_hex(8)
+        self._writer = f"{random_bits(64):016x}"
         self._sent: tuple[object, ...] = ()
         self._sent_at = -_IDLE_PERIOD_SECONDS
-        self._lock = threading.Lock()  # guards _steps, _episodes and _new
+        self._lock = new_lock()  # guards _steps, _episodes and _new
         self._steps = self._episodes = 0
         self._new: list[Episode] = []
-        self._closed, self._ended = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"reporter-{role.index}", daemon=True)
-        self._thread.start()
+        self._closed, self._ended = new_event(), new_event()
+        self._thread = start_thread(self._run, f"reporter-{role.index}")
 
     def count(self, steps: int, episodes: list[Episode]) -> None:
         """Adds environment steps and finished episodes."""
@@ -88,7 +85,7 @@ class ActorReporter:
             ends.enter_context(contextlib.suppress(ClosedError))
             while not self._closed.wait(_PERIOD_SECONDS):
                 stalled = self._stall.seconds()
-                if self._counts() != self._sent or time.monotonic() - self._sent_at >= _IDLE_PERIOD_SECONDS:
+                if self._counts() != self._sent or monotonic() - self._sent_at >= _IDLE_PERIOD_SECONDS:
                     self._send(stalled)
                 if self._hang_seconds and self._clock.phase == "environment" and stalled > self._hang_seconds:
                     end_process(
@@ -102,7 +99,7 @@ class ActorReporter:
             return self._steps, self._episodes, dict(self._clock.seconds)
 
     def _send(self, stalled_seconds: float) -> None:
-        self._sent, self._sent_at = self._counts(), time.monotonic()
+        self._sent, self._sent_at = self._counts(), monotonic()
         steps, episodes, seconds = self._sent
         with self._lock:
             new, self._new = self._new, []

@@ -1,6 +1,5 @@
 """Acts and learns in turn, on-policy."""
 
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.typing import NDArray
 
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import OnPolicy
+from headrace.clock import monotonic
 from headrace.environments import Episode, FrameStack, make_batch
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.clock import PhaseClock
@@ -60,15 +60,15 @@ class RolloutWorker:
 
     def step(self) -> None:
         """One turn; never waits."""
-        begin = perf_counter()
+        begin = monotonic()
         self._batch = self._roll_out()
         while not len(self._batch.reward):  # every environment made its reset
             self._batch = self._roll_out()
-        middle = perf_counter()
+        middle = monotonic()
         self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works
         self.steps += len(self._batch.reward)
         self.learner.step(0.0)
-        self.clock.skip(perf_counter() - middle)
+        self.clock.skip(monotonic() - middle)
 
     def take_episodes(self) -> list[Episode]:
         """Episodes that ended since the last call."""

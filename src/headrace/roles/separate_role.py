@@ -1,12 +1,11 @@
 """An actor or worker that is started separately from its run: it gets all its settings from the server."""
 
 import dataclasses
-import secrets
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from headrace.clock import monotonic, random_bits, sleep
 from headrace.errors import require
 from headrace.fields import errors_of, read_json, write_json
 from headrace.roles.acting_role import ActingRole, claim_slot
@@ -61,15 +60,15 @@ class RunNotice:
 
 def await_notice(server: RoleServer, stop: Callable[[], bool], say: Callable[[str], object]) -> RunNotice | None:
     """Waits for the run's learner, and says so if it takes long; returns None if asked to stop."""
-    patience = time.monotonic() + _PATIENCE_SECONDS
+    patience = monotonic() + _PATIENCE_SECONDS
     while not stop():
         found = server.fetch(RUN)
         if found is not None and found[1]:
             return RunNotice.from_json(found[1])
-        if time.monotonic() >= patience:
+        if monotonic() >= patience:
             patience = float("inf")
             say("this run has no learner yet; waiting for it")
-        time.sleep(_POLL_SECONDS)
+        sleep(_POLL_SECONDS)
     return None
 
 
@@ -102,7 +101,7 @@ class SeparateRole(Role):
         if self.relay is not None:
             role = role.relayed(self.relay)
         # differs from every predecessor's, so that no episodes are repeated
-        generation = role.generation + secrets.randbelow(GENERATIONS_PER_START)
+        generation = role.generation + random_bits(GENERATIONS_PER_START.bit_length() - 1)
         dataclasses.replace(role, generation=generation).act(server, context, notice.hang_seconds)
 
 

@@ -1,11 +1,11 @@
 """Acts and learns in turn, from its own replay or from replay shared by all workers."""
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 from headrace.algorithms.base import Updater
 from headrace.algorithms.config import OffPolicy
+from headrace.clock import monotonic
 from headrace.environments import Episode
 from headrace.replay import MixedBatches, ReplayTable, SampledBatches
 from headrace.roles.actor import ACTOR_PHASES, Actor, ActorSettings
@@ -67,14 +67,14 @@ class ReplayWorker:
         passed = self._first_step + self.steps * self._workers
         self._actor.exploration.scale[:] = self._algorithm.serial_exploration(self._actor.count, passed)
         self._actor.set_policy_version(self._updater.version + 1)
-        begin = perf_counter()
+        begin = monotonic()
         taken = self._actor.step()
-        middle = perf_counter()
+        middle = monotonic()
         self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works
         self.steps += taken
         while self.learner.step(0.0):
             pass
-        self.clock.skip(perf_counter() - middle)
+        self.clock.skip(monotonic() - middle)
 
     def take_episodes(self) -> list[Episode]:
         """Episodes that ended since the last call."""

@@ -1,11 +1,11 @@
 """Workers that act and learn and share parameters: under a lock, HogWild, AD-PSGD, or in a parameter server."""
 
 import math
-import time
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from headrace.clock import monotonic, sleep
 from headrace.errors import DivergenceError, ReplayError
 from headrace.gradients.measured import STALENESS
 from headrace.replay import Experience, ReplayTable
@@ -62,11 +62,11 @@ class WorkersProgram(Program):
     def step(self, timeout_seconds: float) -> None:
         """Waits: the workers proceed on their own."""
         self._learning.steps = max(self._learning.steps, self._vectors.version)
-        now = time.monotonic()
+        now = monotonic()
         if now >= self._next_news:
             self._next_news = now + _NEWS_SECONDS
             self._replay.publish_gate()
-        time.sleep(timeout_seconds)
+        sleep(timeout_seconds)
 
     def receive(self, report: dict[str, Any]) -> None:
         """Processes a worker's totals."""
@@ -197,7 +197,7 @@ class _WorkersExperience(Experience):
         self._table = table
         self._replays = replays
         self._held: dict[int, Counts] = {}  # contents of each worker's replay
-        self._last_report: dict[int, float] = {}  # time.monotonic() of each worker's last report
+        self._last_report: dict[int, float] = {}  # monotonic() of each worker's last report
         self._late_turns = 0
         server.drain(HELD)  # confirmations of an earlier start
         last = server.fetch(GATE)
@@ -210,7 +210,7 @@ class _WorkersExperience(Experience):
         totals = {name: report["learning"].get(name, 0) for name in ("samples", "inserts")}
         self.totals.add(report["writer"], {"steps": report["steps"], **totals})
         self._held[report["index"]] = report["replay"]
-        self._last_report[report["index"]] = time.monotonic()
+        self._last_report[report["index"]] = monotonic()
 
     def publish_gate(self) -> None:
         """Publishes the gate with the steps over all workers."""
@@ -255,13 +255,11 @@ class _WorkersExperience(Experience):
 
     def _await_workers(self) -> None:
         """Waits until all live workers are at the gate, each after a complete turn; or until the deadline."""
-        awaited = {
-            index for index, reported in self._last_report.items() if time.monotonic() - reported < _SILENT_SECONDS
-        }
-        deadline = time.monotonic() + _HOLD_SECONDS
-        while awaited and time.monotonic() < deadline:
+        awaited = {index for index, reported in self._last_report.items() if monotonic() - reported < _SILENT_SECONDS}
+        deadline = monotonic() + _HOLD_SECONDS
+        while awaited and monotonic() < deadline:
             confirmations = [Held.from_json(message) for message in self._server.drain(HELD)]
             awaited -= {each.worker for each in confirmations if each.version >= self._version}
-            time.sleep(_POLL_SECONDS)
+            sleep(_POLL_SECONDS)
         self._late_turns += len(awaited)
         self.totals.add("hold", {"late_turns": self._late_turns})

@@ -1,6 +1,6 @@
 """The training clock."""
 
-from time import perf_counter
+from headrace.clock import monotonic
 
 __all__ = ["TrainingClock"]
 
@@ -10,13 +10,13 @@ class TrainingClock:
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._before = seconds
-        self._since: float | None = perf_counter()
+        self._since: float | None = monotonic()
         self._paused_at = 0.0
 
     @property
     def seconds(self) -> float:
         """Training seconds so far."""
-        return self._before + (perf_counter() - self._since if self._since is not None else 0.0)
+        return self._before + (monotonic() - self._since if self._since is not None else 0.0)
 
     @property
     def paused(self) -> bool:
@@ -30,9 +30,9 @@ class TrainingClock:
 
     def pause(self) -> None:
         """Pauses the clock."""
-        self._before, self._since, self._paused_at = self.seconds, None, perf_counter()
+        self._before, self._since, self._paused_at = self.seconds, None, monotonic()
 
     def resume(self) -> float:
         """Resumes the clock; returns the seconds for which it was paused."""
-        self._since = perf_counter()
+        self._since = monotonic()
         return self._since - self._paused_at

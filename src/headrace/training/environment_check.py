@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -13,6 +12,7 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from headrace.algorithms.registry import known_algorithms
+from headrace.clock import monotonic
 from headrace.environments import describe, make, make_batch
 from headrace.environments.calls import calling
 from headrace.environments.records import MASK
@@ -67,10 +67,10 @@ def check_environment(environment_id: str, steps: int) -> Iterator[Finding]:
     Raises EnvironmentFault if the environment is unknown or can't be created.
     """
     clock = PhaseClock(("environment",))
-    begin = time.perf_counter()
+    begin = monotonic()
     with watched(_HANG_SECONDS):
         close(make(environment_id), environment_id)
-    yield Finding("ok", "constructor", f"created in {time.perf_counter() - begin:.2f} s")
+    yield Finding("ok", "constructor", f"created in {monotonic() - begin:.2f} s")
     parts: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("gymnasium", lambda: _check_api(environment_id)),
         ("steps", lambda: _check_steps(environment_id, steps, clock)),
@@ -171,9 +171,9 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
         if index == steps:
             break
         clock.beat()
-        begin = time.perf_counter()
+        begin = monotonic()
         observation, reward, terminated, truncated, info = environment.step(_sample(environment, observation, info))
-        trace.seconds.append(time.perf_counter() - begin)
+        trace.seconds.append(monotonic() - begin)
         trace.rewards.append(float(reward))
         length += 1
         if terminated or truncated:
@@ -273,9 +273,9 @@ def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
         observation = batch.start()
         for _ in range(rounds):
             actions = _random_actions(random, spec, observation)
-            begin = time.perf_counter()
+            begin = monotonic()
             step = batch.step(actions)
-            seconds.append(time.perf_counter() - begin)
+            seconds.append(monotonic() - begin)
             observation, taken = step.next_start, taken + step.taken
     finally:
         batch.close()
@@ -301,7 +301,7 @@ def _random_actions(random: np.random.Generator, spec: EnvironmentSpec, observat
 
 def _check_process(environment_id: str) -> Iterator[Finding]:
     """Creates the environment in a fresh interpreter, as a run does for each actor: nothing is forked or pickled."""
-    begin = time.perf_counter()
+    begin = monotonic()
     command = [sys.executable, "-c", _CHILD, environment_id]
     try:
         done = subprocess.run(
@@ -318,6 +318,4 @@ def _check_process(environment_id: str) -> Iterator[Finding]:
     if write_json(found) != write_json(describe(environment_id)):
         yield Finding("error", "process", "its spaces differ in another process")
     else:
-        yield Finding(
-            "ok", "process", f"a new process creates it in {time.perf_counter() - begin:.1f} s, Python included"
-        )
+        yield Finding("ok", "process", f"a new process creates it in {monotonic() - begin:.1f} s, Python included")

@@ -2,11 +2,11 @@
 
 import json
 import statistics
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from headrace.algorithms.config import Algorithm
+from headrace.clock import Outcome, new_executor
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY
 from headrace.servers import RunServer
 from headrace.types import EnvironmentSpec
@@ -109,8 +109,8 @@ class Evaluations:
         self._pending: _Request | None = None
         self._requests = 0
         self._version = 0  # of the last request on the server; used only by the executor
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="evaluation")
-        self._sending: Future[None] | None = None
+        self._executor = new_executor("evaluation")
+        self._sending: Outcome[None] | None = None
         self.last: Evaluation | None = None
         self.best: float | None = None
         self.solved_at: Evaluation | None = None

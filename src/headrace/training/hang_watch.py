@@ -5,11 +5,11 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from headrace.clock import Thread, monotonic, new_event, start_thread
 from headrace.environments.calls import open_call
 from headrace.errors import EnvironmentFault
 from headrace.launch import Guard
@@ -45,15 +45,14 @@ class HangWatch:
         self._watching = False
         self._hung: tuple[object, ...] | None = None  # the call that the main thread must leave
         self._message = ""
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._closed = new_event()
+        self._thread: Thread | None = None
         self._before: Any = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGUSR1, self._raise)
-            self._thread = threading.Thread(target=self._watch, name="hang-watch", daemon=True)
-            self._thread.start()
+            self._thread = start_thread(self._watch, "hang-watch")
         return self
 
     def __exit__(
@@ -91,10 +90,10 @@ class HangWatch:
 
     def _watch(self) -> None:
         period = min(_PERIOD_SECONDS, self._limit_seconds / 4)
-        progress, stalled, limit, before = None, 0.0, self._limit_seconds, time.monotonic()
+        progress, stalled, limit, before = None, 0.0, self._limit_seconds, monotonic()
         while not self._closed.wait(period):
             self._guard.beat()
-            now, last = time.monotonic(), progress
+            now, last = monotonic(), progress
             elapsed, before = min(now - before, 2 * period), now
             progress = self._progress()
             stalled = stalled + elapsed if progress is not None and progress == last else 0.0

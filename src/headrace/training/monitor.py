@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import Mapping
 from statistics import fmean
-from time import monotonic
 from typing import Any
 
+from headrace.clock import monotonic
 from headrace.report.progress import Progress
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.base import Learning

@@ -1,9 +1,9 @@
 """Receives the reports of a run's roles and dispatches them."""
 
 import json
-import time
 from typing import Any
 
+from headrace.clock import monotonic
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import REPORTS
 from headrace.roles.totals import Totals
@@ -73,10 +73,10 @@ class Reports:
                 self._record_planning(report)
             else:
                 self._monitor.add(report)
-        outages, begin = self._server.outages(), time.perf_counter()
+        outages, begin = self._server.outages(), monotonic()
         messages = self._server.drain(REPORTS)
         if self._server.outages() == outages:  # the time that a server was away is no response time
-            self._drain_seconds = time.perf_counter() - begin
+            self._drain_seconds = monotonic() - begin
         for message in messages:
             self._take(json.loads(message))
 

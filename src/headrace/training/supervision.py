@@ -1,10 +1,10 @@
 """Supervises the roles of a run: restarts those that die, and stops the run if that does not help."""
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from headrace.clock import monotonic
 from headrace.errors import EnvironmentFault
 from headrace.launch import Exit, Launcher
 from headrace.launch.deaths import Deaths, too_many_deaths
@@ -36,7 +36,7 @@ class _Heartbeat(NamedTuple):
 
     phase: str
     stalled_seconds: float
-    arrived: float  # time.monotonic()
+    arrived: float  # monotonic()
     first: bool = False  # True: it was started then, and has not reported yet
 
 
@@ -56,7 +56,7 @@ class Supervisor:
         self._heartbeats: dict[str, _Heartbeat] = {}
         self._unplaced: set[str] = set()
         self._waiting = self._reported_waiting = 0
-        self._waiting_since = time.monotonic()
+        self._waiting_since = monotonic()
 
     def start(self) -> None:
         """Starts every role."""
@@ -67,12 +67,12 @@ class Supervisor:
         """Treats any report as a heartbeat."""
         role = self._roles.get(f"{report['role']} {report['index']}")
         if role is not None and report.get("generation", role.generation) == role.generation:
-            heartbeat = _Heartbeat(report.get("phase", ""), report.get("stalled_seconds", 0.0), time.monotonic())
+            heartbeat = _Heartbeat(report.get("phase", ""), report.get("stalled_seconds", 0.0), monotonic())
             self._heartbeats[role.name] = heartbeat
 
     def skip(self, seconds: float) -> None:
         """Excludes these seconds from the time without a heartbeat: reports could not arrive or were not read."""
-        now = time.monotonic()
+        now = monotonic()
         for name, heartbeat in self._heartbeats.items():
             self._heartbeats[name] = heartbeat._replace(arrived=min(now, heartbeat.arrived + seconds))
 
@@ -86,7 +86,7 @@ class Supervisor:
             self._handle_exit(ended)
         for role in list(self._roles.values()):
             if not self._has_place(role):
-                self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic(), first=True)
+                self._heartbeats[role.name] = _Heartbeat("", 0.0, monotonic(), first=True)
                 continue
             reason = self._hang(self._heartbeats[role.name])
             if reason:
@@ -104,7 +104,7 @@ class Supervisor:
         self._launcher.stop(ended)
 
     def _start(self, role: Role) -> None:
-        self._heartbeats[role.name] = _Heartbeat("", 0.0, time.monotonic(), first=True)
+        self._heartbeats[role.name] = _Heartbeat("", 0.0, monotonic(), first=True)
         self._launcher.start(role)
         self._unplaced.add(role.name)
 
@@ -120,7 +120,7 @@ class Supervisor:
         return True
 
     def _report_waiting(self) -> None:
-        now = time.monotonic()
+        now = monotonic()
         if len(self._unplaced) != self._waiting:
             self._waiting, self._waiting_since = len(self._unplaced), now
         if self._waiting != self._reported_waiting and now - self._waiting_since >= _SETTLE_SECONDS:
@@ -131,7 +131,7 @@ class Supervisor:
         limit = max(self._hang_seconds, _START_SECONDS) if heartbeat.first else self._hang_seconds
         if heartbeat.phase == "environment" and heartbeat.stalled_seconds > limit:
             return f"its environment has not returned for {heartbeat.stalled_seconds:.0f} s; {limit:.0f} s are allowed"
-        elapsed = time.monotonic() - heartbeat.arrived
+        elapsed = monotonic() - heartbeat.arrived
         if elapsed > limit and heartbeat.phase == "environment":
             return f"its environment has not returned for {elapsed:.0f} s; {limit:.0f} s are allowed"
         if elapsed > limit:

@@ -2,14 +2,13 @@
 
 import contextlib
 import dataclasses
-import secrets
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from headrace.algorithms.engine import limit_torch_threads
+from headrace.clock import monotonic, random_bits, sleep
 from headrace.environments import repeats_episodes, require_spec
 from headrace.errors import (
     ClosedError,
@@ -84,13 +83,13 @@ class Trainer:
         self._checkpoint = checkpoint
         self._state: dict[str, Any] = checkpoint.state if checkpoint else {}
         self._generation = self._state.get("generation", -1) + 1
-        self._run_id: str = self._state.get("run_id") or secrets.token_hex(8)
         self._watches = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:  # if a later step fails, nothing of the run remains on the server
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
             site = self._watches.enter_context(config.launcher.open())
+            self._run_id: str = self._state.get("run_id") or f"{random_bits(64):016x}"
             for notice in site.notices:
                 display.message(notice)
             self._separate = site.server or config.server.endpoint
@@ -131,7 +130,7 @@ class Trainer:
         begin = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
         self._monitor = Monitor(config, max(1, len(self._program.actors)), begin, self._state.get("episodes", 0))
         self._totals = Totals(self._state.get("totals"))
-        start = secrets.token_hex(8)
+        start = f"{random_bits(64):016x}"
         self._evaluations = Evaluations(
             self._server, start, config.environment, self._spec, config.algorithm, config.seed, config.until_score
         )
@@ -175,7 +174,7 @@ class Trainer:
             run_id=self._run_id,
             generation=self._generation * GENERATIONS_PER_START,
         )
-        self._started = self._next_tick = time.perf_counter()
+        self._started = self._next_tick = monotonic()
         self._outages = self._server.outages()
         self._next_record = self._started + _RECORD_SECONDS
         self._recorded_seconds = begin.seconds
@@ -287,12 +286,12 @@ class Trainer:
     def _turn(self, interrupts: Interrupts) -> str | None:
         """One update if there is a batch, and other work that is due; returns the rule that ends training, if any."""
         if self._clock.paused:
-            time.sleep(_EVALUATION_POLL_SECONDS)
+            sleep(_EVALUATION_POLL_SECONDS)
         else:
             self._program.step(_STEP_TIMEOUT_SECONDS)
         if interrupts.requested:
             return "interrupt"
-        if self._clock.paused or self._program.deterministic or time.perf_counter() >= self._next_tick:
+        if self._clock.paused or self._program.deterministic or monotonic() >= self._next_tick:
             self._collect()
             self._schedule.resume_training()
             stopped_by = self._stopped_by()
@@ -304,7 +303,7 @@ class Trainer:
 
     def _tick(self) -> None:
         """Work that is due by wall clock: supervision, display, records, checkpoint."""
-        now = time.perf_counter()
+        now = monotonic()
         if now < self._next_tick:
             return
         self._skip_gap()
@@ -315,14 +314,14 @@ class Trainer:
             self._record()
         due = self._learner.steps > 0 and self._clock.seconds >= self._next_checkpoint
         if due and not self._clock.paused:  # so that its evaluation is reported once
-            begin = time.perf_counter()
+            begin = monotonic()
             self._save()
-            pause = checkpoint_pause(self._clock.seconds, time.perf_counter() - begin)
+            pause = checkpoint_pause(self._clock.seconds, monotonic() - begin)
             self._next_checkpoint = self._clock.seconds + min(pause, self._config.checkpoint_period_seconds)
 
     def _skip_gap(self, *, server_lost: bool = False) -> None:
         """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training."""
-        now = time.perf_counter()
+        now = monotonic()
         gap = now - self._next_tick
         if gap <= _OUTAGE_SECONDS:
             return
@@ -389,7 +388,7 @@ class Trainer:
         if stopped_by not in ("score", "interrupt") and episodes and self._learner.steps:
             self._schedule.evaluate(episodes, hold=True)
             while self._evaluations.pending and not interrupts.requested:
-                time.sleep(_EVALUATION_POLL_SECONDS)
+                sleep(_EVALUATION_POLL_SECONDS)
                 self._collect()
                 self._tick()
             if self._evaluations.pending:
@@ -427,7 +426,7 @@ class Trainer:
 
     def _total_seconds(self) -> float:
         before: float = self._state.get("total_seconds", 0.0)
-        return before + time.perf_counter() - self._started
+        return before + monotonic() - self._started
 
     def _save(self) -> None:
         state = {

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import ray
 
 from headrace._native import Server
+from headrace.clock import new_event
 from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json, write_json
 from headrace.launch.base import FAULTS, RoleStart, error_line, run_role
 from headrace.launch.guard import Guard
 from headrace.launch.relay import Relay
 from headrace.machine import raise_descriptor_limit, server_memory_bytes
-from headrace.roles.base import Stop
 from headrace.roles.handles import PolicyHandle
 from headrace.servers import Endpoint, connect_role
 
@@ -39,7 +39,7 @@ class Host:
     """A role in the process of a Ray actor: one of its threads runs it, another one asks it to stop."""
 
     def __init__(self) -> None:
-        self._stop = Stop()
+        self._stop = new_event()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         for descriptor in (1, 2):
             os.dup2(self._output.fileno(), descriptor)
