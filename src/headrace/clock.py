@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "sleep",
     "spend",
     "start_thread",
+    "transfer",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -57,7 +59,9 @@ class Condition(Protocol):
     """As `threading.Condition`, but only the thread that is in its context may wait or notify."""
 
     def __enter__(self) -> bool: ...
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
     def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> object:
         """Waits until the predicate holds or until the deadline; returns its last value."""
 
@@ -144,6 +148,9 @@ class World:
     def spend(self, work: str, count: int = 1) -> None:
         """Lets the time pass that this work takes in a simulated run; without one the work itself takes it."""
 
+    def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
+        """Lets the time pass that a request to the server and its answer take in a simulated run."""
+
     def shared_lock(self, name: str) -> AbstractContextManager[object] | None:
         """The lock that processes share under this name; None where native code has it."""
         return None
@@ -209,6 +216,11 @@ def random_bits(bits: int) -> int:
 def spend(work: str, count: int = 1) -> None:
     """Lets the time pass that this work, done `count` times, takes in a simulated run; otherwise has no effect."""
     _inhabited.world.spend(work, count)
+
+
+def transfer(bytes_up: int, bytes_down: int = 0) -> None:
+    """Lets the time pass that a request to a simulated server and its answer take on the way."""
+    _inhabited.world.transfer(bytes_up, bytes_down)
 
 
 def shared_lock(name: str) -> AbstractContextManager[object] | None:

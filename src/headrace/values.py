@@ -7,7 +7,7 @@ import re
 __all__ = ["parse_count", "parse_duration", "parse_number", "parse_size"]
 
 _MULTIPLES = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -37,8 +37,8 @@ def parse_number(text: str) -> float:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds: "90" and "90s" -> 90.0, "10m" -> 600.0, "1.5h" -> 5400.0. Raises ValueError."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*([smhd]?)", text.strip().lower())
+    """Seconds: "90" and "90s" -> 90.0, "10m" -> 600.0, "1.5h" -> 5400.0, "50us" -> 0.00005. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)\s*(us|ms|[smhd]?)", text.strip().lower())
     if match is None:
         raise ValueError(f"{text} is not a duration; write seconds or a unit: 90, 90s, 10m or 2h")
     return float(match[1]) * _SECONDS[match[2]]

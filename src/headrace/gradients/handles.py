@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, SharedModel
+from headrace.clock import shared_lock
 from headrace.fields import read_choice, write_fields
 from headrace.gradients.base import ParameterVector
 from headrace.gradients.measured import MeasuredVector
@@ -60,7 +61,8 @@ class SharedHandle(VectorHandle):
     ) -> MeasuredVector:
         """The vector of one worker; raises ClosedError if the process that created the memory has ended."""
         model = SharedModel.open(self.path)
-        return MeasuredVector(self._join(model, worker, seed), lambda: model.lock_wait_seconds(worker))
+        lock = shared_lock(self.path) if self.mode == "lock" else None
+        return MeasuredVector(self._join(model, worker, seed), lambda: model.lock_wait_seconds(worker), lock)
 
     def _join(self, model: SharedModel, worker: int, seed: int) -> ParameterVector:
         if self.mode == "ad-psgd":

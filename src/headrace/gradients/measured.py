@@ -1,13 +1,16 @@
 """Counts and times a worker's gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
-from headrace.clock import monotonic
+from headrace.clock import monotonic, spend
 from headrace.gradients.base import Applied, ParameterVector
 from headrace.types import Array, FlatVector
 
 __all__ = ["STALENESS", "MeasuredVector", "joint_report"]
+
+T = TypeVar("T")
 
 _EDGES = (0, 1, 2, 3, 4, 8, 16, 32)
 STALENESS = ("0", "1", "2", "3", "4-7", "8-15", "16-31", "32+")
@@ -18,10 +21,18 @@ class MeasuredVector:
     """Wraps another vector and counts and times its calls; implements `ParameterVector`.
 
     `lock_wait_seconds` returns how long the vector's worker has waited for locks, in this process and earlier ones.
+    `lock` is that of a simulated run, which has the place of the native one.
     """
 
-    def __init__(self, vector: ParameterVector, lock_wait_seconds: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        vector: ParameterVector,
+        lock_wait_seconds: Callable[[], float] = lambda: 0.0,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
         self._vector = vector
+        self._lock = lock
+        self._locked_seconds = 0.0
         self._lock_wait_seconds = lock_wait_seconds
         self._waited_before = lock_wait_seconds()
         self._staleness = dict.fromkeys(STALENESS, 0)
@@ -48,14 +59,15 @@ class MeasuredVector:
     def pull(self) -> int:
         """Updates the parameters; timed."""
         begin = monotonic()
-        version = self._vector.pull()
+        version = self._exclusively(self._vector.pull)
         self._pull_seconds += monotonic() - begin
         return version
 
     def apply(self) -> Applied:
         """Applies the gradient; timed, and counted unless it is only summed."""
+        spend("gradient")
         begin = monotonic()
-        applied = self._vector.apply()
+        applied = self._exclusively(self._vector.apply)
         self._apply_seconds += monotonic() - begin
         self._last_version = applied.version
         if applied.staleness is None:
@@ -93,10 +105,19 @@ class MeasuredVector:
             "accepted": self._accepted,
             "dropped": self._dropped,
             "refused": self._refused,
-            "lock_wait_seconds": self._lock_wait_seconds() - self._waited_before,
+            "lock_wait_seconds": self._lock_wait_seconds() - self._waited_before + self._locked_seconds,
             "pull_seconds": self._pull_seconds,
             "apply_seconds": self._apply_seconds,
         }
+
+    def _exclusively(self, call: Callable[[], T]) -> T:
+        """Calls with the simulated lock, if there is one."""
+        if self._lock is None:
+            return call()
+        begin = monotonic()
+        with self._lock:
+            self._locked_seconds += monotonic() - begin
+            return call()
 
 
 def joint_report(vectors: Sequence[MeasuredVector]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import SharedModel
+from headrace.clock import spend
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.base import Applied
 from headrace.types import Array
@@ -37,6 +38,7 @@ class _Shared:
         """No effect: the shared memory is released when its last user closes it."""
 
     def _apply(self, worker: int) -> Applied:
+        spend("apply")
         version, staleness = self._model.apply(worker, self.gradient, self.version)
         return Applied(version, staleness, accepted=staleness >= 0)
 

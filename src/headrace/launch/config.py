@@ -12,11 +12,13 @@ from headrace.errors import require
 from headrace.fields import check_types, read_choice, require_positive, write_fields
 from headrace.launch.base import Site
 from headrace.launch.processes import ProcessLauncher
+from headrace.launch.simulated import Costs, Link, open_simulation, read_faults
 
-__all__ = ["LAUNCHERS", "LauncherConfig", "LauncherName", "Processes", "Ray"]
+__all__ = ["LAUNCHERS", "LauncherConfig", "LauncherName", "Processes", "Ray", "Simulated"]
 
-LauncherName = Literal["processes", "ray"]
+LauncherName = Literal["processes", "ray", "simulated"]
 _MOST_CPUS = 1_024.0
+_MOST_CORES = 4_096
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,14 @@ class LauncherConfig(ABC):
         """Whether it starts a server for the run, which then has none in the training process."""
         return False
 
+    @property
+    def takes_server(self) -> bool:
+        """Whether a run may use a separate server."""
+        return True
+
     @abstractmethod
-    def open(self) -> AbstractContextManager[Site]:
-        """A context in which roles can be started; raises ConfigError or LaunchError."""
+    def open(self, seed: int = 0) -> AbstractContextManager[Site]:
+        """A context in which roles can be started; `seed` is the run's. Raises ConfigError or LaunchError."""
 
     def to_record(self) -> dict[str, Any]:
         """The settings as JSON, with the launcher's name."""
@@ -55,7 +62,7 @@ class Processes(LauncherConfig):
     summary: ClassVar[str] = "processes on this machine"
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Site]:
+    def open(self, seed: int = 0) -> Iterator[Site]:
         """This machine, on which roles reach the run's server by a Unix socket."""
         yield Site(ProcessLauncher)
 
@@ -96,12 +103,47 @@ class Ray(LauncherConfig):
         """Whether a node for the server is given."""
         return self.server_node is not None
 
-    def open(self) -> AbstractContextManager[Site]:
+    def open(self, seed: int = 0) -> AbstractContextManager[Site]:
         """A connection to the cluster; raises ConfigError if Ray is not installed or has no cluster at the address."""
         from headrace.launch.ray import open_cluster  # an optional dependency, imported only if used
 
         return open_cluster(self)
 
 
-LAUNCHERS: dict[LauncherName, type[LauncherConfig]] = {kind.name: kind for kind in (Processes, Ray)}
+@dataclass(frozen=True)
+class Simulated(LauncherConfig):
+    """Simulated time: any number of cores, any link, any faults; the same seed gives the same run, bit for bit."""
+
+    name: ClassVar[LauncherName] = "simulated"
+    summary: ClassVar[str] = "simulated time on any number of cores, repeatable bit for bit"
+
+    cores: int = 2
+    """Cores of the simulated machine, which all processes share."""
+    link: str = "50us,10Gbit"
+    """Latency and bandwidth between roles and their server."""
+    costs: Path | None = None
+    """JSON file with what each kind of work costs, as `headrace simulate calibrate` writes it; by default round numbers."""
+    faults: str = "none"
+    """none, random:RATE (faults a simulated second), or a JSON file with a list of faults."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        require_positive(self, "cores", most=_MOST_CORES)
+        Link.parse(self.link)
+        if self.costs is not None:
+            Costs.read(self.costs)
+        read_faults(self.faults, 0)
+
+    @property
+    def takes_server(self) -> bool:
+        """No: the server is simulated too."""
+        return False
+
+    def open(self, seed: int = 0) -> AbstractContextManager[Site]:
+        """The simulated machine, whose first thread is this one."""
+        costs = Costs.read(self.costs) if self.costs is not None else Costs()
+        return open_simulation(self.cores, Link.parse(self.link), costs, read_faults(self.faults, seed), seed)
+
+
+LAUNCHERS: dict[LauncherName, type[LauncherConfig]] = {kind.name: kind for kind in (Processes, Ray, Simulated)}
 """All launchers by name."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.clock import monotonic, new_condition, start_thread
+from headrace.clock import monotonic, new_condition, spend, start_thread
 from headrace.parameters.base import ParameterStore
 from headrace.parameters.policy import Policy
 from headrace.parameters.snapshot import Stamp
@@ -178,5 +178,6 @@ class Refresh:
         decoded_at = monotonic()
         self.seconds["deserialize"] += decoded_at - fetched_at
         policy = Policy(graph, fetched[0])
+        spend("session")
         self.seconds["load"] += monotonic() - decoded_at
         return policy, Stamp.from_json(news[1]) if fetched[0] == news[0] else None

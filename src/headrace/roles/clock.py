@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headrace.clock import monotonic
+from headrace.clock import monotonic, spend
 
 __all__ = ["PhaseClock", "StallTimer"]
 
@@ -10,10 +10,12 @@ __all__ = ["PhaseClock", "StallTimer"]
 class PhaseClock:
     """Accumulates the seconds spent in each phase; enter() switches phases.
 
+    In a simulated run, the time of a phase passes at its end: the time that its work costs for `rows` environments.
     One thread enters phases. Other threads may read `phase`, `entered` and `seconds`, each of which is replaced whole.
     """
 
-    def __init__(self, phases: Sequence[str]) -> None:
+    def __init__(self, phases: Sequence[str], rows: int = 1) -> None:
+        self.rows = rows
         self.seconds = dict.fromkeys(phases, 0.0)
         self.phase = phases[-1]
         self.entered = monotonic()
@@ -34,6 +36,7 @@ class PhaseClock:
 
     def enter(self, phase: str) -> None:
         """Ends the current phase and begins another."""
+        spend(self.phase, self.rows)
         now = monotonic()
         self.seconds[self.phase] += now - self.entered
         self.phase = phase

@@ -1,5 +1,6 @@
 """Plays greedy episodes with a published policy, in a separate process."""
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from headrace.fields import read_fields
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
 from headrace.roles.base import EVALUATION, EVALUATION_POLICY, REPORTS, Role, RoleContext
+from headrace.roles.clock import PhaseClock
 from headrace.roles.heartbeat import Heartbeat
 from headrace.types import Array, EnvironmentSpec
 
@@ -130,10 +132,18 @@ class EvaluatorRole(Role):
             spec = read_fields(EnvironmentSpec, wanted["spec"])
             alive.enter("environment")
             greedy = GreedyPolicy(Algorithm.from_record(wanted["algorithm"]), policy, spec)
-            score = play(
-                wanted["environment"], greedy.act, wanted["episodes"], wanted["seed"], alive, spec, greedy.reset
-            )
+            clock = PhaseClock(("environment", "inference"), min(_TOGETHER, wanted["episodes"]))
+            act = functools.partial(_act, clock, greedy)
+            score = play(wanted["environment"], act, wanted["episodes"], wanted["seed"], alive, spec, greedy.reset)
             alive.enter("")
             asked = {name: wanted[name] for name in ("start", "request")}
             answer = {"role": self.kind, "index": self.index, **asked, **score._asdict()}
             server.put(REPORTS, json.dumps(answer).encode())
+
+
+def _act(clock: PhaseClock, greedy: GreedyPolicy, observation: Array) -> Array:
+    """Greedy actions; the clock is in the phase "environment" between two calls."""
+    clock.enter("inference")
+    action = greedy.act(observation)
+    clock.enter("environment")
+    return action

@@ -15,7 +15,7 @@ from headrace.algorithms.dyna_q.model_learner import ModelLearner
 from headrace.algorithms.dyna_q.simulation import simulate, write_chunks
 from headrace.algorithms.exploration import EpsilonGreedy
 from headrace.algorithms.writers import table_signature
-from headrace.clock import monotonic
+from headrace.clock import monotonic, spend
 from headrace.errors import ClosedError
 from headrace.networks.precision import Precision
 from headrace.parameters import Policy
@@ -102,10 +102,12 @@ class Planner:
             self._simulated_to += round_steps
             self._has_trained = False
             self._simulate(self._starts.arrays)
+            spend("rollouts")
             return True
         if training and self._transitions.sample_into(self._training, 1.0, 0.0):
             self._has_trained = True
             self.learner.learn(self._training.arrays)
+            spend("model")
             return True
         return False
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from headrace.clock import new_condition, new_lock, start_thread
+from headrace.clock import new_condition, new_lock, spend, start_thread
 from headrace.errors import DivergenceError
 from headrace.networks import PolicyGraph
 from headrace.parameters.base import ParameterStore
@@ -98,6 +98,7 @@ class Publisher:
             if version > self._encoded[0]:
                 _require_finite(snapshot)  # in this thread, so the learner does not wait; a loss would show it too late
                 self._encoded = (version, self._encode(snapshot))
+                spend("encode")
             for name, data in self._encoded[1].items():
                 self._store.publish(name, data, version)
             self.version = version

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from headrace.clock import Executor, Outcome, monotonic, new_executor
+from headrace.clock import Executor, Outcome, monotonic, new_executor, spend
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL
@@ -79,6 +79,7 @@ class _Quantizer:
         begin = monotonic()
         snapshot = decode_snapshot(found[1])
         policy = self._encoder.encode(snapshot.weights)
+        spend("quantize")
         self._seconds += monotonic() - begin
         self._version, self._versions = found[0], self._versions + 1
         self._parameter_bytes = sum(value.nbytes for value in snapshot.weights.values())

@@ -54,7 +54,7 @@ class ActorRole(ActingRole):
         report_server, policy_server, stop = context.connect(), context.connect(self.relay), context.stop
         settings = dataclasses.replace(self.settings, seed=self.settings.seed + _GENERATION_STRIDE * self.generation)
         decoder = PolicyDecoder(settings.precision, settings.communication_bits)
-        clock = PhaseClock(ACTOR_PHASES)
+        clock = PhaseClock(ACTOR_PHASES, len(settings.exploration))
         with contextlib.suppress(ClosedError), contextlib.ExitStack() as ends:
             alive = Heartbeat(self, report_server, stop, run_id=settings.run_id)
             policy = _first_policy(policy_server, self.policy.name, decoder, alive, stop)

@@ -35,7 +35,7 @@ class RolloutWorker:
         first_environment: int = 0,
     ) -> None:
         self.steps = 0
-        self.clock = PhaseClock(ACTOR_PHASES)
+        self.clock = PhaseClock(ACTOR_PHASES, count)
         self._algorithm = algorithm
         self._updater = updater
         self._policy = algorithm.rollout_policy(updater)

@@ -37,7 +37,7 @@ class ReplayWorker:
         push_transitions: Callable[[bytes], object] | None = None,
     ) -> None:
         self.steps = 0
-        self.clock = PhaseClock(ACTOR_PHASES)
+        self.clock = PhaseClock(ACTOR_PHASES, len(settings.exploration))
         self._algorithm = algorithm
         self._updater = updater
         self._workers = workers

@@ -6,6 +6,7 @@ from headrace.errors import ConfigError
 from headrace.replay import Connection
 from headrace.servers.base import Endpoint, RoleServer, RunServer, shown
 from headrace.servers.embedded import EmbeddedServer
+from headrace.servers.simulated import SCHEME, SimulatedRole, SimulatedServer, SimulatedTables
 from headrace.servers.standalone import StandaloneRole, StandaloneServer, open_connection
 
 __all__ = ["connect_role", "connect_tables", "open_server"]
@@ -15,6 +16,8 @@ _REDIS = "redis://"
 
 def connect_role(endpoint: Endpoint) -> RoleServer:
     """A role's connection to its run's server; StorageError if no server answers in time, ConfigError for the token."""
+    if endpoint.address.startswith(SCHEME):
+        return SimulatedRole(endpoint)
     if endpoint.address.startswith(_REDIS):
         from headrace.servers.redis import RedisRoleServer  # an optional dependency, imported only if used
 
@@ -22,8 +25,10 @@ def connect_role(endpoint: Endpoint) -> RoleServer:
     return StandaloneRole(endpoint)
 
 
-def connect_tables(endpoint: Endpoint) -> Connection:
+def connect_tables(endpoint: Endpoint) -> Connection | SimulatedTables:
     """A connection for a role that samples; raises as connect_role(), and ConfigError for Redis, which can't sample."""
+    if endpoint.address.startswith(SCHEME):
+        return SimulatedTables(endpoint)
     if endpoint.address.startswith(_REDIS):
         raise ConfigError(f"server is {shown(endpoint.address)}; one of `headrace serve` is required to sample from")
     return open_connection(endpoint)
@@ -44,6 +49,8 @@ def open_server(
     `run_id` is hexadecimal and the same for every start of a run. Also raises ConfigError if another learner has the
     run.
     """
+    if endpoint is None and address.startswith(SCHEME):
+        return SimulatedServer(address)
     if endpoint is None:
         return EmbeddedServer(address, token, reconnect_seconds)
     if endpoint.address.startswith(_REDIS):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from headrace._native import Client, ShardedModel
 from headrace.errors import ConfigError, HeadraceError
 from headrace.servers.base import Endpoint, shown
+from headrace.servers.simulated import SCHEME, SimulatedShards
 
 __all__ = ["blamed_server", "drop_shards", "lost_updates", "open_shards"]
 
@@ -17,12 +18,14 @@ _REDIS = "redis://"
 
 def open_shards(
     endpoint: Endpoint, name: str, count: int, shards: int = 1, servers: Sequence[str] = ()
-) -> ShardedModel:
+) -> ShardedModel | SimulatedShards:
     """Connects to `count` parameters in shards, assigned in rotation to the run's server and `servers`.
 
     All servers get the run's token; `name` must be unique to the run on `servers`. Raises ConfigError for an
     unsupported server (a Redis has no shards), StorageError if a server does not answer in time.
     """
+    if endpoint.address.startswith(SCHEME):
+        return SimulatedShards(endpoint, name, count, shards, servers)
     addresses = [endpoint.address, *servers]
     for address in addresses:
         if address.startswith(_REDIS):

@@ -76,6 +76,10 @@ class RunConfig:
             raise ConfigError(f"server is {shown(self.server.address)} and server_node is given: leave one of them out")
         if own and not self.topology.takes_server:
             raise ConfigError(f"server_node is given and topology is {self.topology.name}, which uses no server")
+        if self.server.address is not None and not self.launcher.takes_server:
+            raise ConfigError(
+                f"server is {shown(self.server.address)} and launcher is {self.launcher.name}: leave the server out"
+            )
         if self.server.address is not None and not self.topology.takes_server:
             able = " or ".join(name for name, kind in TOPOLOGIES.items() if kind.takes_server)
             raise ConfigError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.algorithms.engine import limit_torch_threads
-from headrace.clock import monotonic, random_bits, sleep
+from headrace.clock import monotonic, random_bits, simulated_cores, sleep
 from headrace.environments import repeats_episodes, require_spec
 from headrace.errors import (
     ClosedError,
@@ -88,7 +88,7 @@ class Trainer:
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            site = self._watches.enter_context(config.launcher.open())
+            site = self._watches.enter_context(config.launcher.open(config.seed))
             self._run_id: str = self._state.get("run_id") or f"{random_bits(64):016x}"
             for notice in site.notices:
                 display.message(notice)
@@ -126,7 +126,8 @@ class Trainer:
         self._local_actors = local_actors
         actors = self._program.actors if local_actors else []
         others = max(1, len(actors))  # at least the evaluator: a thread that shares its core delays all the others
-        limit_torch_threads(1 if self._program.deterministic else max(1, available_cores() - others))
+        alone = self._program.deterministic or simulated_cores() is not None  # more threads add in another order
+        limit_torch_threads(1 if alone else max(1, available_cores() - others))
         begin = checkpoint.moment if checkpoint else Moment(0, 0, 0.0)
         self._monitor = Monitor(config, max(1, len(self._program.actors)), begin, self._state.get("episodes", 0))
         self._totals = Totals(self._state.get("totals"))

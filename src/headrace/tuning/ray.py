@@ -57,7 +57,7 @@ def run_in_ray(study: Study, trials: int, parallel: int) -> None:
     }
     for name in ("ray.tune", "ray.air"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with study.config.launcher.open(), Interrupts(lambda: None) as interrupts:
+    with study.config.launcher.open(study.config.seed), Interrupts(lambda: None) as interrupts:
         search = _Search(study, trials, parallel, interrupts)
         try:
             with contextlib.suppress(Stopped):

@@ -1,0 +1,131 @@
+"""What the work of a run costs in simulated time: seconds on one core."""
+
+import dataclasses
+import json
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from headrace.errors import ConfigError, require
+from headrace.values import parse_duration
+
+__all__ = ["WORK", "Cost", "Costs"]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The time of one kind of work: log-normal, with this mean."""
+
+    seconds: float = 0.0
+    """Mean of one call on an idle core."""
+    per_row: float = 0.0
+    """The same for each environment of the call."""
+    spread: float = 0.0
+    """Standard deviation relative to the mean."""
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+            require(name, value, valid, "a number, 0 or more")
+
+    def draw(self, rows: int, generator: random.Random) -> float:
+        """Seconds of one call."""
+        mean = self.seconds + rows * self.per_row
+        if not self.spread or not mean:
+            return mean
+        variance = math.log1p(self.spread**2)
+        return mean * math.exp(generator.gauss(0.0, math.sqrt(variance)) - variance / 2)
+
+
+WORK: Mapping[str, Cost] = MappingProxyType(
+    {
+        "environment": Cost(per_row=20e-6, spread=0.1),
+        "inference": Cost(40e-6, 2e-6, 0.1),
+        "gradient": Cost(400e-6, spread=0.1),
+        "apply": Cost(40e-6, spread=0.1),
+        "wait": Cost(20e-6, spread=0.1),
+        "transfer": Cost(5e-6),
+        "priorities": Cost(10e-6),
+        "push": Cost(5e-6, 1e-6),
+        "pull": Cost(5e-6),
+        "load": Cost(5e-6),
+        "publish": Cost(50e-6),
+        "other": Cost(5e-6),
+        "encode": Cost(500e-6),
+        "session": Cost(1e-3),
+        "quantize": Cost(2e-3),
+        "model": Cost(2e-3, spread=0.1),
+        "rollouts": Cost(5e-3, spread=0.1),
+        "start": Cost(1.0, spread=0.1),
+    }
+)
+"""Round numbers for a small network and environment, not measured: `headrace simulate calibrate` measures.
+
+Work by the names of phases; further: gradient and apply, the two parts of a learner's phase "train"; encode, of a
+policy by the publisher; session, of a new policy by an actor; quantize; model and rollouts, of a planner; start, of a
+role's process.
+"""
+_PARTS = {"train": ("gradient", "apply")}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The cost of every kind of work."""
+
+    work: Mapping[str, Cost] = field(default_factory=lambda: WORK)
+
+    def draw(self, name: str, rows: int, charged: set[str], generator: random.Random) -> float:
+        """Seconds of this work for `rows` environments; work that is not listed costs nothing.
+
+        `charged` has what was charged of the current update before its phase ends; this keeps it up to date.
+        """
+        if name in _PARTS:
+            left = [part for part in _PARTS[name] if part not in charged]
+            charged.clear()
+            return sum(self.work[part].draw(1, generator) for part in left)
+        if name == "gradient" and name in charged:
+            return 0.0  # an update of several vectors
+        if name in ("gradient", "apply"):
+            charged.add(name)
+        cost = self.work.get(name)
+        return cost.draw(rows, generator) if cost else 0.0
+
+    @staticmethod
+    def read(path: Path) -> "Costs":
+        """Reads a JSON object from kinds of work to seconds, "5ms", or {seconds, per_row, spread}.
+
+        A single time of "environment" is that of one step of one environment. What is left out keeps its default.
+        Raises ConfigError.
+        """
+        try:
+            record = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"costs is {path}; it must be a JSON file that can be read: {error}") from None
+        require("costs", str(path), isinstance(record, dict), "a file with a JSON object")
+        record.pop("calibration", None)
+        return Costs({**WORK, **{name: _read(name, value, path) for name, value in record.items()}})
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {name: dataclasses.asdict(cost) for name, cost in self.work.items()}
+
+
+def _read(name: str, value: object, path: Path) -> Cost:
+    where = f"costs: {name} of {path}"
+    require(where, name, name in WORK, f"one of {', '.join(WORK)}")
+    if isinstance(value, dict):
+        unknown = set(value) - {each.name for each in dataclasses.fields(Cost)}
+        require(where, ", ".join(sorted(map(str, unknown))), not unknown, "only seconds, per_row and spread")
+        return Cost(**value)
+    try:
+        seconds = parse_duration(value) if isinstance(value, str) else value
+    except ValueError:
+        seconds = None
+    valid = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    require(where, f"{value!r:.60}", valid, "seconds, a duration such as 5ms, or an object")
+    assert isinstance(seconds, int | float)
+    return Cost(per_row=seconds) if name == "environment" else Cost(seconds)

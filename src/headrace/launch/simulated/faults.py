@@ -1,0 +1,123 @@
+"""Faults of a simulated run: what happens to a role, its messages or the server, and when."""
+
+import dataclasses
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.clock import monotonic, sleep
+from headrace.errors import ConfigError, require
+from headrace.fields import check_types, read_fields
+from headrace.launch.simulated.world import SimulatedWorld
+
+__all__ = ["Fault", "plan_faults", "random_faults", "read_faults"]
+
+_KINDS = ("kill", "slow", "pause", "delay", "cut", "server")
+_RANDOM_SECONDS = (0.1, 3.0)
+_RANDOM_HORIZON = 3600.0
+_SLOW = 10.0
+_DELAY_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault; `role` is a name such as "actor 0", or "*" for one that is running, chosen by the seed."""
+
+    at: float
+    """Simulated seconds since the start."""
+    kind: Literal["kill", "slow", "pause", "delay", "cut", "server"]
+    """kill: the role's process ends; slow: its work takes ten times as long; pause: it stands still; delay: each of its
+    messages arrives 50 ms later; cut: its messages wait; server: the server is away, and comes back."""
+    role: str = "*"
+    seconds: float = 1.0
+    """How long it lasts."""
+    keeps_data: bool = True
+    """Whether the server comes back with experience and shards."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        require("at", self.at, self.at >= 0, "0 or more")
+        require("seconds", self.seconds, self.seconds > 0, "above 0")
+        require("kind", self.kind, self.kind in _KINDS, f"one of {', '.join(_KINDS)}")
+
+
+def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
+    """Reads "none", "random:RATE" (faults a second), or a file with a JSON list of faults; raises ConfigError."""
+    if text == "none":
+        return ()
+    if text.startswith("random:"):
+        try:
+            rate = float(text.removeprefix("random:"))
+        except ValueError:
+            rate = 0.0
+        require("faults", text, 0 < rate < 1e6, "random:RATE with a rate above 0, such as random:0.1")
+        return random_faults(rate, seed)
+    try:
+        records = json.loads(Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"faults is {text}; it must be none, random:RATE or a JSON file that can be read: {error}"
+        ) from None
+    require("faults", text, isinstance(records, list), "a file with a JSON list")
+    faults = [read_fields(Fault, record) for record in records]
+    return tuple(sorted(faults, key=lambda fault: fault.at))
+
+
+def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
+    """Faults of all kinds at random times, about `rate` a second, in the first hour; servers keep their data."""
+    generator = random.Random(f"{seed}/faults")
+    faults, at = [], 0.0
+    while (at := at + generator.expovariate(rate)) < _RANDOM_HORIZON:
+        kind: Any = generator.choice(_KINDS)
+        faults.append(Fault(at, kind, seconds=generator.uniform(*_RANDOM_SECONDS)))
+    return tuple(faults)
+
+
+def plan_faults(
+    world: SimulatedWorld, faults: tuple[Fault, ...], kill: Callable[[str], object], server: Any
+) -> None:
+    """Lets the faults happen, each at its time; runs in a thread of its own."""
+    for fault in faults:
+        sleep(max(0.0, fault.at - monotonic()))
+        if fault.kind == "server":
+            server.stop()
+            world.start(world.process("server"), lambda last=fault: _restart(server, last), "restart")  # type: ignore[misc]
+            continue
+        names = sorted(name for name, each in world.processes.items() if each.tasks and _is_role(name))
+        if not names:
+            continue
+        name = world.running.random.choice(names) if fault.role == "*" else fault.role
+        if name in names:
+            _strike(world, dataclasses.replace(fault, role=name), kill)
+
+
+def _strike(world: SimulatedWorld, fault: Fault, kill: Callable[[str], object]) -> None:
+    process, end = world.processes[fault.role], monotonic() + fault.seconds
+    if fault.kind == "kill":
+        kill(fault.role)
+    elif fault.kind == "pause":
+        process.paused_until = end
+    elif fault.kind == "cut":
+        process.cut_until = end
+    else:
+        name, value = ("slowdown", _SLOW) if fault.kind == "slow" else ("delay_seconds", _DELAY_SECONDS)
+        before = getattr(process, name)
+        setattr(process, name, value)
+
+        def recover() -> None:
+            sleep(fault.seconds)
+            setattr(process, name, before)
+
+        world.start(world.running.process, recover, "recovery")
+
+
+def _restart(server: Any, fault: Fault) -> None:
+    sleep(fault.seconds)
+    server.start(keeps=fault.keeps_data)
+
+
+def _is_role(name: str) -> bool:
+    return name not in ("training", "faults", "server")

@@ -1,0 +1,339 @@
+"""Simulated time: threads that run one at a time, chosen by time and a seed, and share a number of cores.
+
+Only the thread that has the baton runs, so nothing here needs a lock. It hands the baton on where it waits or works:
+computation itself takes no simulated time; the time that it costs passes at its end. Busy threads share the cores
+equally: the finish of each is kept in units of work done, `_done`, which grows by min(1, cores / busy) a second.
+"""
+
+import heapq
+import itertools
+import math
+import random
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from headrace.clock import Condition, Event, Executor, Thread, World, inhabit
+from headrace.errors import LaunchError
+from headrace.launch.simulated.costs import Costs
+from headrace.launch.simulated.link import Link
+
+__all__ = ["Killed", "Process", "SimulatedWorld", "Task"]
+
+_JOIN_SECONDS = 10.0
+
+
+class Killed(BaseException):
+    """Ends the threads of a simulated process; raised wherever one waits or works."""
+
+
+class Process:
+    """A simulated process: its threads, and what faults do to it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.tasks: list[Task] = []
+        self.slowdown = 1.0
+        """Factor on the time of its work."""
+        self.paused_until = 0.0
+        self.cut_until = 0.0
+        self.delay_seconds = 0.0
+        """Added to each of its messages."""
+        self.waits: dict[str, float] = {}
+        """Seconds that its threads waited, by what for."""
+
+
+class Task(Thread):
+    """A simulated thread."""
+
+    def __init__(self, world: "SimulatedWorld", process: Process, name: str, generator: random.Random) -> None:
+        self.world, self.process, self.name, self.random = world, process, name, generator
+        self.gate = threading.Lock()  # locked; released to hand over the baton
+        self.gate.acquire()
+        self.error: BaseException | None = None  # to be raised where it waits
+        self.charged: set[str] = set()
+        self.token = 0  # of its current wait; entries with another are stale
+        self.parked = self.busy = self.woken = self.killed = self.ended = False
+        self.joiners: list[Task] = []
+        self.thread: threading.Thread | None = None
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for its end, or for the deadline."""
+        if not self.ended:
+            self.world.park(self.joiners, timeout)
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return not self.ended
+
+
+class SimulatedWorld(World):
+    """The time, threads and processes of one run. The thread that creates it is the first of its threads."""
+
+    def __init__(self, cores: int, link: Link, costs: Costs, seed: int) -> None:
+        self.cores = cores
+        self.processes: dict[str, Process] = {}
+        self._link, self._costs, self._seed = link, costs, seed
+        self._now = self._done = 0.0
+        self._random = random.Random(f"{seed}/order")
+        self._numbers = itertools.count()
+        self._names: dict[str, int] = {}
+        self._ready: list[Task] = []
+        self._timers: list[tuple[float, int, Task, int]] = []
+        self._working: list[tuple[float, int, Task, int]] = []
+        self._busy = 0
+        self._free_at = [0.0, 0.0]  # of the link, to the server and from it
+        self._locks: dict[str, AbstractContextManager[object]] = {}
+        self._tasks: list[Task] = []
+        self._urgent: Task | None = None
+        self.root = self.running = self._new_task(self.process("training"), "main")
+
+    # Time and work.
+
+    def monotonic(self) -> float:
+        """Simulated seconds since the start."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Waits."""
+        self.park(None, seconds)
+
+    def spend(self, work: str, count: int = 1) -> None:
+        """Works for as long as this costs."""
+        task = self.running
+        seconds = self._costs.draw(work, count, task.charged, task.random) * task.process.slowdown
+        if seconds > 0:
+            self._require_alive(task)
+            task.token += 1
+            task.parked = task.busy = True
+            self._busy += 1
+            heapq.heappush(self._working, (self._done + seconds, next(self._numbers), task, task.token))
+            self._switch(task)
+
+    def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
+        """Waits for a message to the server, and for the answer."""
+        self._carry(0, bytes_up)
+        self._carry(1, bytes_down)
+
+    def random_bits(self, bits: int) -> int:
+        """A number that this thread's seed decides."""
+        return self.running.random.getrandbits(bits)
+
+    # What threads wait for.
+
+    def new_event(self) -> Event:
+        """An event that is not set."""
+        from headrace.launch.simulated.waiting import SimulatedEvent
+
+        return SimulatedEvent(self)
+
+    def new_lock(self) -> AbstractContextManager[object]:
+        """A lock, to be used as a context."""
+        from headrace.launch.simulated.waiting import SimulatedLock
+
+        return SimulatedLock(self)
+
+    def new_condition(self) -> Condition:
+        """A condition with its own lock."""
+        from headrace.launch.simulated.waiting import SimulatedCondition
+
+        return SimulatedCondition(self)
+
+    def new_executor(self, name: str) -> Executor:
+        """An executor whose thread has this name."""
+        from headrace.launch.simulated.waiting import SimulatedExecutor
+
+        return SimulatedExecutor(self, name)
+
+    def shared_lock(self, name: str) -> AbstractContextManager[object]:
+        """The lock of this name."""
+        if name not in self._locks:
+            self._locks[name] = self.new_lock()
+        return self._locks[name]
+
+    def start_thread(self, target: Callable[[], object], name: str) -> Task:
+        """Starts a thread of the running thread's process."""
+        self._require_alive(self.running)
+        return self.start(self.running.process, target, name)
+
+    # Processes.
+
+    def process(self, name: str) -> Process:
+        """A new process; it takes the place of an earlier one of this name."""
+        self.processes[name] = Process(name)
+        return self.processes[name]
+
+    def start(self, process: Process, target: Callable[[], object], name: str) -> Task:
+        """Starts a thread of a process."""
+        task = self._new_task(process, name)
+        task.thread = threading.Thread(target=self._run, args=(task, target), name=f"{process.name}: {name}", daemon=True)
+        task.parked = True
+        self._make_ready(task)
+        task.thread.start()
+        return task
+
+    def interrupt(self, task: Task, error: BaseException) -> None:
+        """Raises an exception where a thread waits or works."""
+        task.error = error
+        self._make_ready(task)
+
+    def end(self, process: Process) -> None:
+        """Kills a process: its threads leave where they wait or work, and can't do anything any more."""
+        for task in list(process.tasks):
+            task.killed = True
+            if task is not self.running:
+                self._make_ready(task)
+
+    def close(self) -> None:
+        """Kills everything but the first thread, and waits until it has ended."""
+        self.root.killed = False
+        for process in [*self.processes.values(), *(task.process for task in self._tasks)]:
+            for task in list(process.tasks):
+                task.killed = task is not self.root
+                if task is not self.root:
+                    self._make_ready(task)
+        threads = [task.thread for task in self._tasks if task.thread]
+        while len(self._tasks) > 1:
+            self.park(self._tasks[-1].joiners, None)
+        for thread in threads:
+            thread.join(_JOIN_SECONDS)
+
+    # Waiting; for `waiting.py`.
+
+    def park(self, waiters: list[Task] | None, timeout: float | None) -> bool:
+        """The running thread waits in `waiters` until wake(), or until the deadline; returns whether it was woken."""
+        task = self.running
+        self._require_alive(task)
+        task.token += 1
+        task.parked, task.woken = True, False
+        if timeout is not None:
+            heapq.heappush(self._timers, (self._now + max(0.0, timeout), next(self._numbers), task, task.token))
+        if waiters is not None:
+            waiters.append(task)
+        try:
+            self._switch(task)
+        finally:
+            if waiters is not None and task in waiters:
+                waiters.remove(task)
+        return task.woken
+
+    def wake(self, task: Task) -> None:
+        """Ends the wait of a thread."""
+        if task.parked:
+            task.woken = True
+            self._make_ready(task)
+
+    # The scheduler.
+
+    def _new_task(self, process: Process, name: str) -> Task:
+        whole = f"{process.name}/{name}"
+        number = self._names[whole] = self._names.get(whole, -1) + 1
+        task = Task(self, process, name, random.Random(f"{self._seed}/{whole}/{number}"))
+        process.tasks.append(task)
+        self._tasks.append(task)
+        return task
+
+    def _make_ready(self, task: Task) -> None:
+        if task.parked:
+            self._busy -= task.busy
+            task.parked = task.busy = False
+            task.token += 1
+            self._ready.append(task)
+
+    def _require_alive(self, task: Task) -> None:
+        if task.killed:
+            raise Killed
+
+    def _carry(self, direction: int, count: int) -> None:
+        process = self.running.process
+        while process.cut_until > self._now:
+            self.sleep(process.cut_until - self._now)
+        begin = max(self._now, self._free_at[direction])
+        self._free_at[direction] = end = begin + count / self._link.bytes_per_second
+        self.sleep(end - self._now + self._link.latency_seconds + process.delay_seconds)
+
+    def _switch(self, task: Task) -> None:
+        """Hands the baton to the next thread, and waits until it comes back."""
+        following = self._next()
+        if following is not task:
+            self.running = following
+            following.gate.release()
+            self._await_baton(task)
+        self.running = task
+        if self._urgent is task:
+            self._urgent = None
+        if task.killed:
+            raise Killed
+        if task.error is not None:
+            error, task.error = task.error, None
+            raise error
+
+    def _await_baton(self, task: Task) -> None:
+        try:
+            task.gate.acquire()
+        except BaseException as error:  # a signal's handler raised it in the main thread, which has no baton
+            task.error, self._urgent = error, task
+            task.gate.acquire()
+
+    def _run(self, task: Task, target: Callable[[], object]) -> None:
+        with inhabit(self):
+            task.gate.acquire()
+            self.running = task
+            try:
+                if not task.killed:
+                    target()
+            except Killed:
+                pass
+            except BaseException as error:
+                threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, task.thread)))
+            task.ended = True
+            task.process.tasks.remove(task)
+            self._tasks.remove(task)
+            for joiner in list(task.joiners):
+                self.wake(joiner)
+            self.running = self._next()
+            self.running.gate.release()
+
+    def _next(self) -> Task:
+        """The thread that runs next; lets time pass until there is one."""
+        while True:
+            if self._urgent is not None:
+                urgent, self._urgent = self._urgent, None
+                self._make_ready(urgent)
+                if urgent in self._ready:
+                    self._ready.remove(urgent)
+                    return urgent
+            while self._ready:
+                index = self._random.randrange(len(self._ready)) if len(self._ready) > 1 else 0
+                self._ready[index], self._ready[-1] = self._ready[-1], self._ready[index]
+                task = self._ready.pop()
+                if task.process.paused_until <= self._now or task.killed:
+                    return task
+                task.parked = True
+                heapq.heappush(self._timers, (task.process.paused_until, next(self._numbers), task, task.token))
+            self._pass_time()
+
+    def _pass_time(self) -> None:
+        """Moves to the next deadline or end of work, and makes its threads ready."""
+        for queue in (self._timers, self._working):
+            while queue and queue[0][3] != queue[0][2].token:
+                heapq.heappop(queue)
+        rate = min(1.0, (self.cores or 1) / self._busy) if self._busy else 0.0
+        deadline = self._timers[0][0] if self._timers else math.inf
+        finish = self._now + max(0.0, self._working[0][0] - self._done) / rate if self._working else math.inf
+        if deadline == finish == math.inf:
+            self.root.error = LaunchError("the simulation can't continue: every thread waits, and none for a time")
+            self._make_ready(self.root)
+        elif deadline <= finish:
+            self._done += max(0.0, deadline - self._now) * rate
+            self._now = max(self._now, deadline)
+            self._make_due_ready(self._timers, self._now)
+        else:
+            self._now, self._done = finish, self._working[0][0]
+            self._make_due_ready(self._working, self._done)
+
+    def _make_due_ready(self, queue: list[tuple[float, int, Task, int]], bound: float) -> None:
+        while queue and queue[0][0] <= bound:
+            _, _, task, token = heapq.heappop(queue)
+            if token == task.token:
+                self._make_ready(task)
