@@ -122,7 +122,7 @@ class Simulated(LauncherConfig):
     link: str = "50us,10Gbit"
     """Latency and bandwidth between roles and their server."""
     costs: Path | None = None
-    """JSON file with what each kind of work costs, as `headrace simulate calibrate` writes it; by default round numbers."""
+    """JSON file with what each kind of work costs; by default round numbers (docs/simulation.md)."""
     faults: str = "none"
     """none, random:RATE (faults a simulated second), or a JSON file with a list of faults."""
 

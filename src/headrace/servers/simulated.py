@@ -6,6 +6,7 @@ those of a native server that listens on a Unix socket: a call of it ends before
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,12 @@ class SimulatedTable(Table):
         """Stores chunks; see `Table`."""
         key: int | None = None
         for chunk in chunks:
-            if (key := self._server.attempt(lambda: self.native.insert(chunk, 0.0), timeout_seconds)) is None:
+            if (key := self._server.attempt(partial(self._insert, chunk), timeout_seconds)) is None:
                 break
         return key
+
+    def _insert(self, chunk: bytes | bytearray) -> int | None:
+        return self.native.insert(chunk, 0.0)
 
     def sample_into(
         self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None = None

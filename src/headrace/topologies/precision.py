@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from headrace.clock import simulated_cores
 from headrace.errors import ConfigError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.graph_layers import INTEGER_WIDTH
@@ -14,8 +15,8 @@ __all__ = ["choose_precision"]
 def choose_precision(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
     """Returns the topology with an "auto" precision resolved, and a note for the user, which may be empty.
 
-    Nothing is measured for fp32. The note says what int8 computes in integers if the network is a user's. Raises
-    ConfigError if the actors of a recurrent policy would quantize it.
+    Nothing is measured for fp32 and in simulated time. The note says what int8 computes in integers if the network is
+    a user's. Raises ConfigError if the actors of a recurrent policy would quantize it.
     """
     if architecture.recurrent and isinstance(topology, Apex) and topology.quantizes:
         raise ConfigError(
@@ -37,6 +38,10 @@ def choose_precision(topology: Topology, architecture: Architecture) -> tuple[To
 
 def _choose(topology: Topology, architecture: Architecture) -> tuple[Topology, str]:
     if not isinstance(topology, Apex) or topology.precision == "fp32":
+        return topology, ""
+    if simulated_cores() is not None:
+        if topology.precision == "auto":
+            raise ConfigError("precision is auto, which measures this machine: another is required in simulated time")
         return topology, ""
     seconds = measure_precisions(architecture, topology.envs_per_actor)
     times = ", ".join(f"{precision} {1e3 * each:.3g} ms" for precision, each in seconds.items())

@@ -1,4 +1,4 @@
-"""Roles in simulated time: their own code in threads of this process, one at a time, in an order that a seed decides."""
+"""Roles in simulated time: their own code in threads of this process, one at a time, in the order of a seed."""
 
 from headrace.launch.simulated.costs import Costs
 from headrace.launch.simulated.faults import Fault, read_faults

@@ -63,7 +63,7 @@ WORK: Mapping[str, Cost] = MappingProxyType(
         "start": Cost(1.0, spread=0.1),
     }
 )
-"""Round numbers for a small network and environment, not measured: `headrace simulate calibrate` measures.
+"""Round numbers for a small network and environment, not measured.
 
 Work by the names of phases; further: gradient and apply, the two parts of a learner's phase "train"; encode, of a
 policy by the publisher; session, of a new policy by an actor; quantize; model and rollouts, of a planner; start, of a

@@ -76,9 +76,7 @@ def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def plan_faults(
-    world: SimulatedWorld, faults: tuple[Fault, ...], kill: Callable[[str], object], server: Any
-) -> None:
+def plan_faults(world: SimulatedWorld, faults: tuple[Fault, ...], kill: Callable[[str], object], server: Any) -> None:
     """Lets the faults happen, each at its time; runs in a thread of its own."""
     for fault in faults:
         sleep(max(0.0, fault.at - monotonic()))

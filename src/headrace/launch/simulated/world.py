@@ -166,7 +166,8 @@ class SimulatedWorld(World):
     def start(self, process: Process, target: Callable[[], object], name: str) -> Task:
         """Starts a thread of a process."""
         task = self._new_task(process, name)
-        task.thread = threading.Thread(target=self._run, args=(task, target), name=f"{process.name}: {name}", daemon=True)
+        whole = f"{process.name}: {name}"
+        task.thread = threading.Thread(target=self._run, args=(task, target), name=whole, daemon=True)
         task.parked = True
         self._make_ready(task)
         task.thread.start()

@@ -1,0 +1,56 @@
+"""Costs of work and how a user writes them."""
+
+import json
+import random
+import statistics
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ConfigError
+from headrace.launch.simulated.costs import WORK, Cost, Costs
+
+
+def write(path: Path, record: object) -> Path:
+    path.write_text(json.dumps(record))
+    return path
+
+
+def test_draws_have_the_mean_and_the_spread() -> None:
+    generator = random.Random(0)
+    draws = [Cost(1.0, 0.5, spread=0.2).draw(4, generator) for _ in range(20_000)]
+    assert statistics.fmean(draws) == pytest.approx(3.0, rel=0.01)
+    assert statistics.stdev(draws) == pytest.approx(0.6, rel=0.05)
+    assert min(draws) > 0
+    assert Cost(1.0, 0.5).draw(4, generator) == 3.0
+
+
+def test_a_file_replaces_what_it_names(tmp_path: Path) -> None:
+    costs = Costs.read(
+        write(tmp_path / "costs.json", {"environment": "5ms", "gradient": 1e-3, "session": {"seconds": 0.002}})
+    )
+    assert costs.work["environment"] == Cost(per_row=0.005)
+    assert (costs.work["gradient"], costs.work["session"]) == (Cost(0.001), Cost(0.002))
+    assert costs.work["apply"] == WORK["apply"]
+    assert Costs.read(write(tmp_path / "again.json", costs.to_record())).work == costs.work
+
+
+@pytest.mark.parametrize(
+    ("record", "named"),
+    [
+        ({"walk": 1}, "walk"),
+        ({"gradient": "fast"}, "fast"),
+        ({"gradient": -1.0}, "seconds is -1"),
+        ({"gradient": {"minutes": 1}}, "minutes"),
+        ({"gradient": True}, "True"),
+        ([], "object"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        Costs.read(write(tmp_path / "costs.json", record))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.json"):
+        Costs.read(tmp_path / "none.json")

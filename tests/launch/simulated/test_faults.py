@@ -1,0 +1,69 @@
+"""Faults: how they are written, and what they do."""
+
+import json
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from headrace.clock import monotonic, sleep, spend
+from headrace.errors import ConfigError
+from headrace.launch.simulated.faults import Fault, plan_faults, random_faults, read_faults
+
+from .conftest import MakeWorld
+
+
+def test_a_file_lists_faults_in_any_order(tmp_path: Path) -> None:
+    path = tmp_path / "faults.json"
+    path.write_text(json.dumps([{"at": 5, "kind": "server", "keeps_data": False}, {"at": 1, "kind": "kill"}]))
+    assert read_faults(str(path), 0) == (Fault(1, "kill"), Fault(5, "server", keeps_data=False))
+    assert read_faults("none", 0) == ()
+
+
+@pytest.mark.parametrize(
+    ("record", "named"), [([{"at": -1, "kind": "kill"}], "at"), ([{"at": 1, "kind": "burn"}], "kind"), ({}, "list")]
+)
+def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
+    path = tmp_path / "faults.json"
+    path.write_text(json.dumps(record))
+    with pytest.raises(ConfigError, match=named):
+        read_faults(str(path), 0)
+
+
+@pytest.mark.parametrize("text", ["random:", "random:0", "random:often", "missing.json"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="faults"):
+        read_faults(text, 0)
+
+
+def test_random_faults_come_at_their_rate_and_by_the_seed() -> None:
+    faults = read_faults("random:0.5", 3)
+    assert len(faults) == pytest.approx(1_800, rel=0.1)  # in an hour
+    assert {fault.kind for fault in faults} == {"kill", "slow", "pause", "delay", "cut", "server"}
+    assert faults == random_faults(0.5, 3) != random_faults(0.5, 4)
+
+
+def test_faults_happen_at_their_time_and_pass(make_world: MakeWorld) -> None:
+    world, killed, server = make_world(8), [], Mock()
+    process = world.process("actor 0")
+    ends: list[float] = []
+
+    def act() -> None:
+        while True:
+            spend("second")
+            ends.append(monotonic())
+
+    world.start(process, act, "main")
+    faults = (
+        Fault(0.5, "pause", "actor 0", 2.0),  # until 2.5
+        Fault(3.0, "slow", "actor 0", 1.0),  # the second that begins at 3.5 takes ten
+        Fault(14.0, "server", seconds=2.0),
+        Fault(15.0, "kill", "worker 9"),  # which does not run
+        Fault(17.0, "kill"),
+    )
+    world.start(world.process("faults"), lambda: plan_faults(world, faults, killed.append, server), "faults")
+    sleep(18.0)
+    assert ends == [2.5, 3.5, 13.5, 14.5, 15.5, 16.5, 17.5]
+    server.stop.assert_called_once_with()
+    server.start.assert_called_once_with(keeps=True)
+    assert killed == ["actor 0"]

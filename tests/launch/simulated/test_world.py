@@ -1,0 +1,173 @@
+"""Simulated time: order, cores, messages, kills."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from headrace.clock import monotonic, new_event, new_lock, random_bits, sleep, spend, start_thread, transfer
+from headrace.errors import ClosedError, LaunchError
+from headrace.launch.simulated.world import Process, SimulatedWorld
+
+from .conftest import MakeWorld
+
+
+def worker(name: str, ends: list[tuple[str, float]], calls: int = 1) -> Callable[[], None]:
+    """Works for a second at a time."""
+
+    def work() -> None:
+        for _ in range(calls):
+            spend("second")
+        ends.append((name, monotonic()))
+
+    return work
+
+
+@pytest.mark.parametrize(("cores", "seconds"), [(1, 3.0), (2, 1.5), (3, 1.0), (8, 1.0)])
+def test_busy_threads_share_the_cores(make_world: MakeWorld, cores: int, seconds: float) -> None:
+    make_world(cores)
+    ends: list[tuple[str, float]] = []
+    for thread in [start_thread(worker(name, ends), name) for name in "abc"]:
+        thread.join()
+    assert [end for _, end in ends] == pytest.approx([seconds] * 3)
+
+
+def test_a_thread_that_ends_leaves_its_share_to_the_others(make_world: MakeWorld) -> None:
+    make_world(1)
+    ends: list[tuple[str, float]] = []
+    for thread in [start_thread(worker("short", ends), "a"), start_thread(worker("long", ends, 3), "b")]:
+        thread.join()
+    assert ends == [("short", 2.0), ("long", 4.0)]  # 1 of 1 and 1 of 3 after two seconds; then 2 alone
+
+
+def test_waiting_takes_no_core(make_world: MakeWorld) -> None:
+    make_world(1)
+    ends: list[tuple[str, float]] = []
+    thread = start_thread(worker("works", ends, 2), "a")
+    sleep(1.5)
+    assert monotonic() == 1.5
+    thread.join()
+    assert ends == [("works", 2.0)]
+    assert thread.is_alive() is False
+
+
+def test_an_update_costs_its_parts_once(make_world: MakeWorld) -> None:
+    make_world()
+    spend("gradient")
+    assert monotonic() == 2.0
+    spend("apply")
+    spend("train")  # both parts were charged
+    assert monotonic() == 3.0
+    spend("train")
+    assert monotonic() == 6.0
+    spend("row", 4)
+    spend("unknown")
+    assert monotonic() == 10.0
+
+
+def order(world: SimulatedWorld) -> tuple[list[str], list[int]]:
+    """The order in which eight threads run that are due at the same time, and a number that each draws."""
+    names: list[str] = []
+    numbers: list[int] = []
+
+    def run(name: str) -> None:
+        names.append(name)
+        numbers.append(random_bits(32))
+
+    for thread in [start_thread(lambda name=name: run(name), name) for name in "abcdefgh"]:  # type: ignore[misc]
+        thread.join()
+    assert world.monotonic() == 0.0
+    return names, numbers
+
+
+def test_the_seed_decides_what_happens_at_the_same_time(make_world: MakeWorld) -> None:
+    runs = [order(make_world(seed=seed)) for seed in (0, 0, 1)]
+    assert runs[0] == runs[1]
+    assert runs[0][0] != runs[2][0]
+    assert sorted(runs[2][0]) == list("abcdefgh")
+    assert runs[0][1] != runs[2][1]
+
+
+def test_messages_take_turns_on_the_link(make_world: MakeWorld) -> None:
+    make_world(8)
+    arrivals: list[float] = []
+
+    def send() -> None:
+        transfer(200)  # two seconds, and one second of latency; the answer has the latency only
+        arrivals.append(monotonic())
+
+    for thread in [start_thread(send, name) for name in "ab"]:
+        thread.join()
+    assert arrivals == [4.0, 6.0]
+
+
+def test_a_killed_process_can_do_nothing_any_more(make_world: MakeWorld) -> None:
+    world = make_world()
+    said: list[str] = []
+    lock = new_lock()
+
+    def live() -> None:
+        try:
+            with lock:
+                sleep(100.0)
+        finally:
+            said.append("killed")
+            sleep(1.0)
+            said.append("alive")
+
+    process: Process = world.process("victim")
+    task = world.start(process, live, "main")
+    sleep(1.0)
+    world.end(process)
+    task.join()
+    assert (said, monotonic()) == (["killed"], 1.0)
+    with lock:  # it was released
+        pass
+
+
+def test_an_interrupted_thread_raises_where_it_waits(make_world: MakeWorld) -> None:
+    world, said = make_world(), []
+
+    def live() -> None:
+        try:
+            spend("second")
+        except ClosedError as error:
+            said.append(str(error))
+
+    task = world.start(world.process("role"), live, "main")
+    sleep(0.25)
+    world.interrupt(task, ClosedError("asked to stop"))
+    task.join()
+    assert (said, monotonic()) == (["asked to stop"], 0.25)
+    spend("second")  # alone: the interrupted work does not count
+    assert monotonic() == 1.25
+
+
+def test_a_paused_or_slow_process_falls_behind(make_world: MakeWorld) -> None:
+    world = make_world(8)
+    ends: list[tuple[str, float]] = []
+    processes = {name: world.process(name) for name in ("paused", "slow", "well")}
+    tasks = [world.start(process, worker(name, ends, 2), "main") for name, process in processes.items()]
+    processes["slow"].slowdown = 10.0
+    sleep(0.5)
+    processes["paused"].paused_until = 5.0
+    for task in tasks:
+        task.join()
+    assert ends == [("well", 2.0), ("paused", 6.0), ("slow", 20.0)]
+
+
+def test_a_deadlock_is_an_error_of_the_run(make_world: MakeWorld) -> None:
+    make_world()
+    with pytest.raises(LaunchError, match="every thread waits"):
+        new_event().wait()
+
+
+def test_no_thread_is_left(make_world: MakeWorld) -> None:
+    world = make_world()
+    start_thread(lambda: sleep(1e9), "sleeper")
+    start_thread(lambda: new_event().wait(), "waiter")
+    sleep(1.0)
+    names = {"training: sleeper", "training: waiter"}
+    assert names <= {thread.name for thread in threading.enumerate()}
+    world.close()
+    assert not names & {thread.name for thread in threading.enumerate()}
