@@ -1,0 +1,66 @@
+"""Runs in simulated time: the same seed gives the same run, bit for bit."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from headrace import A3C, ParameterServer
+from headrace.algorithms.config import Algorithm
+from headrace.launch.config import Simulated
+from headrace.report.display import QuietDisplay
+from headrace.report.run_directory import RunDirectory
+from headrace.settings import RunConfig
+from headrace.training import train
+from headrace.training.checkpoint import newest_checkpoint
+
+from .conftest import CORRIDOR, SMALL, TOPOLOGIES
+from .test_dyna_q import PLANNING
+
+GLOBAL = ParameterServer(workers=2, envs_per_worker=2, chunk_steps=10, replay="global", shards=2)
+QUANTIZED = replace(TOPOLOGIES["apex"], precision="int8")
+CASES: dict[str, tuple[Any, Algorithm]] = {
+    **{name: (topology, SMALL) for name, topology in TOPOLOGIES.items()},
+    "global replay": (GLOBAL, SMALL),
+    "int8": (QUANTIZED, SMALL),
+    "a3c": (TOPOLOGIES["hogwild"], A3C(hidden=(32,), learning_rate=3e-3)),
+    "planners": (TOPOLOGIES["apex"], PLANNING),
+}
+
+
+class Run(NamedTuple):
+    parameters: str  # checksum
+    records: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+
+def simulate(path: Path, topology: Any, seed: int = 0, algorithm: Algorithm = SMALL, **settings: Any) -> Run:
+    launcher = settings.pop("launcher", Simulated(cores=2))
+    steps = settings.pop("steps", 1_200)
+    given: dict[str, Any] = {"evaluation_period_seconds": 0.5, "evaluation_episodes": 2, "final_evaluation_episodes": 2}
+    config = RunConfig(CORRIDOR, algorithm, topology, steps=steps, seed=seed, launcher=launcher, **(given | settings))
+    with RunDirectory.create(path, config.to_json()) as run:
+        result = train(config, run, QuietDisplay())
+    state = newest_checkpoint(run.checkpoints_path).learner()
+    checksum = hashlib.sha256(b"".join(np.ascontiguousarray(state[name]).tobytes() for name in sorted(state)))
+    records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return Run(checksum.hexdigest(), records, result.summary)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_seed_gives_the_same_bits(tmp_path: Path, case: str) -> None:
+    topology, algorithm = CASES[case]
+    first, second = (simulate(tmp_path / name, topology, algorithm=algorithm, steps=600) for name in "ab")
+    assert first.summary["learner_steps"] > 10
+    assert first == second  # parameters, records with their times and order, and the summary
+
+
+def test_another_seed_gives_another_interleaving(tmp_path: Path) -> None:
+    runs = [simulate(tmp_path / str(seed), TOPOLOGIES["hogwild"], seed, steps=600) for seed in (0, 1)]
+    times = [[record["seconds"] for record in run.records] for run in runs]
+    assert times[0] != times[1]
+    assert runs[0].parameters != runs[1].parameters
