@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.algorithms.sac.config import SAC
     from headrace.algorithms.td3.config import TD3
     from headrace.api import load, resume, train, tune
-    from headrace.launch.config import Processes, Ray
+    from headrace.launch.config import Processes, Ray, Simulated
     from headrace.replay import connect
     from headrace.topologies.config import AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
 
@@ -51,6 +51,7 @@ __all__ = [
     "Processes",
     "Ray",
     "Serial",
+    "Simulated",
     "connect",
     "errors",
     "load",
@@ -65,7 +66,7 @@ _HOMES = {
     **{kind: module for module, _, kind in (each.partition(":") for each in BUILT_IN.values())},
     "connect": "headrace.replay",
     **dict.fromkeys(("load", "resume", "train", "tune"), "headrace.api"),
-    **dict.fromkeys(("Processes", "Ray"), "headrace.launch.config"),
+    **dict.fromkeys(("Processes", "Ray", "Simulated"), "headrace.launch.config"),
     **dict.fromkeys(("AdPsgd", "Apex", "Hogwild", "Lock", "ParameterServer", "Serial"), "headrace.topologies.config"),
 }
 

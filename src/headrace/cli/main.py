@@ -22,6 +22,7 @@ _GROUPS = {
         "dashboard": "show runs or a server in a browser, live",
         "export": "write a run's policy as an ONNX file",
         "check": "step an environment and say what is wrong, slow or unsupported",
+        "simulate": "predict a run's speed on machines of other sizes",
         "presets": "show the default settings of each environment",
         "study": "reproduce a published comparison on this machine",
     },

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import math
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any, Literal
 from headrace.clock import monotonic, sleep
 from headrace.errors import ConfigError, require
 from headrace.fields import check_types, read_fields
+from headrace.launch.deaths import DEATHS, DEATHS_SECONDS
 from headrace.launch.simulated.world import SimulatedWorld
 
 __all__ = ["Fault", "plan_faults", "random_faults", "read_faults"]
@@ -20,6 +23,7 @@ _RANDOM_SECONDS = (0.1, 3.0)
 _RANDOM_HORIZON = 3600.0
 _SLOW = 10.0
 _DELAY_SECONDS = 0.05
+_KILLS = DEATHS - 1
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,17 @@ def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
 
 
 def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
-    """Faults of all kinds at random times, about `rate` a second, in the first hour; servers keep their data."""
+    """Faults of all kinds at random times, about `rate` a second, in the first hour.
+
+    Servers keep their data. At most two roles are killed in a minute: a run ends when one dies three times.
+    """
     generator = random.Random(f"{seed}/faults")
     faults, at = [], 0.0
+    kills: deque[float] = deque([-math.inf] * _KILLS, maxlen=_KILLS)
     while (at := at + generator.expovariate(rate)) < _RANDOM_HORIZON:
-        kind: Any = generator.choice(_KINDS)
+        kind: Any = generator.choice(_KINDS if at - kills[0] > DEATHS_SECONDS else _KINDS[1:])
+        if kind == "kill":
+            kills.append(at)
         faults.append(Fault(at, kind, seconds=generator.uniform(*_RANDOM_SECONDS)))
     return tuple(faults)
 

@@ -78,7 +78,9 @@ class SimulatedLauncher:
 
     def stop(self, roles: Iterable[Role]) -> None:
         """Asks these roles to end, and kills those still running after 5 seconds."""
-        ending = [self._running.pop(role.name) for role in roles if role.name in self._running]
+        names = {role.name for role in roles}
+        self._exits = [ended for ended in self._exits if ended.role.name not in names]
+        ending = [self._running.pop(name) for name in list(self._running) if name in names]
         for running in ending:
             running.stop.set()
             self._world.interrupt(running.task, ClosedError("asked to stop"))

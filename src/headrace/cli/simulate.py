@@ -1,0 +1,108 @@
+"""`headrace simulate`: predicts a run on machines of other sizes; calibrate measures what its work costs here."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from headrace.cli.arguments import Environment, parse
+from headrace.cli.interruption import held_back
+from headrace.cli.train import RunOptions, read_run_options
+from headrace.errors import ConfigError, require
+from headrace.launch.config import Simulated
+from headrace.report.run_directory import default_run_directory
+from headrace.settings import preset
+
+__all__ = ["SimulateOptions", "run"]
+
+_PROG = "headrace simulate"
+_SECONDS = 20.0
+_CORES = "--cores"
+
+
+@dataclass(frozen=True)
+class SimulateOptions(RunOptions):
+    """The settings of the simulated runs, and a directory for them."""
+
+    output: Path | None = None
+    """Directory of the runs, the CSV files and the page; runs/simulate-ENV-ALGORITHM-TIME if not set."""
+
+
+@dataclass(frozen=True)
+class _Calibration:
+    environment: Environment = "LunarLander-v3"
+    """Environment whose costs are measured, with the algorithm of its preset."""
+    seconds: float = 20.0
+    """Processor time of the measurement."""
+    output: Path = Path("costs.json")
+    """File for the costs."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Simulates runs, or calibrates; returns the exit code."""
+    words = list(arguments)
+    if words[:1] == ["calibrate"]:
+        return _calibrate(words[1:])
+    cores, rest = _take_cores(words)
+    described = (
+        "Simulate a run on each number of cores and print its speed, staleness and bottleneck; "
+        f"{_CORES} takes several numbers. Without a stopping rule it stops after {_SECONDS:.0f} simulated seconds. "
+        "`headrace simulate calibrate ENV` measures the costs on this machine."
+    )
+    if not any(word.partition("=")[0] in ("--steps", "--time-limit", "--until-score") for word in rest):
+        rest += ["--time-limit", f"{_SECONDS:.0f}"]
+    options = read_run_options(SimulateOptions, [*rest, "--launcher", "simulated"], _PROG, described)
+    config = options.to_config()
+    assert isinstance(config.launcher, Simulated)
+    path = options.output or default_run_directory(
+        f"simulate-{config.environment}", config.algorithm.name, datetime.now()
+    )
+    with held_back():
+        from headrace.simulation.capacity import predict, write_tables
+        from headrace.simulation.page import present, row
+    predictions = predict(config, cores, path, (lambda text: None) if options.quiet else print)
+    write_tables(predictions, path)
+    command = shlex.join(["headrace", "simulate", *words])
+    title = f"{config.environment} · {config.algorithm.name} · {config.topology.name}, simulated"
+    (path / "index.html").write_text(present(title, command, predictions), encoding="utf-8")
+    table = Table("cores", "steps/s", "updates/s", "staleness", "bottleneck", "return", "ended by", box=None)
+    for each in predictions:
+        table.add_row(*row(each))
+    Console(highlight=False).print(table)
+    print(f"saved in {path}: capacity.csv, scores.csv, index.html")
+    return 0
+
+
+def _calibrate(words: Sequence[str]) -> int:
+    options = parse(
+        _Calibration, words, prog=f"{_PROG} calibrate", default=_Calibration(), description="Measure costs of work."
+    )
+    require("seconds", options.seconds, 0 < options.seconds < 1e6, "above 0")
+    with held_back():
+        from headrace.simulation.calibration import calibrate, write_costs
+    costs = calibrate(options.environment, preset(options.environment).algorithm, options.seconds)
+    write_costs(costs, options.output)
+    print(f"wrote {options.output}; use it with --costs {shlex.quote(str(options.output))}")
+    return 0
+
+
+def _take_cores(words: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The numbers after --cores, and the other words; raises ConfigError."""
+    if _CORES not in words:
+        return ([2] if {"-h", "--help"} & set(words) else _refuse("missing")), list(words)
+    begin = end = words.index(_CORES) + 1
+    while end < len(words) and not words[end].startswith("-") and words[end][:1].isdigit():
+        end += 1
+    numbers = words[begin:end]
+    cores = [int(word) if word.isdigit() else 0 for word in numbers]
+    if not cores or min(cores) < 1:
+        _refuse(" ".join(numbers) or "without a number")
+    return sorted(set(cores)), [*words[: begin - 1], *words[end:]]
+
+
+def _refuse(value: str) -> list[int]:
+    raise ConfigError(f"cores is {value}; whole numbers above 0 are required, such as {_CORES} 2 8 32")

@@ -1,0 +1,1 @@
+"""Around simulated runs: costs measured on this machine, and predictions for machines of other sizes."""

@@ -1,0 +1,182 @@
+"""Measures what the work of a run costs on this machine."""
+
+import dataclasses
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import OptimizerOptions
+from headrace.algorithms.config import Algorithm
+from headrace.algorithms.engine import limit_torch_threads
+from headrace.clock import World, inhabit
+from headrace.environments import describe
+from headrace.errors import ConfigError, StorageError
+from headrace.gradients.base import ParameterVector
+from headrace.launch.processes import child_environment
+from headrace.launch.simulated.costs import WORK, Cost
+from headrace.networks import PolicyGraph
+from headrace.parameters import Policy
+from headrace.parameters.form import PolicyEncoder
+from headrace.replay import Table
+from headrace.roles.base import Worker
+from headrace.roles.remote_worker import build_worker
+from headrace.servers import EmbeddedServer
+from headrace.topologies.base import RunContext
+from headrace.topologies.config import Hogwild
+from headrace.topologies.vectors import open_vectors
+from headrace.topologies.workers import worker_settings
+from headrace.training.hardware import describe_machine
+
+__all__ = ["Recorder", "calibrate", "fit", "write_costs"]
+
+_ROWS = (1, 16)
+"""Numbers of environments from which the cost of one more is found."""
+_SKIPPED_TURNS = 20
+_TURNS = 20
+_HIGHEST = 0.99
+"""Quantile above which times are left out: those in which something else had the core."""
+_STARTS = 3
+
+
+class Recorder(World):
+    """The machine's world, which notes the processor time between two ends of work. One thread."""
+
+    def __init__(self, now: Callable[[], float] = time.thread_time) -> None:
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self._now = now
+        self._last = now()
+
+    def spend(self, work: str, count: int = 1) -> None:
+        """Notes the time of this work."""
+        now = self._now()
+        self.seconds[work].append(now - self._last)
+        self._last = self._now()
+
+
+def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[str, Any]:
+    """Costs by kind of work, as `Costs.read()` reads them; takes about `seconds` of processor time.
+
+    Acts and learns as a worker does, with 1 and with 16 environments. Raises ConfigError if the algorithm does not
+    learn in workers.
+    """
+    if algorithm.world_model is not None:
+        raise ConfigError(f"algorithm is {algorithm.name}; calibrate measures one that does not plan")
+    limit_torch_threads(1)
+    measured = [_measure(environment, algorithm, rows, seconds / len(_ROWS)) for rows in _ROWS]
+    costs = {
+        name: fit([each[name] for each in measured], _ROWS) for name in WORK if all(each[name] for each in measured)
+    }
+    costs["apply"] = fit([each["train"] for each in measured], _ROWS)  # the part of an update after the gradient
+    costs |= _measure_policies(environment, algorithm)
+    costs["start"] = _cost([_start_seconds() for _ in range(_STARTS)])
+    return {
+        "calibration": {"environment": environment, "algorithm": algorithm.name, **describe_machine()},
+        **{name: dataclasses.asdict(cost) for name, cost in costs.items()},
+    }
+
+
+def fit(samples: Sequence[Sequence[float]], rows: Sequence[int]) -> Cost:
+    """The cost whose means for the two numbers of rows are those of the samples; both parts are 0 or more."""
+    few, many = (_cost(each) for each in samples)
+    per_row = max(0.0, (many.seconds - few.seconds) / (rows[1] - rows[0]))
+    return Cost(max(0.0, many.seconds - rows[1] * per_row), per_row, many.spread)
+
+
+def write_costs(costs: Mapping[str, Any], path: Path) -> None:
+    """Writes the file; raises StorageError."""
+    try:
+        path.write_text(json.dumps(costs, indent=2) + "\n")
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
+
+
+def _cost(samples: Sequence[float]) -> Cost:
+    kept = sorted(samples)[: max(1, math.ceil(_HIGHEST * len(samples)))]
+    mean = statistics.fmean(kept)
+    return Cost(mean, spread=statistics.pstdev(kept) / mean if mean > 0 else 0.0)
+
+
+def _measure(environment: str, algorithm: Algorithm, rows: int, seconds: float) -> Mapping[str, Sequence[float]]:
+    """Processor seconds of each piece of work of one worker."""
+    server = EmbeddedServer()
+    try:
+        worker = _worker(environment, algorithm, rows, server)
+        for _ in range(_SKIPPED_TURNS):
+            worker.step()
+        begin, recorder = time.thread_time(), Recorder()
+        with inhabit(recorder):
+            while time.thread_time() - begin < seconds:
+                worker.step()
+        worker.close()
+    finally:
+        server.close()
+    return recorder.seconds
+
+
+def _worker(environment: str, algorithm: Algorithm, rows: int, server: EmbeddedServer) -> Worker:
+    """The only worker of a run, which learns from the first batch on."""
+    replay = algorithm.replay
+    if replay is not None:
+        algorithm = dataclasses.replace(replay, learning_starts=replay.batch_size)
+        replay = algorithm
+    topology, spec = Hogwild(workers=1, envs_per_worker=rows), describe(environment)
+    vectors = open_vectors(topology, algorithm, server.endpoint)
+    assert vectors is not None
+    updater = algorithm.make_updater(spec, "cpu", 0, vectors)
+    context = RunContext(environment, spec, 0, algorithm, updater, server, vectors=vectors)
+    settings = worker_settings(topology, context, 0)
+    handles = iter(settings.vectors)
+
+    def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+        return next(handles).open(initial, options, server.endpoint, 0, 0)
+
+    table = None
+    if settings.table is not None and replay is not None:
+        table = Table(replay.table_form(spec, topology.chunk_steps).signature, **settings.table)
+    return build_worker(settings, open_vector, table)
+
+
+def _measure_policies(environment: str, algorithm: Algorithm) -> dict[str, Cost]:
+    """Costs of a policy on its way from the learner to actors."""
+    updater = algorithm.make_updater(describe(environment), "cpu", 0, None)
+    graph, weights = PolicyGraph(updater.architecture), updater.weights()
+    data = graph.serialize(weights)
+    costs = {
+        "publish": _time(updater.weights),
+        "encode": _time(lambda: graph.serialize(weights)),
+        "session": _time(lambda: Policy(data, 1)),
+    }
+    if not updater.architecture.recurrent:
+        encoder = PolicyEncoder(updater.architecture, "int8", 32)
+        costs["quantize"] = _time(lambda: encoder.encode(weights))
+    return costs
+
+
+def _time(call: Callable[[], object]) -> Cost:
+    """Processor seconds of a call after the first."""
+    call()
+    samples = []
+    for _ in range(_TURNS):
+        begin = time.thread_time()
+        call()
+        samples.append(time.thread_time() - begin)
+    return _cost(samples)
+
+
+def _start_seconds() -> float:
+    """Processor seconds of a process that imports what a worker needs."""
+    program = "import headrace.roles.remote_worker, time; print(time.process_time())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=child_environment(), capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)

@@ -1,0 +1,132 @@
+"""Predicts a run's speed on machines of other sizes, by simulated runs."""
+
+import csv
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headrace.errors import StorageError
+from headrace.launch.config import Simulated
+from headrace.report.display import QuietDisplay
+from headrace.report.run_directory import RunDirectory
+from headrace.settings import RunConfig
+from headrace.training import train
+
+__all__ = ["Prediction", "Score", "find_knee", "name_bottleneck", "predict", "write_tables"]
+
+_WAITS = 0.1
+"""Share of a side's time above which its waiting is the bottleneck."""
+_GAIN = 0.5
+"""More cores that raise the speed by less than half of their own increase are beyond the knee."""
+
+
+class Score(NamedTuple):
+    """An evaluation."""
+
+    cores: int
+    seconds: float
+    environment_steps: int
+    mean_return: float
+
+
+class Prediction(NamedTuple):
+    """One simulated run."""
+
+    cores: int
+    steps_per_second: float
+    updates_per_second: float
+    staleness: float
+    bottleneck: str
+    seconds: float
+    environment_steps: int
+    learner_steps: int
+    mean_return: float | None
+    stopped_by: str
+    scores: tuple[Score, ...] = ()
+
+
+def predict(config: RunConfig, cores: Sequence[int], path: Path, say: Callable[[str], object]) -> list[Prediction]:
+    """Simulates the run on each number of cores, in directories below `path`. The launcher must be `Simulated`."""
+    assert isinstance(config.launcher, Simulated)
+    predictions = []
+    for count in cores:
+        launcher = dataclasses.replace(config.launcher, cores=count)
+        sized = dataclasses.replace(config, launcher=launcher)
+        with RunDirectory.create(path / f"cores-{count}", sized.to_json()) as run:
+            summary = train(sized, run, QuietDisplay()).summary
+            predictions.append(_read(count, summary, run.metrics_path))
+        say(f"{count} cores: {predictions[-1].steps_per_second:,.0f} steps/s, {predictions[-1].bottleneck}")
+    return predictions
+
+
+def name_bottleneck(summary: Mapping[str, Any]) -> str:
+    """Who waits for whom most, if that is more than a tenth of its time."""
+    acting, learning, workers = summary["actor_times"], summary["learner_times"], summary["workers"]
+    if workers is not None:
+        total = sum(acting.values()) + sum(learning.values())
+        waits = {
+            "workers wait for the lock": _share(workers["lock_wait_seconds"], total),
+            "workers wait for parameters": _share(acting["pull"] + workers["pull_seconds"], total),
+        }
+    elif summary["topology"] == "serial":
+        waits = {}
+    else:
+        waits = {
+            "actors wait for the learner": _share(acting["blocked"], sum(acting.values())),
+            "the learner waits for actors": _share(learning["wait"], sum(learning.values())),
+        }
+    worst = max(waits, key=lambda name: waits[name], default="")
+    return worst if waits.get(worst, 0.0) > _WAITS else "all compute"
+
+
+def find_knee(predictions: Sequence[Prediction]) -> int:
+    """The number of cores beyond which more of them are less than half as useful."""
+    for before, after in itertools.pairwise(predictions):
+        gain = after.steps_per_second / before.steps_per_second - 1 if before.steps_per_second else 0.0
+        if gain < _GAIN * (after.cores / before.cores - 1):
+            return before.cores
+    return predictions[-1].cores
+
+
+def write_tables(predictions: Sequence[Prediction], path: Path) -> None:
+    """Writes capacity.csv, a row for each number of cores, and scores.csv, one for each evaluation."""
+    fields = [name for name in Prediction._fields if name != "scores"]
+    rows = [[getattr(each, name) for name in fields] for each in predictions]
+    _write(path / "capacity.csv", fields, rows)
+    _write(path / "scores.csv", Score._fields, [list(score) for each in predictions for score in each.scores])
+
+
+def _read(cores: int, summary: Mapping[str, Any], metrics: Path) -> Prediction:
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    evaluations = [record for record in records if record["kind"] == "evaluation"]
+    seconds, steps, updates = summary["wall_seconds"], summary["environment_steps"], summary["learner_steps"]
+    return Prediction(
+        cores,
+        _share(steps, seconds),
+        _share(updates, seconds),
+        summary["staleness"],
+        name_bottleneck(summary),
+        seconds,
+        steps,
+        updates,
+        summary["mean_return"],
+        summary["stopped_by"],
+        tuple(Score(cores, each["seconds"], each["environment_steps"], each["mean_return"]) for each in evaluations),
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def _write(path: Path, fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    try:
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(fields)
+            writer.writerows(rows)
+    except OSError as error:
+        raise StorageError(f"can't write {path}: {error.strerror}") from error
