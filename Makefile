@@ -8,6 +8,7 @@ PYTHON ?= python3
 ARGS ?=
 FUZZ_SECONDS ?= 60
 SEEDS ?= 100000
+SCHEDULES ?= 1000
 FIRST_SEED ?= 1
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -28,7 +29,7 @@ PYTEST := python -m pytest -n auto --dist worksteal
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help train test check check-locks format bench test-native test-python test-slow test-sanitizers test-asan test-tsan \
-	fuzz simulate bypass test-bypass wheel docs clean
+	test-schedules fuzz simulate bypass test-bypass wheel docs clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -66,6 +67,9 @@ test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests in sev
 test-slow: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests that make test leaves out
 	@echo "headrace: slow Python tests"
 	@$(PYTEST) -m slow $(ARGS)
+
+test-schedules: $(VENV)/.dev $(VENV)/.module  ## SCHEDULES (1000) random simulated runs of each topology; takes hours; not part of CI
+	@python scripts/test_schedules.py $(SCHEDULES) $(FIRST_SEED)
 
 bypass: $(VENV)/.dpdk build/lwip/COPYING  ## server and clients with user-space networking (needs DPDK), into .venv
 	@echo "headrace: building headrace-bypass and its client library"

@@ -149,7 +149,7 @@ class World:
         """Lets the time pass that this work takes in a simulated run; without one the work itself takes it."""
 
     def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
-        """Lets the time pass that a request to the server and its answer take in a simulated run."""
+        """Lets the time pass that messages to a simulated server and back take; those of 0 bytes take none."""
 
     def shared_lock(self, name: str) -> AbstractContextManager[object] | None:
         """The lock that processes share under this name; None where native code has it."""
@@ -219,7 +219,7 @@ def spend(work: str, count: int = 1) -> None:
 
 
 def transfer(bytes_up: int, bytes_down: int = 0) -> None:
-    """Lets the time pass that a request to a simulated server and its answer take on the way."""
+    """Lets the time pass that messages to a simulated server and back take; those of 0 bytes take none."""
     _inhabited.world.transfer(bytes_up, bytes_down)
 
 

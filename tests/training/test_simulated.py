@@ -53,7 +53,7 @@ def simulate(path: Path, topology: Any, seed: int = 0, algorithm: Algorithm = SM
     return Run(checksum.hexdigest(), records, result.summary)
 
 
-SLOW = ("lock", "planners")  # hogwild and apex take most of the same paths
+SLOW = ("lock", "ad-psgd", "parameter-server", "planners")  # others take most of the same paths
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,7 +33,16 @@ from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
 from headrace.topologies.config import TOPOLOGIES, TopologyName
 
-__all__ = ["RunOptions", "TrainOptions", "options_type", "read_options", "read_run_options", "run", "start"]
+__all__ = [
+    "RunOptions",
+    "TrainOptions",
+    "_without_run_dir",
+    "options_type",
+    "read_options",
+    "read_run_options",
+    "run",
+    "start",
+]
 
 N = TypeVar("N", bound=str)
 Options = TypeVar("Options", bound="RunOptions")
@@ -117,8 +127,21 @@ def _one_of(flag: str, names: tuple[str, ...], summaries: Mapping[str, str], def
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains; returns the exit code."""
-    return start(read_options(arguments))
+    """Trains; returns the exit code. A failure in simulated time names the command that repeats it."""
+    options = read_options(arguments)
+    try:
+        return start(options)
+    except LaunchError as error:
+        if not options.launcher.repeatable:
+            raise
+        words = [word for word in _without_run_dir(arguments) if word != "--quiet"]
+        raise LaunchError(f"{error}; to repeat it: {shlex.join([*_PROG.split(), *words])}") from error
+
+
+def _without_run_dir(arguments: Sequence[str]) -> list[str]:
+    """The arguments without --run-dir, which must be another for another run."""
+    text = "\0".join(arguments)
+    return re.sub(r"(^|\0)--run[-_]dir(=|\0)[^\0]*", "", text).strip("\0").split("\0")
 
 
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:

@@ -40,6 +40,11 @@ class LauncherConfig(ABC):
         """Whether a run may use a separate server."""
         return True
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same seed gives the same run, and the same failure."""
+        return False
+
     @abstractmethod
     def open(self, seed: int = 0) -> AbstractContextManager[Site]:
         """A context in which roles can be started; `seed` is the run's. Raises ConfigError or LaunchError."""
@@ -138,6 +143,11 @@ class Simulated(LauncherConfig):
     def takes_server(self) -> bool:
         """No: the server is simulated too."""
         return False
+
+    @property
+    def repeatable(self) -> bool:
+        """Yes."""
+        return True
 
     def open(self, seed: int = 0) -> AbstractContextManager[Site]:
         """The simulated machine, whose first thread is this one."""

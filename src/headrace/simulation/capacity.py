@@ -57,6 +57,8 @@ def predict(config: RunConfig, cores: Sequence[int], path: Path, say: Callable[[
         sized = dataclasses.replace(config, launcher=launcher)
         with RunDirectory.create(path / f"cores-{count}", sized.to_json()) as run:
             summary = train(sized, run, QuietDisplay()).summary
+            if summary["stopped_by"] == "interrupt":
+                raise KeyboardInterrupt
             predictions.append(_read(count, summary, run.metrics_path))
         say(f"{count} cores: {predictions[-1].steps_per_second:,.0f} steps/s, {predictions[-1].bottleneck}")
     return predictions

@@ -18,9 +18,9 @@ def write(path: Path, record: object) -> Path:
 
 def test_draws_have_the_mean_and_the_spread() -> None:
     generator = random.Random(0)
-    draws = [Cost(1.0, 0.5, spread=0.2).draw(4, generator) for _ in range(20_000)]
-    assert statistics.fmean(draws) == pytest.approx(3.0, rel=0.01)
-    assert statistics.stdev(draws) == pytest.approx(0.6, rel=0.05)
+    draws = [Cost(1.0, 0.5, spread=0.2).draw(4, generator) for _ in range(5_000)]
+    assert statistics.fmean(draws) == pytest.approx(3.0, rel=0.02)
+    assert statistics.stdev(draws) == pytest.approx(0.6, rel=0.1)
     assert min(draws) > 0
     assert Cost(1.0, 0.5).draw(4, generator) == 3.0
 

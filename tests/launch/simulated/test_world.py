@@ -93,12 +93,12 @@ def test_messages_take_turns_on_the_link(make_world: MakeWorld) -> None:
     arrivals: list[float] = []
 
     def send() -> None:
-        transfer(200)  # two seconds, and one second of latency; the answer has the latency only
+        transfer(200)  # two seconds, and one second of latency
         arrivals.append(monotonic())
 
     for thread in [start_thread(send, name) for name in "ab"]:
         thread.join()
-    assert arrivals == [4.0, 6.0]
+    assert arrivals == [3.0, 5.0]
 
 
 def test_a_killed_process_can_do_nothing_any_more(make_world: MakeWorld) -> None:

@@ -111,9 +111,10 @@ class SimulatedWorld(World):
             self._switch(task)
 
     def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
-        """Waits for a message to the server, and for the answer."""
-        self._carry(0, bytes_up)
-        self._carry(1, bytes_down)
+        """Waits for a message to the server, and for the answer; one of no bytes is not sent."""
+        for direction, count in enumerate((bytes_up, bytes_down)):
+            if count:
+                self._carry(direction, count)
 
     def random_bits(self, bits: int) -> int:
         """A number that this thread's seed decides."""

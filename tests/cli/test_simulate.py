@@ -1,0 +1,68 @@
+"""headrace simulate: several sizes, and calibration."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import main
+
+CORRIDOR = "headrace.environments.toy:Corridor"
+
+
+def test_a_run_is_predicted_on_each_number_of_cores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    costs = tmp_path / "costs.json"
+    costs.write_text(json.dumps({"environment": "10ms", "start": "10ms"}))
+    words = ["simulate", CORRIDOR, "--topology", "hogwild", "--cores", "1", "2", "--costs", str(costs), "--quiet"]
+    words += ["--time-limit", "1", "--envs-per-worker", "1", "--final-evaluation-episodes", "0"]
+    assert main([*words, "--output", str(tmp_path / "out")]) == 0
+    assert {"capacity.csv", "scores.csv", "index.html", "cores-1", "cores-2"} == {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
+    assert "steps/s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([CORRIDOR], "cores"),
+        ([CORRIDOR, "--cores"], "cores"),
+        ([CORRIDOR, "--cores", "0", "2"], "cores"),
+        ([CORRIDOR, "--cores", "2", "--link", "fast"], "link"),
+        ([CORRIDOR, "--cores", "2", "--faults", "often"], "faults"),
+        ([CORRIDOR, "--cores", "2", "--costs", "missing.json"], "costs"),
+        (["calibrate", CORRIDOR, "--seconds", "0"], "seconds"),
+    ],
+)
+def test_mistakes_are_one_line(words: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", *words]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert error.count("\n") == 1
+
+
+def test_calibration_writes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from headrace.simulation import calibration
+
+    monkeypatch.setattr(calibration, "calibrate", lambda environment, algorithm, seconds: {"environment": seconds})
+    path = tmp_path / "costs.json"
+    assert main(["simulate", "calibrate", CORRIDOR, "--seconds", "3", "--output", str(path)]) == 0
+    assert json.loads(path.read_text()) == {"environment": 3.0}
+    assert f"--costs {path}" in capsys.readouterr().out
+
+
+def test_a_run_that_fails_in_simulated_time_names_the_command_that_repeats_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = tmp_path / "faults.json"
+    faults.write_text(json.dumps([{"at": at, "kind": "kill", "role": "evaluator 0"} for at in (0.5, 1.0, 1.5)]))
+    costs = tmp_path / "costs.json"
+    costs.write_text(json.dumps({"environment": "10ms"}))
+    words = ["train", CORRIDOR, "--topology", "serial", "--steps", "100k", "--launcher", "simulated"]
+    words += ["--costs", str(costs), "--faults", str(faults), "--seed", "3"]
+    assert main([*words, "--quiet", "--run-dir", str(tmp_path / "run")]) == 1
+    error = capsys.readouterr().err
+    assert "evaluator 0 died 3 times" in error
+    assert error.strip().endswith(f"to repeat it: headrace {' '.join(words)}")

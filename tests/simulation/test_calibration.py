@@ -1,0 +1,48 @@
+"""Costs measured on this machine."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace import A3C, DynaQ
+from headrace.errors import ConfigError, StorageError
+from headrace.launch.simulated.costs import Costs
+from headrace.simulation import calibration
+from headrace.simulation.calibration import Recorder, calibrate, fit, write_costs
+
+CORRIDOR = "headrace.environments.toy:Corridor"
+
+
+def test_a_recorder_notes_the_time_between_ends_of_work() -> None:
+    times = iter([0.0, 3.0, 3.0, 4.0, 4.0, 9.0, 9.0])
+    recorder = Recorder(lambda: next(times))
+    for work in ("environment", "inference", "environment"):
+        recorder.spend(work)
+    assert recorder.seconds == {"environment": [3.0, 5.0], "inference": [1.0]}
+
+
+def test_two_numbers_of_environments_give_the_cost_of_one() -> None:
+    cost = fit([[2.0, 4.0], [33.0, 33.0]], (1, 16))  # means 3 and 33
+    assert (cost.seconds, cost.per_row, cost.spread) == (pytest.approx(1.0), pytest.approx(2.0), 0.0)
+    assert fit([[3.0], [2.0]], (1, 16)).per_row == 0.0  # noise
+
+
+def test_costs_are_measured_and_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "_start_seconds", lambda: 0.5)  # takes seconds
+    write_costs(calibrate(CORRIDOR, A3C(hidden=(8,)), 0.05), tmp_path / "costs.json")
+    record = json.loads((tmp_path / "costs.json").read_text())
+    assert record["calibration"]["environment"] == CORRIDOR
+    costs = Costs.read(tmp_path / "costs.json")
+    for name in ("environment", "inference", "gradient", "apply", "encode", "session", "start"):
+        assert costs.work[name].seconds + costs.work[name].per_row > 0
+
+
+def test_what_plans_is_refused() -> None:
+    with pytest.raises(ConfigError, match="dyna-q"):
+        calibrate(CORRIDOR, DynaQ(), 0.1)
+
+
+def test_a_path_that_cant_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="missing"):
+        write_costs({}, tmp_path / "missing" / "costs.json")
