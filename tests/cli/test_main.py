@@ -17,6 +17,7 @@ COMMANDS = [
     "dashboard",
     "export",
     "check",
+    "simulate",
     "presets",
     "study",
     "serve",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import DynaQ
+from headrace import DynaQ, Processes, Simulated
 from headrace._native import Server
 from headrace.report.display import QuietDisplay
 from headrace.report.progress import Progress
@@ -73,8 +73,12 @@ def test_a_serial_run_that_plans_learns_and_reports_its_model(tmp_path: Path) ->
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart: bool) -> None:
-    """Nothing waits for a planner, so the run continues until batches have contained simulated transitions."""
-    server = Server()
+    """Nothing waits for a planner, so the run continues until batches have contained simulated transitions.
+
+    With the run's own server it is a run in simulated time, where its end depends on the seed only.
+    """
+    server, costs = Server(), tmp_path / "costs.json"
+    costs.write_text('{"environment": "2ms", "gradient": "10ms", "start": "10ms"}')
     config = RunConfig(
         CORRIDOR,
         dataclasses.replace(PLANNING, model_error_limit=1e9, disagreement_limit=1e9),
@@ -83,6 +87,7 @@ def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart:
         evaluation_period_seconds=1e6,
         final_evaluation_episodes=1,
         server=ServerConfig(server.listen("unix:@"), "some") if apart else ServerConfig(),
+        launcher=Processes() if apart else Simulated(cores=4, costs=costs),
     )
 
     class UntilSimulated(QuietDisplay):
@@ -92,7 +97,7 @@ def test_an_apex_run_trains_on_what_its_planner_simulates(tmp_path: Path, apart:
                 trainer._config = dataclasses.replace(config, steps=progress.environment_steps)
 
     with RunDirectory.create(tmp_path / "run", config.to_json()) as run:
-        trainer = Trainer(config, run, UntilSimulated(), launcher=threads)
+        trainer = Trainer(config, run, UntilSimulated(), launcher=threads if apart else None)
         summary = trainer.run()
     assert summary["stopped_by"] == "steps"
     assert summary["learner_steps"] > 0

@@ -22,6 +22,7 @@ from headrace.training.policy_use import export
 from .conftest import SMALL as SMALL_DQN
 from .conftest import TOPOLOGIES, WORKERS, Train
 from .test_faults import SMALL, TOY, learning, roles, start, wait_for
+from .test_simulated import simulate
 
 SHORT = [pytest.param(name, marks=pytest.mark.slow) if name != "parameter-server" else name for name in WORKERS]
 """All, of which three are left to the slow tests: they take the same paths."""
@@ -73,10 +74,11 @@ def test_one_table_in_the_server_serves_all_workers(train: Train, monkeypatch: p
 @pytest.mark.parametrize(
     ("topology", "algorithm"), [("parameter-server", SMALL_DQN), ("hogwild", A3C(hidden=(32,), learning_rate=3e-3))]
 )
-def test_racing_workers_learn(train: Train, topology: str, algorithm: Algorithm) -> None:
-    """How many steps they need depends on who is faster; the limit is far above it."""
-    result = train(topology, algorithm=algorithm, steps=200_000, until_score=0.9, evaluation_period_seconds=1.0)
-    assert result.summary["stopped_by"] == "score"
+def test_racing_workers_learn(tmp_path: Path, topology: str, algorithm: Algorithm) -> None:
+    """In simulated time, where who is faster depends on the seed only."""
+    rules: dict[str, Any] = {"steps": 200_000, "until_score": 0.9, "evaluation_period_seconds": 0.5}
+    run = simulate(tmp_path / "run", TOPOLOGIES[topology], algorithm=algorithm, **rules)
+    assert run.summary["stopped_by"] == "score"
 
 
 @pytest.mark.parametrize("topology", SHORT)

@@ -20,7 +20,7 @@ __all__ = ["Prediction", "Score", "find_knee", "name_bottleneck", "predict", "wr
 _WAITS = 0.1
 """Share of a side's time above which its waiting is the bottleneck."""
 _GAIN = 0.5
-"""More cores that raise the speed by less than half of their own increase are beyond the knee."""
+"""More cores that raise the speed by less than half as much as they increase are beyond the knee."""
 
 
 class Score(NamedTuple):

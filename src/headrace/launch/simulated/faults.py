@@ -87,7 +87,7 @@ def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
 
 
 def plan_faults(world: SimulatedWorld, faults: tuple[Fault, ...], kill: Callable[[str], object], server: Any) -> None:
-    """Lets the faults happen, each at its time; runs in a thread of its own."""
+    """Lets the faults happen, each at its time; runs in a separate thread."""
     for fault in faults:
         sleep(max(0.0, fault.at - monotonic()))
         if fault.kind == "server":
