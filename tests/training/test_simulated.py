@@ -15,7 +15,7 @@ from headrace.launch.config import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
-from headrace.training import train
+from headrace.training import resume, train
 from headrace.training.checkpoint import newest_checkpoint
 
 from .conftest import CORRIDOR, SMALL, TOPOLOGIES
@@ -70,3 +70,13 @@ def test_another_seed_gives_another_interleaving(tmp_path: Path) -> None:
     runs = [simulate(tmp_path / str(seed), TOPOLOGIES["hogwild"], seed, steps=400) for seed in (0, 1)]
     assert runs[0].summary["actor_times"] != runs[1].summary["actor_times"]
     assert runs[0].parameters != runs[1].parameters
+
+
+def test_a_resumed_run_counts_its_steps_from_the_start(tmp_path: Path) -> None:
+    """Reports of its workers must not be taken for those of the first start, which had the same names and seed."""
+    first = simulate(tmp_path / "run", TOPOLOGIES["hogwild"], steps=400).summary
+    done, seconds = first["environment_steps"], first["wall_seconds"]
+    with RunDirectory.open(tmp_path / "run", writing=True) as run:
+        second = resume(run, QuietDisplay(), steps=done + 400).summary
+    assert done + 400 <= second["environment_steps"] < done + 800
+    assert second["wall_seconds"] - seconds < 1.2 * seconds

@@ -27,6 +27,7 @@ from headrace.report.display import Display
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.base import GENERATIONS_PER_START
 from headrace.roles.evaluator import EvaluatorRole
+from headrace.roles.remote_worker import updater_seed
 from headrace.roles.separate_role import RunNotice
 from headrace.roles.totals import Totals
 from headrace.servers import Endpoint, blamed_server, open_server, shown
@@ -88,7 +89,7 @@ class Trainer:
             undo.enter_context(self._watches)
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
-            site = self._watches.enter_context(config.launcher.open(config.seed))
+            site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, self._generation)))
             self._run_id: str = self._state.get("run_id") or f"{random_bits(64):016x}"
             for notice in site.notices:
                 display.message(notice)
