@@ -20,10 +20,10 @@ CARTPOLE = next(task for task in TASKS if task.name == "CartPole-v1")
 
 
 def test_every_preset_has_a_task() -> None:
-    """Except the families: one name stands for many environments."""
+    """Except the families: one name stands for many environments. 100 episodes of Blackjack say nothing."""
     presets = {(name, algorithm) for algorithm in BUILT_IN for name in presets_of(algorithm)}
     assert {(task.environment, task.algorithm) for task in TASKS} == {
-        (name, algorithm) for name, algorithm in presets if not name.endswith("/...")
+        (name, algorithm) for name, algorithm in presets if not name.endswith("/...") and name != "Blackjack-v1"
     }
 
 
@@ -34,6 +34,7 @@ def test_names_are_unique_and_a_score_is_stopped_at_or_above_the_required_one() 
         "Pendulum-v1",
         "Pendulum-v1-td3",
         "Pendulum-v1-sac",
+        "Pendulum-v1-crossq",
         "Pendulum-v1-a3c",
     }
 

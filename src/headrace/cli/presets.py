@@ -19,6 +19,7 @@ from headrace.topologies.config import Apex, Serial
 __all__ = ["run"]
 
 _PIPE_COLUMNS = 120  # if the output is not a terminal
+_MOST_PRESETS = 5  # in one table
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,17 @@ def run(arguments: Sequence[str]) -> int:
     if options.environment is None:
         for algorithm in [options.algorithm] if options.algorithm else known_algorithms():
             presets = presets_of(algorithm, frugal=options.frugal)
-            if presets or not options.frugal:
-                console.print(_compare(algorithm, presets))
+            names = list(presets)
+            for begin in range(0, len(names) or int(not options.frugal), _MOST_PRESETS):
+                chosen = names[begin : begin + _MOST_PRESETS]
+                console.print(_compare(algorithm, {each: presets[each] for each in chosen}))
         console.print("· as the default; `headrace presets ENV` shows one in full")
         for name, each in PRESETS.items():
             console.print(f"{name}: {each.note}")
     else:
-        chosen = preset(options.environment, options.algorithm, frugal=options.frugal)
-        console.print(f"{options.environment}: {chosen.note}")
-        console.print(_one(chosen))
+        one = preset(options.environment, options.algorithm, frugal=options.frugal)
+        console.print(f"{options.environment}: {one.note}")
+        console.print(_one(one))
         console.print(f"each is a flag; `headrace train {options.environment} --help` says what it means")
     return 0
 
