@@ -9,7 +9,7 @@ import pytest
 from headrace.algorithms.d4pg.config import D4PG
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.registry import known_algorithms
-from headrace.cli.arguments import find_environment, flag_types
+from headrace.cli.arguments import find_environment, flag_types, without_run_dir
 from headrace.cli.train import options_type, read_options
 from headrace.errors import ConfigError
 from headrace.settings import PRESETS, RunConfig, preset
@@ -113,6 +113,13 @@ def test_the_environment_may_be_at_any_position(text):
     options = read_options(words(text))
     expected = dataclasses.replace(preset("CartPole-v1").algorithm, hidden=(7, 8), double=False)
     assert (options.environment, options.algorithm) == ("CartPole-v1", expected)
+
+
+@pytest.mark.parametrize(
+    "text", ["--run-dir runs/a X --seed 3", "X --run_dir=runs/a --seed 3", "X --seed 3 --run-dir a"]
+)
+def test_the_run_directory_is_left_out(text):
+    assert without_run_dir(words(text)) == ["X", "--seed", "3"]
 
 
 def test_no_environment():

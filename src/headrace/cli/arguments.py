@@ -35,6 +35,7 @@ __all__ = [
     "flag_types",
     "parse",
     "require_known",
+    "without_run_dir",
 ]
 
 T = TypeVar("T")
@@ -198,6 +199,12 @@ def _is_value(word: str, texts: bool, names: Collection[str]) -> bool:
     if texts:
         return not word.startswith("-") and word not in names
     return re.match(r"\.?\d", word) is not None
+
+
+def without_run_dir(arguments: Sequence[str]) -> list[str]:
+    """The arguments without --run-dir, which must be another for another run."""
+    text = "\0".join(arguments)
+    return re.sub(r"(^|\0)--run[-_]dir(=|\0)[^\0]*", "", text).strip("\0").split("\0")
 
 
 def _first_paragraph(box: str) -> str:

@@ -23,6 +23,7 @@ from headrace.cli.arguments import (
     flag_types,
     parse,
     require_known,
+    without_run_dir,
 )
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
@@ -36,7 +37,6 @@ from headrace.topologies.config import TOPOLOGIES, TopologyName
 __all__ = [
     "RunOptions",
     "TrainOptions",
-    "_without_run_dir",
     "options_type",
     "read_options",
     "read_run_options",
@@ -134,14 +134,8 @@ def run(arguments: Sequence[str]) -> int:
     except LaunchError as error:
         if not options.launcher.repeatable:
             raise
-        words = [word for word in _without_run_dir(arguments) if word != "--quiet"]
+        words = [word for word in without_run_dir(arguments) if word != "--quiet"]
         raise LaunchError(f"{error}; to repeat it: {shlex.join([*_PROG.split(), *words])}") from error
-
-
-def _without_run_dir(arguments: Sequence[str]) -> list[str]:
-    """The arguments without --run-dir, which must be another for another run."""
-    text = "\0".join(arguments)
-    return re.sub(r"(^|\0)--run[-_]dir(=|\0)[^\0]*", "", text).strip("\0").split("\0")
 
 
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:
