@@ -15,6 +15,7 @@ from headrace.errors import ConfigError, require
 from headrace.fields import check_types, read_fields
 from headrace.launch.deaths import DEATHS, DEATHS_SECONDS
 from headrace.launch.simulated.world import SimulatedWorld
+from headrace.servers.simulated import SimulatedServer
 
 __all__ = ["Fault", "plan_faults", "random_faults", "read_faults"]
 
@@ -86,7 +87,9 @@ def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def plan_faults(world: SimulatedWorld, faults: tuple[Fault, ...], kill: Callable[[str], object], server: Any) -> None:
+def plan_faults(
+    world: SimulatedWorld, faults: tuple[Fault, ...], kill: Callable[[str], object], server: SimulatedServer
+) -> None:
     """Lets the faults happen, each at its time; runs in a separate thread."""
     for fault in faults:
         sleep(max(0.0, fault.at - monotonic()))
@@ -122,7 +125,7 @@ def _strike(world: SimulatedWorld, fault: Fault, kill: Callable[[str], object]) 
         world.start(world.running.process, recover, "recovery")
 
 
-def _restart(server: Any, fault: Fault) -> None:
+def _restart(server: SimulatedServer, fault: Fault) -> None:
     sleep(fault.seconds)
     server.start(keeps=fault.keeps_data)
 

@@ -17,7 +17,7 @@ from headrace.launch.simulated.link import Link
 from headrace.launch.simulated.world import Process, SimulatedWorld, Task
 from headrace.roles.base import Role
 from headrace.servers import Endpoint
-from headrace.servers.simulated import SCHEME, find_server
+from headrace.servers.simulated import SCHEME, SimulatedServer, find_server
 
 __all__ = ["SimulatedLauncher", "open_simulation"]
 
@@ -45,7 +45,7 @@ class SimulatedLauncher:
             world.start(world.process("faults"), lambda: plan_faults(world, faults, self.fail, self.server), "faults")
 
     @property
-    def server(self) -> object:
+    def server(self) -> SimulatedServer:
         """The run's server."""
         return find_server(self._endpoint.address)
 
