@@ -97,3 +97,22 @@ def test_a_plain_lock_excludes(make_world: MakeWorld) -> None:
     for thread in [start_thread(lambda name=name: enter(name), name) for name in "ab"]:  # type: ignore[misc]
         thread.join()
     assert inside in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
+
+
+def test_a_thread_that_is_killed_when_it_could_take_a_lock_leaves_it_to_the_next(make_world: MakeWorld) -> None:
+    world = make_world()
+    lock, entered = new_lock(), []
+
+    def enter() -> None:
+        with lock:
+            entered.append(monotonic())
+
+    victim = world.process("victim")
+    with lock:
+        world.start(victim, enter, "main")
+        sleep(1.0)
+        following = start_thread(enter, "following")
+        sleep(1.0)
+    world.end(victim)  # it was woken, but has not run yet
+    following.join()
+    assert entered == [2.0]

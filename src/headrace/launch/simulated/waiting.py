@@ -48,16 +48,24 @@ class SimulatedLock:
         self._waiters: list[Task] = []
 
     def __enter__(self) -> bool:
-        while self._owner is not None:
-            self._world.park(self._waiters, None)
+        try:
+            while self._owner is not None:
+                self._world.park(self._waiters, None)
+        except BaseException:
+            self._pass_on()  # it may have been woken to take the lock
+            raise
         self._owner = self._world.running
         return True
 
     def __exit__(self, *error: object) -> None:
         if self._owner is self._world.running:  # a thread that was killed while it waited does not have it
             self._owner = None
-            if self._waiters:
-                self._world.wake(self._waiters.pop(0))
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Wakes a waiting thread if the lock is free."""
+        if self._owner is None and self._waiters:
+            self._world.wake(self._waiters.pop(0))
 
 
 class SimulatedCondition(SimulatedLock, Condition):
