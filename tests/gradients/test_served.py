@@ -214,10 +214,11 @@ def test_a_gradient_that_is_not_finite_is_refused_and_changes_nothing(open_vecto
     assert vector.parameters.tolist() == [0.5, 0.5]
 
 
-def test_a_gradient_that_is_not_finite_is_not_summed(open_vector: Open):
+@pytest.mark.parametrize("component", [float("nan"), float("-inf"), 2.0**60, -(2.0**60)])
+def test_a_gradient_that_no_server_accepts_is_not_summed(open_vector: Open, component: float):
     vector = open_vector([1.0, 1.0], ServedOptions(push_period=2), fresh=True)
     push(vector, 1)
-    vector.gradient[:] = [1, float("inf")]
+    vector.gradient[:] = [1, component]
     assert vector.apply() == (0, -1, False)
     assert push(vector, 2) == (1, 0, True)
     vector.pull()

@@ -15,6 +15,9 @@ from headrace.types import Array
 
 __all__ = ["ServedOptions", "ServedVector"]
 
+_GRADIENT_LIMIT = 2.0**60
+"""Magnitude from which servers refuse a component of a gradient."""
+
 
 @dataclass(frozen=True)
 class ServedOptions:
@@ -106,12 +109,12 @@ class ServedVector:
     def apply(self) -> Applied:
         """Adds `gradient` to the sum, and sends the sum at the end of the push period.
 
-        A gradient that is not finite is refused at once and not added. After a dropped one the next pull() fetches.
-        Neither moves the worker's copy.
+        A gradient that is not finite, or has a component of 2^60 and more, is refused at once and not added. After a
+        dropped one the next pull() fetches. Neither moves the worker's copy.
         """
         self._applied_since_fetch += 1
         if self._options.push_period > 1:
-            if not np.isfinite(self.gradient).all():
+            if not np.abs(self.gradient).max() < _GRADIENT_LIMIT:  # true for NaN too
                 return Applied(self._version, -1, accepted=False)
             self._sum += self.gradient
             self._summed += 1
