@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -67,3 +68,25 @@ def test_faults_happen_at_their_time_and_pass(make_world: MakeWorld) -> None:
     server.stop.assert_called_once_with()
     server.start.assert_called_once_with(keeps=True)
     assert killed == ["actor 0"]
+
+
+@pytest.mark.parametrize("kind", ["slow", "delay", "pause", "cut"])
+@pytest.mark.parametrize("seconds", [(4.0, 1.0), (2.0, 3.0)])  # one within the other; one begins in the other
+def test_faults_of_a_kind_that_overlap_last_until_the_last_has_ended(
+    make_world: MakeWorld, kind: Any, seconds: tuple[float, float]
+) -> None:
+    world = make_world(8)
+    process = world.process("actor 0")
+    world.start(process, lambda: sleep(9.0), "main")
+    faults = [Fault(at, kind, "actor 0", lasts) for at, lasts in zip((0.0, 1.0), seconds, strict=True)]
+    world.start(world.process("faults"), lambda: plan_faults(world, tuple(faults), Mock(), Mock()), "faults")
+
+    def suffers() -> bool:
+        held = max(process.paused_until, process.cut_until) > monotonic()
+        return held or process.slowdown > 1 or process.delay_seconds > 0
+
+    suffered = []
+    for _ in range(5):
+        sleep(0.9)
+        suffered.append(suffers())
+    assert suffered == [True, True, True, True, False]

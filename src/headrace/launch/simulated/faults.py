@@ -106,21 +106,26 @@ def plan_faults(
 
 
 def _strike(world: SimulatedWorld, fault: Fault, kill: Callable[[str], object]) -> None:
-    process, end = world.processes[fault.role], monotonic() + fault.seconds
+    """Lets a fault happen to a role; of several at a time of one kind, the longest counts."""
     if fault.kind == "kill":
         kill(fault.role)
-    elif fault.kind == "pause":
+        return
+    process = world.processes[fault.role]
+    end = max(monotonic() + fault.seconds, process.fault_ends.get(fault.kind, 0.0))
+    process.fault_ends[fault.kind] = end
+    if fault.kind == "pause":
         process.paused_until = end
     elif fault.kind == "cut":
         process.cut_until = end
     else:
-        name, value = ("slowdown", _SLOW) if fault.kind == "slow" else ("delay_seconds", _DELAY_SECONDS)
-        before = getattr(process, name)
+        slow = fault.kind == "slow"
+        name, value, usual = ("slowdown", _SLOW, 1.0) if slow else ("delay_seconds", _DELAY_SECONDS, 0.0)
         setattr(process, name, value)
 
         def recover() -> None:
             sleep(fault.seconds)
-            setattr(process, name, before)
+            if monotonic() >= process.fault_ends[fault.kind]:
+                setattr(process, name, usual)
 
         world.start(world.running.process, recover, "recovery")
 

@@ -39,8 +39,8 @@ class Process:
         self.cut_until = 0.0
         self.delay_seconds = 0.0
         """Added to each of its messages."""
-        self.waits: dict[str, float] = {}
-        """Seconds that its threads waited, by what for."""
+        self.fault_ends: dict[str, float] = {}
+        """When the longest fault of each kind ends."""
 
 
 class Task(Thread):
