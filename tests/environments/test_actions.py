@@ -92,3 +92,32 @@ def test_an_action_without_parts_is_refused():
 def test_the_mask_of_an_array_is_flat():
     wheels = BranchActions(action_parts(spaces.MultiDiscrete([2, 3])))
     assert wheels.flatten_mask(np.array([1, 0, 0, 1, 1])).tolist() == [1, 0, 0, 1, 1]
+    assert wheels.flatten_mask([1, 0, 0, 1, 1]).tolist() == [1, 0, 0, 1, 1]
+
+
+def test_the_mask_of_a_matrix_is_nested_as_gymnasium_takes_it():
+    space = spaces.MultiDiscrete([[2, 3], [4, 2]])
+    mask = ((np.ones(2, np.int8), np.ones(3, np.int8)), (np.eye(4, dtype=np.int8)[1], np.ones(2, np.int8)))
+    assert space.sample(mask)[1, 0] == 1
+    assert BranchActions(action_parts(space)).flatten_mask(mask).tolist() == [1] * 5 + [0, 1, 0, 0] + [1] * 2
+
+
+@pytest.mark.parametrize(
+    ("mask", "problem"),
+    [
+        ({"a": 1, "b": np.ones(5)}, r"\['a'\] has shape \(\); \(2,\) is required"),
+        ({"a": None, "b": np.ones(5)}, r"\['a'\] has shape \(\)"),
+        ({"a": np.ones(3), "b": np.ones(4)}, r"\['a'\] has shape \(3,\)"),  # as many numbers as the two have together
+        (
+            {"a": np.ones(2), "b": (np.ones(3), np.ones(2))},
+            r"\['b'\] has shape \(3,\) and \(2,\); \(5,\), or a tuple of ",
+        ),
+        ({"a": np.ones(2), "b": (np.ones(2), 1)}, r"\['b'\] has shape \(2,\) and \(\)"),
+        ({"a": np.ones((1, 2)), "b": np.ones(5)}, r" has arrays of shapes \(1, 2\), \(5,\)"),
+    ],
+)
+def test_a_mask_of_another_size_is_refused(mask, problem):
+    """It would be that of other actions, or an exception of NumPy."""
+    actions = BranchActions(action_parts(spaces.Dict(a=spaces.Discrete(2), b=spaces.MultiDiscrete([2, 3]))))
+    with pytest.raises(EnvironmentFault, match=r"info\['action_mask'\]" + problem):
+        actions.flatten_mask(mask)

@@ -150,6 +150,16 @@ def test_a_mask_may_be_a_key_of_the_observation(kind: spaces.Space[Any]) -> None
     assert not Packer(space, None, 0).masked  # of continuous actions it is a part like any other
 
 
+def test_a_mask_with_parts_in_the_observation_is_refused() -> None:
+    """It would be an observation like any other, and illegal actions would be taken."""
+    action = spaces.Dict(a=spaces.Discrete(2), b=spaces.Discrete(3))
+    mask = spaces.Dict(a=spaces.MultiBinary(2), b=spaces.MultiBinary(3))
+    space = spaces.Dict(action_mask=mask, state=spaces.Discrete(3))
+    with pytest.raises(EnvironmentFault, match=re.escape("observation['action_mask'] has parts, such as observation")):
+        Packer(space, None, 5, BranchActions(action_parts(action)))
+    assert len(Packer(space, None, 0).parts) == 3  # of continuous actions it is a part like any other
+
+
 def test_a_mask_of_floats_is_refused() -> None:
     space = spaces.Dict(action_mask=spaces.Box(0, 1, (2,), np.float32), state=spaces.Discrete(3))
     with pytest.raises(EnvironmentFault, match=re.escape("observation['action_mask'] has dtype float32; bool or an")):

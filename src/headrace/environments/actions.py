@@ -99,18 +99,30 @@ class BranchActions:
         """A mask -> [A], or a batch of B -> [B, A]: those of all dimensions side by side.
 
         A mask has the structure of the action. That of a part is an array of the numbers of all its dimensions, or a
-        tuple with an array for each, as in `space.sample(mask)`. Raises EnvironmentFault if a part has none.
+        tuple with an array for each, as in `space.sample(mask)`. Raises EnvironmentFault if a part has none, or one of
+        another size.
         """
-        masks = []
+        masks: list[Array] = []
         for part in self._parts:
+            name = "info['action_mask']" + "".join(f"[{key!r}]" for key in part.path)
             value = mask
             for key in part.path:
                 try:
                     value = value[key]
                 except (KeyError, IndexError, TypeError):
-                    name = "".join(f"[{key!r}]" for key in part.path)
-                    raise EnvironmentFault(f"info['action_mask']{name} is missing; the action has this part") from None
-            masks += [np.asarray(each) for each in value] if isinstance(value, tuple | list) else [np.asarray(value)]
+                    raise EnvironmentFault(f"{name} is missing; the action has this part") from None
+            found = _arrays(value)
+            sizes, whole, each = [array.shape[-1:] for array in found], sum(part.counts), list(part.counts)
+            if sizes not in ([(whole,)], [(count,) for count in each]):
+                shapes = " and ".join(str(array.shape) for array in found)
+                tuple_of = f", or a tuple of {each} numbers," if len(each) > 1 else ""
+                raise EnvironmentFault(f"{name} has shape {shapes}; {(whole,)}{tuple_of} is required of a mask")
+            masks += found
+        if len({array.shape[:-1] for array in masks}) > 1:
+            shapes = ", ".join(str(array.shape) for array in masks)
+            raise EnvironmentFault(
+                f"info['action_mask'] has arrays of shapes {shapes}; one dimension is required of each"
+            )
         return masks[0] if len(masks) == 1 else np.concatenate(masks, -1)
 
     def _values(self, actions: Array) -> list[tuple[tuple[str | int, ...], Array]]:
@@ -208,6 +220,13 @@ def _assemble(values: Sequence[tuple[tuple[str | int, ...], Any]]) -> Any:
         parts.setdefault(key, []).append((tuple(rest), value))
     built: Mapping[str | int, Any] = {key: _assemble(part) for key, part in parts.items()}
     return built if isinstance(values[0][0][0], str) else tuple(built.values())
+
+
+def _arrays(mask: Any) -> list[Array]:
+    """The arrays of a mask that may be a tuple or list of these, of any depth; a list of numbers is one array."""
+    if isinstance(mask, tuple | list) and any(isinstance(each, tuple | list | np.ndarray) for each in mask):
+        return [array for each in mask for array in _arrays(each)]
+    return [np.asarray(mask)]
 
 
 def _bounds(action: spaces.Box, environment_id: str) -> tuple[Array, Array]:

@@ -59,6 +59,12 @@ class Packer:
         `parted` converts actions that have several dimensions.
         """
         slots = _slots(space, ())
+        nested = [slot.label for slot in slots if actions and len(slot.path) > 1 and slot.path[0] == MASK]
+        if nested:
+            raise EnvironmentFault(
+                f"observation[{MASK!r}] has parts, such as {nested[0]}; one array {(actions,)}, or a mask in info "
+                "instead, is required"
+            )
         own = [_as_mask(slot) for slot in slots if actions and slot.path == (MASK,)]
         slots = [slot for slot in slots if not own or slot.path != (MASK,)] + own
         self.masked = bool(own) or mask is not None
