@@ -86,3 +86,14 @@ def test_an_environment_without_a_frugal_preset_is_refused(environment, algorith
 def test_frugal_presets_of_an_algorithm():
     assert {*presets_of("dqn", frugal=True)} == {*DQN.frugal_presets()}
     assert presets_of("dyna-q", frugal=True) == presets_of("a3c", frugal=True) == {}
+
+
+def test_a_name_without_its_version_has_the_preset_of_the_newest():
+    """As the environment that it names does."""
+    for name in ("CartPole", "Pendulum", "headrace/Snake", "vector/CartPole"):
+        assert preset(name) == preset(f"{name}-v{1 if 'headrace' not in name else 0}")
+    assert preset("CartPole").note != preset("Cart").note == preset("CartPole-v9").note == preset("").note
+
+
+def test_frugal_presets_are_found_as_others_are():
+    assert preset("vector/LunarLander", frugal=True) == preset("LunarLander-v3", frugal=True)

@@ -149,7 +149,7 @@ _ENVIRONMENTS: dict[str, _Environment] = {
 def preset(environment: str, algorithm: str | None = None, *, frugal: bool = False) -> Preset:
     """The preset of an environment, or of its family (ALE/..., dm_control/...), or the defaults.
 
-    That of vector/NAME and envpool/NAME is the preset of NAME.
+    That of vector/NAME and envpool/NAME is the preset of NAME. A name without its version has that of its newest one.
 
     `algorithm` is by default the environment's. An algorithm that has no preset for the environment gets its default
     settings and the steps of the environment's algorithm. `frugal` chooses the one that needs few environment steps.
@@ -174,7 +174,7 @@ def presets_of(algorithm: str, *, frugal: bool = False) -> dict[str, Preset]:
 
 
 def _frugal(environment: str, kind: type[Algorithm], shared: _Environment) -> Preset:
-    tuned = _tuned(kind, frugal=True).get(environment)
+    tuned = _find(_tuned(kind, frugal=True), environment)
     if tuned is None:
         able = [f"{name} with {each}" for each in known_algorithms() for name in presets_of(each, frugal=True)]
         raise ConfigError(
@@ -191,7 +191,10 @@ def _tuned(kind: type[Algorithm], *, frugal: bool = False) -> Mapping[str, Tuned
 
 def _find(presets: Mapping[str, T], environment: str) -> T | None:
     name = re.sub("^(vector|envpool)/", "", environment)
-    return presets.get(name) or presets.get(re.sub("/.*", "/...", name))
+    pattern = re.compile(f"{re.escape(name)}-v([0-9]+)")  # as `environments.make` finds a name without its version
+    versions = [int(found[1]) for found in map(pattern.fullmatch, presets) if found]
+    newest = f"{name}-v{max(versions)}" if versions else name
+    return presets.get(name) or presets.get(newest) or presets.get(re.sub("/.*", "/...", name))
 
 
 PRESETS: dict[str, Preset] = {name: preset(name) for name in _ENVIRONMENTS}
