@@ -145,7 +145,7 @@ def test_evaluate_as_json_with_a_video(training, run, tmp_path, capsys):
         "returns": [1.0, 3.0],
         "lengths": [10, 20],
     }
-    assert [call[2] for call in training.calls] == [{"episodes": 7, "seed": 3}, {"seed": 3, "max_steps": 3_000}]
+    assert [call[2] for call in training.calls] == [{"seed": 3, "max_steps": 3_000}, {"episodes": 7, "seed": 3}]
     assert video.stat().st_size > 0
 
 
@@ -153,6 +153,13 @@ def test_an_impossible_video_path_is_refused_before_the_episodes(training, run, 
     assert main(["evaluate", str(run), "--video", "video.avi"]) == 2
     assert "must end in .mp4 or .gif" in capsys.readouterr().err
     assert training.calls == []
+
+
+def test_an_environment_that_draws_nothing_is_refused_before_the_episodes(training, run, capsys):
+    training.error = EnvironmentFault("its factory takes no render_mode")
+    assert main(["evaluate", str(run), "--video", "video.gif"]) == 2
+    assert "takes no render_mode" in capsys.readouterr().err
+    assert [name for name, *_ in training.calls] == ["record_frames"]
 
 
 def test_a_report_is_written_even_if_the_video_fails(training, run, progress_record, capsys):
@@ -246,6 +253,10 @@ def test_the_zoo_is_listed_and_played(training, capsys):
     assert main(["evaluate", "zoo:"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [f"zoo:{name}" for name in kept_policies()]
+    assert main(["evaluate", "zoo:", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [*listed] == [f"zoo:{name}" for name in kept_policies()]
+    assert listed["zoo:CartPole-v1"]["mean_return"] == kept_policies()["CartPole-v1"].mean_return
     assert training.calls == []
     assert main(["evaluate", "zoo:CartPole-v1", "--episodes", "7"]) == 0
     assert training.calls == [

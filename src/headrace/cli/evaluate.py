@@ -46,13 +46,16 @@ def run(arguments: Sequence[str]) -> int:
     )
     name = zoo_name(options.run)
     if name == "":
-        print(_list(kept_policies()))
+        print(_list_json(kept_policies()) if options.json else _list(kept_policies()))
         return 0
     if options.video is not None:
         require_video(options.video)  # before the episodes, not after
     source = RunDirectory.open(options.run) if name is None else find_kept(name)
     from headrace import training
 
+    recording = None
+    if options.video is not None:  # before the episodes, too: an environment may draw nothing
+        recording = training.record_frames(source, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
     result = training.evaluate(source, episodes=options.episodes, seed=options.seed)
     if options.json:
         record = {
@@ -75,8 +78,8 @@ def run(arguments: Sequence[str]) -> int:
             f"(least {number(result.minimum)}, greatest {number(result.maximum)})\n"
             f"  length    {number(statistics.fmean(result.lengths))} steps"
         )
-    if options.video is not None:
-        frames, fps = training.record_frames(source, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
+    if options.video is not None and recording is not None:
+        frames, fps = recording
         frame_count = write_video(frames, options.video, fps)
         if not options.json:
             print(f"  video     {options.video}, {frame_count} frames")
@@ -91,3 +94,9 @@ def _list(kept: Mapping[str, KeptPolicy]) -> str:
         f"over {each.episodes} episodes, after {count(each.environment_steps)} steps of training"
         for name, each in kept.items()
     )
+
+
+def _list_json(kept: Mapping[str, KeptPolicy]) -> str:
+    """One JSON object of the policies by name, with their scores and training."""
+    names = ("environment", "algorithm", "mean_return", "std_return", "episodes", "environment_steps")
+    return json.dumps({PREFIX + key: {name: getattr(each, name) for name in names} for key, each in kept.items()})
