@@ -89,6 +89,30 @@ class Branches(Walk):
     def step(self, action):
         return super().step(action[0])
 
+class MaskedBranches(Walk):
+    """Of the three dimensions only 1, 0 and 2 are legal; the mask is a Dict of arrays and tuples."""
+    mask = {"arm": np.array([0, 1], np.int8), "legs": (np.array([1, 0, 0], np.int8), np.array([0, 0, 1, 0], np.int8))}
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = spaces.Dict(arm=spaces.Discrete(2), legs=spaces.MultiDiscrete([3, 4]))
+
+    def reset(self, **options):
+        return super().reset(**options)[0], {"action_mask": self.mask}
+
+    def step(self, action):
+        assert (action["arm"], *action["legs"]) == (1, 0, 2), "illegal"
+        return *super().step(action["arm"])[:4], {"action_mask": self.mask}
+
+class MaskedFlat(MaskedBranches):
+    """A Dict observation has the mask, as one array."""
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Dict(state=self.observation_space, action_mask=spaces.MultiBinary(9))
+
+    def observe(self):
+        return {"state": super().observe(), "action_mask": np.array([0, 1, 1, 0, 0, 0, 0, 1, 0], np.int8)}
+
 class Image(Walk):
     def __init__(self):
         super().__init__()
@@ -203,10 +227,10 @@ def test_algorithms_that_refuse_the_observations_are_not_listed(own: None, one_p
     assert check("own_walks:Image")["algorithms"].text.split() == ["dqn", "a3c", "r2d2"]
 
 
-@pytest.mark.parametrize("name", ["Masked", "MaskedDict"])
+@pytest.mark.parametrize("name", ["Masked", "MaskedDict", "MaskedBranches", "MaskedFlat"])
 def test_only_legal_actions_are_taken(own: None, one_process: None, name: str) -> None:
     found = check(f"own_walks:{name}")
-    assert (found["observations"].level, found["determinism"].level) == ("ok", "ok")
+    assert [found[name].level for name in ("observations", "determinism", "spaces", "batch")] == ["ok"] * 4
 
 
 def test_another_process_that_cannot_create_it_is_an_error(own: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from headrace.algorithms.registry import known_algorithms
 from headrace.clock import monotonic
 from headrace.environments import describe, make, make_batch
+from headrace.environments.actions import BranchActions, action_parts
 from headrace.environments.calls import calling
 from headrace.environments.records import MASK
 from headrace.environments.spaces import close
@@ -27,7 +28,7 @@ from headrace.roles.evaluator import LONGEST_EPISODE
 from headrace.training.hang_watch import watched
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["Finding", "check_environment"]
+__all__ = ["Finding", "check_environment", "random_actions"]
 
 _HANG_SECONDS = 60.0
 _TOGETHER = 8
@@ -186,9 +187,18 @@ def _step(environment: gymnasium.Env[Any, Any], steps: int, clock: PhaseClock) -
 
 def _sample(environment: gymnasium.Env[Any, Any], observation: Any, info: Mapping[str, Any]) -> Any:
     """A random action; a legal one if the environment has action masks, whose place is that of `Packer`."""
-    own = isinstance(observation, Mapping) and isinstance(environment.action_space, gymnasium.spaces.Discrete)
-    mask = observation[MASK] if own and MASK in observation else info.get(MASK)
-    return environment.action_space.sample(None if mask is None else np.asarray(mask, np.int8))
+    space = environment.action_space
+    own = isinstance(observation, Mapping) and MASK in observation
+    mask = observation[MASK] if own else info.get(MASK)
+    if mask is None or isinstance(space, gymnasium.spaces.Box):
+        return space.sample()
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return space.sample(np.asarray(mask, np.int8))
+    actions = BranchActions(action_parts(space))
+    flat = np.asarray(mask) if own else actions.flatten_mask(mask)
+    legal = np.split(flat, np.cumsum(actions.branches)[:-1])
+    chosen = [space.np_random.choice(np.flatnonzero(each)) for each in legal]
+    return actions.to_environment(np.array([chosen]))[0]
 
 
 def _outside(space: gymnasium.Space[Any], observation: Any) -> tuple[str, bool]:
@@ -272,7 +282,7 @@ def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
     try:
         observation = batch.start()
         for _ in range(rounds):
-            actions = _random_actions(random, spec, observation)
+            actions = random_actions(random, spec, observation)
             begin = monotonic()
             step = batch.step(actions)
             seconds.append(monotonic() - begin)
@@ -285,8 +295,8 @@ def _check_batch(environment_id: str, steps: int, clock: PhaseClock) -> Iterator
     yield Finding("ok", "batch", f"{_TOGETHER} environments in one thread: {rate}; {times}")
 
 
-def _random_actions(random: np.random.Generator, spec: EnvironmentSpec, observation: Array) -> Array:
-    """Legal actions of a policy, one for each observation [E, *O]."""
+def random_actions(random: np.random.Generator, spec: EnvironmentSpec, observation: Array) -> Array:
+    """Uniformly random legal actions of a policy, one for each observation [E, *O]."""
     count = len(observation)
     if spec.continuous:
         return random.uniform(-1, 1, (count, spec.actions)).astype(np.float32)
