@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from benchmarks import outcome
 from benchmarks.outcome import Judge, Rule, Score
-from benchmarks.zoo import keep, runs
+from benchmarks.zoo import contender, keep, runs
 from benchmarks.zoo.scores import cells, normalized_scores, shared_tasks
 from benchmarks.zoo.tasks import TASKS, Task, systems_of
 
@@ -25,6 +25,15 @@ def test_every_preset_has_a_task() -> None:
     assert {(task.environment, task.algorithm) for task in TASKS} == {
         (name, algorithm) for name, algorithm in presets if not name.endswith("/...") and name != "Blackjack-v1"
     }
+
+
+def test_random_actions_are_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, a number for each dimension (of the three wheels, each at 3, 4 or 5 places), floats."""
+    monkeypatch.setattr(contender, "CONFIRMATION_EPISODES", 40)
+    wheels = next(task for task in TASKS if task.environment == "headrace/Wheels-v0")
+    found = contender.run_random(wheels, 0)
+    assert found.fresh_mean == pytest.approx(5 * (1 / 3 + 1 / 4 + 1 / 5), abs=1.5)  # 5 standard errors
+    assert contender.run_random(CARTPOLE, 0).fresh_mean > 8
 
 
 def test_names_are_unique_and_a_score_is_stopped_at_or_above_the_required_one() -> None:

@@ -22,6 +22,7 @@ from headrace.environments import describe
 from headrace.roles.evaluator import play
 from headrace.settings import preset
 from headrace.training import export
+from headrace.training.environment_check import random_actions
 from headrace.types import Array
 
 _PERIOD_SECONDS = 5.0
@@ -52,8 +53,7 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         quiet=True,
     )
     fresh = result.evaluate(CONFIRMATION_EPISODES, seed=FRESH_SEED + seed)
-    if not describe(task.environment).parts:
-        export(result.run, folder / "policy.onnx")
+    export(result.run, folder / "policy.onnx")
     (folder / "config.json").write_text(result.run.read_config())
     summary = result.summary
     return Outcome(
@@ -70,15 +70,12 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
 
 
 def run_random(task: Task, seed: int) -> Outcome:
-    """Uniformly random actions, without any training."""
+    """Uniformly random legal actions, without any training."""
     spec = describe(task.environment)
     random = np.random.default_rng(seed)
 
     def act(observation: Array) -> Array:
-        count = len(observation)
-        if spec.continuous:
-            return random.uniform(-1, 1, (count, spec.actions)).astype(np.float32)
-        return random.integers(spec.actions, size=count)
+        return random_actions(random, spec, observation)
 
     returns = play(task.environment, act, CONFIRMATION_EPISODES, FRESH_SEED + seed).returns
     mean, std = statistics.fmean(returns), statistics.stdev(returns)

@@ -12,7 +12,7 @@ from headrace.report.display import Display, Heading, open_display
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig, ServerConfig, preset
 from headrace.topologies.config import Topology
-from headrace.training import Callback, Callbacks, Result, SavedPolicy, load_policy
+from headrace.training import Callback, Callbacks, Result, SavedPolicy, load_kept, load_policy
 from headrace.training import resume as resume_run
 from headrace.training import train as train_run
 from headrace.zoo import find_kept, zoo_name
@@ -110,11 +110,11 @@ def load(path: str | Path) -> SavedPolicy:
         policy = headrace.load("zoo:LunarLander-v3")
         action = policy.act(observation)
 
-    See `SavedPolicy`. Torch is not needed; a file and the zoo need neither a run nor the environment. Raises
-    HeadraceError.
+    See `SavedPolicy`. Torch is not needed; a file and the zoo need no run, and the environment only for a
+    policy of the zoo whose observations have parts or action masks. Raises HeadraceError.
     """
     name = zoo_name(path)
-    return load_policy(Path(path) if name is None else find_kept(name).path)
+    return load_policy(Path(path)) if name is None else load_kept(find_kept(name))
 
 
 def tune(

@@ -1,16 +1,19 @@
 """The policies that come with the package: each loads without its environment and plays as its entry says."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import headrace
+from headrace.algorithms.dqn import DQN
 from headrace.environments import describe
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, EnvironmentFault
+from headrace.networks import PolicyGraph
 from headrace.settings import RunConfig
 from headrace.training import evaluate
-from headrace.training.saved_policy import read_trained
+from headrace.training.saved_policy import Interface, _ActionSpace, load_kept, read_trained
 from headrace.zoo import KeptPolicy, find_kept, kept_policies, zoo_name
 from headrace.zoo.catalogue import FOLDER
 
@@ -71,3 +74,16 @@ def test_the_seed_is_that_of_the_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigError, match="enough"):
             evaluate(kept, seed=given)
     assert seeds == [kept.episode_seed, 7]
+
+
+def test_a_policy_of_observations_with_parts_takes_those_of_its_environment(tmp_path: Path) -> None:
+    """FrozenLake's are one cell, whose space is that of the environment."""
+    spec, algorithm = describe("FrozenLake-v1"), DQN(hidden=(8,))
+    updater = algorithm.make_updater(spec, "cpu", 0)
+    graph = PolicyGraph(updater.architecture).serialize(updater.weights())
+    path = tmp_path / "lake.onnx"
+    path.write_bytes(Interface(spec, algorithm, _ActionSpace()).write(graph))
+    policy = load_kept(replace(find_kept("CartPole-v1"), environment="FrozenLake-v1", file=str(path)))
+    assert {policy.act(cell) for cell in range(16)} <= {0, 1, 2, 3}
+    with pytest.raises(EnvironmentFault, match="observation is 16; 0 to 15 is required"):
+        policy.act(16)

@@ -4,7 +4,7 @@ from headrace.training.callbacks import Callback, Callbacks
 from headrace.training.evaluation import Evaluation
 from headrace.training.policy_use import export, record_frames
 from headrace.training.result import Result, evaluate
-from headrace.training.saved_policy import SavedPolicy, load_policy
+from headrace.training.saved_policy import SavedPolicy, load_kept, load_policy
 from headrace.training.start import resume, train
 from headrace.training.trainer import Trainer
 
@@ -17,6 +17,7 @@ __all__ = [
     "Trainer",
     "evaluate",
     "export",
+    "load_kept",
     "load_policy",
     "record_frames",
     "resume",

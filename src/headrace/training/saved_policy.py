@@ -35,7 +35,7 @@ from headrace.training.hang_watch import watched
 from headrace.types import Array, EnvironmentSpec
 from headrace.zoo import KeptPolicy
 
-__all__ = ["Interface", "SavedPolicy", "Trained", "load_policy", "read_run", "read_trained"]
+__all__ = ["Interface", "SavedPolicy", "Trained", "load_kept", "load_policy", "read_run", "read_trained"]
 
 _KEY = "headrace"
 """Key of the interface in the metadata of an exported graph."""
@@ -251,6 +251,12 @@ def load_policy(path: Path) -> SavedPolicy:
             "run directory is required"
         )
     return SavedPolicy(graph, interface)
+
+
+def load_kept(kept: KeptPolicy) -> SavedPolicy:
+    """A policy of the zoo; its environment is created only if its observations have parts or action masks."""
+    trained = read_trained(kept)
+    return trained.open_alone() if trained.spec.parts else load_policy(kept.path)
 
 
 def _read_file(path: Path) -> bytes:
