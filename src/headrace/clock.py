@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -34,6 +34,7 @@ __all__ = [
     "spend",
     "start_thread",
     "transfer",
+    "used_core_seconds",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -155,6 +156,10 @@ class World:
         """The lock that processes share under this name; None where native code has it."""
         return None
 
+    def used_core_seconds(self) -> Mapping[str, float]:
+        """Simulated seconds of work that has ended, by kind of process; empty without a simulated run."""
+        return {}
+
 
 class _Inhabited(threading.local):
     world = World()
@@ -231,3 +236,8 @@ def shared_lock(name: str) -> AbstractContextManager[object] | None:
 def simulated_cores() -> int | None:
     """Number of cores of a simulated run; None without one."""
     return _inhabited.world.cores
+
+
+def used_core_seconds() -> Mapping[str, float]:
+    """Simulated seconds of work that has ended, by kind of process; empty without a simulated run."""
+    return _inhabited.world.used_core_seconds()

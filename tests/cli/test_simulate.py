@@ -8,6 +8,7 @@ import pytest
 from headrace.cli.main import main
 
 CORRIDOR = "headrace.environments.toy:Corridor"
+MEASURED = {"calibration": {"link": "3us,40Gbit"}}
 
 
 def test_a_run_is_predicted_on_each_number_of_cores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,11 +47,13 @@ def test_calibration_writes_a_file(
 ) -> None:
     from headrace.simulation import calibration
 
-    monkeypatch.setattr(calibration, "calibrate", lambda environment, algorithm, seconds: {"environment": seconds})
+    monkeypatch.setattr(
+        calibration, "calibrate", lambda environment, algorithm, seconds: MEASURED | {"environment": seconds}
+    )
     path = tmp_path / "costs.json"
     assert main(["simulate", "calibrate", CORRIDOR, "--seconds", "3", "--output", str(path)]) == 0
-    assert json.loads(path.read_text()) == {"environment": 3.0}
-    assert f"--costs {path}" in capsys.readouterr().out
+    assert json.loads(path.read_text()) == MEASURED | {"environment": 3.0}
+    assert f"--costs {path} --link 3us,40Gbit" in capsys.readouterr().out
 
 
 def test_a_run_that_fails_in_simulated_time_names_the_command_that_repeats_it(

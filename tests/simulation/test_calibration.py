@@ -8,8 +8,9 @@ import pytest
 from headrace import A3C, DynaQ
 from headrace.errors import ConfigError, StorageError
 from headrace.launch.simulated.costs import Costs
+from headrace.launch.simulated.link import Link
 from headrace.simulation import calibration
-from headrace.simulation.calibration import Recorder, calibrate, fit, write_costs
+from headrace.simulation.calibration import Recorder, calibrate, fit, measure_link, write_costs
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 
@@ -28,14 +29,23 @@ def test_two_numbers_of_environments_give_the_cost_of_one() -> None:
     assert fit([[3.0], [2.0]], (1, 16)).per_row == 0.0  # noise
 
 
+def test_the_link_of_this_machine_is_one_that_a_run_takes() -> None:
+    link = Link.parse(measure_link())
+    assert 0 < link.latency_seconds < 1
+    assert link.bytes_per_second > 0
+
+
 def test_costs_are_measured_and_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "_start_seconds", lambda: 0.5)  # takes seconds
+    monkeypatch.setattr(calibration, "measure_contention", lambda *_: 0.125)  # likewise
     write_costs(calibrate(CORRIDOR, A3C(hidden=(8,)), 0.05), tmp_path / "costs.json")
     record = json.loads((tmp_path / "costs.json").read_text())
     assert record["calibration"]["environment"] == CORRIDOR
     costs = Costs.read(tmp_path / "costs.json")
     for name in ("environment", "inference", "gradient", "apply", "encode", "session", "start"):
         assert costs.work[name].seconds + costs.work[name].per_row > 0
+    assert costs.contention == 0.125
+    assert costs.work["gradient"].per_row == costs.work["transfer"].per_row == 0.0
 
 
 def test_what_plans_is_refused() -> None:

@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
         return _calibrate(words[1:])
     cores, rest = _take_cores(words)
     described = (
-        "Simulate a run on each number of cores and print its speed, staleness and bottleneck; "
+        "Simulate a run on each number of cores and print its speed, staleness, busy cores and bottleneck; "
         f"{_CORES} takes several numbers. Without a stopping rule it stops after {_SECONDS:.0f} simulated seconds. "
         "`headrace simulate calibrate ENV` measures the costs on this machine."
     )
@@ -69,7 +69,9 @@ def run(arguments: Sequence[str]) -> int:
     command = shlex.join(["headrace", "simulate", *words])
     title = f"{config.environment} · {config.algorithm.name} · {config.topology.name}, simulated"
     (path / "index.html").write_text(present(title, command, predictions), encoding="utf-8")
-    table = Table("cores", "steps/s", "updates/s", "staleness", "bottleneck", "return", "ended by", box=None)
+    table = Table(
+        "cores", "steps/s", "updates/s", "staleness", "cores busy", "bottleneck", "return", "ended by", box=None
+    )
     for each in predictions:
         table.add_row(*row(each))
     Console(highlight=False).print(table)
@@ -86,7 +88,8 @@ def _calibrate(words: Sequence[str]) -> int:
         from headrace.simulation.calibration import calibrate, write_costs
     costs = calibrate(options.environment, preset(options.environment).algorithm, options.seconds)
     write_costs(costs, options.output)
-    print(f"wrote {options.output}; use it with --costs {shlex.quote(str(options.output))}")
+    link = costs["calibration"]["link"]
+    print(f"wrote {options.output}; use it with --costs {shlex.quote(str(options.output))} --link {link}")
     return 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from headrace.algorithms.config import Algorithm
+from headrace.clock import spend
 from headrace.environments import FrameStack, make_batch, require_spec
 from headrace.fields import read_fields
 from headrace.parameters import Policy
@@ -129,6 +130,7 @@ class EvaluatorRole(Role):
             answered, body = request
             wanted: dict[str, Any] = json.loads(body)
             policy = Policy(graph[1], graph[0])
+            spend("session")
             spec = read_fields(EnvironmentSpec, wanted["spec"])
             alive.enter("environment")
             greedy = GreedyPolicy(Algorithm.from_record(wanted["algorithm"]), policy, spec)

@@ -12,40 +12,36 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.clock import World, inhabit
 from headrace.environments import describe
 from headrace.errors import ConfigError, StorageError
-from headrace.gradients.base import ParameterVector
 from headrace.launch.processes import child_environment
 from headrace.launch.simulated.costs import WORK, Cost
 from headrace.networks import PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyEncoder
-from headrace.replay import Table
-from headrace.roles.base import Worker
-from headrace.roles.remote_worker import build_worker
-from headrace.servers import EmbeddedServer
-from headrace.topologies.base import RunContext
-from headrace.topologies.config import Hogwild
-from headrace.topologies.vectors import open_vectors
-from headrace.topologies.workers import worker_settings
+from headrace.roles.learner import LEARNER_PHASES
+from headrace.servers import EmbeddedServer, connect_role
+from headrace.simulation.contention import measure_contention
+from headrace.simulation.lone_worker import open_lone_worker
 from headrace.training.hardware import describe_machine
 
-__all__ = ["Recorder", "calibrate", "fit", "write_costs"]
+__all__ = ["Recorder", "calibrate", "fit", "measure_link", "write_costs"]
 
 _ROWS = (1, 16)
 """Numbers of environments from which the cost of one more is found."""
-_SKIPPED_TURNS = 20
 _TURNS = 20
 _HIGHEST = 0.99
 """Quantile above which times are left out: those in which something else had the core."""
 _STARTS = 3
+_LEARNING = {"gradient", *LEARNER_PHASES} - {"other"}
+"""Work that does not depend on the number of environments; it is measured with the larger one, as in most runs."""
+_MESSAGES = 200
+_MESSAGE_BYTES = 1 << 20
+_SHORTEST_SECONDS = 1e-6
+_BITS = 8
 
 
 class Recorder(World):
@@ -64,7 +60,7 @@ class Recorder(World):
 
 
 def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[str, Any]:
-    """Costs by kind of work, as `Costs.read()` reads them; takes about `seconds` of processor time.
+    """Costs by kind of work, as `Costs.read()` reads them; takes about twice `seconds` of processor time.
 
     Acts and learns as a worker does, with 1 and with 16 environments. Raises ConfigError if the algorithm does not
     learn in workers.
@@ -74,13 +70,17 @@ def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[st
     limit_torch_threads(1)
     measured = [_measure(environment, algorithm, rows, seconds / len(_ROWS)) for rows in _ROWS]
     costs = {
-        name: fit([each[name] for each in measured], _ROWS) for name in WORK if all(each[name] for each in measured)
+        name: _cost(measured[-1][name]) if name in _LEARNING else fit([each[name] for each in measured], _ROWS)
+        for name in WORK
+        if all(each[name] for each in measured)
     }
-    costs["apply"] = fit([each["train"] for each in measured], _ROWS)  # the part of an update after the gradient
+    costs["apply"] = _cost(measured[-1]["train"])  # the part of an update after the gradient
     costs |= _measure_policies(environment, algorithm)
     costs["start"] = _cost([_start_seconds() for _ in range(_STARTS)])
+    about = {"environment": environment, "algorithm": algorithm.name, "link": measure_link(), **describe_machine()}
     return {
-        "calibration": {"environment": environment, "algorithm": algorithm.name, **describe_machine()},
+        "calibration": about,
+        "contention": measure_contention(environment, algorithm, seconds / 2),
         **{name: dataclasses.asdict(cost) for name, cost in costs.items()},
     }
 
@@ -90,6 +90,21 @@ def fit(samples: Sequence[Sequence[float]], rows: Sequence[int]) -> Cost:
     few, many = (_cost(each) for each in samples)
     per_row = max(0.0, (many.seconds - few.seconds) / (rows[1] - rows[0]))
     return Cost(max(0.0, many.seconds - rows[1] * per_row), per_row, many.spread)
+
+
+def measure_link() -> str:
+    """The link of roles on this machine to their run's server, as `--link` takes it: a Unix socket."""
+    server = EmbeddedServer()
+    try:
+        role = connect_role(server.endpoint)
+        version = role.publish("large", bytes(_MESSAGE_BYTES))
+        empty = _least_seconds(lambda: role.fetch("large", version))
+        full = _least_seconds(lambda: role.fetch("large"))
+        role.close()
+    finally:
+        server.close()
+    gigabits = _BITS * _MESSAGE_BYTES / max(full - empty, _SHORTEST_SECONDS) / 1e9
+    return f"{empty / 2 * 1e6:.2f}us,{gigabits:.2f}Gbit"
 
 
 def write_costs(costs: Mapping[str, Any], path: Path) -> None:
@@ -108,42 +123,12 @@ def _cost(samples: Sequence[float]) -> Cost:
 
 def _measure(environment: str, algorithm: Algorithm, rows: int, seconds: float) -> Mapping[str, Sequence[float]]:
     """Processor seconds of each piece of work of one worker."""
-    server = EmbeddedServer()
-    try:
-        worker = _worker(environment, algorithm, rows, server)
-        for _ in range(_SKIPPED_TURNS):
-            worker.step()
+    with open_lone_worker(environment, algorithm, rows) as worker:
         begin, recorder = time.thread_time(), Recorder()
         with inhabit(recorder):
             while time.thread_time() - begin < seconds:
                 worker.step()
-        worker.close()
-    finally:
-        server.close()
     return recorder.seconds
-
-
-def _worker(environment: str, algorithm: Algorithm, rows: int, server: EmbeddedServer) -> Worker:
-    """The only worker of a run, which learns from the first batch on."""
-    replay = algorithm.replay
-    if replay is not None:
-        algorithm = dataclasses.replace(replay, learning_starts=replay.batch_size)
-        replay = algorithm
-    topology, spec = Hogwild(workers=1, envs_per_worker=rows), describe(environment)
-    vectors = open_vectors(topology, algorithm, server.endpoint)
-    assert vectors is not None
-    updater = algorithm.make_updater(spec, "cpu", 0, vectors)
-    context = RunContext(environment, spec, 0, algorithm, updater, server, vectors=vectors)
-    settings = worker_settings(topology, context, 0)
-    handles = iter(settings.vectors)
-
-    def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
-        return next(handles).open(initial, options, server.endpoint, 0, 0)
-
-    table = None
-    if settings.table is not None and replay is not None:
-        table = Table(replay.table_form(spec, topology.chunk_steps).signature, **settings.table)
-    return build_worker(settings, open_vector, table)
 
 
 def _measure_policies(environment: str, algorithm: Algorithm) -> dict[str, Cost]:
@@ -171,6 +156,16 @@ def _time(call: Callable[[], object]) -> Cost:
         call()
         samples.append(time.thread_time() - begin)
     return _cost(samples)
+
+
+def _least_seconds(call: Callable[[], object]) -> float:
+    """Of many calls, so that other processes disturb it little."""
+    samples = []
+    for _ in range(_MESSAGES):
+        begin = time.perf_counter()
+        call()
+        samples.append(time.perf_counter() - begin)
+    return min(samples)
 
 
 def _start_seconds() -> float:

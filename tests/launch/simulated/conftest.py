@@ -1,6 +1,7 @@
 """A simulated world without spread, whose costs are easy to add up."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,12 +19,12 @@ MakeWorld = Callable[..., SimulatedWorld]
 
 @pytest.fixture
 def make_world() -> Iterator[MakeWorld]:
-    """Makes worlds with `cores` and `seed` around the test, and closes them."""
+    """Makes worlds with `cores`, `seed` and `contention` around the test, and closes them."""
     contexts: list[Any] = []
     worlds: list[SimulatedWorld] = []
 
-    def make(cores: int = 1, seed: int = 0) -> SimulatedWorld:
-        worlds.append(SimulatedWorld(cores, LINK, COSTS, seed))
+    def make(cores: int = 1, seed: int = 0, contention: float = 0.0) -> SimulatedWorld:
+        worlds.append(SimulatedWorld(cores, LINK, replace(COSTS, contention=contention), seed))
         contexts.append(inhabit(worlds[-1]))
         contexts[-1].__enter__()
         return worlds[-1]

@@ -3,6 +3,7 @@
 import json
 import random
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,9 @@ def test_a_file_replaces_what_it_names(tmp_path: Path) -> None:
     assert costs.work["environment"] == Cost(per_row=0.005)
     assert (costs.work["gradient"], costs.work["session"]) == (Cost(0.001), Cost(0.002))
     assert costs.work["apply"] == WORK["apply"]
-    assert Costs.read(write(tmp_path / "again.json", costs.to_record())).work == costs.work
+    assert costs.contention == 0.0
+    slowed = replace(costs, contention=0.25)
+    assert Costs.read(write(tmp_path / "again.json", slowed.to_record())) == slowed
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,8 @@ def test_a_file_replaces_what_it_names(tmp_path: Path) -> None:
         ({"gradient": -1.0}, "seconds is -1"),
         ({"gradient": {"minutes": 1}}, "minutes"),
         ({"gradient": True}, "True"),
+        ({"contention": "5ms"}, "contention is 5ms"),
+        ({"contention": -0.5}, "contention is -0.5"),
         ([], "object"),
     ],
 )

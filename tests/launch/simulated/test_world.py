@@ -5,7 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.clock import monotonic, new_event, new_lock, random_bits, sleep, spend, start_thread, transfer
+from headrace.clock import (
+    monotonic,
+    new_event,
+    new_lock,
+    random_bits,
+    sleep,
+    spend,
+    start_thread,
+    transfer,
+    used_core_seconds,
+)
 from headrace.errors import ClosedError, LaunchError
 from headrace.launch.simulated.world import Process, SimulatedWorld
 
@@ -30,6 +40,17 @@ def test_busy_threads_share_the_cores(make_world: MakeWorld, cores: int, seconds
     for thread in [start_thread(worker(name, ends), name) for name in "abc"]:
         thread.join()
     assert [end for _, end in ends] == pytest.approx([seconds] * 3)
+
+
+@pytest.mark.parametrize(("cores", "ends"), [(1, (2.0, 3.0)), (2, (1.5, 2.5)), (3, (1.25, 2.25)), (5, (1.125, 2.125))])
+def test_busy_cores_slow_each_other(make_world: MakeWorld, cores: int, ends: tuple[float, float]) -> None:
+    make_world(cores, contention=0.5)
+    found: list[tuple[str, float]] = []
+    for thread in [start_thread(worker("short", found), "a"), start_thread(worker("long", found, 2), "b")]:
+        thread.join()
+    assert found == [("short", pytest.approx(ends[0])), ("long", pytest.approx(ends[1]))]
+    occupied = sum(ends) if cores > 1 else ends[1]
+    assert used_core_seconds() == {"training": pytest.approx(occupied)}
 
 
 def test_a_thread_that_ends_leaves_its_share_to_the_others(make_world: MakeWorld) -> None:
@@ -63,6 +84,16 @@ def test_an_update_costs_its_parts_once(make_world: MakeWorld) -> None:
     spend("row", 4)
     spend("unknown")
     assert monotonic() == 10.0
+
+
+def test_work_counts_as_used_by_its_kind_of_process_once_it_has_ended(make_world: MakeWorld) -> None:
+    world = make_world(1)
+    ends: list[tuple[str, float]] = []
+    tasks = [world.start(world.process(f"worker {number}"), worker("w", ends, 2), "main") for number in (0, 1)]
+    spend("second")
+    for task in tasks:
+        task.join()
+    assert used_core_seconds() == {"training": 1.0, "worker": 4.0}
 
 
 def order(world: SimulatedWorld) -> tuple[list[str], list[int]]:

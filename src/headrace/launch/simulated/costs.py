@@ -74,9 +74,16 @@ _PARTS = {"train": ("gradient", "apply")}
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of every kind of work."""
+    """The cost of every kind of work, and what busy cores cost each other."""
 
     work: Mapping[str, Cost] = field(default_factory=lambda: WORK)
+    contention: float = 0.0
+    """By how much longer all work takes when all cores are busy, relative to one busy core."""
+
+    def __post_init__(self) -> None:
+        value = self.contention
+        valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+        require("contention", value, valid, "a number, 0 or more")
 
     def draw(self, name: str, rows: int, charged: set[str], generator: random.Random) -> float:
         """Seconds of this work for `rows` environments; work that is not listed costs nothing.
@@ -96,7 +103,7 @@ class Costs:
 
     @staticmethod
     def read(path: Path) -> "Costs":
-        """Reads a JSON object from kinds of work to seconds, "5ms", or {seconds, per_row, spread}.
+        """Reads a JSON object from kinds of work to seconds, "5ms", or {seconds, per_row, spread}; and contention.
 
         A single time of "environment" is that of one step of one environment. What is left out keeps its default.
         Raises ConfigError.
@@ -107,11 +114,13 @@ class Costs:
             raise ConfigError(f"costs is {path}; it must be a JSON file that can be read: {error}") from None
         require("costs", str(path), isinstance(record, dict), "a file with a JSON object")
         record.pop("calibration", None)
-        return Costs({**WORK, **{name: _read(name, value, path) for name, value in record.items()}})
+        contention = record.pop("contention", 0.0)
+        return Costs({**WORK, **{name: _read(name, value, path) for name, value in record.items()}}, contention)
 
     def to_record(self) -> dict[str, Any]:
         """As JSON."""
-        return {name: dataclasses.asdict(cost) for name, cost in self.work.items()}
+        work = {name: dataclasses.asdict(cost) for name, cost in self.work.items()}
+        return {"contention": self.contention, **work}
 
 
 def _read(name: str, value: object, path: Path) -> Cost:

@@ -2,7 +2,8 @@
 
 Only the thread that has the baton runs, so nothing here needs a lock. It hands the baton on where it waits or works:
 computation itself takes no simulated time; the time that it costs passes at its end. Busy threads share the cores
-equally: the finish of each is kept in units of work done, `_done`, which grows by min(1, cores / busy) a second.
+equally: the finish of each is kept in units of work done, `_done`. It grows by min(1, cores / busy) a second, or less
+if busy cores slow each other.
 """
 
 import heapq
@@ -10,7 +11,8 @@ import itertools
 import math
 import random
 import threading
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from headrace.clock import Condition, Event, Executor, Thread, World, inhabit
@@ -32,6 +34,7 @@ class Process:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.kind = name.partition(" ")[0]
         self.tasks: list[Task] = []
         self.slowdown = 1.0
         """Factor on the time of its work."""
@@ -71,10 +74,10 @@ class SimulatedWorld(World):
     """The time, threads and processes of one run. The thread that creates it is the first of its threads."""
 
     def __init__(self, cores: int, link: Link, costs: Costs, seed: int) -> None:
-        self.cores = cores
+        self.cores: int = cores
         self.processes: dict[str, Process] = {}
         self._link, self._costs, self._seed = link, costs, seed
-        self._now = self._done = 0.0
+        self._now = self._done = self._occupied = 0.0  # the last: core seconds that each busy thread has had
         self._random = random.Random(f"{seed}/order")
         self._numbers = itertools.count()
         self._names: dict[str, int] = {}
@@ -82,6 +85,7 @@ class SimulatedWorld(World):
         self._timers: list[tuple[float, int, Task, int]] = []
         self._working: list[tuple[float, int, Task, int]] = []
         self._busy = 0
+        self._used: dict[str, float] = defaultdict(float)  # core seconds, by kind of process
         self._free_at = [0.0, 0.0]  # of the link, to the server and from it
         self._locks: dict[str, AbstractContextManager[object]] = {}
         self._tasks: list[Task] = []
@@ -108,13 +112,19 @@ class SimulatedWorld(World):
             task.parked = task.busy = True
             self._busy += 1
             heapq.heappush(self._working, (self._done + seconds, next(self._numbers), task, task.token))
+            before = self._occupied
             self._switch(task)
+            self._used[task.process.kind] += self._occupied - before
 
     def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
         """Waits for a message to the server, and for the answer; one of no bytes is not sent."""
         for direction, count in enumerate((bytes_up, bytes_down)):
             if count:
                 self._carry(direction, count)
+
+    def used_core_seconds(self) -> Mapping[str, float]:
+        """Core seconds of work that has ended, by kind of process: "training", or that of a role, such as "worker"."""
+        return dict(self._used)
 
     def random_bits(self, bits: int) -> int:
         """A number that this thread's seed decides."""
@@ -320,19 +330,28 @@ class SimulatedWorld(World):
         for queue in (self._timers, self._working):
             while queue and queue[0][3] != queue[0][2].token:
                 heapq.heappop(queue)
-        rate = min(1.0, (self.cores or 1) / self._busy) if self._busy else 0.0
+        share = min(1.0, self.cores / self._busy) if self._busy else 0.0
+        rate = share / self._slowdown()
         deadline = self._timers[0][0] if self._timers else math.inf
         finish = self._now + max(0.0, self._working[0][0] - self._done) / rate if self._working else math.inf
         if deadline == finish == math.inf:
             self.root.error = LaunchError("the simulation can't continue: every thread waits, and none for a time")
             self._make_ready(self.root)
         elif deadline <= finish:
-            self._done += max(0.0, deadline - self._now) * rate
+            seconds = max(0.0, deadline - self._now)
+            self._done += seconds * rate
+            self._occupied += seconds * share
             self._now = max(self._now, deadline)
             self._make_due_ready(self._timers, self._now)
         else:
+            self._occupied += (finish - self._now) * share
             self._now, self._done = finish, self._working[0][0]
             self._make_due_ready(self._working, self._done)
+
+    def _slowdown(self) -> float:
+        """Factor on the time of all work: 1 with one busy core, 1 + contention with all."""
+        idle = max(0, self.cores - self._busy)
+        return 1.0 + self._costs.contention * (1 - idle / (self.cores - 1)) if self.cores > 1 and self._busy else 1.0
 
     def _make_due_ready(self, queue: list[tuple[float, int, Task, int]], bound: float) -> None:
         while queue and queue[0][0] <= bound:

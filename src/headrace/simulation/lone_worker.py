@@ -1,0 +1,62 @@
+"""A worker without a run around it, whose work is measured."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace._native import OptimizerOptions
+from headrace.algorithms.config import Algorithm
+from headrace.environments import describe
+from headrace.gradients.base import ParameterVector
+from headrace.replay import Table
+from headrace.roles.base import Worker
+from headrace.roles.remote_worker import build_worker
+from headrace.servers import EmbeddedServer
+from headrace.topologies.base import RunContext
+from headrace.topologies.config import Hogwild
+from headrace.topologies.vectors import open_vectors
+from headrace.topologies.workers import worker_settings
+
+__all__ = ["open_lone_worker"]
+
+_SKIPPED_TURNS = 20
+
+
+@contextlib.contextmanager
+def open_lone_worker(environment: str, algorithm: Algorithm, rows: int) -> Iterator[Worker]:
+    """A context with a worker of so many environments that has made some turns; equal calls make equal workers."""
+    server = EmbeddedServer()
+    try:
+        worker = _build(environment, algorithm, rows, server)
+        for _ in range(_SKIPPED_TURNS):
+            worker.step()
+        yield worker
+        worker.close()
+    finally:
+        server.close()
+
+
+def _build(environment: str, algorithm: Algorithm, rows: int, server: EmbeddedServer) -> Worker:
+    """The only worker of a run, which learns from the first batch on."""
+    replay = algorithm.replay
+    if replay is not None:
+        algorithm = dataclasses.replace(replay, learning_starts=replay.batch_size)
+        replay = algorithm
+    topology, spec = Hogwild(workers=1, envs_per_worker=rows), describe(environment)
+    vectors = open_vectors(topology, algorithm, server.endpoint)
+    assert vectors is not None
+    updater = algorithm.make_updater(spec, "cpu", 0, vectors)
+    context = RunContext(environment, spec, 0, algorithm, updater, server, vectors=vectors)
+    settings = worker_settings(topology, context, 0)
+    handles = iter(settings.vectors)
+
+    def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+        return next(handles).open(initial, options, server.endpoint, 0, 0)
+
+    table = None
+    if settings.table is not None and replay is not None:
+        table = Table(replay.table_form(spec, topology.chunk_steps).signature, **settings.table)
+    return build_worker(settings, open_vector, table)
