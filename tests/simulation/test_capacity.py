@@ -15,7 +15,7 @@ CORRIDOR = "headrace.environments.toy:Corridor"
 
 
 def made(cores: int, steps_per_second: float) -> Prediction:
-    return Prediction(cores, steps_per_second, 10.0, 1.0, "all compute", 2.0, 100, 20, 0.5, "time")
+    return Prediction(cores, steps_per_second, 10.0, 1.0, 0.5, "all compute", 2.0, 100, 20, 0.5, "time")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,8 @@ def test_predictions_come_from_runs_of_each_size(tmp_path: Path) -> None:
     assert (one.cores, four.cores, len(said)) == (1, 4, 2)
     assert 300 < one.steps_per_second < 500  # a step takes 2 ms, and what is learned from it
     assert four.steps_per_second == pytest.approx(4 * one.steps_per_second, rel=0.2)
+    assert 0.9 < one.cores_busy <= 1.01  # the only worker only works
+    assert 0.8 < four.cores_busy <= 1.01
     write_tables([one, four._replace(scores=(Score(4, 1.5, 10, 0.5),))], tmp_path)
     rows = list(csv.DictReader((tmp_path / "capacity.csv").open()))
     assert [row["cores"] for row in rows] == ["1", "4"]

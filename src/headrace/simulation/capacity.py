@@ -39,6 +39,8 @@ class Prediction(NamedTuple):
     steps_per_second: float
     updates_per_second: float
     staleness: float
+    cores_busy: float
+    """Share of the cores, while training."""
     bottleneck: str
     seconds: float
     environment_steps: int
@@ -110,6 +112,7 @@ def _read(cores: int, summary: Mapping[str, Any], metrics: Path) -> Prediction:
         _share(steps, seconds),
         _share(updates, seconds),
         summary["staleness"],
+        sum(summary["busy_cores"].values()) / cores,
         name_bottleneck(summary),
         seconds,
         steps,

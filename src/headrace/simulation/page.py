@@ -56,7 +56,7 @@ def _scores(predictions: Sequence[Prediction]) -> str:
 
 
 def _table(predictions: Sequence[Prediction]) -> str:
-    names = ("cores", "steps/s", "updates/s", "staleness", "bottleneck", "return", "ended by")
+    names = ("cores", "steps/s", "updates/s", "staleness", "cores busy", "bottleneck", "return", "ended by")
     head = "".join(f"<th>{name}</th>" for name in names)
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row(each)) + "</tr>" for each in predictions
@@ -72,6 +72,7 @@ def row(prediction: Prediction) -> tuple[str, ...]:
         f"{prediction.steps_per_second:,.0f}",
         f"{prediction.updates_per_second:,.0f}",
         f"{prediction.staleness:.1f}",
+        f"{prediction.cores_busy:.0%}",
         prediction.bottleneck,
         "-" if score is None else f"{score:.1f}",
         prediction.stopped_by,

@@ -25,6 +25,7 @@ def summarize(
     workers: Mapping[str, Any] | None,
     exits: Sequence[Mapping[str, Any]],
     places: Mapping[str, int],
+    busy_cores: Mapping[str, float],
     wall_seconds: float,
     total_seconds: float,
     stopped_by: str,
@@ -32,8 +33,9 @@ def summarize(
     """Contents of summary.json. `topology` is the one that ran, with its precision resolved; `stats` are the table's.
 
     `workers` describes what happened to the gradients of workers that share parameters, `exits` every death of a role
-    since this start of the run, `places` how many roles run on each machine other than this one. `wall_seconds` is the
-    training clock; `total_seconds` includes evaluations.
+    since this start of the run, `places` how many roles run on each machine other than this one, `busy_cores` the cores
+    that a simulated run kept busy, by kind of process. `wall_seconds` is the training clock; `total_seconds` includes
+    evaluations.
     """
     last, solved = evaluations.last, evaluations.solved_at
     return {
@@ -62,6 +64,7 @@ def summarize(
         "workers": workers,
         "exits": exits,
         "places": places,
+        "busy_cores": busy_cores,
         "actor_times": monitor.actor_seconds,
         "learner_times": dict(learner.clock.seconds),
         "machine": describe_machine(),

@@ -36,6 +36,7 @@ from headrace.training.assembly import assemble
 from headrace.training.callbacks import Callbacks
 from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint
 from headrace.training.clock import TrainingClock
+from headrace.training.core_use import CoreUse
 from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.evaluation_schedule import EvaluationSchedule
 from headrace.training.hang_watch import HangWatch
@@ -177,6 +178,7 @@ class Trainer:
             generation=self._generation * GENERATIONS_PER_START,
         )
         self._started = self._next_tick = monotonic()
+        self._core_use = CoreUse()
         self._outages = self._server.outages()
         self._next_record = self._started + _RECORD_SECONDS
         self._recorded_seconds = begin.seconds
@@ -310,6 +312,7 @@ class Trainer:
             return
         self._skip_gap()
         self._next_tick = now + self._reports.period_seconds
+        self._core_use.look(paused=self._clock.paused)
         self._supervisor.check()
         if now >= self._next_record:
             self._next_record = now + _RECORD_SECONDS
@@ -345,6 +348,10 @@ class Trainer:
             figures = self._program.figures()
             if figures is not None:
                 self._run.append({"kind": "workers", "seconds": progress.seconds, **figures})
+            if busy := self._core_use.take_recent():
+                self._run.append(
+                    {"kind": "cores", "seconds": progress.seconds, "cores": available_cores(), "busy": busy}
+                )
 
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""
@@ -407,6 +414,7 @@ class Trainer:
             workers=self._program.figures(),
             exits=self._events.exits,
             places=self._events.places,
+            busy_cores=self._core_use.mean(),
             wall_seconds=self._clock.seconds,
             total_seconds=self._total_seconds(),
             stopped_by=stopped_by,
