@@ -16,7 +16,7 @@ from benchmarks.zoo.statistics import (
     profiles,
 )
 from benchmarks.zoo.tasks import HEADRACE, TASKS
-from headrace.report.svg import COLORS, plain_axes, to_svg
+from headrace.report.svg import COLORS, plain_axes, stand_alone, to_svg
 from headrace.studies.results import write_text
 from headrace.zoo import kept_policies
 
@@ -197,10 +197,7 @@ def _draw_profiles(rows: Rows) -> str:
         axes.plot(_THRESHOLDS, shares, color=COLORS[color], label=_title(name), linewidth=1.5)
         axes.fill_between(_THRESHOLDS, bounds[0], bounds[1], color=COLORS[color], alpha=0.2)
     figure.legend(loc="outside lower left", ncols=4, frameon=False, fontsize=8)
-    svg = to_svg(figure, "zoo-profiles", "Performance profiles")
-    for name, color in COLORS.items():
-        svg = svg.replace(f"var(--{name})", color)
-    return svg.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    return stand_alone(to_svg(figure, "zoo-profiles", "Performance profiles"))
 
 
 def _origin(rows: Rows) -> str:

@@ -7,7 +7,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLORS", "plain_axes", "to_svg"]
+__all__ = ["COLORS", "plain_axes", "stand_alone", "to_svg"]
 
 # Okabe and Ito's palette, which is safe for color-blind readers; the page's style sheet has a dark version.
 COLORS = {
@@ -59,3 +59,10 @@ def to_svg(figure: Figure, name: str, title: str) -> str:
     opening, rest = svg.split(">", 1)
     opening = re.sub(r' (width|height)="[^"]*"', "", opening)
     return f'{opening} role="img" aria-label="{title}">{rest}'
+
+
+def stand_alone(svg: str) -> str:
+    """What to_svg() returned as the text of a file, in the colors of COLORS."""
+    for variable, color in COLORS.items():
+        svg = svg.replace(f"var(--{variable})", color)
+    return svg.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)

@@ -1,0 +1,83 @@
+"""Compares simulated with real runs: their speed, and the distribution of steps to the score."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scipy.stats import ks_2samp
+
+from benchmarks.validation.cases import SETUPS, Setup
+
+__all__ = ["compare", "probability_of_more", "steps_to_score"]
+
+_WITHIN = 0.1
+"""Required distance of the ratio of speeds from 1."""
+_LEVEL = 0.05
+"""Probability below which two distributions count as different."""
+_FEWEST = 5
+"""Runs of each kind below which nothing is decided."""
+
+Rows = Sequence[Mapping[str, str]]
+
+
+def compare(rows: Rows) -> list[dict[str, Any]]:
+    """A record for each topology that has real and simulated runs."""
+    records = []
+    for setup in SETUPS:
+        real, simulated = (chosen(rows, setup, mode) for mode in ("real", "simulated"))
+        if real and simulated:
+            records.append(_compare(setup, real, simulated))
+    return records
+
+
+def _compare(setup: Setup, real: Rows, simulated: Rows) -> dict[str, Any]:
+    speeds = [_median(each, "updates_per_second") for each in (real, simulated)]
+    ratio = speeds[1] / speeds[0] if speeds[0] else math.nan
+    steps = [steps_to_score(each) for each in (real, simulated)]
+    p = float(ks_2samp(*steps, method="exact").pvalue)
+    enough = min(len(real), len(simulated)) >= _FEWEST
+    return {
+        "topology": setup.name,
+        "real_runs": len(real),
+        "simulated_runs": len(simulated),
+        "real_updates_per_second": speeds[0],
+        "simulated_updates_per_second": speeds[1],
+        "ratio": ratio,
+        "speed": _verdict(abs(ratio - 1) <= _WITHIN, enough=enough),
+        "real_steps": statistics.median(steps[0]),
+        "simulated_steps": statistics.median(steps[1]),
+        "more_steps": probability_of_more(*steps),
+        "p": p,
+        "steps": _verdict(p > _LEVEL, enough=enough),
+    }
+
+
+def chosen(rows: Rows, setup: Setup, mode: str) -> Rows:
+    """The runs of a topology."""
+    key = (setup.topology, str(setup.processes), mode)
+    return [row for row in rows if (row["topology"], row["processes"], row["mode"]) == key]
+
+
+def steps_to_score(rows: Rows) -> list[float]:
+    """Environment steps to the score; infinite for a run that did not reach it."""
+    return [float(row["steps_to_score"] or math.inf) for row in rows]
+
+
+def probability_of_more(real: Sequence[float], simulated: Sequence[float]) -> float:
+    """Probability that a simulated run needs more than a real one, equality counted as one half.
+
+    0.5 if both have the same distribution. It is the statistic of Mann and Whitney (1947), as a share of all pairs.
+    """
+    pairs = [(one, other) for one in real for other in simulated]
+    return sum((other > one) + 0.5 * (other == one) for one, other in pairs) / len(pairs)
+
+
+def _median(rows: Rows, column: str) -> float:
+    """Of the runs that were not killed; nan without one."""
+    values = [float(row[column]) for row in rows if row[column]]
+    return statistics.median(values) if values else math.nan
+
+
+def _verdict(holds: bool, *, enough: bool) -> str:
+    return ("holds" if holds else "MISSED") if enough else "undecided"

@@ -1,0 +1,103 @@
+"""One run, in this process; the benchmark starts one of these for each run.
+
+python -m benchmarks.validation.contender PLAN CASE FOLDER
+
+PLAN and CASE are JSON. Writes outcome.json into the folder.
+"""
+
+import dataclasses
+import json
+import resource
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import headrace
+from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, PERIODIC_EPISODES
+from benchmarks.validation.cases import Case, Plan, Setup
+from headrace.launch.config import Processes, Simulated
+from headrace.roles.actor import ACTOR_PHASES
+from headrace.roles.learner import LEARNER_PHASES
+from headrace.settings import preset
+from headrace.topologies.config import Topology
+
+__all__ = ["COLUMNS", "describe_run"]
+
+COLUMNS = (
+    *("ended", "seconds_to_score", "steps_to_score", "seconds", "environment_steps", "updates"),
+    *("updates_per_second", "steps_per_second", "replay_ratio", "staleness", "training_cores"),
+    *(f"acting_{phase}" for phase in ACTOR_PHASES),
+    *(f"learning_{phase}" for phase in LEARNER_PHASES),
+)
+"""What a run tells; times of phases are shares of the training time of all actors, learners or workers."""
+
+
+def describe_run(summary: Mapping[str, Any], setup: Setup, training_cores: float) -> dict[str, Any]:
+    """The columns of a run from its summary."""
+    seconds = summary["wall_seconds"]
+    learners = 1 if summary["workers"] is None else setup.processes
+    acting, learning = summary["actor_times"], summary["learner_times"]
+    return {
+        "ended": summary["stopped_by"],
+        "seconds_to_score": summary["seconds_to_score"],
+        "steps_to_score": summary["steps_to_score"],
+        "seconds": seconds,
+        "environment_steps": summary["environment_steps"],
+        "updates": summary["learner_steps"],
+        "updates_per_second": summary["learner_steps"] / seconds,
+        "steps_per_second": summary["environment_steps"] / seconds,
+        "replay_ratio": summary["samples_per_insert"],
+        "staleness": summary["staleness"],
+        "training_cores": training_cores,
+        **{f"acting_{phase}": acting[phase] / (seconds * setup.processes) for phase in ACTOR_PHASES},
+        **{f"learning_{phase}": learning[phase] / (seconds * learners) for phase in LEARNER_PHASES},
+    }
+
+
+def _topology(plan: Plan, setup: Setup) -> Topology:
+    """The preset's, with this number of processes."""
+    topology = preset(plan.environment).topology(setup.topology)
+    if setup.topology == "serial":
+        return topology
+    number: dict[str, Any] = {"workers" if topology.has_workers else "actors": setup.processes}
+    return dataclasses.replace(topology, **number)
+
+
+def run(plan: Plan, case: Case, folder: Path) -> dict[str, Any]:
+    """Trains to the score; returns the row's columns."""
+    simulated = case.mode == "simulated"
+    before = _processor_seconds()
+    summary = headrace.train(
+        plan.environment,
+        topology=_topology(plan, case.setup),
+        until_score=plan.score,
+        time_limit_seconds=plan.most_seconds,
+        seed=case.seed,
+        evaluation_period_seconds=EVALUATION_PERIOD_SECONDS,
+        evaluation_episodes=PERIODIC_EPISODES,
+        final_evaluation_episodes=0,
+        launcher=Simulated(plan.cores, plan.link, Path(plan.costs)) if simulated else Processes(),
+        run_dir=folder / "run",
+        quiet=True,
+    ).summary
+    used = summary["busy_cores"].get("training", 0.0)
+    if not simulated:
+        used = (_processor_seconds() - before) / summary["wall_seconds"]
+    return describe_run(summary, case.setup, used)
+
+
+def _processor_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main() -> None:
+    """Runs what the arguments say."""
+    plan, (setup, seed, mode), folder = Plan(*json.loads(sys.argv[1])), json.loads(sys.argv[2]), Path(sys.argv[3])
+    outcome = run(plan, Case(Setup(*setup), seed, mode), folder)
+    (folder / "outcome.json").write_text(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main()

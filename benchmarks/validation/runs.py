@@ -1,0 +1,112 @@
+"""Measures the runs that are missing, each in a fresh process, and keeps a row of each as soon as it is measured."""
+
+import csv
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from benchmarks.measure import origin
+from benchmarks.validation.cases import Case, Plan
+from benchmarks.validation.contender import COLUMNS
+from headrace.errors import ConfigError
+from headrace.settings import preset
+from headrace.studies.results import write_rows
+
+__all__ = ["Run", "calibrate_once", "estimate_seconds", "measure", "read_rows", "require_same", "start_run"]
+
+_ROOT = Path(__file__).parent.parent.parent
+_SLOWER, _EXTRA_SECONDS = 10.0, 600.0
+"""A run is killed after this many times its training seconds, and these for its start and evaluations."""
+_GUESS_SECONDS = 60.0
+"""Of a run while there is no row like it: one of LunarLander-v3 to 200."""
+_CALIBRATION_SECONDS = 20.0
+
+Run = Callable[[Plan, Case], Mapping[str, Any] | None]
+"""Makes a run; returns its columns, or None if it failed."""
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows so far; none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def require_same(rows: Sequence[Mapping[str, str]], plan: Plan) -> None:
+    """Raises ConfigError if a row is of another environment, score or number of cores."""
+    for row in rows:
+        other = [f"{name} {row[name]}" for name, value in plan.columns.items() if row[name] != value]
+        if other:
+            raise ConfigError(f"the output folder has runs of {', '.join(other)}: another --output is required")
+
+
+def calibrate_once(environment: str, path: Path) -> str:
+    """Measures the costs of the environment's preset on this machine, unless there is a file with them.
+
+    Returns the link that was measured with them. Raises ConfigError if they are those of another environment.
+    """
+    from headrace.simulation.calibration import calibrate, write_costs
+
+    if not path.exists():
+        print(f"validation: measures costs, into {path}", flush=True)
+        write_costs(calibrate(environment, preset(environment).algorithm, _CALIBRATION_SECONDS), path)
+    made: Mapping[str, str] = json.loads(path.read_text())["calibration"]
+    if made["environment"] != environment:
+        raise ConfigError(
+            f"environment is {environment} and {path} has the costs of {made['environment']}: give another --output"
+        )
+    return made["link"]
+
+
+def measure(plan: Plan, cases: Sequence[Case], path: Path, run: Run) -> bool:
+    """Measures what is missing, in order; returns whether all runs succeeded."""
+    succeeded = True
+    for number, case in enumerate(cases):
+        rows = read_rows(path)
+        if any(case.is_of(row) for row in rows):
+            continue
+        left = estimate_seconds(cases[number:], rows)
+        print(f"validation: {case.mode} {case.setup.name}, seed {case.seed}; {left / 60:.0f} minutes left", flush=True)
+        begin = monotonic()
+        outcome = run(plan, case)
+        succeeded &= outcome is not None
+        if outcome is not None:
+            row = {**plan.columns, **case.columns, **outcome, "process_seconds": monotonic() - begin, **origin()}
+            write_rows(path, [*rows, row])
+            seconds, steps = outcome["seconds_to_score"], outcome["steps_to_score"]
+            print("  score not reached" if steps is None else f"  {seconds:.1f} s, {steps:,} steps", flush=True)
+    return succeeded
+
+
+def estimate_seconds(cases: Sequence[Case], rows: Sequence[Mapping[str, str]]) -> float:
+    """Time that the cases without a row take: each as long as the median of its kind, or of all, or a guess."""
+    everything = [float(row["process_seconds"]) for row in rows]
+    total = 0.0
+    for case in cases:
+        if not any(case.is_of(row) for row in rows):
+            like = [float(row["process_seconds"]) for row in rows if case._replace(seed=int(row["seed"])).is_of(row)]
+            total += statistics.median(like or everything or [_GUESS_SECONDS])
+    return total
+
+
+def start_run(plan: Plan, case: Case) -> Mapping[str, Any] | None:
+    """A run in a fresh process. One that has to be killed has empty columns."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.validation.contender", json.dumps(plan), json.dumps(case), folder]
+        try:
+            limit = _SLOWER * plan.most_seconds + _EXTRA_SECONDS
+            status = subprocess.run(command, cwd=_ROOT, check=False, timeout=limit).returncode
+        except subprocess.TimeoutExpired:
+            return {**dict.fromkeys(COLUMNS), "ended": "killed"}
+        if status:
+            print(f"validation: {case.mode} {case.setup.name}, seed {case.seed} ended with status {status}")
+            return None
+        outcome: dict[str, Any] = json.loads((Path(folder) / "outcome.json").read_text())
+        return outcome
