@@ -31,8 +31,8 @@ PYTEST := python -m pytest -n auto --dist worksteal
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help train test check check-locks format bench test-native test-python test-slow test-sanitizers test-asan test-tsan \
-	test-schedules fuzz simulate bypass test-bypass wheel docs clean
+.PHONY: help train test check check-types check-locks format bench test-native test-python test-slow test-sanitizers test-asan \
+	test-tsan test-schedules fuzz simulate bypass test-bypass wheel docs clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -45,11 +45,13 @@ test: test-native test-python  ## native and Python tests, but not the slow ones
 check: $(VENV)/.dev $(VENV)/.module $(VENV)/.clang  ## formatters, linter, types, import contracts, words, native locks
 	ruff format --check .
 	ruff check .
-	mypy
-	lint-imports
 	@clang-format --dry-run -Werror $(NATIVE)
 	@python scripts/check_words.py
-	@$(MAKE) --no-print-directory --keep-going --jobs="$$(nproc)" check-locks
+	@$(MAKE) --no-print-directory --keep-going --output-sync --jobs="$$(nproc)" check-types check-locks
+
+check-types:  # in one process, while the other cores check locks
+	mypy
+	lint-imports
 
 check-locks: $(LOCKS)  # only files that changed since they last passed; rules: native/core/thread_safety.h
 
