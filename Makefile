@@ -31,8 +31,8 @@ PYTEST := python -m pytest -n auto --dist worksteal
 # A thread sanitizer needs the addresses that older kernels gave.
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help train test check check-types check-locks format bench test-native test-python test-slow test-sanitizers test-asan \
-	test-tsan test-schedules fuzz simulate bypass test-bypass wheel docs clean
+.PHONY: help train test check check-types check-locks format bench test-native test-python test-slow test-all \
+	test-sanitizers test-asan test-tsan test-schedules fuzz simulate bypass test-bypass wheel docs clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -72,6 +72,10 @@ test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests in sev
 test-slow: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests that make test leaves out
 	@echo "headrace: slow Python tests"
 	@$(PYTEST) -m slow $(ARGS)
+
+test-all: test-native $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## make test and make test-slow, which take less time together
+	@echo "headrace: Python tests, the slow ones too"
+	@$(PYTEST) $(ARGS)
 
 test-schedules: $(VENV)/.dev $(VENV)/.module  ## SCHEDULES (1000) random simulated runs of each topology; takes hours; not part of CI
 	@python scripts/test_schedules.py $(SCHEDULES) $(FIRST_SEED)
