@@ -32,7 +32,7 @@ PYTEST := python -m pytest -n auto --dist worksteal
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help train test check check-types check-locks format bench test-native test-python test-slow test-all \
-	test-sanitizers test-asan test-tsan test-schedules fuzz simulate bypass test-bypass wheel docs clean
+	test-sanitizers test-asan test-tsan environment build-tests test-schedules fuzz simulate bypass test-bypass wheel docs clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -62,8 +62,9 @@ format: $(VENV)/.dev  ## let the formatters write
 bench: $(VENV)/.bench $(VENV)/.module  ## speed against peers and limits, into benchmarks/results; ARGS=--all: training too
 	python -m benchmarks $(ARGS)
 
-test-native: $(VENV)/.dev $(VENV)/.doctest  ## native tests and fuzzing for a fixed count
-	$(call native_tests,build/native,native tests,)
+test-native: $(VENV)/.tools $(VENV)/.doctest  ## native tests and fuzzing for a fixed count
+	$(build_native)
+	$(call run_tests,build/native,native tests)
 
 test-python: $(VENV)/.dev $(VENV)/.module $(VENV)/.redis  ## Python tests in several processes; in one: ARGS="-n0 -k replay"
 	@echo "headrace: Python tests"
@@ -94,11 +95,20 @@ test-bypass: $(VENV)/.dev $(VENV)/.module $(VENV)/.doctest $(VENV)/.ethtool bypa
 
 test-sanitizers: test-asan test-tsan  ## native tests and fuzzing under sanitizers
 
-test-asan: $(VENV)/.dev $(VENV)/.doctest  ## the same under the address and undefined-behavior sanitizers
-	$(call native_tests,build/asan,native tests under the address and undefined-behavior sanitizers,address;undefined)
+test-asan: $(VENV)/.tools $(VENV)/.doctest  ## the same under the address and undefined-behavior sanitizers
+	$(build_asan)
+	$(call run_tests,build/asan,native tests under the address and undefined-behavior sanitizers)
 
-test-tsan: $(VENV)/.dev $(VENV)/.doctest  ## the same under the thread sanitizer
-	$(call native_tests,build/tsan,native tests under the thread sanitizer,thread,$(FIXED_ADDRESSES))
+test-tsan: $(VENV)/.tools $(VENV)/.doctest  ## the same under the thread sanitizer
+	$(build_tsan)
+	$(call run_tests,build/tsan,native tests under the thread sanitizer,$(FIXED_ADDRESSES))
+
+environment: $(VENV)/.dev $(VENV)/.clang $(VENV)/.redis  # all that checks and tests need
+
+build-tests: $(VENV)/.tools $(VENV)/.doctest  # all that test-native and test-sanitizers run
+	$(build_native)
+	$(build_asan)
+	$(build_tsan)
 
 fuzz: $(VENV)/.dev $(VENV)/.fuzzer  ## every fuzz target in libFuzzer for FUZZ_SECONDS (60), going on from its corpus in build/fuzz
 	cmake -S . -B build/fuzz -G Ninja --log-level=WARNING -DCMAKE_CXX_COMPILER=clang++ -DHEADRACE_PYTHON=OFF \
@@ -135,13 +145,21 @@ clean:  ## remove build outputs and caches; .venv and runs stay
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -f $(VENV)/.module
 
-# $(1): folder, $(2): title, $(3): sanitizers, $(4): what to run them with
-define native_tests
-@echo "headrace: $(2): building"
+build_native = $(call build_tests,build/native,native tests,)
+build_asan = $(call build_tests,build/asan,native tests for the address and undefined-behavior sanitizers,address;undefined)
+build_tsan = $(call build_tests,build/tsan,native tests for the thread sanitizer,thread)
+
+# $(1): folder, $(2): title, $(3): sanitizers
+define build_tests
+@echo "headrace: building $(2)"
 @cmake -S . -B $(1) -G Ninja --log-level=WARNING -DHEADRACE_PYTHON=OFF -DHEADRACE_TESTS=ON "-DHEADRACE_SANITIZE=$(3)"
 @cmake --build $(1) -- --quiet
+endef
+
+# $(1): folder, $(2): title, $(3): what to run them with
+define run_tests
 @echo "headrace: $(2)"
-@$(4) ctest --test-dir $(1) --parallel $$(nproc) --output-on-failure
+@$(3) ctest --test-dir $(1) --parallel $$(nproc) --output-on-failure
 endef
 
 build/locks/%.checked: native/%.cc build/locks/flags
@@ -163,7 +181,11 @@ $(VENV)/.python:
 	scripts/virtual-environment $(PYTHON) $(VENV)
 	@touch $@
 
-$(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
+$(VENV)/.tools: $(VENV)/.python pyproject.toml constraints.txt
+	@$(call INSTALL,--build-tools)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.tools
 	@echo "headrace: installing dependencies into $(VENV) (once; torch takes a while)"
 	@$(call INSTALL,box2d torch video)
 	@touch $@

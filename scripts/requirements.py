@@ -1,6 +1,6 @@
 """Prints the packages that a build of Headrace without isolation needs: build tools, dependencies, and extras.
 
-Usage: requirements.py [EXTRA ...]
+Usage: requirements.py [EXTRA ...]; with --build-tools alone, only these.
 """
 
 import re
@@ -23,5 +23,7 @@ def requirements(project: dict, extras: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     settings = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
-    wanted = [*settings["build-system"]["requires"], *BUILD_TOOLS, *requirements(settings["project"], sys.argv[1:])]
+    wanted = [*settings["build-system"]["requires"], *BUILD_TOOLS]
+    if sys.argv[1:] != ["--build-tools"]:
+        wanted += requirements(settings["project"], sys.argv[1:])
     print("\n".join(wanted))
