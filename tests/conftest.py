@@ -25,6 +25,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
+_LONGEST = {"test_cluster.py", "test_ray.py"}
 _STARTS = 5
 _START_SECONDS = 20.0
 _RAY_SECONDS = 600
@@ -37,8 +38,11 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begins with the longest tests, so that they do not run alone at the end."""
-    items.sort(key=lambda item: item.path.name != "test_cluster.py")
+    """Begins with the longest tests, so that they do not run alone at the end.
+
+    Those of a module that share a cluster run in one process, which starts it once.
+    """
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
 class RedisProcess:
