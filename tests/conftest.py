@@ -135,6 +135,9 @@ def patient_ray() -> Iterator[None]:
 
     Ray itself gives a node 30 s to start, and takes one for dead that does not answer within 10 s, five times. A node
     whose process is killed is still found to be dead at once: its connection ends.
+
+    A node starts no Python processes in advance: roles have their own environment variables, so that none of these
+    processes would ever run one.
     """
     from ray._private import services
 
@@ -153,6 +156,7 @@ def patient_ray() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_gcs_server_port_wait_time_s", str(_RAY_SECONDS))
         patch.setenv("RAY_health_check_timeout_ms", str(_RAY_SECONDS * 1_000))
+        patch.setenv("RAY_prestart_worker_first_driver", "0")
         patch.setattr(services, "get_node", find_patiently)
         patch.setattr(services, "wait_for_node", lambda address, name, _: wait(address, name, _RAY_SECONDS))
         yield
