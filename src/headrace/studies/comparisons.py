@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["Comparison", "asked", "at_least", "at_most"]
+__all__ = ["Comparison", "asked", "at_least", "at_most", "judge_least", "judge_most"]
 
 
 class Comparison(NamedTuple):
@@ -31,20 +31,28 @@ class Comparison(NamedTuple):
         return (self.ours - value if self.required.startswith("<") else value - self.ours) / (abs(value) or 1.0)
 
 
+def judge_least(ours: float, least: float | None, text: str = "") -> tuple[str, str]:
+    """A minimum, in the usual notation or that of `text`, and the verdict; both empty without a minimum."""
+    return ("", "") if least is None else (f">= {text or f'{least:g}'}", "holds" if ours >= least else "MISSED")
+
+
+def judge_most(ours: float, most: float | None) -> tuple[str, str]:
+    """A maximum and the verdict; both empty without a maximum."""
+    return ("", "") if most is None else (f"<= {most:g}", "holds" if ours <= most else "MISSED")
+
+
 def at_least(
     figure: str, where: str, ours: float, least: float | None, published: str = "", *, text: str = "", note: str = ""
 ) -> Comparison:
     """A figure with a minimum, if `least` is given; `text` replaces the usual notation of the limit."""
-    judged = ("", "") if least is None else (f">= {text or f'{least:g}'}", "holds" if ours >= least else "MISSED")
-    return Comparison(figure, where, ours, published, *judged, note)
+    return Comparison(figure, where, ours, published, *judge_least(ours, least, text), note)
 
 
 def at_most(
     figure: str, where: str, ours: float, most: float | None, published: str = "", *, note: str = ""
 ) -> Comparison:
     """A figure with a maximum, if `most` is given."""
-    judged = ("", "") if most is None else (f"<= {most:g}", "holds" if ours <= most else "MISSED")
-    return Comparison(figure, where, ours, published, *judged, note)
+    return Comparison(figure, where, ours, published, *judge_most(ours, most), note)
 
 
 def asked(each: Comparison) -> str:

@@ -1,9 +1,11 @@
 """Compares the rows of the study with each other, with the published and with the required figures."""
 
 from collections.abc import Iterable
+from itertools import product
 from typing import NamedTuple
 
 from headrace.report.formats import counted
+from headrace.studies.comparisons import judge_least, judge_most
 from headrace.studies.in_network.case import OUR_VARIANTS, Variant
 from headrace.studies.in_network.figures import decrease
 from headrace.studies.sheet import Row, Rows, read_published
@@ -107,22 +109,21 @@ def published_figures() -> dict[str, Published]:
 def compare(rows: Rows) -> list[Comparison]:
     """Every figure with a peer, for each place, and the bytes per transition; medians over rounds."""
     published = published_figures()
-    comparisons = []
+    found = []
     for place in places(rows):
-        for latency in LATENCIES:
-            for statistic in ("mean", "p50", "p99"):
-                said = str(published[latency.published]) if statistic != "p99" else ""
-                least = latency.required if statistic != "p99" else None
-                name = f"{latency.name}_{statistic}_us"
-                comparisons += [_beside(rows, name, place, peer, said, least) for peer in _PEERS]
-        comparisons.append(_size(rows, place))
-        if place[0] == _BYPASS:
-            comparisons += [
-                _bypassing(rows, figure, place, variant, str(published[quantity]) if quantity else "", least)
-                for variant in OUR_VARIANTS
-                for figure, (quantity, least) in _BYPASS_FIGURES.items()
-            ]
-    return [comparison for comparison in comparisons if comparison is not None]
+        for latency, statistic, peer in product(LATENCIES, ("mean", "p50", "p99"), _PEERS):
+            figure, judged = f"{latency.name}_{statistic}_us", statistic != "p99"
+            said = str(published[latency.published]) if judged and peer in _PUBLISHED_PEERS else ""
+            sides = (value(rows, variant, place, figure) for variant in (peer, "server"))
+            least = latency.required if judged and peer == "redis" else None
+            found.append(_compared(figure, place, peer, _PEERS[peer], sides, said, least))
+        found.append(_size(rows, place))
+        for variant, (figure, (quantity, least)) in product(OUR_VARIANTS, _BYPASS_FIGURES.items()):
+            if place[0] == _BYPASS:
+                said = str(published[quantity]) if quantity else ""
+                sides = (value(rows, variant, where, figure) for where in ((_KERNEL, *place[1:]), place))
+                found.append(_compared(figure, place, kernel_peer(variant), "transport", sides, said, least))
+    return [comparison for comparison in found if comparison is not None]
 
 
 def places(rows: Rows) -> list[Place]:
@@ -160,39 +161,21 @@ def _near(rows: Iterable[Row]) -> Rows:
     return [row for row in rows if not row["link_delay_us"]]
 
 
-def _beside(
-    rows: Rows, figure: str, place: Place, peer: Variant, published: str, least: float | None
+def _compared(
+    figure: str, place: Place, peer: str, differs_in: str, sides: Iterable[float], published: str, least: float | None
 ) -> Comparison | None:
-    """`published` and `least` are the figure's; they are used only if they apply to this peer."""
-    before, after = value(rows, peer, place, figure), value(rows, "server", place, figure)
+    """A peer's figure and ours, the two `sides`; None if one of them was not measured."""
+    before, after = sides
     if not (before > 0 and after > 0):  # nan too
         return None
     below = decrease(before, after)
-    said = published if peer in _PUBLISHED_PEERS else ""
-    required, verdict = "", ""
-    if least is not None and peer == "redis":
-        required, verdict = f">= {least:g}", "holds" if below >= least else "MISSED"
-    return Comparison(figure, *place, peer, _PEERS[peer], before, after, below, said, required, verdict)
-
-
-def _bypassing(
-    rows: Rows, figure: str, place: Place, variant: Variant, published: str, least: float | None
-) -> Comparison | None:
-    """The same variant over memif and over the kernel's TCP."""
-    before, after = value(rows, variant, (_KERNEL, *place[1:]), figure), value(rows, variant, place, figure)
-    if not (before > 0 and after > 0):  # nan too
-        return None
-    below = decrease(before, after)
-    required, verdict = "", ""
-    if least is not None:
-        required, verdict = f">= {least:.3g}", "holds" if below >= least else "MISSED"
-    peer = kernel_peer(variant)
-    return Comparison(figure, *place, peer, "transport", before, after, below, published, required, verdict)
+    judged = judge_least(below, least, "" if least is None else f"{least:.3g}")
+    return Comparison(figure, *place, peer, differs_in, before, after, below, published, *judged)
 
 
 def _size(rows: Rows, place: Place) -> Comparison | None:
     size = value(rows, "server", place, "bytes_per_transition")
     if not size > 0:
         return None
-    judged = f"<= {_LARGEST_TRANSITION_BYTES:g}", "holds" if size <= _LARGEST_TRANSITION_BYTES else "MISSED"
+    judged = judge_most(size, _LARGEST_TRANSITION_BYTES)
     return Comparison("bytes_per_transition", *place, "", "", None, size, None, "", *judged)
