@@ -18,11 +18,12 @@ from headrace.roles.base import REPORTS, Role
 from headrace.servers import Endpoint, connect_role
 from headrace.studies.actorq import acting, study
 from headrace.studies.actorq.acting import ActingCase, CrossoverCase, measure_acting
-from headrace.studies.actorq.page import limits, settings_table, tiles
+from headrace.studies.actorq.page import TILES, limits, settings_table
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.actorq.training import TrainingCase, training_case
 from headrace.studies.base import Measured
 from headrace.studies.comparisons import Comparison
+from headrace.studies.page import worst_tiles
 from headrace.studies.run import run_plan
 from headrace.topologies.config import Apex
 
@@ -174,11 +175,11 @@ def test_page_shows_published_beside_ours(stand_in, tmp_path, origin, training_r
 def test_a_target_that_was_not_reached_is_not_green() -> None:
     reached = Comparison("time to reward, fp32 / int8", "walker-stand", 2.0, "1.63", ">= 1.63", "holds")
     never = Comparison("time to reward, fp32 / int8", "cheetah-run", None, "2.82", ">= 2.82", "MISSED", "1 of 3")
-    assert '<div class="tile good"><b>2</b>' in tiles([reached])
-    short = tiles([reached, never])
+    assert '<div class="tile good"><b>2</b>' in worst_tiles([reached], TILES)
+    short = worst_tiles([reached, never], TILES)
     assert '<div class="tile"><b>2</b>' in short
     assert "where it is worst (required &gt;= 1.63, published 1.63); 1 of 2 not reached" in short
-    assert '<div class="tile"><b>–</b>' in tiles([never])
+    assert '<div class="tile"><b>–</b>' in worst_tiles([never], TILES)
 
 
 def test_settings_are_those_of_every_task() -> None:

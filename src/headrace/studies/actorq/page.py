@@ -8,40 +8,17 @@ import numpy as np
 from headrace.fields import write_fields
 from headrace.report.document import plot_row, share_bar
 from headrace.report.formats import counted
+from headrace.studies import page
+from headrace.studies.actorq import comparisons
 from headrace.studies.actorq.acting import LOADER_PHASES, PUBLICATIONS_PER_SECOND
-from headrace.studies.actorq.comparisons import (
-    all_parameters_share,
-    breakdown,
-    coarseness,
-    curves_of,
-    evaluation_period,
-    final_scores,
-    matched,
-    parameters_share,
-    reached,
-    tasks_of,
-)
 from headrace.studies.actorq.training import PRECISIONS, PUBLISHED_HIDDEN, TASKS, TrainingCase, reference
 from headrace.studies.base import Results
-from headrace.studies.comparisons import Comparison
-from headrace.studies.page import (
-    bars,
-    cells,
-    figure_text,
-    misses,
-    note_list,
-    number_of,
-    range_text,
-    summary_table,
-    table,
-    worst_tiles,
-)
 from headrace.studies.plots import Line, draw_curves, draw_heat, draw_lines
 from headrace.studies.sheet import Rows, read_published
 from headrace.studies.statistics import chosen, distinct, grouped, known, mean, median, middle
 from headrace.studies.training import ACTOR_PHASES
 
-__all__ = ["INTEGER_WIDTH", "blocks", "limits", "settings_table", "tiles"]
+__all__ = ["INTEGER_WIDTH", "TILES", "blocks", "limits", "settings_table"]
 
 _COLORS = {"fp32": "c7", "fp16": "c2", "int8": "c1"}
 INTEGER_WIDTH = 64
@@ -58,13 +35,14 @@ _CARTPOLE = (
     "CartPole-v1: the published reward, 198.22, is the target, but looks like that of CartPole-v0, which ends an "
     "episode at 200; v1 ends it at 500."
 )
-_TILES = {
+TILES = {
     "time to reward, fp32 / int8": "time to reward, fp32 over int8",
     "environment steps/s, int8 / fp32": "environment steps/s at 3 × 2048, int8 over fp32",
     "acting thread's time on parameters (%)": "% of an int8 acting thread's time on parameters at 3 × 2048",
     "publish to installed (ms)": "ms from publish to installed, int8, 8.4 M parameters",
     "score, int8 against fp32 (%)": "% by which int8's final score is above fp32's",
 }
+"""The required and published figures that have a tile."""
 
 
 def blocks(results: Results) -> Mapping[str, str]:
@@ -74,9 +52,9 @@ def blocks(results: Results) -> Mapping[str, str]:
     )
     cases, joules = results.plan["training"], _energy(throughput)
     return {
-        "tiles": tiles(results.comparisons),
-        "limits": note_list(limits(cases, training)),
-        "misses": misses(results.comparisons),
+        "tiles": page.worst_tiles(results.comparisons, TILES),
+        "limits": page.note_list(limits(cases, training)),
+        "misses": page.misses(results.comparisons),
         "times": _time_table(training, curves),
         "scores": _scores_table(training, curves),
         "rates": _rates_table(training),
@@ -94,16 +72,11 @@ def blocks(results: Results) -> Mapping[str, str]:
     }
 
 
-def tiles(comparisons: Sequence[Comparison]) -> str:
-    """The required and published figures, each with its worst value."""
-    return worst_tiles(comparisons, _TILES)
-
-
 def limits(cases: Sequence[TrainingCase], training: Rows) -> list[str]:
     """Differences from the published experiment, by task, and the bottleneck of the runs."""
     found = [_NO_GPU] if any(case.device == "cpu" for case in cases) else []
     found += [f"{', '.join(tasks)}: {settings}." for settings, tasks in _tasks_by(_sizes, cases).items()]
-    for task in tasks_of(training):
+    for task in comparisons.tasks_of(training):
         sides = [f"{precision}: {_bottleneck(these)}" for precision, these in _by_precision(training, task=task)]
         found.append(f"{task}, {'; '.join(sides)}.")
     return found + ([_CARTPOLE] if any(case.task == "CartPole-v1" for case in cases) else [])
@@ -149,9 +122,9 @@ def _time_table(training: Rows, curves: Rows) -> str:
         "others",
     )  # fmt: skip
     lines = []
-    for name in tasks_of(training):
+    for name in comparisons.tasks_of(training):
         said = TASKS[name]
-        ours = {precision: reached(training, name, precision) for precision in PRECISIONS}
+        ours = {precision: comparisons.reached(training, name, precision) for precision in PRECISIONS}
         full, half, quantized = (each.seconds for each in ours.values())
         lines.append((
             said["published"],
@@ -160,34 +133,36 @@ def _time_table(training: Rows, curves: Rows) -> str:
             f"{said['int8_speedup']:g}",
             chosen(training, task=name)[0]["target"],
             *(
-                figure_text(each.seconds) + (f" (reached by {each})" if len(each.seconds_each) < each.seeds else "")
+                page.figure_text(each.seconds)
+                + (f" (reached by {each})" if len(each.seconds_each) < each.seeds else "")
                 for each in ours.values()
             ),
             *(
-                figure_text(full / other) + (" (coarse)" if coarseness(curves, name, full, other) else "")
+                page.figure_text(full / other)
+                + (" (coarse)" if comparisons.coarseness(curves, name, full, other) else "")
                 for other in (quantized, half)
             ),
-            evaluation_period(curves, name),
-            ", ".join(figure_text(each.steps) for each in ours.values()),
+            comparisons.evaluation_period(curves, name),
+            ", ".join(page.figure_text(each.steps) for each in ours.values()),
             reference(name),
         ))  # fmt: skip
-    return table(header, lines)
+    return page.table(header, lines)
 
 
 def _scores_table(training: Rows, curves: Rows) -> str:
     lines = []
-    for task in tasks_of(training):
-        steps, score = matched(curves, task)
-        final = (range_text(final_scores(training, task, precision), mean) for precision in PRECISIONS)
+    for task in comparisons.tasks_of(training):
+        steps, score = comparisons.matched(curves, task)
+        final = (page.range_text(comparisons.final_scores(training, task, precision), mean) for precision in PRECISIONS)
         lines.append((task, *final, steps, *(score[precision] for precision in PRECISIONS)))
-    return table(("", *(f"final, {precision}" for precision in PRECISIONS), "matched steps", *PRECISIONS), lines)
+    return page.table(("", *(f"final, {precision}" for precision in PRECISIONS), "matched steps", *PRECISIONS), lines)
 
 
 def _rates_table(training: Rows) -> str:
     """How actors and learner spend their time."""
     groups = [
         (f"{task}, {precision}, {these[0]['hidden']}", these)
-        for task in tasks_of(training)
+        for task in comparisons.tasks_of(training)
         for precision, these in _by_precision(training, task=task)
     ]
     columns = {
@@ -198,14 +173,14 @@ def _rates_table(training: Rows) -> str:
         "learner: train": "learner_train:.0%",
         "wait": "learner_wait:.0%",
     }
-    return summary_table(groups, columns)
+    return page.summary_table(groups, columns)
 
 
 def _curves(training: Rows, curves: Rows) -> Iterator[str]:
-    for task in tasks_of(training):
+    for task in comparisons.tasks_of(training):
         target, said = chosen(training, task=task)[0]["target"], TASKS[task]["reward_achieved"]
         levels = {"published": said} if said == target else {"published": said, "target": target}
-        groups = {precision: curves_of(curves, task, precision) for precision in _COLORS}
+        groups = {precision: comparisons.curves_of(curves, task, precision) for precision in _COLORS}
         yield from draw_curves(task, task, groups, _COLORS.values(), levels)
 
 
@@ -217,13 +192,13 @@ def _throughput_table(rows: Rows) -> str:
         full, half, quantized = (middle(group, "steps_per_second") for group in groups)
         lines.append((
             f"{task}, {counted(actors, 'actor')}",
-            *(range_text(known(group, "steps_per_second")) for group in groups),
+            *(page.range_text(known(group, "steps_per_second")) for group in groups),
             quantized / full,
             half / full,
-            ", ".join(figure_text(middle(group, "inference_s_per_1000")) for group in groups),
+            ", ".join(page.figure_text(middle(group, "inference_s_per_1000")) for group in groups),
         ))  # fmt: skip
     header = ("", "fp32", "fp16", "int8", "int8 / fp32", "fp16 / fp32", "inference alone: fp32, fp16, int8 (ms)")
-    return table(header, lines)
+    return page.table(header, lines)
 
 
 def _breakdown_bars(rows: Rows) -> str:
@@ -236,7 +211,7 @@ def _breakdown_bars(rows: Rows) -> str:
             for number, (phase, seconds) in enumerate(part.items(), 1)
         ]
         shown.append((f"{precision}, pull period {period}", share_bar(shares)))
-    return bars(shown)
+    return page.bars(shown)
 
 
 def _seconds(rows: Rows) -> dict[str, float]:
@@ -246,7 +221,7 @@ def _seconds(rows: Rows) -> dict[str, float]:
 
 def _breakdown_tables(rows: Rows) -> str:
     """Where an actor's time goes, published above ours, for each pull period."""
-    published = breakdown()
+    published = comparisons.breakdown()
     tables = []
     header = ("", "step", "pull", "deserialize", "load", "total", "on parameters", "of both threads",
               "second thread: fetch, deserialize, load")  # fmt: skip
@@ -256,17 +231,18 @@ def _breakdown_tables(rows: Rows) -> str:
             these = chosen(rows, pull_period=period, precision=precision)
             if said := published.get((period, precision)):
                 seconds = [f"{said[f'{part}_seconds']:g} s" for part in header[1:6]]
-                lines.append((f"published {precision}", *seconds, f"{parameters_share(said):.0%}", "–", "–"))
+                share = f"{comparisons.parameters_share(said):.0%}"
+                lines.append((f"published {precision}", *seconds, share, "–", "–"))
             if these:
                 part = _seconds(these)
-                total, shares = sum(part.values()), median(all_parameters_share(row) for row in these)
+                total, shares = sum(part.values()), median(comparisons.all_parameters_share(row) for row in these)
                 lines.append((
                     f"ours {precision}", total - part["pull"] - part["load"], part["pull"], "–", part["load"], total,
-                    *cells(these, "parameter_share:.1%"), f"{shares:.1%}",
-                    ", ".join(cells(these, *(f"beside_{phase}_s_per_1000" for phase in LOADER_PHASES))),
+                    *page.cells(these, "parameter_share:.1%"), f"{shares:.1%}",
+                    ", ".join(page.cells(these, *(f"beside_{phase}_s_per_1000" for phase in LOADER_PHASES))),
                 ))  # fmt: skip
         caption = f"Pull period {period} steps; published in seconds of a whole measurement, ours of 1,000 steps"
-        tables.append(table(header, lines, caption))
+        tables.append(page.table(header, lines, caption))
     return "".join(tables)
 
 
@@ -287,15 +263,15 @@ def _pull_periods(rows: Rows) -> dict[str, str]:
         (
             f"{period:g}",
             mean(known(these, "final_return")),
-            *cells(these, "staleness", "environment_steps"),
-            number_of(these),
+            *page.cells(these, "staleness", "environment_steps"),
+            page.number_of(these),
         )
         for period, these in groups
     ]
     header = ("pull period (steps)", "final score", "staleness (versions)", "environment steps", "seeds")
     return {
         "pull_period_plots": plot_row(plots) if rows else "",
-        "pull_periods": table(header, lines),
+        "pull_periods": page.table(header, lines),
         "pull_periods_title": title,
     }
 
@@ -318,8 +294,8 @@ def _crossover(rows: Rows) -> dict[str, str]:
     lines = [(f"{row['width']}, batch {row['batch']}", *(row[column] for column in columns)) for row in rows]
     return {
         "crossover_plots": plot_row(draw_heat(*heat) for heat in heats) if rows else "",
-        "crossover_notes": note_list(begins),
-        "crossover": table(("", "fp32 (µs)", "fp16 (µs)", "int8 (µs)", "fp32 / int8", "fp32 / fp16"), lines),
+        "crossover_notes": page.note_list(begins),
+        "crossover": page.table(("", "fp32 (µs)", "fp16 (µs)", "int8 (µs)", "fp32 / int8", "fp32 / fp16"), lines),
     }
 
 
@@ -329,7 +305,7 @@ def _energy(rows: Rows) -> str:
         (f"{task}, {actors} actors, {precision}", these)
         for (task, actors, precision), these in grouped(there, "task", "actors", "precision")
     ]
-    return summary_table(groups, {"joules per 1,000 environment steps": "joules_per_1000"})
+    return page.summary_table(groups, {"joules per 1,000 environment steps": "joules_per_1000"})
 
 
 def settings_table(cases: Sequence[TrainingCase]) -> str:
@@ -342,7 +318,7 @@ def settings_table(cases: Sequence[TrainingCase]) -> str:
         (name.replace("_", " "), d4pg or "–", _of_all(name, cases, "d4pg"), dqn or "–", _of_all(name, cases, "dqn"))
         for name, d4pg, dqn in [*names, ("samples per environment step", "", "")]
     ]
-    return table(("", "published D4PG", "ours", "published DQN", "ours"), lines)
+    return page.table(("", "published D4PG", "ours", "published DQN", "ours"), lines)
 
 
 def _of_all(name: str, cases: Sequence[TrainingCase], algorithm: str) -> str:

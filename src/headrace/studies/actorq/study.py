@@ -13,27 +13,10 @@ import tyro
 from headrace.environments.dm_control import ControlSuite
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
-from headrace.studies.actorq.acting import (
-    COLUMNS,
-    CROSSOVER_COLUMNS,
-    PUBLICATIONS_PER_SECOND,
-    ActingCase,
-    CrossoverCase,
-    Energy,
-    measure_acting,
-    measure_crossover,
-)
+from headrace.studies.actorq import acting, training
+from headrace.studies.actorq.acting import ActingCase, CrossoverCase
 from headrace.studies.actorq.comparisons import compare
-from headrace.studies.actorq.training import (
-    CURVE_COLUMNS,
-    PRECISIONS,
-    PUBLISHED_HIDDEN,
-    RUN_COLUMNS,
-    TASKS,
-    TrainingCase,
-    measure_training,
-    training_case,
-)
+from headrace.studies.actorq.training import PRECISIONS, PUBLISHED_HIDDEN, TASKS, TrainingCase, training_case
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.comparisons import Comparison
 from headrace.studies.sheet import Rows, Sheet
@@ -68,12 +51,12 @@ class ActorQ(Study):
     summary = "actors in int8 and fp16 against fp32 around a full-precision learner (Krishnan et al., ActorQ)"
     options = ActorQOptions
     parts = (
-        Part("throughput", COLUMNS, lambda case, _: Measured(measure_acting(case))),
-        Part("breakdown", COLUMNS, lambda case, _: Measured(measure_acting(case))),
-        Part("crossover", CROSSOVER_COLUMNS, lambda case, _: Measured(measure_crossover(case))),
-        Part("pull_periods", RUN_COLUMNS, lambda case, folder: Measured(measure_training(case, folder).row)),
-        Part("training", RUN_COLUMNS, measure_training, "curves"),
-        Part("curves", CURVE_COLUMNS),
+        Part("throughput", acting.COLUMNS, lambda case, _: Measured(acting.measure_acting(case))),
+        Part("breakdown", acting.COLUMNS, lambda case, _: Measured(acting.measure_acting(case))),
+        Part("crossover", acting.CROSSOVER_COLUMNS, lambda case, _: Measured(acting.measure_crossover(case))),
+        Part("pull_periods", training.RUN_COLUMNS, lambda *each: Measured(training.measure_training(*each).row)),
+        Part("training", training.RUN_COLUMNS, training.measure_training, "curves"),
+        Part("curves", training.CURVE_COLUMNS),
     )
     told: ClassVar = {
         "steps_per_second": "{:,.0f} steps/s",
@@ -109,7 +92,7 @@ class ActorQ(Study):
         del sheets, output, say
         why = "" if importlib.util.find_spec("dm_control") is not None else f'pip install "{ControlSuite.requirement}"'
         plan, notes = leave_out(plan, "cases of the control suite", why, _of_the_suite)
-        no_energy = Energy().why_not
+        no_energy = acting.Energy().why_not
         return plan, notes + ([f"energy is not available on this machine: {no_energy}"] if no_energy else [])
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
@@ -140,7 +123,7 @@ def _breakdown(small: bool) -> Iterator[ActingCase]:
     rounds, seconds = (1, 4.0) if small else (3, 15.0)
     for number, period, precision in product(range(rounds), _PULL_PERIODS, PRECISIONS):
         case = _acting(_PULL_TASK, precision, 1, seconds, number)
-        yield dataclasses.replace(case, pull_period=period, publications_per_second=PUBLICATIONS_PER_SECOND)
+        yield dataclasses.replace(case, pull_period=period, publications_per_second=acting.PUBLICATIONS_PER_SECOND)
 
 
 def _pull_periods(small: bool, device: str, seeds: int) -> Iterator[TrainingCase]:

@@ -225,10 +225,8 @@ def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: flo
     if record is None:  # it ended before the next record
         return dict(zip(_AFTER, (0, None), strict=True))
     replay, ratio = case.config.algorithm.replay, case.samples_per_step
-    count, left = (
-        summary["learner_steps"] - record["learner_steps"],
-        (case.config.steps or 0) - record["environment_steps"],
-    )
+    count = summary["learner_steps"] - record["learner_steps"]
+    left = (case.config.steps or 0) - record["environment_steps"]
     share = count * replay.batch_size / (ratio * left) if replay is not None and ratio and left > 0 else None
     return dict(zip(_AFTER, (count, share), strict=True))
 

@@ -5,6 +5,7 @@ from math import inf, isfinite, nan
 
 from headrace.gradients.measured import STALENESS
 from headrace.report.document import plot_row, share_bar
+from headrace.studies import page
 from headrace.studies.base import Results
 from headrace.studies.comparisons import Comparison
 from headrace.studies.concurrency.comparisons import (
@@ -22,17 +23,6 @@ from headrace.studies.concurrency.comparisons import (
     spread_of,
     started,
     to_target,
-)
-from headrace.studies.page import (
-    Columns,
-    bars,
-    cells,
-    figure_text,
-    note_list,
-    number_of,
-    summary_table,
-    table,
-    worst_tiles,
 )
 from headrace.studies.plots import Line, draw_lines
 from headrace.studies.sheet import Rows
@@ -75,9 +65,9 @@ def blocks(results: Results) -> Mapping[str, str]:
     ]
     sharing_bars, sharing = _sharing(runs or throughput)
     return {
-        "tiles": worst_tiles(comparisons, _TILES),
+        "tiles": page.worst_tiles(comparisons, _TILES),
         "verdict": verdict(comparisons),
-        "required": table(("", "where", "ours", "required", "", ""), required),
+        "required": page.table(("", "where", "ours", "required", "", ""), required),
         "published_plots": _published_plots(runs),
         "published": published_table(runs) if runs else "",
         "atari": _atari_table(runs) if runs else "",
@@ -94,7 +84,7 @@ def blocks(results: Results) -> Mapping[str, str]:
         "sharing_bars": sharing_bars,
         "sharing": sharing,
         "ablation": _ablation_table(ablation),
-        "ablation_notes": note_list(ablation_text(ablation, comparisons)),
+        "ablation_notes": page.note_list(ablation_text(ablation, comparisons)),
         "faults": _faults_table(faults),
     }  # fmt: skip
 
@@ -172,7 +162,7 @@ def runs_table(runs: Rows) -> str:
         variant = rows[0]["variant"]
         return _range_of_speedups(over(rows), sequential(over(of(runs, (variant, "serial", 1))), variant))
 
-    columns: Columns = {
+    columns: page.Columns = {
         "solved": _solved,
         "seconds to 200": _spread("seconds_to_score"),
         "speed-up, own": own,
@@ -189,7 +179,7 @@ def runs_table(runs: Rows) -> str:
         "set": "samples_per_step_set",
         "score that decided": _scores,
     }
-    return summary_table(_named(runs), columns)
+    return page.summary_table(_named(runs), columns)
 
 
 def published_table(runs: Rows) -> str:
@@ -217,7 +207,7 @@ def published_table(runs: Rows) -> str:
         "", "published: episodes (of one)", "minutes", "s/episode", "speed-up on 1 process", "ours",
         "episodes (of all)", "environment steps", "minutes", "s/episode", "speed-up on 1 worker", "on serial",
     )  # fmt: skip
-    return table(header, lines)
+    return page.table(header, lines)
 
 
 def _atari_table(runs: Rows) -> str:
@@ -231,7 +221,7 @@ def _atari_table(runs: Rows) -> str:
             lines.append((
                 f"ours, {variant}, hogwild", *(speedup(runs, group, _one_worker(group)) for group in groups)
             ))  # fmt: skip
-    return table(("", *map(str, counts)), lines)
+    return page.table(("", *map(str, counts)), lines)
 
 
 def _throughput_table(rows: Rows) -> str:
@@ -241,15 +231,15 @@ def _throughput_table(rows: Rows) -> str:
         alone = of(rows, (these[0]["variant"], these[0]["topology"], 1))
         return middle(these, "updates_per_second") / middle(alone, "updates_per_second")
 
-    columns: Columns = {
+    columns: page.Columns = {
         "updates/s": _known_spread("updates_per_second"),
         "of one worker's": of_one,
         "steps/s": "steps_per_second",
         "samples per step": "samples_per_step",
         "waiting for the lock": "lock_wait_share:.1%",
-        "rounds": number_of,
+        "rounds": page.number_of,
     }
-    return summary_table(_named(rows), columns)
+    return page.summary_table(_named(rows), columns)
 
 
 def _sharing(rows: Rows) -> tuple[str, str]:
@@ -260,16 +250,16 @@ def _sharing(rows: Rows) -> tuple[str, str]:
         shares = {bucket: mean([row[f"staleness_{bucket}"] or 0.0 for row in these]) for bucket in STALENESS}
         parts = [(each, color, shares[each]) for each, color in zip(STALENESS, _SHARE_COLORS, strict=True)]
         shown.append((name, share_bar([part for part in parts if part[2]])))
-        outcomes = cells(these, "lock_wait_share:.1%", "accepted", "dropped", "refused")
-        lines.append((name, *cells(these, "staleness"), *(f"{share:.1%}" for share in shares.values()), *outcomes))
+        outcomes = page.cells(these, "lock_wait_share:.1%", "accepted", "dropped", "refused")
+        lines.append((name, *page.cells(these, "staleness"), *(f"{share:.1%}" for share in shares.values()), *outcomes))
     header = ("", "mean", *STALENESS, "waiting for the lock", "applied", "dropped", "refused")
-    return bars(shown), table(header, lines)
+    return page.bars(shown), page.table(header, lines)
 
 
 def _ablation_table(rows: Rows) -> str:
     """Real environment steps to the target with and without planning."""
     own = reached(chosen(rows, variant="dyna-q"), "steps_to_score")
-    columns: Columns = {
+    columns: page.Columns = {
         "solved": _solved,
         "real steps to 200": _spread("steps_to_score"),
         "over dyna-q's": lambda these: reached(these, "steps_to_score") / own,
@@ -279,7 +269,7 @@ def _ablation_table(rows: Rows) -> str:
         "real samples per step": "samples_per_step",
         "score": _scores,
     }
-    return summary_table(grouped(rows, "variant"), columns)
+    return page.summary_table(grouped(rows, "variant"), columns)
 
 
 def ablation_text(rows: Rows, comparisons: Sequence[Comparison]) -> list[str]:
@@ -311,7 +301,7 @@ def _faults_table(rows: Rows) -> str:
         for topology, mine in grouped(rows, "topology")
         for (killed, workers), these in sorted(grouped(mine, "killed", "workers"))
     ]
-    columns: Columns = {
+    columns: page.Columns = {
         "final score": _scores,
         "seconds": "seconds",
         "environment steps": "environment_steps",
@@ -321,7 +311,7 @@ def _faults_table(rows: Rows) -> str:
         "of those due": "updates_after_death_share",
         "alive at the end": "alive_at_end",
     }
-    return summary_table(groups, columns)
+    return page.summary_table(groups, columns)
 
 
 def _named(rows: Rows) -> list[tuple[str, Rows]]:
@@ -337,8 +327,8 @@ def _range_of_speedups(rows: Rows, against: float) -> str:
     if not (isfinite(against) and isfinite(spread.median)):
         return "–"
     least, most = against / spread.high if spread.high < inf else 0.0, against / spread.low
-    middle_text = figure_text(against / spread.median)
-    return middle_text if least == most else f"{middle_text} ({figure_text(least)} to {figure_text(most)})"
+    middle_text = page.figure_text(against / spread.median)
+    return middle_text if least == most else f"{middle_text} ({page.figure_text(least)} to {page.figure_text(most)})"
 
 
 def _solved(rows: Rows) -> str:
@@ -346,7 +336,7 @@ def _solved(rows: Rows) -> str:
 
 
 def _scores(rows: Rows) -> str:
-    return ", ".join(figure_text(row["score"]) for row in rows)
+    return ", ".join(page.figure_text(row["score"]) for row in rows)
 
 
 def _spread(field: str) -> Callable[[Rows], str]:

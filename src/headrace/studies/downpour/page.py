@@ -9,22 +9,12 @@ import numpy as np
 from headrace.gradients.measured import STALENESS
 from headrace.report.document import plot_row
 from headrace.report.formats import counted
+from headrace.studies import page
 from headrace.studies.base import Results
 from headrace.studies.comparisons import Comparison
 from headrace.studies.curves import curve_of
 from headrace.studies.downpour.comparisons import SYSTEM, TRANSPORTS, medians, published_times
 from headrace.studies.downpour.training import STALENESS_LIMIT, TrainingCase
-from headrace.studies.page import (
-    Cell,
-    cells,
-    figure_text,
-    misses,
-    note_list,
-    number_of,
-    summary_table,
-    table,
-    worst_tiles,
-)
 from headrace.studies.plots import Line, draw_curves, draw_lines
 from headrace.studies.sheet import Rows, read_published
 from headrace.studies.statistics import chosen, distinct, grouped, known, mean
@@ -63,8 +53,8 @@ def blocks(results: Results) -> Mapping[str, str]:
     turns, alone = _timing_tables(timing) if timing else ("", "")
     return {
         "tiles": tiles(results.comparisons),
-        "limits": note_list(limits),
-        "misses": misses(results.comparisons),
+        "limits": page.note_list(limits),
+        "misses": page.misses(results.comparisons),
         "shares": _shares(timing) if timing else "",
         "turns": turns,
         "alone": alone,
@@ -82,7 +72,7 @@ def blocks(results: Results) -> Mapping[str, str]:
 def tiles(comparisons: Sequence[Comparison]) -> str:
     """The required figures, each with its worst value."""
     share = "push and fetch / gradient"
-    return worst_tiles(comparisons, {
+    return page.worst_tiles(comparisons, {
         share: "of a gradient's time for its way to the parameters and theirs back",
         "updates/s of one pusher": "updates a second of one pusher at 228 k parameters",
         "final score on Snake": "apples less deaths in an episode of Snake",
@@ -103,8 +93,8 @@ def _shares(rows: Rows) -> str:
 
 def _timing_tables(rows: Rows) -> tuple[str, str]:
     """Times of a gradient and its communication, theirs above ours; then the server alone, compared with memory."""
-    turns: list[Sequence[Cell]] = []
-    alone: list[Sequence[Cell]] = []
+    turns: list[Sequence[page.Cell]] = []
+    alone: list[Sequence[page.Cell]] = []
     for pixels, said in published_times().items():
         size = f"{pixels} × {pixels}"
         name, update = f"{size}, published", said["server_update_ms"]
@@ -114,15 +104,15 @@ def _timing_tables(rows: Rows) -> tuple[str, str]:
         for transport, title in TRANSPORTS.items():
             if these := chosen(rows, pixels=pixels, transport=transport):
                 name = f"{size}, {title}"
-                count, gradient, *rest = cells(
+                count, gradient, *rest = page.cells(
                     these, "parameters:,.0f", "gradient_ms", "move_ms", "apply_ms", "fetch_ms", "share:.1%"
                 )
                 turns.append((name, count, gradient, "–", *rest))
                 server = ("busy_push_ms", "busy_apply_ms", "updates_per_second", "pass_ms", "apply_passes")
-                alone.append((name, *cells(these, *server, "apply_alone_ms", "copy_ms")))
+                alone.append((name, *page.cells(these, *server, "apply_alone_ms", "copy_ms")))
     header = ("", "parameters", "gradient (ms)", "pack", "move", "apply", "fetch (theirs: load)", "share")
     below = ("", "push (ms)", "apply", "updates/s", "a pass (ms)", "apply / pass", "optimizer alone (ms)", "a copy")
-    return table(header, turns), table(below, alone)
+    return page.table(header, turns), page.table(below, alone)
 
 
 def _scaling_plots(rows: Rows) -> list[str]:
@@ -159,7 +149,7 @@ def _scaling_table(rows: Rows) -> str:
     for (transport, shards, fetches, pushers), these in grouped(rows, "transport", "shards", "fetches", "pushers"):
         way = f"{TRANSPORTS[transport]}, {counted(shards, 'shard')}{', with fetches' if fetches else ''}"
         groups.append((f"{way}, {counted(pushers, 'pusher')}", these))
-    return summary_table(groups, columns)
+    return page.summary_table(groups, columns)
 
 
 def _curves(rows: Rows) -> list[str]:
@@ -182,7 +172,7 @@ def _reward_table(rows: Rows) -> str:
         (f"{environment}, {label} settings, {topology}" + (f", {workers} workers" if workers > 1 else ""), these)
         for (label, environment, topology, workers, *_), these in grouped(rows, *SYSTEM)
     ]
-    return summary_table(groups, {
+    return page.summary_table(groups, {
         "final score": _spread,
         "steps": "environment_steps",
         "updates": "updates",
@@ -191,7 +181,7 @@ def _reward_table(rows: Rows) -> str:
         "steps/s": "steps_per_second",
         "updates/s": "updates_per_second",
         "staleness": "staleness",
-        "seeds": number_of,
+        "seeds": page.number_of,
     })  # fmt: skip
 
 
@@ -219,18 +209,18 @@ def _staleness_table(rows: Rows) -> str:
     lines = []
     for (_, _, topology, workers, period, policy), these in grouped(rows, *SYSTEM):
         if topology == "serial":
-            lines.append(("serial", _spread(these), *["–"] * (3 + len(STALENESS)), number_of(these)))
+            lines.append(("serial", _spread(these), *["–"] * (3 + len(STALENESS)), page.number_of(these)))
             continue
         totals = {column: sum(row[column] for row in these) for column in ("accepted", "dropped", "refused")}
         counts = [sum(row[f"staleness_{bucket}"] for row in these) for bucket in STALENESS]
         lines.append((
-            f"{workers} workers, fetch period {period}, {policy}", _spread(these), *cells(these, "staleness"),
+            f"{workers} workers, fetch period {period}, {policy}", _spread(these), *page.cells(these, "staleness"),
             f"{totals['dropped'] / (sum(totals.values()) or 1):.1%}", f"{totals['refused']:,}",
-            *(f"{count / (sum(counts) or 1):.0%}" for count in counts), number_of(these),
+            *(f"{count / (sum(counts) or 1):.0%}" for count in counts), page.number_of(these),
         ))  # fmt: skip
     header = ("", "final score", "staleness", "dropped", "refused", *(f"{bucket} behind" for bucket in STALENESS),
               "seeds")  # fmt: skip
-    return table(header, lines)
+    return page.table(header, lines)
 
 
 def _settings_table(cases: Sequence[TrainingCase]) -> str:
@@ -241,7 +231,7 @@ def _settings_table(cases: Sequence[TrainingCase]) -> str:
         (name.replace("_", " "), value, *(_setting(name, case) for case in ours.values()))
         for name, value in (said | {"loss": "–", "samples_per_step": "–"}).items()
     ]
-    return table(("", "published", *(f"ours, {label} settings" for label in ours)), lines) if ours else ""
+    return page.table(("", "published", *(f"ours, {label} settings" for label in ours)), lines) if ours else ""
 
 
 def _setting(name: str, case: TrainingCase) -> str:
@@ -270,5 +260,5 @@ def _setting(name: str, case: TrainingCase) -> str:
 def _spread(rows: Rows) -> str:
     """The mean of the final scores with the standard deviation over seeds; an en dash without scores."""
     scores = known(rows, "final_return")
-    text = figure_text(mean(scores))
-    return f"{text} ± {figure_text(float(np.std(scores, ddof=1)))}" if len(scores) > 1 else text
+    text = page.figure_text(mean(scores))
+    return f"{text} ± {page.figure_text(float(np.std(scores, ddof=1)))}" if len(scores) > 1 else text

@@ -17,18 +17,8 @@ import numpy as np
 from headrace.errors import LaunchError
 from headrace.machine import available_cores
 from headrace.report.formats import counted
-from headrace.studies.downpour.server import (
-    FLOAT_BYTES,
-    MemoryPass,
-    ServerCase,
-    ShardCounts,
-    Transport,
-    bare_rate,
-    median_seconds,
-    open_model,
-    parameter_count,
-    start_server,
-)
+from headrace.studies.downpour import server
+from headrace.studies.downpour.server import ServerCase, ShardCounts, Transport
 from headrace.studies.processes import Process, Window, answer, open_window, received
 from headrace.studies.statistics import median
 
@@ -85,16 +75,16 @@ class _Pusher:
 
 def measure_scaling(case: ScalingCase) -> dict[str, Any]:
     """One row; raises LaunchError if a process ends or does not answer in time."""
-    parameters = parameter_count(case.pixels)
-    memory = MemoryPass(parameters)
+    parameters = server.parameter_count(case.pixels)
+    memory = server.MemoryPass(parameters)
     limits = Limits(
-        median_seconds(memory.run, case.seconds / 4),
-        bare_rate(case.transport, case.pushers, parameters * FLOAT_BYTES, case.seconds / 2),
+        server.median_seconds(memory.run, case.seconds / 4),
+        server.bare_rate(case.transport, case.pushers, parameters * server.FLOAT_BYTES, case.seconds / 2),
     )
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-study-")))
-        server = stack.enter_context(start_server(folder))
-        settings = (server.address(case.transport), case.transport, parameters, case.shards, case.fetches)
+        standing = stack.enter_context(server.start_server(folder))
+        settings = (standing.address(case.transport), case.transport, parameters, case.shards, case.fetches)
         pushers = [
             stack.enter_context(
                 Process.of_module(__name__, folder, _Pusher(*settings, seed=index), name=f"pusher {index}")
@@ -103,10 +93,10 @@ def measure_scaling(case: ScalingCase) -> dict[str, Any]:
         ]
         for pusher in pushers:
             pusher.hear("ready", _START_SECONDS)
-        before = server.counts()
+        before = standing.counts()
         open_window(pushers, case.seconds)
         records = [pusher.record(case.seconds + _START_SECONDS) for pusher in pushers]
-        after = server.counts()
+        after = standing.counts()
     return figures_of(case, parameters, limits, records, (before, after))
 
 
@@ -148,7 +138,7 @@ def _push() -> None:
     settings = received(_Pusher)
     gradient = np.random.default_rng(settings.seed).standard_normal(settings.parameters, np.float32) * _SCALE
     values = np.zeros_like(gradient)
-    model = open_model(settings.address, settings.transport, values, settings.shards)
+    model = server.open_model(settings.address, settings.transport, values, settings.shards)
     model.fetch_into(values)
     answer("ready")
     window = received(Window)

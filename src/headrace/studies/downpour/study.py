@@ -15,19 +15,12 @@ from headrace.machine import available_cores
 from headrace.settings import preset
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study, leave_out
 from headrace.studies.comparisons import Comparison
-from headrace.studies.downpour import scaling, timing
+from headrace.studies.downpour import scaling, timing, training
 from headrace.studies.downpour.comparisons import compare, published_times
-from headrace.studies.downpour.scaling import ScalingCase, measure_scaling
+from headrace.studies.downpour.scaling import ScalingCase
 from headrace.studies.downpour.server import Transport
-from headrace.studies.downpour.timing import TimingCase, measure_timing
-from headrace.studies.downpour.training import (
-    CURVE_COLUMNS,
-    ONG,
-    RUN_COLUMNS,
-    STALENESS_LIMIT,
-    TrainingCase,
-    measure_training,
-)
+from headrace.studies.downpour.timing import TimingCase
+from headrace.studies.downpour.training import TrainingCase
 from headrace.studies.sheet import Rows, Sheet
 from headrace.topologies.config import ParameterServer, Serial
 
@@ -62,11 +55,11 @@ class Downpour(Study):
     summary = "workers that send gradients to a parameter server, and play Snake (Ong et al., Downpour SGD)"
     options = DownpourOptions
     parts = (
-        Part("timing", timing.COLUMNS, lambda case, _: Measured(measure_timing(case))),
-        Part("scaling", scaling.COLUMNS, lambda case, _: Measured(measure_scaling(case))),
-        Part("reward", RUN_COLUMNS, measure_training, "curves"),
-        Part("staleness", RUN_COLUMNS, measure_training, "curves"),
-        Part("curves", CURVE_COLUMNS),
+        Part("timing", timing.COLUMNS, lambda case, _: Measured(timing.measure_timing(case))),
+        Part("scaling", scaling.COLUMNS, lambda case, _: Measured(scaling.measure_scaling(case))),
+        Part("reward", training.RUN_COLUMNS, training.measure_training, "curves"),
+        Part("staleness", training.RUN_COLUMNS, training.measure_training, "curves"),
+        Part("curves", training.CURVE_COLUMNS),
     )
     told: ClassVar = {
         "gradient_ms": "gradient {:,.3g} ms",
@@ -124,7 +117,7 @@ def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
         ("ours", _SNAKE, cast(DQN, known.algorithm), known.serial.envs_per_actor, 300_000 if small else known.steps)
     ]
     if not small:
-        tasks.append(("published", _SNAKE_FRAMES, ONG, 1, 200_000))
+        tasks.append(("published", _SNAKE_FRAMES, training.ONG, 1, 200_000))
     counts = [2, *(count for count in (4, 8, 16) if not small and count <= available_cores())]
     for (label, environment, algorithm, environments, steps), seed in product(tasks, seeds):
         systems: list[Serial | ParameterServer] = [
@@ -150,7 +143,7 @@ def _staleness(small: bool, seeds: range) -> Iterator[TrainingCase]:
                 envs_per_worker=max(1, known.serial.envs_per_actor // workers),
                 fetch_period=period,
                 staleness=policy,  # type: ignore[arg-type]  # product() forgets that these are literals
-                staleness_limit=STALENESS_LIMIT,
+                staleness_limit=training.STALENESS_LIMIT,
             )
             yield dataclasses.replace(base, topology=topology, seed=seed)
 

@@ -20,20 +20,8 @@ from headrace.algorithms.dqn.updater import DQNUpdater
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.errors import LaunchError
 from headrace.gradients.base import Applied
-from headrace.studies.downpour.server import (
-    FLOAT_BYTES,
-    LEAST_CALLS,
-    OPTIMIZER,
-    MemoryPass,
-    ServerCase,
-    ShardCounts,
-    Transport,
-    median_seconds,
-    open_model,
-    repeat,
-    spec_of,
-    start_server,
-)
+from headrace.studies.downpour import server
+from headrace.studies.downpour.server import ServerCase, ShardCounts, Transport
 from headrace.studies.downpour.training import ONG
 from headrace.studies.processes import Process, answer, received
 from headrace.types import Array, Batch, EnvironmentSpec
@@ -82,15 +70,15 @@ class _Settings:
 
 def measure_timing(case: TimingCase) -> dict[str, Any]:
     """One row; raises LaunchError if a process ends or does not answer in time."""
-    with tempfile.TemporaryDirectory(prefix="headrace-study-") as name, start_server(Path(name)) as server:
-        settings = _Settings(server.address(case.transport), case.transport, case.pixels, case.seconds)
+    with tempfile.TemporaryDirectory(prefix="headrace-study-") as name, server.start_server(Path(name)) as standing:
+        settings = _Settings(standing.address(case.transport), case.transport, case.pixels, case.seconds)
         with Process.of_module(__name__, Path(name), settings, name="the worker") as worker:
             worker.hear("ready", _START_SECONDS)
-            records, counts = {}, [server.counts()]
+            records, counts = {}, [standing.counts()]
             for part in _MEASUREMENTS:
                 worker.say(part)
                 records[part] = worker.record(_ANSWER_SECONDS)
-                counts.append(server.counts())
+                counts.append(standing.counts())
     return figures_of(case, records, counts)
 
 
@@ -108,7 +96,7 @@ def figures_of(case: TimingCase, records: dict[str, dict[str, float]], counts: l
         **{name: getattr(case, name) for name in _CASE},
         "batch_size": ONG.batch_size,
         "parameters": int(turns["parameters"]),
-        "message_mb": turns["parameters"] * FLOAT_BYTES / 1e6,
+        "message_mb": turns["parameters"] * server.FLOAT_BYTES / 1e6,
         "gradients": int(turns["count"]),
         "gradient_ms": gradient_ms,
         "push_ms": push_ms,
@@ -175,10 +163,10 @@ class _Worker:
 
     def __init__(self, settings: _Settings) -> None:
         self._seconds = settings.seconds
-        spec = spec_of(settings.pixels)
+        spec = server.spec_of(settings.pixels)
 
         def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> _TimedVector:
-            self._vector = _TimedVector(open_model(settings.address, settings.transport, initial), initial)
+            self._vector = _TimedVector(server.open_model(settings.address, settings.transport, initial), initial)
             return self._vector
 
         self._updater = DQNUpdater(_SETTINGS, spec, "cpu", 0, open_vector)
@@ -191,7 +179,7 @@ class _Worker:
         pushes, fetches = self._vector.push_seconds, self._vector.fetch_seconds
         pushes.clear()
         fetches.clear()
-        turns = repeat(self._update, self._seconds)
+        turns = server.repeat(self._update, self._seconds)
         rest = [turn - push - fetch for turn, push, fetch in zip(turns, pushes, fetches, strict=True)]
         return {
             "parameters": len(self._vector.parameters),
@@ -205,21 +193,24 @@ class _Worker:
     def pushes(self) -> dict[str, float]:
         """Pushes the same gradient repeatedly, as fast as the server takes it."""
         self._vector.push_seconds.clear()
-        median_seconds(self._vector.apply, self._seconds)
+        server.median_seconds(self._vector.apply, self._seconds)
         every = self._vector.push_seconds
         return {"count": len(every), "push": median(every), "mean": mean(every)}
 
     def limits(self) -> dict[str, float]:
         """Median seconds of a pass over memory, a copy of a gradient, and the optimizer alone, which take turns."""
-        memory = MemoryPass(len(self._vector.parameters))
-        optimizer = Optimizer(OPTIMIZER, len(memory.parameters))
+        memory = server.MemoryPass(len(self._vector.parameters))
+        optimizer = Optimizer(server.OPTIMIZER, len(memory.parameters))
         calls: dict[str, Callable[[], None]] = {
             "pass": memory.run,
             "copy": memory.copy,
             "apply": lambda: optimizer.apply(memory.parameters, memory.gradient),
         }
-        seconds = self._seconds / (LEAST_CALLS * len(calls))
-        rounds = [{name: median_seconds(call, seconds) for name, call in calls.items()} for _ in range(LEAST_CALLS)]
+        seconds = self._seconds / (server.LEAST_CALLS * len(calls))
+        rounds = [
+            {name: server.median_seconds(call, seconds) for name, call in calls.items()}
+            for _ in range(server.LEAST_CALLS)
+        ]
         return {name: median(each[name] for each in rounds) for name in calls}
 
     def _update(self) -> None:

@@ -213,18 +213,13 @@ def calibrate(link: Link) -> dict[str, float]:
     warm_up_seconds = 0.2 + _SLOW_START_TRIPS * 2 * link.delay_seconds
     with tempfile.TemporaryDirectory(prefix="headrace-study-") as folder, contextlib.ExitStack() as stack:
         hosts = stack.enter_context(make_hosts(link))
-        near, far = (
-            stack.enter_context(
-                Process.of_module(
-                    __name__,
-                    Path(folder),
-                    _End(host == "learner", hosts.address("learner", "server"), trips, warm_up_seconds),
-                    hosts.command(host),
-                    f"calibration on {host}",
-                )
-            )
-            for host in ("learner", "server")
-        )
+
+        def start(host: str) -> Process:
+            end = _End(host == "learner", hosts.address("learner", "server"), trips, warm_up_seconds)
+            process = Process.of_module(__name__, Path(folder), end, hosts.command(host), f"calibration on {host}")
+            return stack.enter_context(process)
+
+        near, far = start("learner"), start("server")
         round_trip = far.record(_SAY_SECONDS)
         rate_bits = near.record(_SAY_SECONDS)
     return {

@@ -5,6 +5,7 @@ from math import isnan, nan
 
 from headrace.report.document import plot_row, share_bar, tile_row
 from headrace.report.formats import counted
+from headrace.studies import page
 from headrace.studies.base import Results
 from headrace.studies.in_network.case import LEARNER_PHASES, OUR_VARIANTS, VARIANTS, Variant
 from headrace.studies.in_network.comparisons import (
@@ -20,7 +21,6 @@ from headrace.studies.in_network.comparisons import (
     value,
 )
 from headrace.studies.in_network.figures import decrease
-from headrace.studies.page import bars, figure_text, table
 from headrace.studies.plots import Line, draw_lines
 from headrace.studies.sheet import Rows
 from headrace.studies.statistics import chosen, distinct, grouped, middle
@@ -81,7 +81,7 @@ def blocks(results: Results) -> Mapping[str, str]:
         "tiles": _tiles(comparisons),
         "latencies": _latency_tables(comparisons, rows),
         "others": _other_figures(comparisons, rows),
-        "times": bars(_times(rows)),
+        "times": page.bars(_times(rows)),
         "over_actors": plot_row(_over_actors(rows)) if rows else "",
         "transports": "".join(_transports(rows)),
         "edge": "".join(_edge(rows)),
@@ -126,7 +126,7 @@ def _tiles(comparisons: Sequence[Comparison]) -> str:
     sizes = [each for each in comparisons if each.figure == "bytes_per_transition"]
     for most in sorted(sizes, key=lambda each: each.ours)[-1:]:
         text = f"bytes for each transition, actor to server (required {most.required}; raw 56,448)"
-        shown.append((figure_text(most.ours, 4), text, most.verdict == "holds"))
+        shown.append((page.figure_text(most.ours, 4), text, most.verdict == "holds"))
     return tile_row(shown)
 
 
@@ -142,7 +142,7 @@ def _latency_tables(comparisons: Sequence[Comparison], rows: Rows) -> str:
                 found = [_changes(side, named=True) for side in (*sides, _ahead(comparisons, latency, place))]
                 lines.append((place_name(place), str(published[latency.published]), *found))
         header = ("", "published", "ours against redis", "ours against learner", "redis-ahead against redis")
-        tables += table(header, lines, latency.published)
+        tables += page.table(header, lines, latency.published)
     return tables
 
 
@@ -157,9 +157,9 @@ def _other_figures(comparisons: Sequence[Comparison], rows: Rows) -> str:
     ours = {
         "communication share": "; ".join(_communication(rows, variant, synthetic) for variant in ("redis", "server")),
         "parameters pulled": "; ".join(
-            f"{figure_text(value(rows, 'server', place, 'parameters_mb'))} MB" for place in shown[:1]
+            f"{page.figure_text(value(rows, 'server', place, 'parameters_mb'))} MB" for place in shown[:1]
         ),
-        "experiences pushed": "; ".join(f"{figure_text(size)} MB ({kind})" for size, kind in pushed),
+        "experiences pushed": "; ".join(f"{page.figure_text(size)} MB ({kind})" for size, kind in pushed),
         **{quantity: _bypassing(figure, comparisons) for quantity, figure in _BYPASS_FIGURES.items()},
     }
     latencies = [latency.published for latency in LATENCIES]
@@ -168,7 +168,7 @@ def _other_figures(comparisons: Sequence[Comparison], rows: Rows) -> str:
         for quantity, figure in published_figures().items()
         if quantity not in latencies
     ]
-    return table(("", "published", "here"), lines)
+    return page.table(("", "published", "here"), lines)
 
 
 def _communication(rows: Rows, variant: str, ends: list[Place]) -> str:
@@ -259,7 +259,7 @@ def _transports(rows: Rows) -> Iterator[str]:
             (label, *(value(rows, variant, place, figure) for variant in variants))
             for figure, label in _TRANSPORTS.items()
         ]
-        yield table(("", *variants), lines, place_name(place))
+        yield page.table(("", *variants), lines, place_name(place))
 
 
 def _edge(rows: Rows) -> Iterator[str]:
@@ -269,7 +269,7 @@ def _edge(rows: Rows) -> Iterator[str]:
         sides = [chosen(these, variant=variant) for variant in ("learner", "server")]
         lines = [(label, *(middle(side, figure) for side in sides)) for figure, label in _EDGE.items()]
         header = ("", "sampling in the cloud", "sampling in the edge server")
-        yield table(header, lines, f"{rate:g} Gbit/s, {delay:g} µs one way")
+        yield page.table(header, lines, f"{rate:g} Gbit/s, {delay:g} µs one way")
 
 
 def _links(links: Rows) -> str:
@@ -281,4 +281,4 @@ def _links(links: Rows) -> str:
         )
         for link in links
     ]
-    return table(header, lines)
+    return page.table(header, lines)
