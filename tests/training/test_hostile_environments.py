@@ -160,11 +160,28 @@ def noted(place: Path) -> list[int]:
 def roles(pid: int) -> dict[str, int]:
     """The run's roles by kind."""
     found = {}
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
+    for child, words in children(pid).items():
         if "headrace.launch.child" in words:
-            found[words[words.index("headrace.launch.child") + 1]] = int(child)
+            found[words[words.index("headrace.launch.child") + 1]] = child
     return found
+
+
+def children(pid: int) -> dict[int, list[str]]:
+    """The command lines of a process's children."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child): Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0") for child in found}
+
+
+def wait_for_scans(pid: int) -> None:
+    """Waits until the run's watcher, which waits 0.25 s at a time, has waited 16 times, and so has scanned."""
+    [watcher] = [child for child, words in children(pid).items() if any(word.endswith("watcher.py") for word in words)]
+
+    def waits() -> int:
+        status = Path(f"/proc/{watcher}/status").read_text()
+        return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+    before = waits()
+    wait_for(lambda: waits() >= before + 16)
 
 
 def test_a_constructor_that_hangs_in_the_training_process_is_named(place: Path) -> None:
@@ -279,7 +296,7 @@ def test_a_run_stopped_for_a_long_time_continues(place: Path) -> None:
 def test_nothing_that_an_environment_started_outlives_a_killed_run(place: Path, topology: list[str]) -> None:
     process = train(place, "Forks", *topology, "--steps", "10000000")
     wait_for(lambda: len(noted(place)) == 3)
-    time.sleep(3)  # of the three, the one without our variables must have been seen
+    wait_for_scans(process.pid)  # of the three, the one without our variables must have been seen
     assert all(alive(pid) for pid in noted(place))
     process.kill()
     code, _, err = end(process)  # the watcher holds the pipe until it is done
@@ -292,7 +309,7 @@ def test_nothing_that_an_environment_started_outlives_a_killed_run(place: Path, 
 def test_nothing_that_an_environment_started_outlives_a_killed_role(place: Path) -> None:
     process = train(place, "Forks", *APEX, "--steps", "10000000")
     wait_for(lambda: len(noted(place)) == 3)
-    time.sleep(3)  # as above
+    wait_for_scans(process.pid)  # as above
     left = noted(place)
     os.kill(roles(process.pid)["actor"], signal.SIGKILL)
     wait_for(lambda: len(noted(place)) == 6)  # it was restarted

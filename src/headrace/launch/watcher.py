@@ -32,7 +32,7 @@ REPORTED = b"S"
 _PERIOD_SECONDS = 0.25
 _SCAN_SECONDS = 0.5
 _SCAN_SHARE = 50
-"""Scanning the machine's processes takes at most one fiftieth of the time."""
+"""Scanning the machine's processes takes at most one fiftieth of a core's time."""
 _GRACE_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
 _SECOND_SIGNAL_SECONDS = 3.0
@@ -203,8 +203,9 @@ def _watch(parent: int, link: socket.socket, page: mmap.mmap, mark: str, name: s
             break
         begin = time.monotonic()
         if begin >= due:
+            used = time.process_time()
             family.scan()
-            due = begin + max(_SCAN_SECONDS, _SCAN_SHARE * (time.monotonic() - begin))
+            due = begin + max(_SCAN_SECONDS, _SCAN_SHARE * (time.process_time() - used))
     with contextlib.suppress(OSError):
         silent = silent or bool({QUIT[0], REPORTED[0]} & set(link.recv(4096, socket.MSG_DONTWAIT)))
     family.end()
