@@ -35,8 +35,12 @@ def test_a_run_is_predicted_on_each_number_of_cores(tmp_path: Path, capsys: pyte
         (["calibrate", CORRIDOR, "--seconds", "0"], "seconds"),
     ],
 )
-def test_mistakes_are_one_line(words: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_one_line(
+    words: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert main(["simulate", *words]) == 2
+    assert not list(tmp_path.iterdir())
     error = capsys.readouterr().err
     assert named in error
     assert error.count("\n") == 1

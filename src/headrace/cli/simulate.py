@@ -58,6 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     options = read_run_options(SimulateOptions, [*rest, "--launcher", "simulated"], _PROG, described)
     config = options.to_config()
     assert isinstance(config.launcher, Simulated)
+    config.launcher.read_files()  # so that a mistake leaves no directory
     path = options.output or default_run_directory(
         f"simulate-{config.environment}", config.algorithm.name, datetime.now()
     )

@@ -12,7 +12,7 @@ from headrace.errors import require
 from headrace.fields import check_types, read_choice, require_positive, write_fields
 from headrace.launch.base import Site
 from headrace.launch.processes import ProcessLauncher
-from headrace.launch.simulated import Costs, Link, open_simulation, read_faults
+from headrace.launch.simulated import Costs, Fault, Link, check_faults, open_simulation, read_faults
 
 __all__ = ["LAUNCHERS", "LauncherConfig", "LauncherName", "Processes", "Ray", "Simulated"]
 
@@ -135,9 +135,7 @@ class Simulated(LauncherConfig):
         check_types(self)
         require_positive(self, "cores", most=_MOST_CORES)
         Link.parse(self.link)
-        if self.costs is not None:
-            Costs.read(self.costs)
-        read_faults(self.faults, 0)
+        check_faults(self.faults)
 
     @property
     def takes_server(self) -> bool:
@@ -151,8 +149,13 @@ class Simulated(LauncherConfig):
 
     def open(self, seed: int = 0) -> AbstractContextManager[Site]:
         """The simulated machine, whose first thread is this one."""
+        costs, faults = self.read_files(seed)
+        return open_simulation(self.cores, Link.parse(self.link), costs, faults, seed)
+
+    def read_files(self, seed: int = 0) -> tuple[Costs, tuple[Fault, ...]]:
+        """Costs and faults of a run; raises ConfigError. Only a run that starts needs the files."""
         costs = Costs.read(self.costs) if self.costs is not None else Costs()
-        return open_simulation(self.cores, Link.parse(self.link), costs, read_faults(self.faults, seed), seed)
+        return costs, read_faults(self.faults, seed)
 
 
 LAUNCHERS: dict[LauncherName, type[LauncherConfig]] = {kind.name: kind for kind in (Processes, Ray, Simulated)}

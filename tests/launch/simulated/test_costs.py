@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError
+from headrace.launch.config import LauncherConfig, Simulated
 from headrace.launch.simulated.costs import WORK, Cost, Costs
 
 
@@ -59,3 +60,10 @@ def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.json"):
         Costs.read(tmp_path / "none.json")
+
+
+def test_only_a_run_that_starts_needs_the_files() -> None:
+    launcher = LauncherConfig.from_record({"name": "simulated", "costs": "gone.json", "faults": "gone.json"})
+    assert isinstance(launcher, Simulated)
+    with pytest.raises(ConfigError, match="costs is gone"):
+        launcher.open()

@@ -22,7 +22,13 @@ def test_a_file_lists_faults_in_any_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "named"), [([{"at": -1, "kind": "kill"}], "at"), ([{"at": 1, "kind": "burn"}], "kind"), ({}, "list")]
+    ("record", "named"),
+    [
+        ([{"at": -1, "kind": "kill"}], r"entry 1 of .*faults.json: at"),
+        ([{"at": 1, "kind": "burn"}], "kind"),
+        ([5], "entry 1"),
+        ({}, "list"),
+    ],
 )
 def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
     path = tmp_path / "faults.json"
@@ -31,7 +37,7 @@ def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
         read_faults(str(path), 0)
 
 
-@pytest.mark.parametrize("text", ["random:", "random:0", "random:often", "missing.json"])
+@pytest.mark.parametrize("text", ["random:", "random:0", "random:often", "random:101", "random:nan", "missing.json"])
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="faults"):
         read_faults(text, 0)

@@ -12,14 +12,16 @@ from typing import Any, Literal
 
 from headrace.clock import monotonic, sleep
 from headrace.errors import ConfigError, require
-from headrace.fields import check_types, read_fields
+from headrace.fields import check_types, errors_of, read_fields
 from headrace.launch.deaths import DEATHS, DEATHS_SECONDS
 from headrace.launch.simulated.world import SimulatedWorld
 from headrace.servers.simulated import SimulatedServer
 
-__all__ = ["Fault", "plan_faults", "random_faults", "read_faults"]
+__all__ = ["Fault", "check_faults", "plan_faults", "random_faults", "read_faults"]
 
 _KINDS = ("kill", "slow", "pause", "delay", "cut", "server")
+_RANDOM = "random:"
+_MOST_RATE = 100.0
 _RANDOM_SECONDS = (0.1, 3.0)
 _RANDOM_HORIZON = 3600.0
 _SLOW = 10.0
@@ -49,16 +51,24 @@ class Fault:
         require("kind", self.kind, self.kind in _KINDS, f"one of {', '.join(_KINDS)}")
 
 
+def check_faults(text: str) -> float:
+    """The rate of "random:RATE", and 0 for "none" or a file, which is not read; raises ConfigError."""
+    if not text.startswith(_RANDOM):
+        return 0.0
+    try:
+        rate = float(text.removeprefix(_RANDOM))
+    except ValueError:
+        rate = 0.0
+    require("faults", text, 0 < rate <= _MOST_RATE, f"random:RATE with a rate above 0 and at most {_MOST_RATE:g}")
+    return rate
+
+
 def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
     """Reads "none", "random:RATE" (faults a second), or a file with a JSON list of faults; raises ConfigError."""
     if text == "none":
         return ()
-    if text.startswith("random:"):
-        try:
-            rate = float(text.removeprefix("random:"))
-        except ValueError:
-            rate = 0.0
-        require("faults", text, 0 < rate < 1e6, "random:RATE with a rate above 0, such as random:0.1")
+    rate = check_faults(text)
+    if rate:
         return random_faults(rate, seed)
     try:
         records = json.loads(Path(text).read_text())
@@ -67,7 +77,10 @@ def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
             f"faults is {text}; it must be none, random:RATE or a JSON file that can be read: {error}"
         ) from None
     require("faults", text, isinstance(records, list), "a file with a JSON list")
-    faults = [read_fields(Fault, record) for record in records]
+    faults = []
+    for number, record in enumerate(records, 1):
+        with errors_of(f"faults: entry {number} of {text}"):
+            faults.append(read_fields(Fault, record))
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
