@@ -76,6 +76,12 @@ def thread():
     threading.Thread(target=sleep, name="endless").start()
     return Wrapped()
 
+class SleepStep(Wrapped):
+    def step(self, action):
+        if Wrapped.steps == 300:
+            sleep()
+        return super().step(action)
+
 class LockStep(Wrapped):
     def step(self, action):
         if Wrapped.steps == 300:
@@ -245,6 +251,16 @@ def test_a_hanging_close_does_not_block_an_evaluation(place: Path) -> None:
     code, _, err = end(start(place, "evaluate", "run", "--episodes", "1"))
     assert code == 2
     assert "its close() has not returned" in err
+
+
+@pytest.mark.parametrize(
+    "topology", [pytest.param(SERIAL, id="serial", marks=pytest.mark.slow), pytest.param(APEX, id="apex")]
+)
+def test_a_step_that_hangs_ends_a_simulated_run(place: Path, topology: list[str]) -> None:
+    words = ["--launcher", "simulated", "--steps", "5000", "--hang-seconds", "10"]
+    code, _, err = end(train(place, "SleepStep", *topology, *words))
+    assert code == 2
+    assert re.fullmatch(r"headrace: error: .* not returned for more than 10 s; the run can't continue\n", err)
 
 
 @pytest.mark.slow

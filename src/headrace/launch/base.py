@@ -67,6 +67,8 @@ class Site(NamedTuple):
     """The run's server, if the launcher has started one: then none is needed in the training process."""
     notices: tuple[str, ...] = ()
     """What the user is to know about that server: what it found, and lost."""
+    progress: Callable[[], tuple[str, int] | None] = lambda: None
+    """A role whose code runs in this process, and what changes whenever it goes on; None if none does now."""
 
 
 def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:

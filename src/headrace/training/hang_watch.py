@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -35,7 +35,7 @@ class HangWatch:
     The first call is allowed `limit_seconds`; calls after one that hung are allowed 5 seconds, so that shutdown does
     not hang too. A call in native code that the exception does not interrupt ends the process 5 seconds later, with one
     line. `guard` ends a call that holds Python's lock. Time in which the process is stopped does not count. Outside the
-    main thread nothing is watched.
+    main thread nothing is watched but roles: see `watch_roles()`.
     """
 
     def __init__(self, limit_seconds: float, guard: Guard) -> None:
@@ -43,7 +43,8 @@ class HangWatch:
         self._guard = guard
         self._clock: PhaseClock | None = None
         self._watching = False
-        self._hung: tuple[object, ...] | None = None  # the call that the main thread must leave
+        self._roles: Callable[[], tuple[str, int] | None] = lambda: None
+        self._hung: tuple[object, ...] | None = None  # the call that the main thread must leave, or a role's turn
         self._message = ""
         self._closed = new_event()
         self._thread: Thread | None = None
@@ -78,8 +79,15 @@ class HangWatch:
             self._watching = False
             self._guard.allow(0.0)
 
+    def watch_roles(self, progress: Callable[[], tuple[str, int] | None]) -> None:
+        """Watches the roles in this process too, by `Site.progress`; nothing but the end of the process ends them."""
+        self._roles = progress
+
     def _progress(self) -> tuple[object, ...] | None:
-        """Changes with every call of the environment; None outside a call."""
+        """Changes with every call of the environment, and with every turn of a role; None outside both."""
+        role = self._roles()
+        if role is not None:
+            return role
         if not self._watching:
             return None
         call = open_call(threading.main_thread().ident or 0)
@@ -101,7 +109,8 @@ class HangWatch:
                 continue
             if progress != self._hung and stalled > limit:
                 call = open_call(threading.main_thread().ident or 0)
-                what = call.what if call is not None else "the environment"
+                role = self._roles()
+                what = f"{role[0]}, which runs in this process," if role else call.what if call else "the environment"
                 self._message = f"{what} has not returned for more than {limit:.0f} s; the run can't continue"
                 self._hung, stalled, limit = progress, 0.0, min(limit, _GRACE_SECONDS)
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)

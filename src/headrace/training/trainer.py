@@ -91,6 +91,7 @@ class Trainer:
             guard = self._watches.enter_context(Guard("the training process", run.path))
             self._hang_watch = self._watches.enter_context(HangWatch(config.hang_seconds, guard))
             site = self._watches.enter_context(config.launcher.open(updater_seed(config.seed, self._generation)))
+            self._hang_watch.watch_roles(site.progress)
             self._run_id: str = self._state.get("run_id") or f"{random_bits(64):016x}"
             for notice in site.notices:
                 display.message(notice)

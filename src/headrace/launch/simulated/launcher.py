@@ -126,6 +126,7 @@ def open_simulation(cores: int, link: Link, costs: Costs, faults: tuple[Fault, .
             yield Site(
                 lambda endpoint, logs: SimulatedLauncher(world, endpoint, logs, faults),
                 address=f"{SCHEME}{next(_numbers)}",
+                progress=world.progress,
             )
         finally:
             world.close()

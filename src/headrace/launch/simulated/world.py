@@ -90,6 +90,7 @@ class SimulatedWorld(World):
         self._locks: dict[str, AbstractContextManager[object]] = {}
         self._tasks: list[Task] = []
         self._urgent: Task | None = None
+        self._turns = 0  # how often the baton was handed on
         self.root = self.running = self._new_task(self.process("training"), "main")
 
     # Time and work.
@@ -125,6 +126,11 @@ class SimulatedWorld(World):
     def used_core_seconds(self) -> Mapping[str, float]:
         """Core seconds of work that has ended, by kind of process: "training", or that of a role, such as "worker"."""
         return dict(self._used)
+
+    def progress(self) -> tuple[str, int] | None:
+        """See `Site`; any thread may ask."""
+        turns, task = self._turns, self.running
+        return None if task is self.root else (task.process.name, turns)
 
     def random_bits(self, bits: int) -> int:
         """A number that this thread's seed decides."""
@@ -308,6 +314,7 @@ class SimulatedWorld(World):
 
     def _next(self) -> Task:
         """The thread that runs next; lets time pass until there is one."""
+        self._turns += 1
         while True:
             if self._urgent is not None:
                 urgent, self._urgent = self._urgent, None
