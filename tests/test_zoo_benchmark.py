@@ -259,6 +259,8 @@ def test_a_run_that_did_not_reach_its_score_counts_with_its_limit() -> None:
 
 def test_scores_are_normalized_by_random_actions_and_the_required_score() -> None:
     assert normalized_scores(ROWS) == {("serial", "A"): [1.0, 0.5], ("sb3", "A"): [1.25]}  # B has no random score
+    killed = run_of("sb3", "A", 1, "")
+    assert normalized_scores([*ROWS, killed])["sb3", "A"] == [1.25, 0.0]
 
 
 def test_systems_are_compared_over_the_tasks_and_seeds_that_they_share() -> None:

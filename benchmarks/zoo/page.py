@@ -16,6 +16,7 @@ from benchmarks.zoo.statistics import (
     profiles,
 )
 from benchmarks.zoo.tasks import HEADRACE, TASKS
+from headrace.report.formats import duration
 from headrace.report.svg import COLORS, plain_axes, stand_alone, to_svg
 from headrace.studies.results import write_text
 from headrace.zoo import kept_policies
@@ -209,7 +210,7 @@ def _origin(rows: Rows) -> str:
     dates = sorted(row["date"][:10] for row in rows)
     machines = sorted({f"{row['machine']}, {row['cores']} cores" for row in rows})
     return (
-        f"{len(rows)} runs, {seconds / 3600:.1f} hours of training, {dates[0]} to {dates[-1]}, on "
+        f"{len(rows)} runs, {duration(seconds)} of training, {dates[0]} to {dates[-1]}, on "
         f"{'; '.join(machines)}. Commits: {', '.join(commits)}."
     )
 

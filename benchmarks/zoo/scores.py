@@ -24,11 +24,15 @@ def cells(rows: Rows, column: str, limit: str = "") -> dict[tuple[str, str], lis
 def normalized_scores(rows: Rows) -> dict[tuple[str, str], list[float]]:
     """Final scores by system and task: 0 is the mean of random actions, 1 the required score.
 
-    Tasks without a measured random score are left out.
+    A run that ended without a score counts as random actions. Tasks without a measured random score are left out.
     """
-    scores = cells(rows, "fresh_mean")
-    zeros = {task: float(np.mean(values)) for (system, task), values in scores.items() if system == "random"}
+    zeros = {
+        task: float(np.mean(values))
+        for (system, task), values in cells(rows, "fresh_mean").items()
+        if system == "random"
+    }
     ones = {row["task"]: float(row["required"]) for row in rows}
+    scores = cells([{"zero": str(zeros.get(row["task"], "")), **row} for row in rows], "fresh_mean", "zero")
     return {
         (system, task): [(value - zeros[task]) / (ones[task] - zeros[task]) for value in values]
         for (system, task), values in scores.items()
