@@ -93,13 +93,13 @@ test-bypass: $(VENV)/.dev $(VENV)/.module $(VENV)/.doctest $(VENV)/.ethtool bypa
 	@ctest --test-dir build/bypass --output-on-failure -R ^bypass_
 	@python -m pytest -n0 tests/cli/test_bypass.py $(ARGS)
 
-test-sanitizers: test-asan test-tsan  ## native tests and fuzzing under sanitizers
+test-sanitizers: test-asan test-tsan  ## native tests under sanitizers
 
-test-asan: $(VENV)/.tools $(VENV)/.doctest  ## the same under the address and undefined-behavior sanitizers
+test-asan: $(VENV)/.tools $(VENV)/.doctest  ## native tests and fuzzing under the address and undefined-behavior sanitizers
 	$(build_asan)
 	$(call run_tests,build/asan,native tests under the address and undefined-behavior sanitizers)
 
-test-tsan: $(VENV)/.tools $(VENV)/.doctest  ## the same under the thread sanitizer
+test-tsan: $(VENV)/.tools $(VENV)/.doctest  ## native tests, which may have several threads, under the thread sanitizer
 	$(build_tsan)
 	$(call run_tests,build/tsan,native tests under the thread sanitizer,$(FIXED_ADDRESSES))
 
