@@ -64,6 +64,7 @@ TASKS = (
     Task("Pendulum-v1", "d4pg", -200.0, -180.0, ("apex", "serial", *_WORKERS), 1_000),
     Task("Pendulum-v1", "td3", -200.0, -180.0, ("apex", "serial", *_WORKERS), 1_000),
     Task("Pendulum-v1", "sac", -200.0, -180.0, ("apex", "serial", "apex-int8", *_WORKERS), 1_000),
+    Task("headrace/Reach-v0", "sac", -2.0, -1.5, ("apex", "serial")),
     Task("Pendulum-v1", "crossq", -200.0, -180.0, ("apex", "serial"), 1_000),
     Task("Pendulum-v1", "a3c", -200.0, -180.0, ("hogwild", "serial"), 20_000),
     Task("dm_control/cartpole-balance", "d4pg", 900.0, 950.0, ("apex", "serial"), 5_000),

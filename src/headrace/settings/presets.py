@@ -89,6 +89,9 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "dqn", Serial(envs_per_actor=8), Apex(), "about -0.04 is the best possible mean; 100 episodes are off by 0.1"
     ),
     "headrace/Wheels-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "15 is the best return"),
+    "headrace/Reach-v0": _Environment(
+        "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "-0.81 is the best possible mean"
+    ),
     "LunarLanderContinuous-v3": _Environment("sac", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
     "headrace/Snake-v0": _Environment(
         "dqn",

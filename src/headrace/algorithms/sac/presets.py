@@ -35,4 +35,18 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=150_000,
     ),
+    "headrace/Reach-v0": Tuned(
+        SAC(
+            n_step=3,
+            discount=0.95,
+            hidden=(64, 64),
+            critic_hidden=(64, 64),
+            learning_rate=1e-3,
+            critic_learning_rate=1e-3,
+            temperature_learning_rate=1e-3,
+            batch_size=128,
+            samples_per_step=128.0,
+        ),
+        steps=40_000,
+    ),
 }
