@@ -21,6 +21,7 @@ _LONG = (
     "apart",
     "launchers",
     "time_to_score",
+    "spaces",
     "validation",
     "zoo",
 )

@@ -26,6 +26,7 @@ __all__ = [
     "faster",
     "interleave",
     "origin",
+    "read_csv",
     "report",
     "require",
     "resident_bytes",
@@ -166,6 +167,14 @@ def origin() -> dict[str, Any]:
     module = path.parent.name if path.stem == "__main__" else path.stem
     command = shlex.join(["python", "-m", f"benchmarks.{module}", *sys.argv[1:]])
     return asdict(Origin.here(command, Path(__file__).parent))
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows of a file; none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def write_csv(name: str, records: Iterable[Mapping[str, Any]]) -> Path:

@@ -58,7 +58,7 @@ def test_runs_that_have_a_row_are_not_made_again(tmp_path: Path) -> None:
     second = Runner()
     assert runs.measure(PLAN, cases, path, second) is True
     assert second.made == [failing, *cases[4:]]
-    rows = runs.read_rows(path)
+    rows = runs.read_csv(path)
     assert len(rows) == len(cases)
     assert rows[0]["commit"] == "abc"
     assert all(sum(case.is_of(row) for row in rows) == 1 for case in cases)
@@ -66,7 +66,7 @@ def test_runs_that_have_a_row_are_not_made_again(tmp_path: Path) -> None:
 
 def test_rows_of_other_settings_are_refused(tmp_path: Path) -> None:
     runs.measure(PLAN, [Case(SERIAL, 0, "real")], tmp_path / "runs.csv", Runner())
-    rows = runs.read_rows(tmp_path / "runs.csv")
+    rows = runs.read_csv(tmp_path / "runs.csv")
     runs.require_same(rows, PLAN)
     with pytest.raises(ConfigError, match="score 475"):
         runs.require_same(rows, PLAN._replace(score=200.0))

@@ -18,9 +18,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import RESULTS, origin, require, warn_if_busy
+from benchmarks.measure import RESULTS, origin, read_csv, require, warn_if_busy
 from benchmarks.validation.cases import SETUPS, Plan, list_cases
-from benchmarks.validation.runs import calibrate_once, estimate_seconds, measure, read_rows, require_same, start_run
+from benchmarks.validation.runs import calibrate_once, estimate_seconds, measure, require_same, start_run
 from headrace.errors import ConfigError
 from headrace.machine import available_cores
 from headrace.studies.results import make_folder, write_rows, write_text
@@ -65,7 +65,7 @@ def _measure(options: argparse.Namespace) -> bool:
     costs, runs = options.output / "costs.json", options.output / "runs.csv"
     cases = list(list_cases(options.seeds, [setup for setup in SETUPS if setup.name in options.topologies]))
     plan = Plan(options.environment, options.score, options.cores, options.time_limit, str(costs.resolve()))
-    rows = read_rows(runs)
+    rows = read_csv(runs)
     require_same(rows, plan)
     missing = sum(not any(case.is_of(row) for row in rows) for case in cases)
     if not missing:
@@ -82,7 +82,7 @@ def _report(folder: Path) -> int:
     from benchmarks.validation.comparison import compare
     from benchmarks.validation.plots import draw_steps
 
-    rows = read_rows(folder / "runs.csv")
+    rows = read_csv(folder / "runs.csv")
     records = compare(rows)
     write_rows(folder / "comparison.csv", [record | origin() for record in records])
     write_text(folder / "steps.svg", draw_steps(rows))

@@ -1,6 +1,5 @@
 """Measures the runs that are missing, each in a fresh process, and keeps a row of each as soon as it is measured."""
 
-import csv
 import json
 import statistics
 import subprocess
@@ -11,14 +10,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchmarks.measure import origin
+from benchmarks.measure import origin, read_csv
 from benchmarks.validation.cases import Case, Plan
 from benchmarks.validation.contender import COLUMNS
 from headrace.errors import ConfigError
 from headrace.settings import preset
 from headrace.studies.results import write_rows
 
-__all__ = ["Run", "calibrate_once", "estimate_seconds", "measure", "read_rows", "require_same", "start_run"]
+__all__ = ["Run", "calibrate_once", "estimate_seconds", "measure", "require_same", "start_run"]
 
 _ROOT = Path(__file__).parent.parent.parent
 _SLOWER, _EXTRA_SECONDS = 10.0, 600.0
@@ -29,14 +28,6 @@ _CALIBRATION_SECONDS = 20.0
 
 Run = Callable[[Plan, Case], Mapping[str, Any] | None]
 """Makes a run; returns its columns, or None if it failed."""
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows so far; none if there is no file."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def require_same(rows: Sequence[Mapping[str, str]], plan: Plan) -> None:
@@ -69,7 +60,7 @@ def measure(plan: Plan, cases: Sequence[Case], path: Path, run: Run) -> bool:
     """Measures what is missing, in order; returns whether all runs succeeded."""
     succeeded = True
     for number, case in enumerate(cases):
-        rows = read_rows(path)
+        rows = read_csv(path)
         if any(case.is_of(row) for row in rows):
             continue
         left = estimate_seconds(cases[number:], rows)

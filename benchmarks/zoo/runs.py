@@ -1,6 +1,5 @@
 """Measures the runs that are missing, each in a fresh process, and keeps a row of each as soon as it is measured."""
 
-import csv
 import importlib.util
 import json
 import subprocess
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import RESULTS, origin
+from benchmarks.measure import RESULTS, origin, read_csv
 from benchmarks.zoo.tasks import HEADRACE, TASKS, Task, systems_of
 from headrace.studies.results import make_folder, write_rows
 
@@ -28,10 +27,7 @@ _SUITES = {"dm_control/": "dm_control", "LunarLander": "Box2D"}
 
 def read_rows(path: Path = RUNS) -> list[dict[str, str]]:
     """The rows so far; none if there is no file."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return read_csv(path)
 
 
 def policy_path(system: str, task: str, seed: int, suffix: str) -> Path:

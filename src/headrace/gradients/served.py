@@ -16,7 +16,7 @@ from headrace.types import Array
 __all__ = ["ServedOptions", "ServedVector"]
 
 _GRADIENT_LIMIT = 2.0**60
-"""Magnitude from which servers refuse a component of a gradient."""
+"""Magnitude from which servers refuse a component of a gradient: kGradientLimit of native/core/optimizer.h."""
 
 
 @dataclass(frozen=True)
