@@ -1,4 +1,4 @@
-"""SAC's settings: those that can never work are refused by name; exploration is the policy's own."""
+"""SAC's settings: those that can never work are refused by name."""
 
 from math import inf, nan
 from typing import Any
@@ -13,11 +13,8 @@ from headrace.types import EnvironmentSpec
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
-        ({"critic_learning_rate": 0.0}, "critic_learning_rate is 0.0"),
         ({"temperature_learning_rate": -1e-3}, "temperature_learning_rate is -0.001"),
         ({"initial_temperature": 0.0}, "initial_temperature is 0.0"),
-        ({"critic_hidden": (64, 0)}, "critic_hidden is (64, 0)"),
-        ({"critic_hidden": ()}, "critic_hidden is ()"),
         ({"target_entropy": nan}, "target_entropy is nan"),
         ({"target_entropy": inf}, "target_entropy is inf"),
         ({"target_update_rate": 1.5}, "target_update_rate is 1.5"),
@@ -33,11 +30,6 @@ def test_refused(settings: dict[str, Any], field: str) -> None:
 @pytest.mark.parametrize("target_entropy", [None, 0.0, -6.0, 0.5])
 def test_every_finite_target_entropy_is_accepted(target_entropy: float | None) -> None:
     assert SAC(target_entropy=target_entropy).target_entropy == target_entropy
-
-
-def test_all_environments_sample_the_policy_itself() -> None:
-    assert SAC().exploration(3) == [1.0, 1.0, 1.0]
-    assert SAC().serial_exploration(3, 10**6) == [1.0, 1.0, 1.0]
 
 
 def test_actors_send_no_priorities() -> None:

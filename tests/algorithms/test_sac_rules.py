@@ -11,6 +11,7 @@ from headrace.algorithms.sac.rules import (
     Sample,
     policy_gradient,
     sample,
+    smaller_gradient,
     soft_target,
     squashed_log_probability,
     temperature_gradient,
@@ -82,6 +83,10 @@ def test_soft_target_by_hand() -> None:
     np.testing.assert_allclose(target, [4.1, 7], rtol=1e-6)
 
 
+def test_smaller_gradient_by_hand() -> None:
+    np.testing.assert_array_equal(smaller_gradient(floats([1, 2], [0, -3], [4, 4])), [[1, 0], [0, 1], [1, 0]])
+
+
 def test_policy_gradient_is_torch_s() -> None:
     """Of the mean of alpha log pi - Q for Q = c . a, with log standard deviations inside and outside of the range."""
     random = np.random.default_rng(0)
@@ -133,6 +138,7 @@ ONE, TWO = np.zeros(2, np.float32), np.zeros((2, 2), np.float32)
         (soft_target, (TWO, ONE, TWO, ONE, 0.1)),
         (soft_target, (ONE, ONE, ONE, ONE, 0.1)),
         (soft_target, (ONE, ONE, TWO, TWO, 0.1)),
+        (smaller_gradient, (ONE,)),
         (policy_gradient, (TWO, Sample(TWO, ONE, TWO), ONE, 0.1)),
         (temperature_gradient, (TWO, -1.0)),
     ],

@@ -158,10 +158,10 @@ def test_temperature_rises_for_a_narrow_policy_and_falls_for_a_broad_one(log_sig
     state["policy.parameters"][:] = 0
     state["policy.parameters"][-2:] = log_sigma  # biases of the head's second half
     updater.load(state)
-    temperatures = [updater.temperature]
+    temperatures = [updater.temperature.value]
     for seed in range(5):
         updater.update(updater.transfer(make_batch(seed=seed)))
-        temperatures.append(updater.temperature)
+        temperatures.append(updater.temperature.value)
     assert (np.sign(np.diff(temperatures)) == direction).all()
 
 

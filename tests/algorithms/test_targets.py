@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from headrace.algorithms.targets import (
     Loss,
     critic_gradient,
+    critic_loss,
     double_q_target,
     huber,
     project,
@@ -85,9 +86,11 @@ def test_q_gradient_is_torch_s(loss: Callable[[NDArray[np.float32]], Loss]) -> N
     np.testing.assert_allclose(q_gradient(q_t, action, slope, weight), leaf.grad.numpy(), rtol=1e-5, atol=1e-8)
 
 
-def test_critic_gradient_by_hand() -> None:
-    gradient = critic_gradient(error=floats([1, -2], [4, 0]), weight=floats(1, 0.5))
-    np.testing.assert_array_equal(gradient, [[-0.5, 1], [-1, 0]])
+def test_critic_loss_and_its_gradient_by_hand() -> None:
+    """Losses w delta^2 / 2 are 0.5 and 2 for the first transition, 4 and 0 for the second."""
+    error, weight = floats([1, -2], [4, 0]), floats(1, 0.5)
+    assert critic_loss(error, weight) == 3.25
+    np.testing.assert_array_equal(critic_gradient(error, weight), [[-0.5, 1], [-1, 0]])
 
 
 def test_softmax_by_hand() -> None:
@@ -166,6 +169,8 @@ def test_projection_equals_the_paper_s_loops_and_keeps_sums_and_means() -> None:
         lambda: td_error(Q_TPN, ACTION, REWARD[:, None]),
         lambda: q_gradient(Q_TPN, ACTION, REWARD, DISCOUNT[:, None]),
         lambda: q_gradient(Q_TPN[0], ACTION, REWARD, DISCOUNT),
+        lambda: critic_loss(REWARD, REWARD),
+        lambda: critic_loss(Q_TPN, Q_TPN),
         lambda: critic_gradient(REWARD, REWARD),
         lambda: critic_gradient(Q_TPN, Q_TPN),
         lambda: softmax(REWARD),

@@ -21,6 +21,7 @@ __all__ = [
     "Softmax",
     "assert_ranks",
     "critic_gradient",
+    "critic_loss",
     "double_q_target",
     "huber",
     "project",
@@ -95,11 +96,15 @@ def q_gradient(q_t: _Floats, action: NDArray[np.int64], slope: _Floats, weight: 
     return gradient
 
 
-def critic_gradient(error: _Floats, weight: _Floats) -> _Floats:
-    """The gradient [B, 2] of L = sum_i 1/B sum_b w_b delta_bi^2 / 2 by Q_i(s_b, a_b), for delta = target - Q [B, 2].
+def critic_loss(error: _Floats, weight: _Floats) -> float:
+    """L = sum_i 1/B sum_b w_b delta_bi^2 / 2 of twin critics, for delta = target - Q [B, 2]."""
+    assert_ranks(1, weight)
+    assert_ranks(2, error)
+    return float((weight[:, None] * 0.5 * error * error).mean(0).sum())
 
-    dL/dQ_bi = -w_b delta_bi / B, for twin critics (Fujimoto et al. 2018, algorithm 1).
-    """
+
+def critic_gradient(error: _Floats, weight: _Floats) -> _Floats:
+    """The gradient [B, 2] of critic_loss() by Q_i(s_b, a_b): -w_b delta_bi / B (Fujimoto et al. 2018, algorithm 1)."""
     assert_ranks(1, weight)
     assert_ranks(2, error)
     return weight[:, None] * error * (-1 / len(error))

@@ -1,19 +1,14 @@
 """Settings of CrossQ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_not_negative, require_widths
-from headrace.algorithms.exploration import Exploration
-from headrace.algorithms.sac.exploration import SquashedGaussian, greedy
+from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_not_negative
+from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
 from headrace.errors import require
 from headrace.fields import MOST_STEPS, require_positive
-from headrace.networks.architecture import Architecture, Head
-from headrace.types import Array, EnvironmentSpec
+from headrace.types import EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
@@ -21,11 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CrossQ"]
 
-_MOST_TEMPERATURE = 1e6
-
 
 @dataclass(frozen=True)
-class CrossQ(OffPolicy):
+class CrossQ(GaussianActorCritic):
     """CrossQ (Bhatt et al. 2024, arXiv:1902.05605); actions are continuous.
 
     `hidden` and `learning_rate` are the policy's. There are no target networks, so that the target settings keep their
@@ -65,17 +58,15 @@ class CrossQ(OffPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "critic_learning_rate", "temperature_learning_rate")
+        require_positive(self, "temperature_learning_rate")
         require_positive(self, "policy_update_period", most=MOST_STEPS)
-        require_positive(self, "initial_temperature", most=_MOST_TEMPERATURE)
+        require_positive(self, "initial_temperature", most=MOST_TEMPERATURE)
         require_not_negative(self, "renormalization_starts")
         for name in ("adam_beta1", "statistics_momentum"):
             require(name, getattr(self, name), 0 <= getattr(self, name) < 1, "0 or more and below 1")
         for name in ("target_update_period", "target_update_rate"):
             default = getattr(OffPolicy, name)
             require(name, getattr(self, name), getattr(self, name) == default, "left out: there are no target networks")
-        require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
-        require_widths(self, "critic_hidden")
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:
@@ -89,10 +80,6 @@ class CrossQ(OffPolicy):
         """True: those of batch normalization."""
         return True
 
-    def architecture(self, spec: EnvironmentSpec) -> Architecture:
-        """A mean and a log standard deviation for each dimension of the action; normalization is folded in."""
-        return Architecture.of(spec, self.network, self.hidden, head=Head("gaussian", 2 * spec.actions))
-
     def make_updater(
         self,
         spec: EnvironmentSpec,
@@ -105,15 +92,3 @@ class CrossQ(OffPolicy):
         from headrace.algorithms.crossq.updater import CrossQUpdater
 
         return CrossQUpdater(self, spec, device, seed, open_vector, engine)
-
-    def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
-        """The means after the squashing, tanh(mean) [B, A]."""
-        return greedy(output)
-
-    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int], spec: EnvironmentSpec) -> Exploration:
-        """Samples from the policy."""
-        return SquashedGaussian(scale, seed)
-
-    def exploration(self, count: int) -> Sequence[float]:
-        """The policy's own standard deviation in each environment."""
-        return [1.0] * count

@@ -1,6 +1,5 @@
 """CrossQ's gradient step."""
 
-from math import log
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,11 @@ from headrace.algorithms.crossq.rules import joint_gradient, renormalization_lim
 from headrace.algorithms.engine import choose_engine, open_normalized_network
 from headrace.algorithms.learned import Follower, Learned, local_vectors, open_parameters
 from headrace.algorithms.off_policy import OffPolicyUpdater
-from headrace.algorithms.sac.rules import policy_gradient, sample, soft_target, temperature_gradient
+from headrace.algorithms.sac.rules import policy_gradient, sample, smaller_gradient, soft_target
+from headrace.algorithms.sac.temperature import Temperature, temperature_layout
+from headrace.algorithms.targets import critic_loss
 from headrace.gradients.base import OpenVector, ParameterVector
 from headrace.gradients.flat import read_vector
-from headrace.networks.layout import Layout, Parameter
 from headrace.networks.normalized_streams import Limits, NormalizedStreams
 from headrace.types import Array, Batch, EnvironmentSpec
 
@@ -53,7 +53,6 @@ class CrossQUpdater(OffPolicyUpdater):
         engine = choose_engine(engine, device, architecture, config.critic_hidden)
         open_vector = open_vector or local_vectors(device)
         self._random = np.random.Generator(np.random.PCG64(seed))
-        first = log(config.initial_temperature)
 
         def adam(rate: float) -> OptimizerOptions:
             return OptimizerOptions("adam", learning_rate=rate, beta1=config.adam_beta1)
@@ -64,11 +63,7 @@ class CrossQUpdater(OffPolicyUpdater):
             for name, layout, options in (  # the critics' first: a run counts the first vector's updates
                 ("critics", critics.layout, adam(config.critic_learning_rate)),
                 ("policy", policy.layout, adam(config.learning_rate)),
-                (
-                    "temperature",
-                    Layout((Parameter("log", (1,), first, first),)),
-                    adam(config.temperature_learning_rate),
-                ),
+                ("temperature", temperature_layout(config.initial_temperature), adam(config.temperature_learning_rate)),
                 ("critic_statistics", critics.statistics, averaging),
                 ("policy_statistics", policy.statistics, averaging),
             )
@@ -80,7 +75,7 @@ class CrossQUpdater(OffPolicyUpdater):
                 (critics, "critics", "critic_statistics"),
             )
         )
-        self._target_entropy = -float(spec.actions) if config.target_entropy is None else config.target_entropy
+        self.temperature = Temperature(self._vectors["temperature"], config.target_entropy, spec.actions)
         super().__init__(
             architecture,
             self._normalized_policy,
@@ -89,11 +84,6 @@ class CrossQUpdater(OffPolicyUpdater):
             Follower((), config.target_update_period, config.target_update_rate),
             followed=self._vectors["critics"],
         )
-
-    @property
-    def temperature(self) -> float:
-        """Weight of the entropy in the objective (alpha)."""
-        return float(np.exp(read_vector(self._vectors["temperature"].parameters)[0]))
 
     def transfer(self, batch: Batch) -> tuple[Any, ...]:
         """Observations and next observations [2B, *input], placed for the networks; the others as they are."""
@@ -120,7 +110,7 @@ class CrossQUpdater(OffPolicyUpdater):
         next_action, log_probability, _ = sample(self._policy.output(joint[count:]), next_noise)
         limits = self._limits("critic_statistics")
         q = self._critics.forward_batch(limits, joint, np.concatenate((action, next_action)))
-        target = soft_target(reward, discount, q[count:], log_probability, self.temperature)
+        target = soft_target(reward, discount, q[count:], log_probability, self.temperature.value)
         error = target[:, None] - q[:count]  # [B, 2]
         self._critics.backward(joint_gradient(error, weight))
         changed = ["critics", "critic_statistics"]
@@ -129,8 +119,7 @@ class CrossQUpdater(OffPolicyUpdater):
             changed += ["policy", "temperature", "policy_statistics"]
         for name in changed:
             self._vectors[name].apply()
-        loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
-        return Update(np.abs(error).mean(1), float(loss))
+        return Update(np.abs(error).mean(1), critic_loss(error, weight))
 
     def _limits(self, statistics: str) -> Limits:
         return renormalization_limits(self._vectors[statistics].version, self._config.renormalization_starts)
@@ -143,9 +132,6 @@ class CrossQUpdater(OffPolicyUpdater):
         output = self._normalized_policy.forward_batch(self._limits("policy_statistics"), observation)
         sampled = sample(output, noise)
         q_t = self._critics.forward(observation, sampled.action)
-        smaller = np.zeros_like(q_t)
-        smaller[np.arange(len(q_t)), q_t.argmin(1)] = 1
-        slope = self._critics.differentiate(smaller)
-        self._policy.backward(policy_gradient(output, sampled, slope, self.temperature))
-        gradient = temperature_gradient(sampled.log_probability, self._target_entropy)
-        self._vectors["temperature"].gradient[:] = gradient
+        slope = self._critics.differentiate(smaller_gradient(q_t))
+        self._policy.backward(policy_gradient(output, sampled, slope, self.temperature.value))
+        self.temperature.descend(sampled.log_probability)

@@ -1,19 +1,13 @@
 """Settings of soft actor-critic."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headrace.algorithms.config import ActionKind, Engine, OffPolicy, Tuned, require_widths
-from headrace.algorithms.exploration import Exploration
-from headrace.algorithms.sac.exploration import SquashedGaussian, greedy
-from headrace.errors import require
+from headrace.algorithms.config import ActionKind, Engine, Tuned
+from headrace.algorithms.sac.actor_critic import MOST_TEMPERATURE, GaussianActorCritic
 from headrace.fields import require_positive
-from headrace.networks.architecture import Architecture, Head
-from headrace.types import Array, EnvironmentSpec
+from headrace.types import EnvironmentSpec
 
 if TYPE_CHECKING:
     from headrace.algorithms.base import Updater
@@ -22,11 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["SAC"]
 
 
-_MOST_TEMPERATURE = 1e6
-
-
 @dataclass(frozen=True)
-class SAC(OffPolicy):
+class SAC(GaussianActorCritic):
     """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905); actions are continuous.
 
     `hidden` and `learning_rate` are the policy's. Raises ConfigError with the field's name if a value can never work.
@@ -46,9 +37,6 @@ class SAC(OffPolicy):
     samples_per_step: float = 256.0
     """Replay ratio: transitions sampled per environment step, the same in every topology; the paper's is 256."""
 
-    critic_hidden: tuple[int, ...] = (256, 256)
-    """Widths of the hidden layers of each of the two critics."""
-    critic_learning_rate: float = 3e-4
     initial_temperature: float = 1.0
     """Weight of the entropy in the objective at the first update (alpha); it is learned from there."""
     temperature_learning_rate: float = 3e-4
@@ -58,10 +46,8 @@ class SAC(OffPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "critic_learning_rate", "temperature_learning_rate")
-        require_positive(self, "initial_temperature", most=_MOST_TEMPERATURE)
-        require("critic_hidden", self.critic_hidden, len(self.critic_hidden) > 0, "one width or more")
-        require_widths(self, "critic_hidden")
+        require_positive(self, "temperature_learning_rate")
+        require_positive(self, "initial_temperature", most=MOST_TEMPERATURE)
 
     @classmethod
     def presets(cls) -> Mapping[str, Tuned]:
@@ -69,10 +55,6 @@ class SAC(OffPolicy):
         from headrace.algorithms.sac.presets import PRESETS
 
         return PRESETS
-
-    def architecture(self, spec: EnvironmentSpec) -> Architecture:
-        """A mean and a log standard deviation for each dimension of the action."""
-        return Architecture.of(spec, self.network, self.hidden, head=Head("gaussian", 2 * spec.actions))
 
     def make_updater(
         self,
@@ -86,15 +68,3 @@ class SAC(OffPolicy):
         from headrace.algorithms.sac.updater import SACUpdater
 
         return SACUpdater(self, spec, device, seed, open_vector, engine)
-
-    def greedy(self, output: NDArray[np.float32], spec: EnvironmentSpec) -> Array:
-        """The means after the squashing, tanh(mean) [B, A]."""
-        return greedy(output)
-
-    def make_exploration(self, scale: Sequence[float], seed: int | Sequence[int], spec: EnvironmentSpec) -> Exploration:
-        """Samples from the policy."""
-        return SquashedGaussian(scale, seed)
-
-    def exploration(self, count: int) -> Sequence[float]:
-        """The policy's own standard deviation in each environment."""
-        return [1.0] * count

@@ -18,6 +18,7 @@ __all__ = [
     "Sample",
     "policy_gradient",
     "sample",
+    "smaller_gradient",
     "soft_target",
     "squashed_log_probability",
     "temperature_gradient",
@@ -72,6 +73,14 @@ def soft_target(
     assert_ranks(2, q_tpn)
     target: _Floats = reward + discount * (q_tpn.min(1) - temperature * log_probability)
     return target
+
+
+def smaller_gradient(q_t: _Floats) -> _Floats:
+    """The gradient [B, 2] of sum_b min_i Q_i(s_b, a_b) by both critics' values [B, 2]: 1 for the smaller one."""
+    assert_ranks(2, q_t)
+    gradient = np.zeros_like(q_t)
+    gradient[np.arange(len(q_t)), q_t.argmin(1)] = 1
+    return gradient
 
 
 def policy_gradient(output: _Floats, sampled: Sample, q_gradient: _Floats, temperature: float) -> _Floats:

@@ -1,6 +1,5 @@
 """Soft actor-critic's gradient step."""
 
-from math import log
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
 from headrace.algorithms.off_policy import OffPolicyUpdater
 from headrace.algorithms.sac.config import SAC
-from headrace.algorithms.sac.rules import policy_gradient, sample, soft_target, temperature_gradient
-from headrace.algorithms.targets import critic_gradient
+from headrace.algorithms.sac.rules import policy_gradient, sample, smaller_gradient, soft_target
+from headrace.algorithms.sac.temperature import Temperature, temperature_layout
+from headrace.algorithms.targets import critic_gradient, critic_loss
 from headrace.gradients.base import OpenVector
-from headrace.gradients.flat import read_vector
-from headrace.networks.layout import Layout, Parameter
 from headrace.networks.policy_network import PolicyNetwork
 from headrace.networks.twin_critics import TwinCritics
 from headrace.types import EnvironmentSpec
@@ -48,13 +46,12 @@ class SACUpdater(OffPolicyUpdater):
         engine = choose_engine(engine, device, architecture, config.critic_hidden)
         open_vector = open_vector or local_vectors(device)
         self._random = np.random.Generator(np.random.PCG64(seed))
-        first = log(config.initial_temperature)
         self._vectors = {
             name: open_parameters(open_vector, layout, OptimizerOptions("adam", learning_rate=rate), self._random)
             for name, layout, rate in (
                 ("policy", policy.layout, config.learning_rate),
                 ("critics", critics.layout, config.critic_learning_rate),
-                ("temperature", Layout((Parameter("log", (1,), first, first),)), config.temperature_learning_rate),
+                ("temperature", temperature_layout(config.initial_temperature), config.temperature_learning_rate),
             )
         }
         self._policy, self._critics = (
@@ -63,7 +60,7 @@ class SACUpdater(OffPolicyUpdater):
         )
         target = Target.of(critics.layout, self._vectors["critics"].parameters)
         self._target_critics = open_network(engine, critics, target.vector)
-        self._target_entropy = -float(spec.actions) if config.target_entropy is None else config.target_entropy
+        self.temperature = Temperature(self._vectors["temperature"], config.target_entropy, spec.actions)
         super().__init__(
             architecture,
             self._policy,
@@ -72,11 +69,6 @@ class SACUpdater(OffPolicyUpdater):
             Follower((target,), config.target_update_period, config.target_update_rate),
             followed=self._vectors["critics"],
         )
-
-    @property
-    def temperature(self) -> float:
-        """Weight of the entropy in the objective (alpha)."""
-        return float(np.exp(read_vector(self._vectors["temperature"].parameters)[0]))
 
     @np.errstate(over="ignore", invalid="ignore")  # the caller checks the loss
     def update(self, fields: tuple[Any, ...]) -> Update:
@@ -91,12 +83,10 @@ class SACUpdater(OffPolicyUpdater):
         target = self._target(next_observation, reward, discount, next_noise)
         error = target[:, None] - self._critics.forward(observation, action)  # [B, 2]
         self._critics.backward(critic_gradient(error, weight))
-        log_probability = self._descend(observation, noise)
-        self._vectors["temperature"].gradient[:] = temperature_gradient(log_probability, self._target_entropy)
+        self._descend(observation, noise)
         for vector in self._vectors.values():
             vector.apply()
-        loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
-        return Update(np.abs(error).mean(1), float(loss))
+        return Update(np.abs(error).mean(1), critic_loss(error, weight))
 
     def _target(
         self,
@@ -108,14 +98,13 @@ class SACUpdater(OffPolicyUpdater):
         """Soft n-step targets [B], with an action that the current policy samples."""
         action, log_probability, _ = sample(self._policy.output(next_observation), noise)
         q_tpn = self._target_critics.output(next_observation, action)
-        return soft_target(reward, discount, q_tpn, log_probability, self.temperature)
+        return soft_target(reward, discount, q_tpn, log_probability, self.temperature.value)
 
-    def _descend(self, observation: Any, noise: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Writes the gradient of the mean of alpha log pi(a | s) - min_i Q_i(s, a); returns log pi(a | s) [B]."""
+    def _descend(self, observation: Any, noise: NDArray[np.float32]) -> None:
+        """Writes the gradients of policy and temperature: of the mean of alpha log pi(a | s) - min_i Q_i(s, a)."""
         output = self._policy.forward(observation)
         sampled = sample(output, noise)
         q_t = self._critics.forward(observation, sampled.action)
-        smaller = np.zeros_like(q_t)
-        smaller[np.arange(len(q_t)), q_t.argmin(1)] = 1
-        self._policy.backward(policy_gradient(output, sampled, self._critics.differentiate(smaller), self.temperature))
-        return sampled.log_probability
+        slope = self._critics.differentiate(smaller_gradient(q_t))
+        self._policy.backward(policy_gradient(output, sampled, slope, self.temperature.value))
+        self.temperature.descend(sampled.log_probability)

@@ -11,7 +11,7 @@ from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
 from headrace.algorithms.off_policy import OffPolicyUpdater
-from headrace.algorithms.targets import critic_gradient
+from headrace.algorithms.targets import critic_gradient, critic_loss
 from headrace.algorithms.td3.config import TD3
 from headrace.algorithms.td3.rules import clipped_double_q_target, policy_gradient, smoothed_action
 from headrace.gradients.base import OpenVector
@@ -90,8 +90,7 @@ class TD3Updater(OffPolicyUpdater):
         self._critics_vector.apply()
         if policy_due:
             self._policy_vector.apply()
-        loss = (weight[:, None] * 0.5 * error * error).mean(0).sum()
-        return Update(np.abs(error).mean(1), float(loss))
+        return Update(np.abs(error).mean(1), critic_loss(error, weight))
 
     def _target(
         self, next_observation: Any, reward: NDArray[np.float32], discount: NDArray[np.float32]
