@@ -1,10 +1,12 @@
 """`headrace evaluate`: plays greedy episodes with the policy of a run or of the zoo; prints text or JSON."""
 
+import contextlib
 import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.cli.arguments import Run, Switch, parse
 from headrace.errors import require
@@ -14,6 +16,9 @@ from headrace.report.formats import count, number
 from headrace.report.video import require_video, write_video
 from headrace.settings import MOST_EPISODES
 from headrace.zoo import PREFIX, KeptPolicy, find_kept, kept_policies, zoo_name
+
+if TYPE_CHECKING:
+    from headrace.training import Evaluation
 
 __all__ = ["MAX_VIDEO_STEPS", "run"]
 
@@ -53,37 +58,44 @@ def run(arguments: Sequence[str]) -> int:
     source = RunDirectory.open(options.run) if name is None else find_kept(name)
     from headrace import training
 
-    recording = None
-    if options.video is not None:  # before the episodes, too: an environment may draw nothing
-        recording = training.record_frames(source, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
-    result = training.evaluate(source, episodes=options.episodes, seed=options.seed)
-    if options.json:
-        record = {
-            "run": str(options.run),
-            "episodes": len(result.returns),
-            "mean_return": result.mean,
-            "std_return": result.std,
-            "min_return": result.minimum,
-            "max_return": result.maximum,
-            "version": result.moment.version,
-            "environment_steps": result.moment.environment_steps,
-            "returns": result.returns,
-            "lengths": result.lengths,
-        }
-        print(json.dumps(record))
-    else:
-        print(
-            f"{len(result.returns)} greedy episodes after {count(result.moment.environment_steps)} steps of training\n"
-            f"  return    {number(result.mean)} ± {number(result.std)} "
-            f"(least {number(result.minimum)}, greatest {number(result.maximum)})\n"
-            f"  length    {number(statistics.fmean(result.lengths))} steps"
-        )
-    if options.video is not None and recording is not None:
-        frames, fps = recording
-        frame_count = write_video(frames, options.video, fps)
-        if not options.json:
-            print(f"  video     {options.video}, {frame_count} frames")
+    with contextlib.ExitStack() as ends:
+        if options.video is not None:  # before the episodes, too: an environment may draw nothing
+            recording = training.record_frames(source, seed=options.seed, max_steps=MAX_VIDEO_STEPS)
+            frames, fps = ends.enter_context(recording)
+        result = training.evaluate(source, episodes=options.episodes, seed=options.seed)
+        print(_json(result, options.run) if options.json else _text(result))
+        if options.video is not None:
+            frame_count = write_video(frames, options.video, fps)
+            if not options.json:
+                print(f"  video     {options.video}, {frame_count} frames")
     return 0
+
+
+def _json(result: "Evaluation", run: Path) -> str:
+    """One JSON object with the score, and every episode's return and length."""
+    record = {
+        "run": str(run),
+        "episodes": len(result.returns),
+        "mean_return": result.mean,
+        "std_return": result.std,
+        "min_return": result.minimum,
+        "max_return": result.maximum,
+        "version": result.moment.version,
+        "environment_steps": result.moment.environment_steps,
+        "returns": result.returns,
+        "lengths": result.lengths,
+    }
+    return json.dumps(record)
+
+
+def _text(result: "Evaluation") -> str:
+    """The score in three lines."""
+    return (
+        f"{len(result.returns)} greedy episodes after {count(result.moment.environment_steps)} steps of training\n"
+        f"  return    {number(result.mean)} ± {number(result.std)} "
+        f"(least {number(result.minimum)}, greatest {number(result.maximum)})\n"
+        f"  length    {number(statistics.fmean(result.lengths))} steps"
+    )
 
 
 def _list(kept: Mapping[str, KeptPolicy]) -> str:

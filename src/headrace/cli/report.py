@@ -49,6 +49,6 @@ def _record(directory: RunDirectory) -> bytes:
         require_video(path)
         from headrace import training
 
-        frames, fps = training.record_frames(directory, max_steps=MAX_VIDEO_STEPS)
-        write_video(frames, path, fps)
+        with training.record_frames(directory, max_steps=MAX_VIDEO_STEPS) as (frames, fps):
+            write_video(frames, path, fps)
         return path.read_bytes()

@@ -1,8 +1,9 @@
 """Exports and records a trained policy."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from headrace.roles.clock import PhaseClock
 from headrace.roles.evaluator import EVALUATION_STREAM
 from headrace.topologies.vectors import open_saved_vectors
 from headrace.training.hang_watch import watched
-from headrace.training.saved_policy import Trained, read_run, read_trained
+from headrace.training.saved_policy import SavedPolicy, Trained, read_run, read_trained
 from headrace.types import Array
 from headrace.zoo import KeptPolicy
 
@@ -29,23 +30,21 @@ _CHECKED = 64
 _CHECKED_STEPS = 4  # of a recurrent policy
 
 
+@contextlib.contextmanager
 def record_frames(
     source: RunDirectory | KeptPolicy, *, seed: int | None = None, max_steps: int = 2000
-) -> tuple[Iterator[Array], int]:
-    """Frames [H, W, 3] uint8 of one greedy episode, and the number of frames per second."""
+) -> Iterator[tuple[Iterator[Array], int]]:
+    """A context with the frames [H, W, 3] uint8 of one greedy episode and their number per second.
+
+    The environment, which is reset at the start, is closed at the end.
+    """
     trained = read_trained(source)
     with watched(trained.hang_seconds):
         environment = make(trained.environment, render_mode="rgb_array")
-        first = environment.reset(seed=episode_seed(trained.seed if seed is None else seed, EVALUATION_STREAM, 0))
-    policy = trained.open(environment, first)
-    fps = int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
 
-    def frames() -> Iterator[Array]:
+    def play(observation: Any, info: dict[str, Any], policy: SavedPolicy) -> Generator[Array]:
         clock = PhaseClock(("environment",))
-        with contextlib.ExitStack() as ends:
-            ends.enter_context(watched(trained.hang_seconds, clock))
-            ends.callback(close, environment, trained.environment)
-            observation, info = first
+        with watched(trained.hang_seconds, clock):
             for _ in range(max_steps):
                 yield _frame(environment.render(), trained.environment)
                 clock.beat()
@@ -54,7 +53,15 @@ def record_frames(
                     yield _frame(environment.render(), trained.environment)
                     return
 
-    return frames(), fps
+    try:
+        with watched(trained.hang_seconds):
+            first = environment.reset(seed=episode_seed(trained.seed if seed is None else seed, EVALUATION_STREAM, 0))
+        policy = trained.open(environment, first)
+        with contextlib.closing(play(*first, policy)) as frames:
+            yield frames, int(environment.metadata.get("render_fps") or _DEFAULT_FPS)
+    finally:
+        with watched(trained.hang_seconds):
+            close(environment, trained.environment)
 
 
 def export(run: RunDirectory, path: Path) -> float:

@@ -1,0 +1,79 @@
+"""Frames of a trained policy: one whole episode; its environment is closed in any case."""
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.main import main
+from headrace.environments.toy import Corridor
+from headrace.errors import EnvironmentFault
+from headrace.training import Result, evaluate, record_frames
+
+from .conftest import Train
+
+
+class Counted(Corridor):
+    """A corridor that counts those that can draw and are open."""
+
+    open_ones = 0
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
+        Counted.open_ones += render_mode is not None
+
+    def close(self) -> None:
+        Counted.open_ones -= self.render_mode is not None
+
+
+@pytest.fixture
+def trained(train: Train, monkeypatch: pytest.MonkeyPatch) -> Result:
+    """A run of a few steps, which leaves no environment open."""
+    module = types.ModuleType("own")
+    module.Counted = Counted  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "own", module)
+    monkeypatch.setattr(Counted, "open_ones", 0)
+    return train("serial", environment="own:Counted", steps=20, final_evaluation_episodes=0)
+
+
+def test_an_episode_is_recorded_from_its_first_to_its_last_frame(trained: Result) -> None:
+    (length,) = evaluate(trained.run, episodes=1).lengths
+    with record_frames(trained.run) as (frames, fps):
+        assert Counted.open_ones == 1
+        assert len(list(frames)) == length + 1
+    assert (Counted.open_ones, fps) == (0, 10)
+    with record_frames(trained.run, max_steps=3) as (frames, _):
+        assert len(list(frames)) == 3
+    assert Counted.open_ones == 0
+
+
+@pytest.mark.parametrize("recorded", [0, 1])
+def test_the_environment_is_closed_after_an_error(trained: Result, recorded: int) -> None:
+    def fail() -> None:
+        with record_frames(trained.run) as (frames, _):
+            for _ in range(recorded):
+                next(frames)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert Counted.open_ones == 0
+
+
+def test_the_environment_is_closed_if_it_is_not_the_run_s(trained: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Corridor.__init__, "__defaults__", (None, 9, 40))
+    with pytest.raises(EnvironmentFault, match=r"\[9\]"), record_frames(trained.run):
+        pass
+    assert Counted.open_ones == 0
+
+
+def test_evaluate_closes_the_environment_of_its_video(
+    trained: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["evaluate", str(trained.path), "--episodes", "1", "--video", str(tmp_path / "video.gif")]
+    assert main(command) == 0
+    assert Counted.open_ones == 0
+    monkeypatch.setattr(Counted, "step", lambda self, action: 1 / 0)
+    assert main(command) == 2
+    assert Counted.open_ones == 0
