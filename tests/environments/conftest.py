@@ -1,4 +1,4 @@
-"""Modules with user factories, for the tests of this folder."""
+"""Modules with user factories, and actions of batches, for the tests of this folder."""
 
 import itertools
 import sys
@@ -6,9 +6,22 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+TOY = "headrace.environments.toy"
 _numbers = itertools.count()
+
+
+def zeros(count: int) -> NDArray[np.int64]:
+    """Action 0 in each environment."""
+    return np.zeros(count, np.int64)
+
+
+def random_actions(seed: int, step: int, count: int, actions: int) -> NDArray[np.int64]:
+    """The same actions for the same seed and step."""
+    return np.random.default_rng([seed, step]).integers(0, actions, count)
 
 
 @pytest.fixture

@@ -1,0 +1,143 @@
+"""The state of the batch: restored, it continues bit for bit, and failed steps are not part of it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from headrace.environments import make_batch
+from headrace.errors import CheckpointError, EnvironmentFault
+
+from .conftest import TOY, random_actions, zeros
+
+
+def same(ours, theirs):
+    assert ours.skipped is theirs.skipped is None
+    for our, their in zip(ours[:5], theirs[:5], strict=True):
+        np.testing.assert_array_equal(our, their)
+        assert our.dtype == their.dtype
+
+
+@pytest.mark.parametrize("environment_id", ["CartPole-v1", "LunarLander-v3"])
+def test_restored_batch_continues_bit_for_bit(environment_id):
+    count = 3
+    first = make_batch(environment_id, count, seed=9, first_index=2)
+    history = [[frame] for frame in first.start()]
+    taken = [[] for _ in range(count)]
+    for t in range(500):
+        actions = random_actions(3, t, count, first.spec.actions)
+        step = first.step(actions)
+        for i in range(count):
+            if step.terminated[i] or step.truncated[i]:
+                history[i], taken[i] = [], []
+            else:
+                taken[i].append((actions[i], step.reward[i]))
+            history[i].append(step.next_start[i])
+    first.take_episodes()
+
+    second = make_batch(environment_id, count, seed=9, first_index=2)
+    replays = second.restore(json.loads(json.dumps(first.state())))
+    assert sum(len(replay.action) for replay in replays) > 0
+    for i, replay in enumerate(replays):
+        np.testing.assert_array_equal(replay.frames, history[i])
+        assert replay.frames.dtype == np.float32
+        assert list(zip(replay.action, replay.reward, strict=True)) == taken[i]
+    assert second.state() == first.state()
+    for t in range(500, 1000):
+        actions = random_actions(3, t, count, first.spec.actions)
+        same(first.step(actions), second.step(actions))
+    episodes = first.take_episodes()
+    assert len(episodes) > 3
+    assert second.take_episodes() == episodes
+    assert second.episodes == first.episodes
+
+
+def test_state_is_not_changed_by_later_steps():
+    batch = make_batch("CartPole-v1", 1, seed=0)
+    batch.start()
+    batch.step(zeros(1))
+    state = batch.state()
+    batch.step(zeros(1))
+    assert state["actions"] == [[0]]
+
+
+def test_restoring_a_nondeterministic_environment_starts_its_next_episode(own_module):
+    name = own_module("""
+        from headrace.environments.toy import Corridor
+        limits = [40, 2, 40]
+        class Fickle(Corridor):
+            def reset(self, **options):
+                self._limit = limits.pop(0)
+                return super().reset(**options)
+    """)
+    first = make_batch(f"{name}:Fickle", 1, seed=0)
+    first.start()
+    for _ in range(3):
+        first.step(np.array([1]))
+    second = make_batch(f"{name}:Fickle", 1, seed=0)
+    (replay,) = second.restore(first.state())
+    assert replay.frames.argmax(1).tolist() == [0]
+    assert (replay.action.shape, replay.reward.shape) == ((0,), (0,))
+    assert second.state()["episode"] == [1]
+    assert second.state()["actions"] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("environment", "Acrobot-v1", "environment is 'Acrobot-v1' in the checkpoint; 'CartPole-v1' is required"),
+        ("seed", 8, "seed is 8 in the checkpoint; 0 is required"),
+        ("first_index", 3, "first_index is 3 in the checkpoint; 0 is required"),
+        ("episode", [0], "the checkpoint holds 1 environments; 2 are required"),
+    ],
+)
+def test_state_of_another_batch_is_refused(field, value, problem):
+    batch = make_batch("CartPole-v1", 2, seed=0)
+    batch.start()
+    with pytest.raises(CheckpointError, match=re.escape(problem)):
+        batch.restore({**batch.state(), field: value})
+
+
+@pytest.mark.parametrize(("toy", "error"), [("NanObservation", EnvironmentFault), ("Crashing", RuntimeError)])
+def test_a_failed_step_is_not_part_of_the_state(toy, error):
+    batch = make_batch(f"{TOY}:{toy}", 1, seed=0)
+    batch.start()
+    for _ in range(6):
+        batch.step(np.array([1]))
+    with pytest.raises(error):
+        batch.step(np.array([1]))
+    state = batch.state()
+    assert state["actions"] == [[1] * 6]
+    make_batch(f"{TOY}:{toy}", 1, seed=0).restore(state)
+
+
+@pytest.mark.parametrize("method", ["step", "reset"])
+def test_a_step_that_fails_in_one_environment_counts_in_none(own_module, method):
+    name = own_module(f"""
+        from headrace.environments.toy import Corridor
+        made = []
+        class Second(Corridor):
+            def __init__(self):
+                self.fails = False
+                made.append(self)
+                super().__init__()
+            def step(self, action):
+                observation, reward, *_ = super().step(action)
+                if self.fails and "{method}" == "step":
+                    raise RuntimeError("failed")
+                return observation, reward, self.fails, False, {{}}
+            def reset(self, **options):
+                if self.fails:
+                    raise RuntimeError("failed")
+                return super().reset(**options)
+    """)
+    batch = make_batch(f"{name}:Second", 3, seed=0)
+    batch.start()
+    batch.step(np.array([1, 0, 1]))
+    before = batch.state()
+    __import__(name).made[1].fails = True
+    with pytest.raises(RuntimeError, match="failed"):
+        batch.step(np.array([0, 1, 0]))
+    assert batch.state() == before
+    assert batch.take_episodes() == []
