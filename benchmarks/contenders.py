@@ -1,6 +1,8 @@
 """One training run of one system, to a score, in this process; time_to_score starts one of these for each run.
 
-python -m benchmarks.contenders SYSTEM ENVIRONMENT SEED SCORE TIME_LIMIT OUTCOME_FILE
+python -m benchmarks.contenders SYSTEM ENVIRONMENT SEED SCORE TIME_LIMIT FOLDER
+
+Writes outcome.json into the folder.
 """
 
 import json
@@ -41,8 +43,8 @@ def run_headrace(environment: str, seed: int, rule: Rule) -> Outcome:
 
 
 def main() -> None:
-    """Runs what the arguments say, and writes the outcome as JSON."""
-    system, environment, seed, score, time_limit, path = sys.argv[1:]
+    """Runs what the arguments say."""
+    system, environment, seed, score, time_limit, folder = sys.argv[1:]
     rule = Rule(float(score), float(time_limit))
     if system == "headrace":
         outcome = run_headrace(environment, int(seed), rule)
@@ -50,7 +52,7 @@ def main() -> None:
         from benchmarks import sb3
 
         outcome = sb3.run(environment, "dqn", int(seed), rule)
-    Path(path).write_text(json.dumps(outcome._asdict()))
+    (Path(folder) / "outcome.json").write_text(json.dumps(outcome._asdict()))
 
 
 if __name__ == "__main__":

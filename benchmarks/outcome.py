@@ -1,9 +1,13 @@
 """The outcome of a run to a score, and the protocol that judges runs of every system alike."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 __all__ = [
     "CONFIRMATION_EPISODES",
@@ -14,8 +18,10 @@ __all__ = [
     "Outcome",
     "Rule",
     "Score",
+    "run_process",
 ]
 
+_ROOT = Path(__file__).parent.parent
 EVALUATION_PERIOD_SECONDS = 10.0
 PERIODIC_EPISODES = 10
 CONFIRMATION_EPISODES = 100
@@ -122,3 +128,23 @@ class Judge:
             self._mean = self._play(CONFIRMATION_EPISODES, self._seed).mean
             if self._mean >= self._rule.score:
                 self._reached = (self._seconds, self._steps)
+
+
+def run_process(
+    name: str, module: str, arguments: Sequence[object], folder: Path, most_seconds: float | None = None
+) -> dict[str, Any] | None:
+    """Makes a run in a fresh process, `python -m module ARGUMENTS FOLDER`; returns what it wrote to outcome.json there.
+
+    A run that takes longer than `most_seconds` is killed, and returns nothing: {}. One that failed returns None, and is
+    reported by its name.
+    """
+    command = [sys.executable, "-m", module, *map(str, arguments), str(folder)]
+    try:
+        status = subprocess.run(command, cwd=_ROOT, check=False, timeout=most_seconds).returncode
+    except subprocess.TimeoutExpired:
+        return {}
+    if status:
+        print(f"{name} ended with status {status}", file=sys.stderr)
+        return None
+    outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_text())
+    return outcome

@@ -6,9 +6,7 @@ episodes decide. Evaluations are off the clock, and the same function evaluates 
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import require, write_csv
+from benchmarks.outcome import run_process
 
 _ROOT = Path(__file__).parent.parent
 _AT_MOST = 0.25
@@ -37,13 +36,9 @@ def _run(system: str, arguments: argparse.Namespace, seed: int) -> dict[str, Any
     """One run in a fresh process, as a record."""
     values = [system, arguments.environment, seed, arguments.score, arguments.time_limit]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "outcome.json"
-        command = [sys.executable, "-m", "benchmarks.contenders", *map(str, values), str(path)]
-        status = subprocess.run(command, cwd=_ROOT, check=False).returncode
-        if status:
-            print(f"time_to_score: {system}, seed {seed} ended with status {status}", file=sys.stderr)
-            sys.exit(2)
-        outcome = json.loads(path.read_text())
+        outcome = run_process(f"time_to_score: {system}, seed {seed}", "benchmarks.contenders", values, Path(folder))
+    if outcome is None:
+        sys.exit(2)
     record = {
         "system": system,
         "environment": arguments.environment,

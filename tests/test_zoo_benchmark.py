@@ -164,7 +164,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, fresh: Sequence[float], status: int
             (place / "config.json").write_text("{}")
         return subprocess.CompletedProcess(command, status)
 
-    monkeypatch.setattr(runs.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return started
 
 
@@ -198,7 +198,7 @@ def test_a_run_that_is_killed_at_its_limit_is_a_row_without_a_score(
     def run(command: list[str], timeout: float, **options: object) -> None:
         raise subprocess.TimeoutExpired(command, timeout)
 
-    monkeypatch.setattr(runs.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     assert runs.measure(1, ("serial",), (), 60.0) == 1
     (row,) = READ(folder / "runs.csv")
     assert (row["ended"], row["fresh_mean"], row["holds"], row["steps_to_score"]) == ("killed", "", "False", "")

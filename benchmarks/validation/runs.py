@@ -2,8 +2,6 @@
 
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from time import monotonic
 from typing import Any
 
 from benchmarks.measure import origin, read_csv
+from benchmarks.outcome import run_process
 from benchmarks.validation.cases import Case, Plan
 from benchmarks.validation.contender import COLUMNS
 from headrace.errors import ConfigError
@@ -19,7 +18,6 @@ from headrace.studies.results import write_rows
 
 __all__ = ["Run", "calibrate_once", "estimate_seconds", "measure", "require_same", "start_run"]
 
-_ROOT = Path(__file__).parent.parent.parent
 _SLOWER, _EXTRA_SECONDS = 10.0, 600.0
 """A run is killed after this many times its training seconds, and these for its start and evaluations."""
 _GUESS_SECONDS = 60.0
@@ -89,15 +87,9 @@ def estimate_seconds(cases: Sequence[Case], rows: Sequence[Mapping[str, str]]) -
 
 def start_run(plan: Plan, case: Case) -> Mapping[str, Any] | None:
     """A run in a fresh process. One that has to be killed has empty columns."""
+    title = f"validation: {case.mode} {case.setup.name}, seed {case.seed}"
+    arguments = json.dumps(plan), json.dumps(case)
+    limit = _SLOWER * plan.most_seconds + _EXTRA_SECONDS
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.validation.contender", json.dumps(plan), json.dumps(case), folder]
-        try:
-            limit = _SLOWER * plan.most_seconds + _EXTRA_SECONDS
-            status = subprocess.run(command, cwd=_ROOT, check=False, timeout=limit).returncode
-        except subprocess.TimeoutExpired:
-            return {**dict.fromkeys(COLUMNS), "ended": "killed"}
-        if status:
-            print(f"validation: {case.mode} {case.setup.name}, seed {case.seed} ended with status {status}")
-            return None
-        outcome: dict[str, Any] = json.loads((Path(folder) / "outcome.json").read_text())
-        return outcome
+        made = run_process(title, "benchmarks.validation.contender", arguments, Path(folder), limit)
+    return {**dict.fromkeys(COLUMNS), "ended": "killed"} if made == {} else made

@@ -2,14 +2,13 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import RESULTS, origin, read_csv
+from benchmarks.outcome import run_process
 from benchmarks.zoo.tasks import HEADRACE, TASKS, Task, systems_of
 from headrace.studies.results import make_folder, write_rows
 
@@ -18,7 +17,6 @@ __all__ = ["FOLDER", "RUNS", "measure", "policy_path", "read_rows"]
 FOLDER = RESULTS / "zoo"
 RUNS = FOLDER / "runs.csv"
 _POLICIES = FOLDER / "policies"
-_ROOT = Path(__file__).parent.parent.parent
 _EXTRA_SECONDS = 1_800.0
 """Evaluations and start of a run, beyond its training seconds, before it is killed."""
 _MODULES = {"sb3": "stable_baselines3", "torchrl": "torchrl"}
@@ -71,20 +69,14 @@ def _wanted(seeds: int, systems: Sequence[str], only: Sequence[str]) -> Iterator
 
 def _run(system: str, task: Task, seed: int, most_seconds: float) -> dict[str, Any] | None:
     """One run in a fresh process as a row; None if it failed. A run that has to be killed is a row without a score."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "benchmarks.zoo.contender", system, task.name, str(seed), str(most_seconds)]
-        try:
-            status = subprocess.run(
-                [*command, folder], cwd=_ROOT, check=False, timeout=most_seconds + _EXTRA_SECONDS
-            ).returncode
-        except subprocess.TimeoutExpired:
-            status = None
-        if status:
-            print(f"zoo: {system}, {task.name}, seed {seed} ended with status {status}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as place:
+        folder, arguments = Path(place), (system, task.name, seed, most_seconds)
+        title = f"zoo: {system}, {task.name}, seed {seed}"
+        outcome = run_process(title, "benchmarks.zoo.contender", arguments, folder, most_seconds + _EXTRA_SECONDS)
+        if outcome is None:
             return None
-        outcome = {} if status is None else json.loads((Path(folder) / "outcome.json").read_text())
         for name in ("policy.onnx", "config.json"):
-            made = Path(folder) / name
+            made = folder / name
             if made.exists():
                 policy_path(system, task.name, seed, made.suffix).write_bytes(made.read_bytes())
     row = _row(system, task, seed, most_seconds, outcome)
