@@ -96,3 +96,22 @@ def test_faults_of_a_kind_that_overlap_last_until_the_last_has_ended(
         sleep(0.9)
         suffered.append(suffers())
     assert suffered == [True, True, True, True, False]
+
+
+@pytest.mark.parametrize("seconds", [(4.0, 1.0), (2.0, 3.0)])  # one within the other; one begins in the other
+@pytest.mark.parametrize("keeps", [(True, True), (False, True), (True, False)])
+def test_the_server_is_away_until_the_last_fault_has_ended(
+    make_world: MakeWorld, seconds: tuple[float, float], keeps: tuple[bool, bool]
+) -> None:
+    world, calls = make_world(8), []
+    server = Mock()
+    server.stop.side_effect = lambda: calls.append(("stop", monotonic()))
+    server.start.side_effect = lambda keeps: calls.append((keeps, monotonic()))
+    faults = [
+        Fault(at, "server", seconds=lasts, keeps_data=keeps_data)
+        for at, lasts, keeps_data in zip((0.0, 1.0), seconds, keeps, strict=True)
+    ]
+    faults.append(Fault(6.0, "server"))  # which keeps its data: those before have ended
+    world.start(world.process("faults"), lambda: plan_faults(world, tuple(faults), Mock(), server), "faults")
+    sleep(9.0)
+    assert calls == [("stop", 0.0), ("stop", 1.0), (all(keeps), 4.0), ("stop", 6.0), (True, 7.0)]

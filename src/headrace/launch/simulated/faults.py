@@ -104,11 +104,11 @@ def plan_faults(
     world: SimulatedWorld, faults: tuple[Fault, ...], kill: Callable[[str], object], server: SimulatedServer
 ) -> None:
     """Lets the faults happen, each at its time; runs in a separate thread."""
+    outage = _Outage(world, server)
     for fault in faults:
         sleep(max(0.0, fault.at - monotonic()))
         if fault.kind == "server":
-            server.stop()
-            world.start(world.process("server"), lambda last=fault: _restart(server, last), "restart")  # type: ignore[misc]
+            outage.begin(fault)
             continue
         names = sorted(name for name, each in world.processes.items() if each.tasks and _is_role(name))
         if not names:
@@ -143,9 +143,28 @@ def _strike(world: SimulatedWorld, fault: Fault, kill: Callable[[str], object]) 
         world.start(world.running.process, recover, "recovery")
 
 
-def _restart(server: SimulatedServer, fault: Fault) -> None:
-    sleep(fault.seconds)
-    server.start(keeps=fault.keeps_data)
+class _Outage:
+    """The time that the server is away: until the last of the faults that overlap has ended."""
+
+    def __init__(self, world: SimulatedWorld, server: SimulatedServer) -> None:
+        self._world = world
+        self._server = server
+        self._faults = 0
+        self._keeps_data = True
+
+    def begin(self, fault: Fault) -> None:
+        """Stops the server, and starts a thread that waits for the end of the fault."""
+        self._faults += 1
+        self._keeps_data = self._keeps_data and fault.keeps_data
+        self._server.stop()
+        self._world.start(self._world.process("server"), lambda: self._end(fault.seconds), "restart")
+
+    def _end(self, seconds: float) -> None:
+        sleep(seconds)
+        self._faults -= 1
+        if not self._faults:
+            self._server.start(keeps=self._keeps_data)
+            self._keeps_data = True
 
 
 def _is_role(name: str) -> bool:
