@@ -181,10 +181,26 @@ def test_a_paused_or_slow_process_falls_behind(make_world: MakeWorld) -> None:
     tasks = [world.start(process, worker(name, ends, 2), "main") for name, process in processes.items()]
     processes["slow"].slowdown = 10.0
     sleep(0.5)
-    processes["paused"].paused_until = 5.0
+    world.pause(processes["paused"], 5.0)
     for task in tasks:
         task.join()
-    assert ends == [("well", 2.0), ("paused", 6.0), ("slow", 20.0)]
+    assert ends == [("well", 2.0), ("paused", 6.5), ("slow", 20.0)]  # half a second of work was done before the pause
+    assert used_core_seconds() == {"well": 2.0, "paused": 2.0, "slow": 20.0}
+
+
+def test_a_paused_process_leaves_its_core_to_others_and_may_be_paused_again(make_world: MakeWorld) -> None:
+    world = make_world(1)
+    ends: list[tuple[str, float]] = []
+    processes = {name: world.process(name) for name in ("paused", "well")}
+    tasks = [world.start(process, worker(name, ends, 2), "main") for name, process in processes.items()]
+    sleep(1.0)  # each has done half a second
+    world.pause(processes["paused"], 1.25)
+    sleep(0.1)
+    world.pause(processes["paused"], 2.5)
+    for task in tasks:
+        task.join()
+    assert ends == [("well", 2.5), ("paused", 4.0)]
+    assert used_core_seconds() == {"well": pytest.approx(2.0), "paused": pytest.approx(2.0)}
 
 
 def test_a_deadlock_is_an_error_of_the_run(make_world: MakeWorld) -> None:

@@ -127,7 +127,7 @@ def _strike(world: SimulatedWorld, fault: Fault, kill: Callable[[str], object]) 
     end = max(monotonic() + fault.seconds, process.fault_ends.get(fault.kind, 0.0))
     process.fault_ends[fault.kind] = end
     if fault.kind == "pause":
-        process.paused_until = end
+        world.pause(process, end)
     elif fault.kind == "cut":
         process.cut_until = end
     else:

@@ -57,6 +57,10 @@ class Task(Thread):
         self.charged: set[str] = set()
         self.token = 0  # of its current wait; entries with another are stale
         self.parked = self.busy = self.woken = self.killed = self.ended = False
+        self.finish = 0.0  # of its work, in units of `_done`
+        self.left = 0.0  # of work that a pause has interrupted, in seconds on one core
+        self.since = 0.0  # of `_occupied`, when it got its core
+        self.used = 0.0  # core seconds of its work
         self.joiners: list[Task] = []
         self.thread: threading.Thread | None = None
 
@@ -106,16 +110,11 @@ class SimulatedWorld(World):
     def spend(self, work: str, count: int = 1) -> None:
         """Works for as long as this costs."""
         task = self.running
-        seconds = self._costs.draw(work, count, task.charged, task.random) * task.process.slowdown
-        if seconds > 0:
-            self._require_alive(task)
-            task.token += 1
-            task.parked = task.busy = True
-            self._busy += 1
-            heapq.heappush(self._working, (self._done + seconds, next(self._numbers), task, task.token))
-            before = self._occupied
-            self._switch(task)
-            self._used[task.process.kind] += self._occupied - before
+        task.left = self._costs.draw(work, count, task.charged, task.random) * task.process.slowdown
+        task.used = 0.0
+        while task.left > 0:
+            self._work(task)
+        self._used[task.process.kind] += task.used
 
     def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
         """Waits for a message to the server, and for the answer; one of no bytes is not sent."""
@@ -190,6 +189,16 @@ class SimulatedWorld(World):
         task.thread.start()
         return task
 
+    def pause(self, process: Process, until: float) -> None:
+        """Lets a process stand still: what is left of its work happens after `until`."""
+        process.paused_until = until
+        for task in process.tasks:
+            if task.busy:
+                self._leave_core(task)
+                task.left = task.finish - self._done
+                task.token += 1
+                heapq.heappush(self._timers, (until, next(self._numbers), task, task.token))
+
     def interrupt(self, task: Task, error: BaseException) -> None:
         """Raises an exception where a thread waits or works."""
         task.error = error
@@ -251,10 +260,26 @@ class SimulatedWorld(World):
         self._tasks.append(task)
         return task
 
+    def _work(self, task: Task) -> None:
+        """Does what is left of the running thread's work, or as much as it can before a pause."""
+        self._require_alive(task)
+        task.token += 1
+        task.parked = task.busy = True
+        task.finish, task.left, task.since = self._done + task.left, 0.0, self._occupied
+        self._busy += 1
+        heapq.heappush(self._working, (task.finish, next(self._numbers), task, task.token))
+        self._switch(task)
+
+    def _leave_core(self, task: Task) -> None:
+        if task.busy:
+            task.busy = False
+            task.used += self._occupied - task.since
+            self._busy -= 1
+
     def _make_ready(self, task: Task) -> None:
         if task.parked:
-            self._busy -= task.busy
-            task.parked = task.busy = False
+            self._leave_core(task)
+            task.parked = False
             task.token += 1
             self._ready.append(task)
 
