@@ -130,9 +130,11 @@ def test_calls_give_a_server_up_after_a_minute(server: SimulatedServer) -> None:
 
 
 def test_gradients_go_to_shards_over_the_link(server: SimulatedServer) -> None:
-    shards = open_shards(server.endpoint, "model", 4)
-    assert shards.open(OptimizerOptions("sgd", learning_rate=1.0), np.zeros(4, np.float32), fresh=True) == 0
-    begin, parameters = monotonic(), np.zeros(4, np.float32)
+    made, options = open_shards(server.endpoint, "model", 4), OptimizerOptions("sgd", learning_rate=1.0)
+    assert made.open(options, np.zeros(4, np.float32), fresh=True) == 0
+    shards, parameters = open_shards(server.endpoint, "model", 4), np.zeros(4, np.float32)
+    assert shards.open(options, None, fresh=False) == 0
+    begin = monotonic()
     shards.fetch_into(parameters)
     version, staleness, verdict = shards.push(np.ones(4, np.float32))
     assert (version, staleness, verdict) == (1, 0, "accepted")
@@ -144,6 +146,18 @@ def test_gradients_go_to_shards_over_the_link(server: SimulatedServer) -> None:
         shards.push(np.ones(4, np.float32))
     with pytest.raises(ConfigError, match="shard_servers"):
         open_shards(server.endpoint, "model", 4, 2, ["tcp://10.0.0.1:7447"])
+
+
+def test_the_training_process_reaches_its_shards_without_the_link(server: SimulatedServer) -> None:
+    shards, parameters = open_shards(server.endpoint, "model", 4), np.zeros(4, np.float32)
+    shards.open(OptimizerOptions("sgd", learning_rate=1.0), np.ones(4, np.float32), fresh=True)
+    shards.fetch_into(parameters)
+    np.testing.assert_array_equal(parameters, [1, 1, 1, 1])
+    shards.load(*shards.state())
+    assert monotonic() == 0.0
+    server.stop()
+    with pytest.raises(ClosedError):
+        shards.fetch_into(parameters)
 
 
 def test_a_claim_has_one_owner(server: SimulatedServer) -> None:

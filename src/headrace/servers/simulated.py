@@ -402,7 +402,10 @@ class _RemoteTable(Table):
 
 
 class SimulatedShards:
-    """A model in shards of the run's server, over a simulated link; has the methods of `ShardedModel`."""
+    """A model in shards of the run's server, over a simulated link; has the methods of `ShardedModel`.
+
+    The training process, which makes the shards, reaches them without the link.
+    """
 
     def __init__(self, endpoint: Endpoint, name: str, count: int, shards: int, servers: Sequence[str]) -> None:
         if servers:
@@ -410,6 +413,7 @@ class SimulatedShards:
         self._server = find_server(endpoint.address)
         self._model = ShardedModel([self._server.listen_for_shards()], name, count, shards=shards)
         self._bytes = 4 * count
+        self._linked = True
 
     @property
     def reconnections(self) -> int:
@@ -420,7 +424,8 @@ class SimulatedShards:
         self, optimizer: OptimizerOptions, initial: NDArray[np.float32] | None, *, fresh: bool, **options: Any
     ) -> int:
         """Makes or joins the shards; see `ShardedModel`."""
-        self._ask(self._bytes if fresh else 0)
+        self._linked = not fresh
+        self._ask(0)
         return self._model.open(optimizer, initial, fresh=fresh, **options)
 
     def push(self, gradient: NDArray[np.float32]) -> tuple[int, int, str]:
@@ -428,14 +433,14 @@ class SimulatedShards:
         self._ask(self._bytes)
         spend("apply")
         pushed = self._model.push(gradient)
-        transfer(0, _MESSAGE_BYTES)
+        self._answer(0)
         return pushed
 
     def fetch_into(self, parameters: NDArray[np.float32]) -> int | None:
         """Brings [P] up to date; see `ShardedModel`."""
         self._ask(0)
         version = self._model.fetch_into(parameters)
-        transfer(0, _MESSAGE_BYTES + (0 if version is None else self._bytes))
+        self._answer(0 if version is None else self._bytes)
         return version
 
     def state(self) -> tuple[int, NDArray[np.float32]]:
@@ -453,7 +458,12 @@ class SimulatedShards:
         self._model.close()
 
     def _ask(self, count: int) -> None:
-        transfer(_MESSAGE_BYTES + count)
+        if self._linked:
+            transfer(_MESSAGE_BYTES + count)
         self._server.reach()
         if self._server.lost_shards:
             raise ServerError("the server was restarted and has no shards of this model any more")
+
+    def _answer(self, count: int) -> None:
+        if self._linked:
+            transfer(0, _MESSAGE_BYTES + count)
