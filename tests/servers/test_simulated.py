@@ -160,8 +160,14 @@ def test_the_training_process_reaches_its_shards_without_the_link(server: Simula
         shards.fetch_into(parameters)
 
 
-def test_a_claim_has_one_owner(server: SimulatedServer) -> None:
-    role = connect_role(server.endpoint)
-    role.claim("actor/0", 1)
+def test_a_claim_has_one_owner_until_its_connection_ends(server: SimulatedServer) -> None:
+    first, second, again = (connect_role(server.endpoint) for _ in range(3))
+    first.claim("actor/0", 1)
     with pytest.raises(ServerError, match="actor/0"):
-        connect_role(server.endpoint).claim("actor/0", 2)
+        second.claim("actor/0", 2)
+    again.claim("actor/0", 1)  # the same owner, over another connection
+    first.close()
+    with pytest.raises(ServerError, match="actor/0"):
+        second.claim("actor/0", 2)
+    again.close()
+    second.claim("actor/0", 2)

@@ -93,7 +93,7 @@ class SimulatedServer(RunServer):
         self.shard_address = ""
         self.tables: dict[str, SimulatedTable] = {}
         self._changed = new_condition()
-        self._claims: dict[str, int] = {}
+        self._claims: dict[str, tuple[int, object]] = {}  # the owner, and its connection
         self._away = self._closed = False
         self._outages = self._reported_outages = 0
         self.lost_shards = False
@@ -138,10 +138,19 @@ class SimulatedServer(RunServer):
         blob = self.reach().stats()["parameters"].get(name)
         return int(blob["version"]) if blob else 0
 
-    def claim(self, name: str, owner: int) -> None:
-        """Claims a name; raises ServerError if another owner holds it."""
-        if self._claims.setdefault(name, owner) != owner:
+    def claim(self, name: str, owner: int, connection: object) -> None:
+        """Claims a name until release(); raises ServerError if another owner holds it.
+
+        The same owner may claim it again over another connection, whose end then counts.
+        """
+        self.reach()
+        if name in self._claims and self._claims[name][0] != owner:
             raise ServerError(f"{name} is claimed by another owner")
+        self._claims[name] = owner, connection
+
+    def release(self, connection: object) -> None:
+        """Ends the claims of a connection."""
+        self._claims = {name: claim for name, claim in self._claims.items() if claim[1] is not connection}
 
     def restarted(self) -> bool:
         """Whether it was restarted since the last call, so that published data is lost."""
@@ -231,7 +240,6 @@ class SimulatedRole(RoleServer):
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._server = find_server(endpoint.address)
-        self._owned: list[str] = []
         self._closed = False
         self._changed = new_condition()
         self._posted: deque[tuple[str, bytes]] = deque()
@@ -295,12 +303,12 @@ class SimulatedRole(RoleServer):
     def claim(self, name: str, owner: int) -> None:
         """Claims a name until this object is closed; raises ServerError if another owner holds it."""
         self._send(0)
-        self._server.claim(name, owner)
-        self._owned.append(name)
+        self._server.claim(name, owner, self)
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection, which ends its claims; runs even when the process is killed."""
         self._closed = True
+        self._server.release(self)
         with self._changed:
             self._changed.notify_all()
 

@@ -93,6 +93,23 @@ def test_a_fault_kills_and_is_reported_and_the_supervisors_kill_is_not(launcher:
     assert [(ended.role.name, ended.reason) for ended in launcher.poll()] == [("evaluator 1", "killed by SIGKILL")]
 
 
+def test_the_claims_of_a_role_that_is_killed_end(launcher: SimulatedLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    claimed: list[float] = []
+
+    def act(context: RoleContext) -> None:
+        context.connect().claim("actor/0", len(claimed))
+        claimed.append(monotonic())
+        sleep(100.0)
+
+    behave(monkeypatch, act)
+    for _ in range(2):
+        launcher.start(EvaluatorRole(0))
+        sleep(10.0)
+        launcher.fail("evaluator 0")
+        assert [ended.reason for ended in launcher.poll()] == ["killed by SIGKILL"]
+    assert len(claimed) == 2
+
+
 def test_a_site_has_the_address_of_a_server_of_its_own() -> None:
     sites = []
     for _ in range(2):
