@@ -1,6 +1,7 @@
 """Roles as processes: how settings and the address reach them."""
 
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -35,3 +36,23 @@ def test_the_address_is_not_among_the_arguments(tmp_path: Path, monkeypatch: pyt
     assert ended.fault
     assert ended.message.startswith("server is redis://host/none; an address of Redis must be ")
     assert SECRET not in (tmp_path / "evaluator-0.log").read_text()
+
+
+def test_a_process_that_dies_before_it_reads_its_settings_is_a_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popen = subprocess.Popen
+
+    def die(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        program = "import sys; sys.exit('no memory for imports')"
+        process = popen([sys.executable, "-c", program], **options)
+        process.wait()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", die)
+    launcher = ProcessLauncher(Endpoint("unix:@nowhere"), tmp_path)
+    launcher.start(EvaluatorRole(0))
+    [ended] = launcher.poll()
+    assert (ended.role.name, ended.reason, ended.fault) == ("evaluator 0", "exit 1", False)
+    assert ended.message == "no memory for imports"
+    assert launcher.poll() == []

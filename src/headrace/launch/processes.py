@@ -57,6 +57,7 @@ class ProcessLauncher:
         start_record = write_json(RoleStart(role, self._endpoint)).encode()
         mark = f"{ROLE_MARK.decode()}{secrets.token_hex(8)}"
         with self._open(log) as output:
+            start = output.tell()  # before the process writes: it shares the position
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -65,10 +66,11 @@ class ProcessLauncher:
                 env=child_environment() | {mark: role.name},
                 start_new_session=True,
             )
-            start = output.tell()
         assert process.stdin is not None
-        process.stdin.write(start_record)
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has died already, which poll() reports
+            process.stdin.write(start_record)
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         self._running[role.name] = _Running(role, process, log, start, mark, memory_kills())
 
     def place(self, role: Role) -> str:
