@@ -300,8 +300,23 @@ def test_a_turn_longer_than_the_maximum_wait_is_counted(
     report(program, 1, "b")
     program.table.set_paused(True)
     assert late_turns(program) == 1
+    report(program, 1, "b")
     program.table.set_paused(True)
     assert late_turns(program) == 2
+    program.table.set_paused(True)  # it has not reported since, and may be dead
+    assert late_turns(program) == 2
+
+
+def test_a_worker_that_was_silent_for_long_is_awaited(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = [0.0]
+    monkeypatch.setattr(workers, "_HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "monotonic", lambda: time.monotonic() + passed[0])
+    config = Hogwild(workers=2)
+    program = WorkersProgram(config, context_of(server, ALGORITHMS["plain"], config), 0)
+    report(program, 1, "b")
+    passed[0] = 10.0  # its environment was slow, or its messages were delayed
+    program.table.set_paused(True)
+    assert late_turns(program) == 1
 
 
 def test_lost_updates_are_counted_over_all_starts(server: EmbeddedServer) -> None:

@@ -28,7 +28,6 @@ _NEWS_SECONDS = 1.0
 """Interval between two publications of the steps over all workers."""
 _HOLD_SECONDS = 2.0
 """Maximum wait for a worker's turn to end; a worker with a longer turn pauses a little after the others."""
-_SILENT_SECONDS = 2.0
 _POLL_SECONDS = 0.002
 
 
@@ -197,7 +196,7 @@ class _WorkersExperience(Experience):
         self._table = table
         self._replays = replays
         self._held: dict[int, Counts] = {}  # contents of each worker's replay
-        self._last_report: dict[int, float] = {}  # monotonic() of each worker's last report
+        self._expected: set[int] = set()  # workers that have reported since they last missed a hold
         self._late_turns = 0
         server.drain(HELD)  # confirmations of an earlier start
         last = server.fetch(GATE)
@@ -210,7 +209,7 @@ class _WorkersExperience(Experience):
         totals = {name: report["learning"].get(name, 0) for name in ("samples", "inserts")}
         self.totals.add(report["writer"], {"steps": report["steps"], **totals})
         self._held[report["index"]] = report["replay"]
-        self._last_report[report["index"]] = monotonic()
+        self._expected.add(report["index"])
 
     def publish_gate(self) -> None:
         """Publishes the gate with the steps over all workers."""
@@ -231,7 +230,7 @@ class _WorkersExperience(Experience):
         return {"samples_per_insert": self.totals["samples"] / inserts if inserts else 0.0, **held}
 
     def set_paused(self, paused: bool) -> None:
-        """Pauses the workers and waits until those that are alive are paused; or resumes them."""
+        """Pauses the workers and waits until they are paused; or resumes them."""
         self._state = "held" if paused else "open"
         self.publish_gate()
         if paused:
@@ -254,12 +253,17 @@ class _WorkersExperience(Experience):
             self._table.close()
 
     def _await_workers(self) -> None:
-        """Waits until all live workers are at the gate, each after a complete turn; or until the deadline."""
-        awaited = {index for index, reported in self._last_report.items() if monotonic() - reported < _SILENT_SECONDS}
+        """Waits until all workers are at the gate, each after a complete turn; or until the deadline.
+
+        Silence does not mean that a worker is dead: its environment, the link or the server may be slow. One that
+        misses the deadline is not awaited again before its next report.
+        """
+        awaited = set(self._expected)
         deadline = monotonic() + _HOLD_SECONDS
         while awaited and monotonic() < deadline:
             confirmations = [Held.from_json(message) for message in self._server.drain(HELD)]
             awaited -= {each.worker for each in confirmations if each.version >= self._version}
             sleep(_POLL_SECONDS)
+        self._expected -= awaited
         self._late_turns += len(awaited)
         self.totals.add("hold", {"late_turns": self._late_turns})
