@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from headrace.clock import World, inhabit
 from headrace.errors import ConfigError
 from headrace.training import hardware
 from headrace.training.hardware import choose_device, describe_machine
@@ -23,6 +24,10 @@ def test_auto_asks_torch_where_there_is_a_driver(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(hardware, "_DRIVER_FILES", ("null",))  # a file that every machine has
     assert choose_device("auto") == device
+    world = World()
+    world.cores = 2  # those of a simulated run, which must not depend on the machine
+    with inhabit(world):
+        assert (choose_device("auto"), choose_device("cpu")) == ("cpu", "cpu")
     assert describe_machine()["gpu"] == ("fast" if available else None)
 
 

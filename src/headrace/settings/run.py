@@ -49,7 +49,7 @@ class RunConfig:
     hang_seconds: float = 60.0
     """Time after which a process is killed and restarted if its environment does not return."""
     device: str = "auto"
-    """Torch device of the learner; auto selects CUDA if there is a GPU."""
+    """Torch device of the learner; auto selects CUDA if there is a GPU, and the CPU in a simulated run."""
     learner_engine: Engine = "auto"
     """What computes the learner's networks; auto: native for MLPs of widths up to 1,024 on the CPU, otherwise torch."""
     server: ServerConfig = field(default_factory=ServerConfig)

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from headrace.clock import simulated_cores
 from headrace.errors import ConfigError
 from headrace.machine import available_cores
 
@@ -18,9 +19,10 @@ _DRIVER_FILES = ("nvidia*", "nvhost*", "dxg", "kfd")
 def choose_device(name: str) -> str:
     """The device of this name, "cpu" or "cuda:N"; "auto" is a GPU if there is one and torch is installed.
 
-    Torch is imported only if there may be a GPU, or one is required. Raises ConfigError if the device is not available.
+    In a simulated run "auto" is the CPU, so that results do not depend on the machine. Torch is imported only if there
+    may be a GPU, or one is required. Raises ConfigError if the device is not available.
     """
-    if name == "cpu" or (name == "auto" and not _may_have_gpu()):
+    if name == "cpu" or (name == "auto" and (simulated_cores() is not None or not _may_have_gpu())):
         return "cpu"
     try:
         import torch
