@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from headrace._native import OptimizerOptions, Server
+from headrace.clock import World, inhabit
 from headrace.errors import CheckpointError, ConfigError, ServerError
 from headrace.gradients.handles import ServedHandle
 from headrace.gradients.local import LocalVector
@@ -318,3 +319,20 @@ def test_redis_does_not_support_shards():
     endpoint = Endpoint("redis://user:secret@host:1")
     with pytest.raises(ConfigError, match=r"redis://user@host:1;.*headrace serve"):
         ServedVector(np.zeros(1, np.float32), DESCENT, endpoint, "model", ServedOptions(), fresh=True)
+
+
+class Recorder(World):
+    def __init__(self) -> None:
+        self.works: list[str] = []
+
+    def spend(self, work: str, count: int = 1) -> None:
+        self.works.append(work)
+
+
+@pytest.mark.parametrize("period", [1, 2])
+def test_a_simulated_worker_pays_for_the_sum_of_gradients(open_vector: Open, period: int):
+    vector, recorder = open_vector([1.0], ServedOptions(push_period=period), fresh=True), Recorder()
+    with inhabit(recorder):
+        push(vector, 1.0)
+        push(vector, 1.0)
+    assert recorder.works == ["sum", "sum"] * (period > 1)

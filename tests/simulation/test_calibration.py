@@ -42,7 +42,7 @@ def test_costs_are_measured_and_can_be_read(tmp_path: Path, monkeypatch: pytest.
     record = json.loads((tmp_path / "costs.json").read_text())
     assert record["calibration"]["environment"] == CORRIDOR
     costs = Costs.read(tmp_path / "costs.json")
-    for name in ("environment", "inference", "gradient", "apply", "encode", "session", "start"):
+    for name in ("environment", "inference", "gradient", "apply", "sum", "encode", "session", "start"):
         assert costs.work[name].seconds + costs.work[name].per_row > 0
     assert costs.contention == 0.125
     assert costs.work["gradient"].per_row == costs.work["transfer"].per_row == 0.0

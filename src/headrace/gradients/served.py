@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions
+from headrace.clock import spend
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.base import Applied
 from headrace.servers import Endpoint, open_shards
 from headrace.types import Array
 
-__all__ = ["ServedOptions", "ServedVector"]
+__all__ = ["ServedOptions", "ServedVector", "add_gradient"]
 
 _GRADIENT_LIMIT = 2.0**60
 """Magnitude from which servers refuse a component of a gradient: kGradientLimit of native/core/optimizer.h."""
@@ -114,9 +115,9 @@ class ServedVector:
         """
         self._applied_since_fetch += 1
         if self._options.push_period > 1:
-            if not np.abs(self.gradient).max() < _GRADIENT_LIMIT:  # true for NaN too
+            spend("sum")
+            if not add_gradient(self._sum, self.gradient):
                 return Applied(self._version, -1, accepted=False)
-            self._sum += self.gradient
             self._summed += 1
             if self._summed < self._options.push_period:
                 self._move()
@@ -160,3 +161,11 @@ class ServedVector:
         if version is not None:
             self._version = version
         self._applied_since_fetch = 0
+
+
+def add_gradient(total: NDArray[np.float32], gradient: NDArray[np.float32]) -> bool:
+    """Adds a gradient [P] to a sum [P]; returns False, without effect, for one that servers would refuse."""
+    if not np.abs(gradient).max() < _GRADIENT_LIMIT:  # true for NaN too
+        return False
+    total += gradient
+    return True

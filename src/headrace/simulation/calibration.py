@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headrace.algorithms.config import Algorithm
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.clock import World, inhabit
 from headrace.environments import describe
 from headrace.errors import ConfigError, StorageError
+from headrace.gradients.served import add_gradient
 from headrace.launch.processes import child_environment
 from headrace.launch.simulated.costs import WORK, Cost
 from headrace.networks import PolicyGraph
@@ -132,11 +135,13 @@ def _measure(environment: str, algorithm: Algorithm, rows: int, seconds: float) 
 
 
 def _measure_policies(environment: str, algorithm: Algorithm) -> dict[str, Cost]:
-    """Costs of a policy on its way from the learner to actors."""
+    """Costs of a policy on its way from the learner to actors, and of the sum of gradients of its size."""
     updater = algorithm.make_updater(describe(environment), "cpu", 0, None)
     graph, weights = PolicyGraph(updater.architecture), updater.weights()
     data = graph.serialize(weights)
+    gradient = np.zeros(sum(array.size for array in weights.values()), np.float32)
     costs = {
+        "sum": _time(lambda: add_gradient(gradient, gradient)),
         "publish": _time(updater.weights),
         "encode": _time(lambda: graph.serialize(weights)),
         "session": _time(lambda: Policy(data, 1)),

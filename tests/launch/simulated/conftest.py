@@ -11,7 +11,9 @@ from headrace.launch.simulated.costs import Cost, Costs
 from headrace.launch.simulated.link import Link
 from headrace.launch.simulated.world import SimulatedWorld
 
-COSTS = Costs({"second": Cost(1.0), "row": Cost(per_row=1.0), "gradient": Cost(2.0), "apply": Cost(1.0)})
+COSTS = Costs(
+    {"second": Cost(1.0), "row": Cost(per_row=1.0), "gradient": Cost(2.0), "apply": Cost(1.0), "sum": Cost(0.5)}
+)
 LINK = Link(1.0, 100.0)
 
 MakeWorld = Callable[..., SimulatedWorld]

@@ -84,6 +84,10 @@ def test_an_update_costs_its_parts_once(make_world: MakeWorld) -> None:
     spend("row", 4)
     spend("unknown")
     assert monotonic() == 10.0
+    spend("gradient")
+    spend("sum")
+    spend("train")  # the gradient was not applied
+    assert monotonic() == 12.5
 
 
 def test_work_counts_as_used_by_its_kind_of_process_once_it_has_ended(make_world: MakeWorld) -> None:

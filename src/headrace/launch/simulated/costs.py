@@ -47,6 +47,7 @@ WORK: Mapping[str, Cost] = MappingProxyType(
         "inference": Cost(40e-6, 2e-6, 0.1),
         "gradient": Cost(400e-6, spread=0.1),
         "apply": Cost(40e-6, spread=0.1),
+        "sum": Cost(5e-6),
         "wait": Cost(20e-6, spread=0.1),
         "transfer": Cost(5e-6),
         "priorities": Cost(10e-6),
@@ -65,9 +66,9 @@ WORK: Mapping[str, Cost] = MappingProxyType(
 )
 """Round numbers for a small network and environment, not measured.
 
-Work by the names of phases; further: gradient and apply, the two parts of a learner's phase "train"; encode, of a
-policy by the publisher; session, of a new policy by an actor; quantize; model and rollouts, of a planner; start, of a
-role's process.
+Work by the names of phases; further: gradient and apply, the two parts of a learner's phase "train", and sum instead of
+apply for a gradient that is only added to others; encode, of a policy by the publisher; session, of a new policy by an
+actor; quantize; model and rollouts, of a planner; start, of a role's process.
 """
 _PARTS = {"train": ("gradient", "apply")}
 
@@ -96,8 +97,8 @@ class Costs:
             return sum(self.work[part].draw(1, generator) for part in left)
         if name == "gradient" and name in charged:
             return 0.0  # an update of several vectors
-        if name in ("gradient", "apply"):
-            charged.add(name)
+        if name in ("gradient", "apply", "sum"):
+            charged.add("apply" if name == "sum" else name)
         cost = self.work.get(name)
         return cost.draw(rows, generator) if cost else 0.0
 
