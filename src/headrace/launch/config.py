@@ -12,7 +12,7 @@ from headrace.errors import require
 from headrace.fields import check_types, read_choice, require_positive, write_fields
 from headrace.launch.base import Site
 from headrace.launch.processes import ProcessLauncher
-from headrace.launch.simulated import Costs, Fault, Link, check_faults, open_simulation, read_faults
+from headrace.launch.simulated import Costs, Fault, Link, open_simulation, read_fault_rate, read_faults
 
 __all__ = ["LAUNCHERS", "LauncherConfig", "LauncherName", "Processes", "Ray", "Simulated"]
 
@@ -134,8 +134,8 @@ class Simulated(LauncherConfig):
     def __post_init__(self) -> None:
         check_types(self)
         require_positive(self, "cores", most=_MOST_CORES)
-        Link.parse(self.link)
-        check_faults(self.faults)
+        Link.parse(self.link)  # to refuse what is none
+        read_fault_rate(self.faults)
 
     @property
     def takes_server(self) -> bool:

@@ -17,7 +17,7 @@ from headrace.launch.deaths import DEATHS, DEATHS_SECONDS
 from headrace.launch.simulated.world import SimulatedWorld
 from headrace.servers.simulated import SimulatedServer
 
-__all__ = ["Fault", "check_faults", "plan_faults", "random_faults", "read_faults"]
+__all__ = ["Fault", "plan_faults", "random_faults", "read_fault_rate", "read_faults"]
 
 _KINDS = ("kill", "slow", "pause", "delay", "cut", "server")
 _RANDOM = "random:"
@@ -51,8 +51,8 @@ class Fault:
         require("kind", self.kind, self.kind in _KINDS, f"one of {', '.join(_KINDS)}")
 
 
-def check_faults(text: str) -> float:
-    """The rate of "random:RATE", and 0 for "none" or a file, which is not read; raises ConfigError."""
+def read_fault_rate(text: str) -> float:
+    """The rate of "random:RATE", 0 for any other text, which is "none" or a file; raises ConfigError."""
     if not text.startswith(_RANDOM):
         return 0.0
     try:
@@ -67,7 +67,7 @@ def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
     """Reads "none", "random:RATE" (faults a second), or a file with a JSON list of faults; raises ConfigError."""
     if text == "none":
         return ()
-    rate = check_faults(text)
+    rate = read_fault_rate(text)
     if rate:
         return random_faults(rate, seed)
     try:
