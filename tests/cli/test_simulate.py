@@ -73,3 +73,22 @@ def test_a_run_that_fails_in_simulated_time_names_the_command_that_repeats_it(
     error = capsys.readouterr().err
     assert "evaluator 0 died 3 times" in error
     assert error.strip().endswith(f"to repeat it: headrace {' '.join(words)}")
+
+
+@pytest.mark.parametrize("command", ["train", "simulate"])
+def test_a_fault_of_a_misspelled_role_is_refused_before_the_run(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = tmp_path / "faults.json"
+    faults.write_text(json.dumps([{"at": 1, "kind": "kill", "role": "wroker 1"}]))
+    run = ["--topology", "hogwild", "--workers", "2", "--faults", str(faults), "--quiet"]
+    words = {
+        "train": [*run, "--launcher", "simulated", "--run-dir", str(tmp_path / "run")],
+        "simulate": [*run, "--cores", "2", "--output", str(tmp_path / "run")],
+    }
+    assert main([command, CORRIDOR, *words[command]]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    for said in ("role", "wroker 1", "evaluator 0", "worker 0 to worker 1"):
+        assert said in error
+    assert not (tmp_path / "run").exists()

@@ -1,6 +1,6 @@
 """The contract of every launcher."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -69,6 +69,8 @@ class Site(NamedTuple):
     """What the user is to know about that server: what it found, and lost."""
     progress: Callable[[], tuple[str, int] | None] = lambda: None
     """A role whose code runs in this process, and what changes whenever it goes on; None if none does now."""
+    check_roles: Callable[[Sequence[str]], None] = lambda names: None
+    """Raises ConfigError if the launcher's settings name a role that is not among these, all roles of the run."""
 
 
 def run_role(role: Role, endpoint: Endpoint, stop: Stop) -> None:

@@ -1,5 +1,6 @@
 """Predicts a run's speed on machines of other sizes, by simulated runs."""
 
+import contextlib
 import csv
 import dataclasses
 import itertools
@@ -8,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.errors import StorageError
+from headrace.errors import ConfigError, StorageError
 from headrace.launch.config import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
@@ -58,7 +59,13 @@ def predict(config: RunConfig, cores: Sequence[int], path: Path, say: Callable[[
         launcher = dataclasses.replace(config.launcher, cores=count)
         sized = dataclasses.replace(config, launcher=launcher)
         with RunDirectory.create(path / f"cores-{count}", sized.to_json()) as run:
-            summary = train(sized, run, QuietDisplay()).summary
+            try:
+                summary = train(sized, run, QuietDisplay()).summary
+            except ConfigError:
+                run.discard_unused()
+                with contextlib.suppress(OSError):  # it may hold other runs
+                    path.rmdir()
+                raise
             if summary["stopped_by"] == "interrupt":
                 raise KeyboardInterrupt
             predictions.append(_read(count, summary, run.metrics_path))

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +117,13 @@ class Trainer:
             if self._precision_note:
                 display.message(self._precision_note)
             self._graph = PolicyGraph(self._updater.architecture)
-            self._wire(launcher or site.make_launcher, local_actors)
+            self._wire(launcher or site.make_launcher, local_actors, site.check_roles)
             self._interrupts = self._watches.enter_context(Interrupts(self._give_up))
             undo.pop_all()  # run() closes all of these
 
-    def _wire(self, launcher: LauncherFactory, local_actors: bool) -> None:
+    def _wire(
+        self, launcher: LauncherFactory, local_actors: bool, check_roles: Callable[[Sequence[str]], None]
+    ) -> None:
         """Creates the supervisor, evaluator and reporting around the program."""
         config, checkpoint = self._config, self._checkpoint
         self._learner = self._program.learner
@@ -149,8 +151,9 @@ class Trainer:
         )
         self._publisher = RunPublisher(self._server, self._program, self._evaluations, notice)
         self._clock = TrainingClock(begin.seconds)
-        launched = launcher(self._server.endpoint, self._run.logs_path)
         roles = [*self._program.services, EvaluatorRole(0), *actors]
+        check_roles([role.name for role in roles])
+        launched = launcher(self._server.endpoint, self._run.logs_path)
         self._events = RoleEvents(self._display, self._run, self._clock, self._monitor, self._evaluations)
         self._supervisor = Supervisor(launched, roles, config.hang_seconds, self._events)
         self._schedule = EvaluationSchedule(

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.clock import monotonic, sleep, spend
 from headrace.errors import ConfigError
-from headrace.launch.simulated.faults import Fault, plan_faults, random_faults, read_faults
+from headrace.launch.simulated.faults import Fault, check_roles, plan_faults, random_faults, read_faults
 
 from .conftest import MakeWorld
 
@@ -41,6 +41,16 @@ def test_mistakes_are_named(tmp_path: Path, record: object, named: str) -> None:
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="faults"):
         read_faults(text, 0)
+
+
+def test_a_fault_of_an_unknown_role_is_refused() -> None:
+    names = ["evaluator 0", "worker 0", "worker 1"]
+    check_roles([Fault(1, "kill"), Fault(2, "kill", "worker 1"), Fault(3, "server")], names)
+    for role in ("wroker 1", "worker 2", "actor 0", ""):
+        with pytest.raises(ConfigError) as raised:
+            check_roles([Fault(1, "kill", role)], names)
+        for said in ("role", role, "evaluator 0", "worker 0 to worker 1"):
+            assert said in str(raised.value)
 
 
 def test_random_faults_come_at_their_rate_and_by_the_seed() -> None:

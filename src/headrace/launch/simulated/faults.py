@@ -4,8 +4,8 @@ import dataclasses
 import json
 import math
 import random
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,9 +17,10 @@ from headrace.launch.deaths import DEATHS, DEATHS_SECONDS
 from headrace.launch.simulated.world import SimulatedWorld
 from headrace.servers.simulated import SimulatedServer
 
-__all__ = ["Fault", "plan_faults", "random_faults", "read_fault_rate", "read_faults"]
+__all__ = ["Fault", "check_roles", "plan_faults", "random_faults", "read_fault_rate", "read_faults"]
 
 _KINDS = ("kill", "slow", "pause", "delay", "cut", "server")
+_ANY = "*"
 _RANDOM = "random:"
 _MOST_RATE = 100.0
 _RANDOM_SECONDS = (0.1, 3.0)
@@ -38,7 +39,7 @@ class Fault:
     kind: Literal["kill", "slow", "pause", "delay", "cut", "server"]
     """kill: the role's process ends; slow: its work takes ten times as long; pause: it stands still; delay: each of its
     messages arrives 50 ms later; cut: its messages wait; server: the server is away, and comes back."""
-    role: str = "*"
+    role: str = _ANY
     seconds: float = 1.0
     """How long it lasts."""
     keeps_data: bool = True
@@ -84,6 +85,15 @@ def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
+def check_roles(faults: Sequence[Fault], names: Sequence[str]) -> None:
+    """Raises ConfigError for a fault of a role that is not among these, all roles of a run."""
+    counts = Counter(name.partition(" ")[0] for name in names)
+    roles = [f"{kind} 0" + (f" to {kind} {count - 1}" if count > 1 else "") for kind, count in counts.items()]
+    for fault in faults:
+        known = fault.kind == "server" or fault.role == _ANY or fault.role in names
+        require("faults: role", fault.role, known, f"{_ANY} or a role of this run: {', '.join(roles)}")
+
+
 def random_faults(rate: float, seed: int) -> tuple[Fault, ...]:
     """Faults of all kinds at random times, about `rate` a second, in the first hour.
 
@@ -113,7 +123,7 @@ def plan_faults(
         names = sorted(name for name, each in world.processes.items() if each.tasks and _is_role(name))
         if not names:
             continue
-        name = world.running.random.choice(names) if fault.role == "*" else fault.role
+        name = world.running.random.choice(names) if fault.role == _ANY else fault.role
         if name in names:
             _strike(world, dataclasses.replace(fault, role=name), kill)
 

@@ -12,7 +12,7 @@ from headrace.errors import ClosedError, HeadraceError
 from headrace.fields import read_json, write_json
 from headrace.launch.base import FAULTS, Exit, RoleStart, Site, error_line, run_role
 from headrace.launch.simulated.costs import Costs
-from headrace.launch.simulated.faults import Fault, plan_faults
+from headrace.launch.simulated.faults import Fault, check_roles, plan_faults
 from headrace.launch.simulated.link import Link
 from headrace.launch.simulated.world import Process, SimulatedWorld, Task
 from headrace.roles.base import Role
@@ -127,6 +127,7 @@ def open_simulation(cores: int, link: Link, costs: Costs, faults: tuple[Fault, .
                 lambda endpoint, logs: SimulatedLauncher(world, endpoint, logs, faults),
                 address=f"{SCHEME}{next(_numbers)}",
                 progress=world.progress,
+                check_roles=lambda names: check_roles(faults, names),
             )
         finally:
             world.close()
