@@ -28,6 +28,7 @@ __all__ = [
     "new_executor",
     "new_lock",
     "random_bits",
+    "serve",
     "shared_lock",
     "simulated_cores",
     "sleep",
@@ -149,6 +150,9 @@ class World:
     def spend(self, work: str, count: int = 1) -> None:
         """Lets the time pass that this work takes in a simulated run; without one the work itself takes it."""
 
+    def serve(self, work: str, count: int = 1) -> None:
+        """As spend(), for work that the run's server does for this thread."""
+
     def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
         """Lets the time pass that messages to a simulated server and back take; those of 0 bytes take none."""
 
@@ -221,6 +225,11 @@ def random_bits(bits: int) -> int:
 def spend(work: str, count: int = 1) -> None:
     """Lets the time pass that this work, done `count` times, takes in a simulated run; otherwise has no effect."""
     _inhabited.world.spend(work, count)
+
+
+def serve(work: str, count: int = 1) -> None:
+    """As spend(), for work that the run's server does for this thread."""
+    _inhabited.world.serve(work, count)
 
 
 def transfer(bytes_up: int, bytes_down: int = 0) -> None:

@@ -55,6 +55,26 @@ def test_a_role_waits_for_the_link_and_the_training_process_does_not(server: Sim
         role.fetch("policy")
 
 
+def test_a_request_costs_processor_time_of_the_role_and_of_the_server() -> None:
+    costs = Costs({"request": Cost(2.0, per_byte=0.01), "answer": Cost(1.0, per_byte=0.001)})
+    world = SimulatedWorld(8, Link(0.0, 1e15), costs, 0)
+    with inhabit(world):
+        server = open_server(None, address="simulated:requests")
+        server.publish("policy", bytes(1000), 1)
+
+        def ask() -> None:
+            role = connect_role(server.endpoint)
+            role.fetch("policy")  # 12 s and 2 s
+            role.put("reports", bytes(100))  # 3 s and 1.1 s
+            role.version("policy")  # 2 s and 1 s
+
+        world.start(world.process("worker 0"), ask, "main").join()
+        assert monotonic() == pytest.approx(21.1)
+        assert world.used_core_seconds() == {"worker": pytest.approx(17.0), "training": pytest.approx(4.1)}
+        server.close()
+        world.close()
+
+
 def test_inserts_wait_until_the_limiter_lets_them_in(server: SimulatedServer) -> None:
     table = server.add_table(
         "replay", SIGNATURE, fresh=True, samples_per_insert=1.0, limiter_tolerance=8.0, capacity=64

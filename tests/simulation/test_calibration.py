@@ -10,7 +10,7 @@ from headrace.errors import ConfigError, StorageError
 from headrace.launch.simulated.costs import Costs
 from headrace.launch.simulated.link import Link
 from headrace.simulation import calibration
-from headrace.simulation.calibration import Recorder, calibrate, fit, measure_link, write_costs
+from headrace.simulation.calibration import Recorder, calibrate, fit, measure_requests, write_costs
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 
@@ -29,10 +29,15 @@ def test_two_numbers_of_environments_give_the_cost_of_one() -> None:
     assert fit([[3.0], [2.0]], (1, 16)).per_row == 0.0  # noise
 
 
-def test_the_link_of_this_machine_is_one_that_a_run_takes() -> None:
-    link = Link.parse(measure_link())
-    assert 0 < link.latency_seconds < 1
+def test_requests_on_this_machine_cost_processor_time_and_the_link_the_rest() -> None:
+    measured = measure_requests()
+    link = Link.parse(measured.link)
+    assert 0 <= link.latency_seconds < 1
     assert link.bytes_per_second > 0
+    for cost in (measured.request, measured.answer):
+        assert 0 < cost.seconds < 1
+        assert 0 <= cost.per_byte < 1e-6
+        assert cost.per_row == 0.0
 
 
 def test_costs_are_measured_and_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +47,18 @@ def test_costs_are_measured_and_can_be_read(tmp_path: Path, monkeypatch: pytest.
     record = json.loads((tmp_path / "costs.json").read_text())
     assert record["calibration"]["environment"] == CORRIDOR
     costs = Costs.read(tmp_path / "costs.json")
-    for name in ("environment", "inference", "gradient", "apply", "sum", "encode", "session", "start"):
+    for name in (
+        "environment",
+        "inference",
+        "gradient",
+        "apply",
+        "sum",
+        "encode",
+        "session",
+        "start",
+        "request",
+        "answer",
+    ):
         assert costs.work[name].seconds + costs.work[name].per_row > 0
     assert costs.contention == 0.125
     assert costs.work["gradient"].per_row == costs.work["transfer"].per_row == 0.0

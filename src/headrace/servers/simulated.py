@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace._native import OptimizerOptions, Server, ShardedModel, Signature
-from headrace.clock import monotonic, new_condition, spend, start_thread, transfer
+from headrace.clock import monotonic, new_condition, serve, spend, start_thread, transfer
 from headrace.errors import ClosedError, ConfigError, ServerError
 from headrace.replay.batches import Allocate, BatchBuffer, Batches
 from headrace.replay.mixture import SampledBatches
@@ -30,6 +30,18 @@ _MESSAGE_BYTES = 64
 _MOST_POSTED, _MOST_POSTED_BYTES = 4, 1 << 20
 """Chunks that a connection may have on the way, as the native client's."""
 _servers: dict[str, "SimulatedServer"] = {}
+
+
+def send(count: int) -> None:
+    """A request with `count` bytes of contents goes to the server."""
+    transfer(_MESSAGE_BYTES + count)
+
+
+def answer(sent: int, count: int = 0) -> None:
+    """The server answers a request of `sent` bytes with `count`; both sides have worked for it by the end."""
+    serve("answer", sent + count)
+    transfer(0, _MESSAGE_BYTES + count)
+    spend("request", sent + count)
 
 
 class SimulatedTable(Table):
@@ -248,9 +260,10 @@ class SimulatedRole(RoleServer):
 
     def insert(self, table: str, *chunks: bytes) -> int | None:
         """Stores chunks in order, waiting while the rate limiter blocks inserts; returns the key of the last one."""
-        self._send(sum(map(len, chunks)))
+        size = sum(map(len, chunks))
+        self._send(size)
         key = self._server.table(table).insert(*chunks)
-        transfer(0, _MESSAGE_BYTES)
+        answer(size)
         return key
 
     def post(self, table: str, *chunks: bytes, wait: bool = True) -> bool:
@@ -279,31 +292,34 @@ class SimulatedRole(RoleServer):
         """Sends a message."""
         self._send(len(message))
         self._server.put(mailbox, message)
-        transfer(0, _MESSAGE_BYTES)
+        answer(len(message))
 
     def publish(self, name: str, data: bytes | memoryview, version: int = 0) -> int:
         """Replaces a blob; see `ParameterStore`."""
         self._send(len(data))
         published = self._server.publish(name, data, version)
-        transfer(0, _MESSAGE_BYTES)
+        answer(len(data))
         return published
 
     def fetch(self, name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
         """A newer blob; see `ParameterStore`."""
         self._send(0)
         found = self._server.fetch(name, newer_than)
-        transfer(0, _MESSAGE_BYTES + (len(found[1]) if found else 0))
+        answer(0, len(found[1]) if found else 0)
         return found
 
     def version(self, name: str) -> int:
         """The version of a blob, without its bytes; 0 if there is none."""
         self._send(0)
-        return self._server.version(name)
+        version = self._server.version(name)
+        answer(0)
+        return version
 
     def claim(self, name: str, owner: int) -> None:
         """Claims a name until this object is closed; raises ServerError if another owner holds it."""
         self._send(0)
         self._server.claim(name, owner, self)
+        answer(0)
 
     def close(self) -> None:
         """Closes the connection, which ends its claims; runs even when the process is killed."""
@@ -315,7 +331,7 @@ class SimulatedRole(RoleServer):
     def _send(self, count: int) -> None:
         if self._closed:
             raise ClosedError("the connection is closed")
-        transfer(_MESSAGE_BYTES + count)
+        send(count)
 
     def _has_room(self, size: int) -> bool:
         waiting = sum(len(chunk) for _, chunk in self._posted)
@@ -369,34 +385,41 @@ class _RemoteTable(Table):
 
     def insert(self, *chunks: bytes | bytearray, timeout_seconds: float | None = None) -> int | None:
         """Stores chunks; see `Table`."""
-        transfer(_MESSAGE_BYTES + sum(map(len, chunks)))
+        size = sum(map(len, chunks))
+        send(size)
         key = self._table.insert(*chunks, timeout_seconds=timeout_seconds)
-        transfer(0, _MESSAGE_BYTES)
+        answer(size)
         return key
 
     def sample_into(
         self, buffer: BatchBuffer, importance_exponent: float, timeout_seconds: float | None = None
     ) -> bool:
         """Samples into reused arrays; returns False at the deadline."""
-        transfer(_MESSAGE_BYTES)
+        send(0)
         sampled = self._table.sample_into(buffer, importance_exponent, timeout_seconds)
-        transfer(0, _MESSAGE_BYTES + (sum(array.nbytes for array in buffer.arrays) if sampled else 0))
+        answer(0, sum(array.nbytes for array in buffer.arrays) if sampled else 0)
         return sampled
 
     def update_priorities(self, key: NDArray[np.uint64], priority: NDArray[np.floating[Any]]) -> int:
         """Sets priorities to |priority| [B]; see `ReplayTable`."""
-        transfer(_MESSAGE_BYTES + key.nbytes + priority.nbytes, _MESSAGE_BYTES)
-        return self._table.update_priorities(key, priority)
+        size = key.nbytes + priority.nbytes
+        send(size)
+        updated = self._table.update_priorities(key, priority)
+        answer(size)
+        return updated
 
     def stats(self) -> dict[str, float]:
         """Counts, bytes, samples per insert."""
-        transfer(_MESSAGE_BYTES, _MESSAGE_BYTES)
-        return self._table.stats()
+        send(0)
+        stats = self._table.stats()
+        answer(0)
+        return stats
 
     def set_paused(self, paused: bool) -> None:
         """Pauses or resumes inserts only."""
-        transfer(_MESSAGE_BYTES, _MESSAGE_BYTES)
+        send(0)
         self._table.set_paused(paused)
+        answer(0)
 
     def save(self, path: str | Path) -> None:
         """Raises ServerError: the server stores the experience."""
@@ -434,21 +457,23 @@ class SimulatedShards:
         """Makes or joins the shards; see `ShardedModel`."""
         self._linked = not fresh
         self._ask(0)
-        return self._model.open(optimizer, initial, fresh=fresh, **options)
+        version = self._model.open(optimizer, initial, fresh=fresh, **options)
+        self._answer(0)
+        return version
 
     def push(self, gradient: NDArray[np.float32]) -> tuple[int, int, str]:
         """Applies a gradient [P]; see `ShardedModel`."""
         self._ask(self._bytes)
-        spend("apply")
+        serve("apply")
         pushed = self._model.push(gradient)
-        self._answer(0)
+        self._answer(self._bytes)
         return pushed
 
     def fetch_into(self, parameters: NDArray[np.float32]) -> int | None:
         """Brings [P] up to date; see `ShardedModel`."""
         self._ask(0)
         version = self._model.fetch_into(parameters)
-        self._answer(0 if version is None else self._bytes)
+        self._answer(0, 0 if version is None else self._bytes)
         return version
 
     def state(self) -> tuple[int, NDArray[np.float32]]:
@@ -467,11 +492,11 @@ class SimulatedShards:
 
     def _ask(self, count: int) -> None:
         if self._linked:
-            transfer(_MESSAGE_BYTES + count)
+            send(count)
         self._server.reach()
         if self._server.lost_shards:
             raise ServerError("the server was restarted and has no shards of this model any more")
 
-    def _answer(self, count: int) -> None:
+    def _answer(self, sent: int, count: int = 0) -> None:
         if self._linked:
-            transfer(0, _MESSAGE_BYTES + count)
+            answer(sent, count)

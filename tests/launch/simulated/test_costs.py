@@ -34,6 +34,9 @@ def test_a_file_replaces_what_it_names(tmp_path: Path) -> None:
     assert costs.work["environment"] == Cost(per_row=0.005)
     assert (costs.work["gradient"], costs.work["session"]) == (Cost(0.001), Cost(0.002))
     assert costs.work["apply"] == WORK["apply"]
+    messages = Costs.read(write(tmp_path / "messages.json", {"request": {"seconds": 1e-6, "per_byte": 2e-9}}))
+    assert messages.work["request"] == Cost(1e-6, per_byte=2e-9)
+    assert messages.work["request"].draw(1000, random.Random(0)) == pytest.approx(3e-6)
     assert costs.contention == 0.0
     slowed = replace(costs, contention=0.25)
     assert Costs.read(write(tmp_path / "again.json", slowed.to_record())) == slowed
@@ -47,6 +50,8 @@ def test_a_file_replaces_what_it_names(tmp_path: Path) -> None:
         ({"gradient": -1.0}, "seconds is -1"),
         ({"gradient": {"minutes": 1}}, "minutes"),
         ({"gradient": True}, "True"),
+        ({"gradient": {"per_byte": 1}}, "per_byte is 1"),
+        ({"request": {"per_row": 1}}, "per_row is 1"),
         ({"contention": "5ms"}, "contention is 5ms"),
         ({"contention": -0.5}, "contention is -0.5"),
         ([], "object"),

@@ -10,6 +10,7 @@ from headrace.clock import (
     new_event,
     new_lock,
     random_bits,
+    serve,
     sleep,
     spend,
     start_thread,
@@ -98,6 +99,24 @@ def test_work_counts_as_used_by_its_kind_of_process_once_it_has_ended(make_world
     for task in tasks:
         task.join()
     assert used_core_seconds() == {"training": 1.0, "worker": 4.0}
+
+
+def test_work_of_the_server_needs_a_core_and_is_that_of_the_training_process(make_world: MakeWorld) -> None:
+    world, ends = make_world(1), []
+
+    def ask() -> None:
+        serve("second")
+        spend("second")
+        ends.append(monotonic())
+
+    process = world.process("worker 0")
+    process.slowdown = 3.0
+    task = world.start(process, ask, "main")
+    spend("second")  # both share the core
+    assert monotonic() == 2.0
+    task.join()
+    assert ends == [5.0]
+    assert used_core_seconds() == {"training": 2.0, "worker": 3.0}
 
 
 def order(world: SimulatedWorld) -> tuple[list[str], list[int]]:

@@ -26,15 +26,17 @@ class Cost:
     """The same for each environment of the call."""
     spread: float = 0.0
     """Standard deviation relative to the mean."""
+    per_byte: float = 0.0
+    """Mean of each byte of a message."""
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
             valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
             require(name, value, valid, "a number, 0 or more")
 
-    def draw(self, rows: int, generator: random.Random) -> float:
-        """Seconds of one call."""
-        mean = self.seconds + rows * self.per_row
+    def draw(self, count: int, generator: random.Random) -> float:
+        """Seconds of one call for `count` environments, or bytes."""
+        mean = self.seconds + count * (self.per_row + self.per_byte)
         if not self.spread or not mean:
             return mean
         variance = math.log1p(self.spread**2)
@@ -62,14 +64,18 @@ WORK: Mapping[str, Cost] = MappingProxyType(
         "model": Cost(2e-3, spread=0.1),
         "rollouts": Cost(5e-3, spread=0.1),
         "start": Cost(1.0, spread=0.1),
+        "request": Cost(5e-6, per_byte=0.1e-9),
+        "answer": Cost(5e-6, per_byte=0.1e-9),
     }
 )
 """Round numbers for a small network and environment, not measured.
 
 Work by the names of phases; further: gradient and apply, the two parts of a learner's phase "train", and sum instead of
 apply for a gradient that is only added to others; encode, of a policy by the publisher; session, of a new policy by an
-actor; quantize; model and rollouts, of a planner; start, of a role's process.
+actor; quantize; model and rollouts, of a planner; start, of a role's process; request and answer, a request to the
+server as the work of the role and of the server.
 """
+_MESSAGES = ("request", "answer")
 _PARTS = {"train": ("gradient", "apply")}
 
 
@@ -86,8 +92,8 @@ class Costs:
         valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
         require("contention", value, valid, "a number, 0 or more")
 
-    def draw(self, name: str, rows: int, charged: set[str], generator: random.Random) -> float:
-        """Seconds of this work for `rows` environments; work that is not listed costs nothing.
+    def draw(self, name: str, count: int, charged: set[str], generator: random.Random) -> float:
+        """Seconds of this work for `count` environments, or bytes; work that is not listed costs nothing.
 
         `charged` has what was charged of the current update before its phase ends; this keeps it up to date.
         """
@@ -100,11 +106,13 @@ class Costs:
         if name in ("gradient", "apply", "sum"):
             charged.add("apply" if name == "sum" else name)
         cost = self.work.get(name)
-        return cost.draw(rows, generator) if cost else 0.0
+        return cost.draw(count, generator) if cost else 0.0
 
     @staticmethod
     def read(path: Path) -> "Costs":
         """Reads a JSON object from kinds of work to seconds, "5ms", or {seconds, per_row, spread}; and contention.
+
+        Those of messages have per_byte instead of per_row.
 
         A single time of "environment" is that of one step of one environment. What is left out keeps its default.
         Raises ConfigError.
@@ -129,8 +137,11 @@ def _read(name: str, value: object, path: Path) -> Cost:
     require(where, name, name in WORK, f"one of {', '.join(WORK)}")
     if isinstance(value, dict):
         unknown = set(value) - {each.name for each in dataclasses.fields(Cost)}
-        require(where, ", ".join(sorted(map(str, unknown))), not unknown, "only seconds, per_row and spread")
-        return Cost(**value)
+        factor, other = ("per_byte", "per_row") if name in _MESSAGES else ("per_row", "per_byte")
+        require(where, ", ".join(sorted(map(str, unknown))), not unknown, f"only seconds, {factor} and spread")
+        cost = Cost(**value)
+        require(f"{where}: {other}", getattr(cost, other), not getattr(cost, other), f"0, or {factor} instead")
+        return cost
     try:
         seconds = parse_duration(value) if isinstance(value, str) else value
     except ValueError:

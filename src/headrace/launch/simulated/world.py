@@ -109,12 +109,12 @@ class SimulatedWorld(World):
 
     def spend(self, work: str, count: int = 1) -> None:
         """Works for as long as this costs."""
-        task = self.running
-        task.left = self._costs.draw(work, count, task.charged, task.random) * task.process.slowdown
-        task.used = 0.0
-        while task.left > 0:
-            self._work(task)
-        self._used[task.process.kind] += task.used
+        process = self.running.process
+        self._spend(work, count, process.slowdown, process.kind)
+
+    def serve(self, work: str, count: int = 1) -> None:
+        """The same for work of the server, which is in the training process: in a thread for each that waits for it."""
+        self._spend(work, count, 1.0, self.root.process.kind)
 
     def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
         """Waits for a message to the server, and for the answer; one of no bytes is not sent."""
@@ -259,6 +259,15 @@ class SimulatedWorld(World):
         process.tasks.append(task)
         self._tasks.append(task)
         return task
+
+    def _spend(self, work: str, count: int, slowdown: float, kind: str) -> None:
+        """Lets the running thread work; counts the time as that of a kind of process."""
+        task = self.running
+        task.left = self._costs.draw(work, count, task.charged, task.random) * slowdown
+        task.used = 0.0
+        while task.left > 0:
+            self._work(task)
+        self._used[kind] += task.used
 
     def _work(self, task: Task) -> None:
         """Does what is left of the running thread's work, or as much as it can before a pause."""
