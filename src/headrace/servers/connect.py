@@ -6,7 +6,8 @@ from headrace.errors import ConfigError
 from headrace.replay import Connection
 from headrace.servers.base import Endpoint, RoleServer, RunServer, shown
 from headrace.servers.embedded import EmbeddedServer
-from headrace.servers.simulated import SCHEME, SimulatedRole, SimulatedServer, SimulatedTables
+from headrace.servers.simulated import SCHEME, SimulatedServer
+from headrace.servers.simulated_connections import SimulatedRole, SimulatedTables
 from headrace.servers.standalone import StandaloneRole, StandaloneServer, open_connection
 
 __all__ = ["connect_role", "connect_tables", "open_server"]

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from headrace._native import Client, ShardedModel
 from headrace.errors import ConfigError, HeadraceError
 from headrace.servers.base import Endpoint, shown
-from headrace.servers.simulated import SCHEME, SimulatedShards
+from headrace.servers.simulated import SCHEME
+from headrace.servers.simulated_shards import SimulatedShards
 
 __all__ = ["blamed_server", "drop_shards", "lost_updates", "open_shards"]
 
