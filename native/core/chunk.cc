@@ -89,7 +89,8 @@ std::uint32_t crc_portable(const std::byte* at, std::size_t size, std::uint32_t 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) std::uint32_t crc_sse42(const std::byte* at, std::size_t size, std::uint32_t crc) {
+__attribute__((target("sse4.2,crc32"))) std::uint32_t crc_sse42(const std::byte* at, std::size_t size,
+                                                                std::uint32_t crc) {
   std::uint64_t wide = crc;
   for (; size >= 8; at += 8, size -= 8) wide = _mm_crc32_u64(wide, load<std::uint64_t>(at));
   crc = static_cast<std::uint32_t>(wide);
