@@ -5,6 +5,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
+PYTHONS ?= python
 ARGS ?=
 FUZZ_SECONDS ?= 60
 SEEDS ?= 100000
@@ -125,14 +126,14 @@ simulate: $(VENV)/.dev $(VENV)/.doctest  ## SEEDS (100000) simulated runs with f
 	@cmake --build build/native --target headrace_tests -- --quiet
 	@HEADRACE_SEEDS=$(SEEDS) HEADRACE_FIRST_SEED=$(FIRST_SEED) build/native/headrace_tests "--source-file=*/simulation_test.cc"
 
-wheel: $(VENV)/.wheel  ## a wheel for this Python into dist, tested in an empty environment without a compiler
+wheel: $(VENV)/.wheel  ## a wheel into dist, tested without a compiler; PYTHONS="python3.11 python3.13" names the versions to test
 	@echo "headrace: building the wheel"
 	@rm -rf build/wheel/built build/wheel/repaired
 	@python -m pip --disable-pip-version-check wheel --quiet --no-build-isolation --no-deps \
 		--config-settings build-dir=build/wheel/objects --wheel-dir build/wheel/built .
 	@auditwheel repair --wheel-dir build/wheel/repaired build/wheel/built/*.whl
 	@echo "headrace: testing the wheel"
-	@python scripts/test_wheel.py build/wheel/repaired/*.whl
+	@python scripts/test_wheel.py build/wheel/repaired/*.whl $(PYTHONS)
 	@install -D --mode=644 --target-directory=dist build/wheel/repaired/*.whl
 
 docs: $(VENV)/.docs $(VENV)/.dev $(VENV)/.module  ## the documentation site into build/docs, after running its examples; warnings are errors

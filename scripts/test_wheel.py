@@ -1,6 +1,7 @@
-"""Installs a wheel into an empty environment without a compiler, and trains with it.
+"""Installs a wheel into empty environments without a compiler, one for each Python named, and trains with it.
 
-Usage: test_wheel.py WHEEL. Prints the wheel's size and the seconds from `pip install` to a trained CartPole-v1.
+Usage: test_wheel.py WHEEL [PYTHON ...]; without a PYTHON, with the one that runs this. Prints the wheel's size and, for
+each Python, the seconds from `pip install` to a trained CartPole-v1.
 """
 
 import json
@@ -9,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 import zipfile
 from pathlib import Path
 
@@ -37,15 +37,11 @@ def run(environment: Path, *command: str) -> None:
     subprocess.run(command, check=True, cwd=environment, env=settings)
 
 
-def main() -> None:
-    """Checks the wheel that the command line names."""
-    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_file():
-        sys.exit(f"usage: test_wheel.py WHEEL; {' '.join(sys.argv[1:]) or 'nothing'} is not a file")
-    wheel = Path(sys.argv[1]).resolve()
-    check_contents(wheel)
+def check_training(wheel: Path, interpreter: str) -> None:
+    """Exits unless CartPole-v1 is trained in an empty environment of the interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         environment = Path(folder)
-        venv.create(environment, with_pip=True)
+        subprocess.run([interpreter, "-m", "venv", folder], check=True)
         python = str(environment / "bin/python")
         install = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--only-binary", ":all:"]
         start = time.monotonic()
@@ -56,10 +52,21 @@ def main() -> None:
         trained = time.monotonic()
         records = [json.loads(line) for line in (environment / "run/metrics.jsonl").read_text().splitlines()]
         best = max(record["mean_return"] for record in records if record["kind"] == "evaluation")
-        if best < _SCORE:
-            sys.exit(f"{wheel.name}: CartPole-v1 reached a mean return of {best}; {_SCORE} is required")
+    if best < _SCORE:
+        sys.exit(f"{interpreter}: CartPole-v1 reached a mean return of {best}; {_SCORE} is required")
+    seconds = f"installed in {installed - start:.0f} s, CartPole-v1 at {best:.0f} after {trained - start:.0f} s in all"
+    print(f"{interpreter}: {seconds}")
+
+
+def main() -> None:
+    """Checks the wheel that the command line names."""
+    if len(sys.argv) < 2 or not Path(sys.argv[1]).is_file():
+        sys.exit(f"usage: test_wheel.py WHEEL [PYTHON ...]; {' '.join(sys.argv[1:]) or 'nothing'} is not a file")
+    wheel = Path(sys.argv[1]).resolve()
+    check_contents(wheel)
     print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB")
-    print(f"installed in {installed - start:.0f} s, CartPole-v1 at {best:.0f} after {trained - start:.0f} s in all")
+    for interpreter in sys.argv[2:] or [sys.executable]:
+        check_training(wheel, interpreter)
 
 
 if __name__ == "__main__":
