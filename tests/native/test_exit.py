@@ -90,7 +90,7 @@ def test_a_forked_child_exits_while_the_parent_s_threads_are_in_native_calls() -
         """
 import os
 table = Table(SIGNATURE, capacity=100)
-for _ in range(4):  # threads that take and release Python's lock all the time: the parent seldom has it
+for _ in range(4):  # threads that take and release Python's lock all the time: the parent rarely has it
     block(lambda: [table.stats() for _ in iter(int, 1)])
 for _ in range(4):
     child = os.fork()
