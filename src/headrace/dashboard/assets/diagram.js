@@ -81,19 +81,19 @@ const HELD = 0.25; // share of time in which the limiter blocks one side, above 
 const MOST_DRAWN = 4;
 
 // Who writes to or samples from a table, with the rate on an arrow; a bottleneck has a color, a thick line and a word.
-function side(x, name, flow, hot, held) {
+function side(x, name, rate, unit, hot, held) {
   const note = hot ? "bottleneck" : held >= 0.005 ? `held ${percent(held)}` : "";
   const group = drawn("g");
   group.append(
     drawn("text", { x, y: 36, class: hot ? "name hot" : "name" }, name),
-    arrow([x - 52, 56, x + 52, 56], hot, [flow], x, 80),
-    drawn("text", { x, y: 97, class: hot ? "hot" : "soft" }, note),
+    arrow([x - 52, 56, x + 52, 56], hot, [count(rate), unit], x, 78),
+    drawn("text", { x, y: 112, class: hot ? "hot" : "soft" }, note),
   );
   return group;
 }
 
 function picture(said, ...parts) {
-  const svg = drawn("svg", { viewBox: "0 0 420 112", role: "img", "aria-label": said });
+  const svg = drawn("svg", { viewBox: "0 0 420 120", role: "img", "aria-label": said });
   svg.append(...parts);
   return svg;
 }
@@ -101,13 +101,12 @@ function picture(said, ...parts) {
 function tablePicture(each) {
   const balanced = Math.max(each.inserts_held, each.samples_held) < HELD;
   const hot = balanced || each.state !== "open" ? "none" : each.inserts_held > each.samples_held ? "samplers" : "writers";
-  const flows = [`${count(each.inserts)} inserts/s`, `${count(each.samples)} samples/s`];
   const notes = [`${count(each.size)} of ${count(each.capacity)}`, `${number(each.samples_per_insert)} samples/insert`, each.state === "open" ? bytes(each.used_bytes) : each.state];
   return picture(
-    `Table ${each.name}: ${flows.join(", ")}; bottleneck: ${hot}`,
-    side(58, "writers", flows[0], hot === "writers", each.inserts_held),
+    `Table ${each.name}: ${count(each.inserts)} inserts/s, ${count(each.samples)} samples/s; bottleneck: ${hot}`,
+    side(58, "writers", each.inserts, "inserts/s", hot === "writers", each.inserts_held),
     box(210, 10, each.name, notes, false),
-    side(362, "samplers", flows[1], hot === "samplers", each.samples_held),
+    side(362, "samplers", each.samples, "samples/s", hot === "samplers", each.samples_held),
   );
 }
 
@@ -115,10 +114,11 @@ function tablePicture(each) {
 export function showTables(place, tables, shards) {
   const pictures = tables.slice(0, MOST_DRAWN).map(tablePicture);
   if (shards.length) {
-    const flow = `${count(shards.reduce((sum, each) => sum + each.updates, 0))} gradients/s`;
+    const updates = shards.reduce((sum, each) => sum + each.updates, 0);
     const name = shards.length === 1 ? shards[0].name : `${count(shards.length)} shards`;
     const size = `${count(shards.reduce((sum, each) => sum + each.size, 0))} parameters`;
-    pictures.push(picture(`Workers send ${flow} to ${name}`, side(58, "workers", flow, false, 0), box(210, 10, name, [size], false)));
+    const said = `Workers send ${count(updates)} gradients/s to ${name}`;
+    pictures.push(picture(said, side(58, "workers", updates, "gradients/s", false, 0), box(210, 10, name, [size], false)));
   }
   place.replaceChildren(...(pictures.length ? pictures : ["The server has no tables and no shards yet."]));
 }
