@@ -14,6 +14,7 @@ FIRST_SEED ?= 1
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 export PATH := $(BIN):$(PATH)
+unexport MAKEFLAGS  # ninja would look for a job server there
 
 NATIVE := $(wildcard native/*/*.cc native/*/*.h native/bypass/lwip/*.h native/bypass/lwip/*/*.h native/tests/bypass/*)
 MODULE := CMakeLists.txt $(wildcard native/core/* native/dense/* native/wire/* native/io/* native/bindings/*)
