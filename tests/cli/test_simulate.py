@@ -92,3 +92,7 @@ def test_a_fault_of_a_misspelled_role_is_refused_before_the_run(
     for said in ("role", "wroker 1", "evaluator 0", "worker 0 to worker 1"):
         assert said in error
     assert not (tmp_path / "run").exists()
+    if command == "simulate":
+        (tmp_path / "run").mkdir()
+        assert main([command, CORRIDOR, *words[command]]) == 2
+        assert (tmp_path / "run").is_dir()  # the user's own

@@ -54,6 +54,7 @@ class Prediction(NamedTuple):
 def predict(config: RunConfig, cores: Sequence[int], path: Path, say: Callable[[str], object]) -> list[Prediction]:
     """Simulates the run on each number of cores, in directories below `path`. The launcher must be `Simulated`."""
     assert isinstance(config.launcher, Simulated)
+    made = not path.exists()
     predictions = []
     for count in cores:
         launcher = dataclasses.replace(config.launcher, cores=count)
@@ -63,8 +64,9 @@ def predict(config: RunConfig, cores: Sequence[int], path: Path, say: Callable[[
                 summary = train(sized, run, QuietDisplay()).summary
             except ConfigError:
                 run.discard_unused()
-                with contextlib.suppress(OSError):  # it may hold other runs
-                    path.rmdir()
+                if made:
+                    with contextlib.suppress(OSError):  # it may hold other runs
+                        path.rmdir()
                 raise
             if summary["stopped_by"] == "interrupt":
                 raise KeyboardInterrupt

@@ -202,13 +202,32 @@ def test_a_paused_or_slow_process_falls_behind(make_world: MakeWorld) -> None:
     ends: list[tuple[str, float]] = []
     processes = {name: world.process(name) for name in ("paused", "slow", "well")}
     tasks = [world.start(process, worker(name, ends, 2), "main") for name, process in processes.items()]
-    processes["slow"].slowdown = 10.0
+    world.slow(processes["slow"], 10.0)
     sleep(0.5)
     world.pause(processes["paused"], 5.0)
     for task in tasks:
         task.join()
     assert ends == [("well", 2.0), ("paused", 6.5), ("slow", 20.0)]  # half a second of work was done before the pause
     assert used_core_seconds() == {"well": 2.0, "paused": 2.0, "slow": 20.0}
+
+
+def test_work_that_has_begun_gets_slower_and_fast_again(make_world: MakeWorld) -> None:
+    world, ends = make_world(8), []
+    process = world.process("actor 0")
+
+    def serves() -> None:
+        world.serve("second")
+        ends.append(("server", monotonic()))
+
+    tasks = [world.start(process, worker("role", ends, 1), "main"), world.start(process, serves, "request")]
+    sleep(0.5)
+    world.slow(process, 10.0)
+    sleep(2.5)  # half a second of work is left, of which a quarter is done: 0.25 s
+    world.pause(process, 4.0)
+    world.slow(process, 1.0)
+    for task in tasks:
+        task.join()
+    assert ends == [("server", 1.0), ("role", pytest.approx(4.25))]
 
 
 def test_a_paused_process_leaves_its_core_to_others_and_may_be_paused_again(make_world: MakeWorld) -> None:

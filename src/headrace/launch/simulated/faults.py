@@ -14,7 +14,7 @@ from headrace.clock import monotonic, sleep
 from headrace.errors import ConfigError, require
 from headrace.fields import check_types, errors_of, read_fields
 from headrace.launch.deaths import DEATHS, DEATHS_SECONDS
-from headrace.launch.simulated.world import SimulatedWorld
+from headrace.launch.simulated.world import Process, SimulatedWorld
 from headrace.servers.simulated import SimulatedServer
 
 __all__ = ["Fault", "check_roles", "plan_faults", "random_faults", "read_fault_rate", "read_faults"]
@@ -140,17 +140,23 @@ def _strike(world: SimulatedWorld, fault: Fault, kill: Callable[[str], object]) 
         world.pause(process, end)
     elif fault.kind == "cut":
         process.cut_until = end
+    elif fault.kind == "slow":
+        world.slow(process, _SLOW)
+        _recover(world, process, fault, lambda: world.slow(process, 1.0))
     else:
-        slow = fault.kind == "slow"
-        name, value, usual = ("slowdown", _SLOW, 1.0) if slow else ("delay_seconds", _DELAY_SECONDS, 0.0)
-        setattr(process, name, value)
+        process.delay_seconds = _DELAY_SECONDS
+        _recover(world, process, fault, lambda: setattr(process, "delay_seconds", 0.0))
 
-        def recover() -> None:
-            sleep(fault.seconds)
-            if monotonic() >= process.fault_ends[fault.kind]:
-                setattr(process, name, usual)
 
-        world.start(world.running.process, recover, "recovery")
+def _recover(world: SimulatedWorld, process: Process, fault: Fault, end: Callable[[], object]) -> None:
+    """Starts a thread that ends the fault, unless another of its kind lasts longer."""
+
+    def recover() -> None:
+        sleep(fault.seconds)
+        if monotonic() >= process.fault_ends[fault.kind]:
+            end()
+
+    world.start(world.running.process, recover, "recovery")
 
 
 class _Outage:

@@ -61,6 +61,7 @@ class Task(Thread):
         self.left = 0.0  # of work that a pause has interrupted, in seconds on one core
         self.since = 0.0  # of `_occupied`, when it got its core
         self.used = 0.0  # core seconds of its work
+        self.serving = False  # whether its work is the server's
         self.joiners: list[Task] = []
         self.thread: threading.Thread | None = None
 
@@ -110,10 +111,12 @@ class SimulatedWorld(World):
     def spend(self, work: str, count: int = 1) -> None:
         """Works for as long as this costs."""
         process = self.running.process
+        self.running.serving = False
         self._spend(work, count, process.slowdown, process.kind)
 
     def serve(self, work: str, count: int = 1) -> None:
         """The same for work of the server, which is in the training process: in a thread for each that waits for it."""
+        self.running.serving = True
         self._spend(work, count, 1.0, self.root.process.kind)
 
     def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
@@ -198,6 +201,18 @@ class SimulatedWorld(World):
                 task.left = task.finish - self._done
                 task.token += 1
                 heapq.heappush(self._timers, (until, next(self._numbers), task, task.token))
+
+    def slow(self, process: Process, factor: float) -> None:
+        """Lets a process's work take this many times as long, what is left of its current work too."""
+        ratio, process.slowdown = factor / process.slowdown, factor
+        for task in process.tasks:
+            if task.serving:
+                continue
+            task.left *= ratio
+            if task.busy:
+                task.finish = self._done + (task.finish - self._done) * ratio
+                task.token += 1
+                heapq.heappush(self._working, (task.finish, next(self._numbers), task, task.token))
 
     def interrupt(self, task: Task, error: BaseException) -> None:
         """Raises an exception where a thread waits or works."""
