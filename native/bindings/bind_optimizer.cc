@@ -61,6 +61,8 @@ void bind_optimizer(nb::module_& module) {
       .def("apply", &apply, "parameters"_a, "gradient"_a)
       .def_prop_ro("moments", &moments)
       .def_prop_rw("steps", &Optimizer::steps, &Optimizer::set_steps);
+
+  module.attr("GRADIENT_LIMIT") = kGradientLimit;
 }
 
 }  // namespace headrace::bindings

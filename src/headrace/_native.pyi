@@ -236,6 +236,9 @@ class BatchStream:
         """Sets priorities to |priority|; they are sent after the next next()."""
     def close(self) -> None: ...
 
+GRADIENT_LIMIT: float
+"""Magnitude from which a component of a gradient is refused."""
+
 class OptimizerOptions:
     """Kinds: sgd, momentum, rmsprop, centered-rmsprop, adagrad, adam; torch's arithmetic. Raises ConfigError."""
 

@@ -16,6 +16,7 @@ from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.dyna_q.config import DynaQ
 from headrace.cli.main import main
 from headrace.errors import ConfigError, LaunchError
+from headrace.launch.config import Simulated
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.studies.concurrency import study
@@ -27,12 +28,13 @@ from headrace.studies.concurrency.study import (
     dyna_q_case,
     fault_case,
     run_case,
+    simulated_case,
 )
 from headrace.studies.run import run_plan
-from headrace.topologies.config import Apex, Serial
+from headrace.topologies.config import Apex, Hogwild, Serial
 
 STUDY = Concurrency()
-NOTHING = {"runs": (), "throughput": (), "ablation": (), "faults": ()}
+NOTHING = {"runs": (), "throughput": (), "ablation": (), "faults": (), "simulated": ()}
 TINY = Case(
     "runs",
     "dqn",
@@ -178,6 +180,32 @@ def test_small_is_small_and_full_is_all(monkeypatch) -> None:
     )
 
 
+def test_the_simulated_part_has_a_core_for_each_worker_and_is_measured_alone() -> None:
+    options = ConcurrencyOptions(simulated=True)
+    assert (options.chosen("parts", "full"), options.words()) == (("simulated",), ["--simulated"])
+    small = STUDY.plan("small", options)["simulated"]
+    assert [str(case) for case in small[3:7]] == [
+        "dqn, hogwild × 4, seed 0",
+        "dqn, hogwild × 8, seed 0",
+        "dqn, 64 environments, serial, seed 0",
+        "dqn, 64 environments, hogwild × 1, seed 0",
+    ]
+    full = STUDY.plan("full", options)["simulated"]
+    assert len(full) == 10 * 2 * (1 + 4 * 7 + 1 + 7)
+    assert {case.topology for case in full if case.config.algorithm.name == "a3c"} == {"serial", "hogwild"}
+    fixed, growing = (simulated_case("dqn", "lock", 16, 3, shared_out=shared_out) for shared_out in (True, False))
+    assert (fixed.environments, growing.environments, growing.config.launcher.cores) == (64, 16 * 16, 16)
+    assert len({case.name for case in full}) == len(full)
+
+
+def test_a_simulated_run_has_a_row_like_others(tmp_path) -> None:
+    config = replace(TINY.config, topology=Hogwild(workers=2, envs_per_worker=1), launcher=Simulated(cores=2))
+    row = measure(Case("simulated", "dqn", config), tmp_path / "case")
+    assert (row["topology"], row["workers"], row["alive_at_end"]) == ("hogwild", 2, 2)
+    assert row["environment_steps"] >= 600
+    assert row["accepted"] == row["updates"] > 0
+
+
 def test_cases_are_what_they_say() -> None:
     four = run_case("dqn", "parameter-server", 4, 2)
     serial = run_case("dqn", "serial", 1, 2)
@@ -228,6 +256,7 @@ def test_options_are_the_study_s_own(capsys) -> None:
         ),
         ("--workers 2 0", "workers is 0; it must be above 0"),
         ("--seeds 0", "seeds is 0; it must be above 0"),
+        ("--simulated --parts runs", "parts is runs; it must be left out with --simulated"),
     ],
 )
 def test_mistakes_are_one_line(capsys, words: str, message: str) -> None:

@@ -322,14 +322,14 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
         for seed in range(2)
     ]
     faults = [run("dqn", "lock", 4, None, score=200.0), run("dqn", "lock", 4, None, killed=1, deaths=1, score=210.0)]
-    parts = {"runs": runs, "throughput": throughput, "ablation": ablation, "faults": faults}
+    parts = {"runs": runs, "throughput": throughput, "ablation": ablation, "faults": faults, "simulated": runs}
     comparisons = compare(runs, throughput, ablation, faults)
     page = tmp_path / "page.html"
     write_page(page, *Concurrency().page(Results("small", {}, parts, comparisons)), runs, ["something failed"], origin)
     text = page.read_text()
     for heading in ("Left out", "What is required", "Published and here", "LunarLander to 200", "Throughput",
                     "Staleness", "Dyna-Q: is it planning?", "A quarter of the workers killed",
-                    "How it was measured"):  # fmt: skip
+                    "In simulated time", "How it was measured"):  # fmt: skip
         assert f"<h2>{heading}</h2>" in text
     assert "<th>dqn, lock × 2</th><td>170</td><td>1.7</td><td>1,700</td><td>–</td><td>2.0%</td><td>1</td>" in text
     assert "<th>dqn</th><td>2 of 2</td><td>90,000</td><td>1.5</td><td>90</td>" in text

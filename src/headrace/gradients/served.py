@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace._native import OptimizerOptions
+from headrace._native import GRADIENT_LIMIT, OptimizerOptions
 from headrace.clock import spend
 from headrace.errors import CheckpointError, ConfigError
 from headrace.gradients.base import Applied
@@ -15,9 +15,6 @@ from headrace.servers import Endpoint, open_shards
 from headrace.types import Array
 
 __all__ = ["ServedOptions", "ServedVector", "add_gradient"]
-
-_GRADIENT_LIMIT = 2.0**60
-"""Magnitude from which servers refuse a component of a gradient: kGradientLimit of native/core/optimizer.h."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,7 @@ class ServedVector:
 
 def add_gradient(total: NDArray[np.float32], gradient: NDArray[np.float32]) -> bool:
     """Adds a gradient [P] to a sum [P]; returns False, without effect, for one that servers would refuse."""
-    if not np.abs(gradient).max() < _GRADIENT_LIMIT:  # true for NaN too
+    if not np.abs(gradient).max() < GRADIENT_LIMIT:  # true for NaN too
         return False
     total += gradient
     return True

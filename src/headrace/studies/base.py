@@ -80,7 +80,7 @@ class Options:
         for field in dataclasses.fields(self):
             given = getattr(self, field.name)
             for number in given if isinstance(given, tuple) else (given,):
-                if isinstance(number, int):
+                if isinstance(number, int) and not isinstance(number, bool):
                     require(field.name, number, number > 0, "above 0")
 
     def chosen(self, field: str, scale: Scale) -> Any:
@@ -95,7 +95,8 @@ class Options:
         for field in dataclasses.fields(self):
             given = getattr(self, field.name)
             if given:
-                words += [f"--{field.name}", *map(str, given if isinstance(given, tuple) else (given,))]
+                values = () if given is True else given if isinstance(given, tuple) else (given,)
+                words += [f"--{field.name}", *map(str, values)]
         return words
 
 

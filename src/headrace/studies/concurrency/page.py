@@ -57,7 +57,8 @@ _TILES = {
 def blocks(results: Results) -> Mapping[str, str]:
     """The blocks of page.md."""
     comparisons = results.comparisons
-    runs, throughput, ablation, faults = (results.rows[part] for part in ("runs", "throughput", "ablation", "faults"))
+    parts = ("runs", "throughput", "ablation", "faults", "simulated")
+    runs, throughput, ablation, faults, simulated = (results.rows[part] for part in parts)
     required = [
         (each.figure, each.where, each.ours, each.required, _WORDS[each.verdict], each.note)
         for each in comparisons
@@ -68,16 +69,16 @@ def blocks(results: Results) -> Mapping[str, str]:
         "tiles": page.worst_tiles(comparisons, _TILES),
         "verdict": verdict(comparisons),
         "required": page.table(("", "where", "ours", "required", "", ""), required),
-        "published_plots": _published_plots(runs),
+        "published_plots": _published_plots("runs", runs),
         "published": published_table(runs) if runs else "",
         "atari": _atari_table(runs) if runs else "",
-        "plots": _over_workers(runs, {
+        "plots": _over_workers("runs", runs, {
             "speed-up against serial": lambda group: speedup(runs, group, _serial(group)),
             "environment steps to 200": lambda group: reached(of(runs, group), "steps_to_score"),
             "seconds per episode": lambda group: middle(of(runs, group), "seconds_per_episode"),
         }),
         "runs": runs_table(runs),
-        "throughput_plots": _over_workers(throughput, {
+        "throughput_plots": _over_workers("throughput", throughput, {
             "updates/s": lambda group: middle(of(throughput, group), "updates_per_second")
         }),
         "throughput": _throughput_table(throughput),
@@ -86,6 +87,13 @@ def blocks(results: Results) -> Mapping[str, str]:
         "ablation": _ablation_table(ablation),
         "ablation_notes": page.note_list(ablation_text(ablation, comparisons)),
         "faults": _faults_table(faults),
+        "simulated_published": _published_plots("simulated", simulated),
+        "simulated_plots": _over_workers("simulated", simulated, {
+            "speed-up against serial": lambda group: speedup(simulated, group, _serial(group)),
+            "environment steps to 200": lambda group: reached(of(simulated, group), "steps_to_score"),
+            "staleness": lambda group: middle(of(simulated, group), "staleness"),
+        }),
+        "simulated": runs_table(simulated),
     }  # fmt: skip
 
 
@@ -110,7 +118,7 @@ def _one_worker(group: Group) -> Group:
     return (*group[:2], 1)
 
 
-def _published_plots(runs: Rows) -> str:
+def _published_plots(part: str, runs: Rows) -> str:
     plots = []
     published = lunar_lander()
     for name, (variant, topology) in COUNTERPARTS.items():
@@ -131,11 +139,11 @@ def _published_plots(runs: Rows) -> str:
             f"ours, {topology}, over serial": Line(over_serial, "c1"),
             "as many as workers": Line([float(count) for count in places], "c6", dashed=True),
         }
-        plots.append(draw_lines(f"published-{name}", "workers", f"{variant}: speed-up to 200", places, lines))
+        plots.append(draw_lines(f"{part}-published-{name}", "workers", f"{variant}: speed-up to 200", places, lines))
     return plot_row(plots)
 
 
-def _over_workers(rows: Rows, figures: Mapping[str, Callable[[Group], float]]) -> str:
+def _over_workers(part: str, rows: Rows, figures: Mapping[str, Callable[[Group], float]]) -> str:
     """Figures over the number of workers, one plot per algorithm and figure with a line per topology.
 
     An algorithm with fewer than two numbers of workers has no plot.
@@ -150,7 +158,7 @@ def _over_workers(rows: Rows, figures: Mapping[str, Callable[[Group], float]]) -
                 places = [(variant, topology, count) for count in counts]
                 values = [value(group) if group in groups else nan for group in places]
                 lines[topology] = Line(values, _COLORS[topology])
-            plots.append(draw_lines(f"{variant}-{label}", "workers", f"{variant}: {label}", counts, lines))
+            plots.append(draw_lines(f"{part}-{variant}-{label}", "workers", f"{variant}: {label}", counts, lines))
     return plot_row(plots) if rows else ""
 
 

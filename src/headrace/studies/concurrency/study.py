@@ -10,6 +10,8 @@ import tyro
 
 from headrace.algorithms.config import Algorithm
 from headrace.environments import describe
+from headrace.errors import require
+from headrace.launch.config import Simulated
 from headrace.machine import available_cores
 from headrace.settings import RunConfig, preset
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study
@@ -20,14 +22,20 @@ from headrace.studies.sheet import Rows, Sheet
 from headrace.topologies.config import Apex, Topology, TopologyName
 
 __all__ = [
-    "Concurrency", "ConcurrencyOptions", "ablation_cases", "dyna_q_case", "fault_case", "run_case", "throughput_case",
+    "Concurrency", "ConcurrencyOptions", "ablation_cases", "dyna_q_case", "fault_case", "run_case", "simulated_case",
+    "throughput_case",
 ]  # fmt: skip
 
 _PARTS = ("runs", "throughput", "ablation", "faults")
+_SIMULATED = "simulated"
 _ALGORITHMS = ("dqn", "a3c", "dyna-q")
 _TOPOLOGIES = ("lock", "hogwild", "parameter-server", "ad-psgd")
 _MANY_WORKERS = (16, 32)
 """Numbers of workers at full scale that need as many cores."""
+_SIMULATED_WORKERS: Mapping[Scale, tuple[int, ...]] = {"small": (1, 2, 4, 8), "full": (1, 2, 4, 8, 16, 32, 64)}
+_SIMULATED_SEEDS: Mapping[Scale, int] = {"small": 1, "full": 10}
+_SUM = 64
+"""Environments of all workers in the simulated runs in which more workers have fewer each."""
 _ENVIRONMENT = "LunarLander-v3"
 _FAULT_WORKERS = 4
 _NEVER_SECONDS = 1e9
@@ -64,20 +72,34 @@ class ConcurrencyOptions(Options):
     workers: Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")] = ()
     """Numbers of workers; by default 1 2 4 at small scale; at full also 8, and 16 32 if there are as many cores."""
     seeds: int | None = None
-    """Runs of each case; by default 1 at small scale, 3 at full."""
+    """Runs of each case; by default 1 at small scale, 3 at full (simulated: 10)."""
+    simulated: bool = False
+    """Runs to 200 in simulated time, with a core for each worker; by default 1 2 4 8 workers, at full scale to 64."""
     known: ClassVar = {"parts": _PARTS, "algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES}
     defaults: ClassVar = {
         "small": {
             "parts": _PARTS[:2], "algorithms": ("dqn",), "topologies": ("hogwild",), "workers": (1, 2, 4), "seeds": 1,
         },
-        "full": {"algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES, "workers": (1, 2, 4, 8), "seeds": 3},
+        "full": {
+            "parts": _PARTS, "algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES, "workers": (1, 2, 4, 8), "seeds": 3,
+        },
     }  # fmt: skip
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require("parts", " ".join(self.parts), not (self.parts and self.simulated), "left out with --simulated")
+
     def chosen(self, field: str, scale: Scale) -> Any:
-        """Numbers of workers in ascending order; the default ones are limited by this machine's cores."""
+        """Numbers of workers in ascending order; the default ones of real runs are limited by this machine's cores."""
+        if self.simulated and field == "parts":
+            return (_SIMULATED,)
+        if self.simulated and field == "seeds":
+            return self.seeds or _SIMULATED_SEEDS[scale]
         found = super().chosen(field, scale)
         if field != "workers":
             return found
+        if self.simulated:
+            return sorted(set(self.workers or _SIMULATED_WORKERS[scale]))
         more = [count for count in _MANY_WORKERS if count <= available_cores()]
         return sorted([*found, *(more if scale == "full" and not self.workers else [])])
 
@@ -90,7 +112,7 @@ class Concurrency(Study):
     options = ConcurrencyOptions
     parts = tuple(
         Part(name, COLUMNS, lambda case, folder: Measured(measure(case, folder)), later=LATER_COLUMNS)
-        for name in _PARTS
+        for name in (*_PARTS, _SIMULATED)
     )
     told: ClassVar = {
         "solved": "solved: {}",
@@ -115,6 +137,7 @@ class Concurrency(Study):
                 fault_case(topology, seed, disturbed=disturbed)
                 for seed, topology, disturbed in product(seeds, topologies, (False, True))
             ),
+            _SIMULATED: tuple(_simulated(algorithms, topologies, workers, seeds)),
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
@@ -132,7 +155,7 @@ class Concurrency(Study):
 
     def compare(self, rows: Mapping[str, Rows]) -> Sequence[Comparison]:
         """Every required figure."""
-        return compare(*(rows[part] for part in _PARTS))
+        return compare(*(rows[part] for part in _PARTS))  # none is required of simulated runs
 
 
 def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
@@ -157,6 +180,20 @@ def dyna_q_case(processes: int, seed: int) -> Case:
     topology = Apex(actors=1, envs_per_actor=known.serial.envs_per_actor, chunk_steps=known.serial.chunk_steps)
     algorithm = replace(cast(Any, known.algorithm), planners=processes - 1)
     return _case("runs", "dyna-q", algorithm, topology, seed)
+
+
+def simulated_case(algorithm: str, topology: str, workers: int, seed: int, *, shared_out: bool) -> Case:
+    """A run to the target in simulated time, with a core for each worker.
+
+    If `shared_out`, the workers have 64 environments in sum, otherwise those of the preset each.
+    """
+    case = _preset_case(_SIMULATED, algorithm, topology, workers, seed, launcher=Simulated(cores=workers))
+    if not shared_out:
+        return case
+    held: Any = case.config.topology
+    field = "envs_per_worker" if held.has_workers else "envs_per_actor"
+    config = replace(case.config, topology=replace(held, **{field: max(1, _SUM // workers)}))
+    return replace(case, variant=f"{algorithm}, {_SUM} environments", config=config)
 
 
 def ablation_cases(seed: int) -> list[Case]:
@@ -206,6 +243,18 @@ def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequenc
                     yield run_case(algorithm, topology, count, seed)
             elif count > 1:  # one acts, and at least one plans
                 yield dyna_q_case(count, seed)
+
+
+def _simulated(
+    algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range
+) -> Iterator[Case]:
+    """A3C shares parameters without a lock only, as published."""
+    learning = [name for name in algorithms if not _plans(name)]
+    for seed, shared_out, algorithm in product(seeds, (False, True), learning):
+        yield simulated_case(algorithm, "serial", 1, seed, shared_out=shared_out)
+        replays = preset(_ENVIRONMENT, algorithm).algorithm.replay is not None
+        for count, topology in product(workers, topologies if replays else ("hogwild",)):
+            yield simulated_case(algorithm, topology, count, seed, shared_out=shared_out)
 
 
 def _throughput(
