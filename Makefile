@@ -34,7 +34,7 @@ PYTEST := python -m pytest -n auto --dist worksteal
 FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .PHONY: help train test check check-types check-locks format bench test-native test-python test-slow test-all \
-	test-sanitizers test-asan test-tsan environment build-tests test-schedules fuzz simulate bypass test-bypass wheel docs clean
+	test-sanitizers test-asan test-tsan environment build-tests test-schedules fuzz simulate bypass test-bypass wheel wheel-aarch64 docs clean
 
 help:  ## this list
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-15s  %s\n", $$1, $$2 }' Makefile
@@ -129,13 +129,16 @@ simulate: $(VENV)/.dev $(VENV)/.doctest  ## SEEDS (100000) simulated runs with f
 
 wheel: $(VENV)/.wheel  ## a wheel into dist, tested without a compiler; PYTHONS="python3.11 python3.13" names the versions to test
 	@echo "headrace: building the wheel"
-	@rm -rf build/wheel/built build/wheel/repaired
-	@python -m pip --disable-pip-version-check wheel --quiet --no-build-isolation --no-deps \
-		--config-settings build-dir=build/wheel/objects --wheel-dir build/wheel/built .
-	@auditwheel repair --wheel-dir build/wheel/repaired build/wheel/built/*.whl
+	@$(call build_wheel,build/wheel,)
 	@echo "headrace: testing the wheel"
 	@python scripts/test_wheel.py build/wheel/repaired/*.whl $(PYTHONS)
 	@install -D --mode=644 --target-directory=dist build/wheel/repaired/*.whl
+
+wheel-aarch64: export _PYTHON_HOST_PLATFORM := linux-aarch64
+wheel-aarch64: $(VENV)/.wheel $(VENV)/.aarch64  ## a wheel for aarch64 into dist, cross-compiled; to be tested there by scripts/test_wheel.py
+	@echo "headrace: building the wheel for aarch64"
+	@$(call build_wheel,build/wheel-aarch64,--config-settings cmake.args=-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/aarch64.cmake)
+	@install -D --mode=644 --target-directory=dist build/wheel-aarch64/repaired/*.whl
 
 docs: $(VENV)/.docs $(VENV)/.dev $(VENV)/.module  ## the documentation site into build/docs, after running its examples; warnings are errors
 	@echo "headrace: running the tutorial, the examples and the checks of pages"
@@ -146,6 +149,11 @@ docs: $(VENV)/.docs $(VENV)/.dev $(VENV)/.module  ## the documentation site into
 clean:  ## remove build outputs and caches; .venv and runs stay
 	rm -rf build dist .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -f $(VENV)/.module
+
+# A tagged wheel in the folder $(1); $(2) are further options of pip.
+build_wheel = rm -rf $(1)/built $(1)/repaired && python -m pip --disable-pip-version-check wheel --quiet \
+	--no-build-isolation --no-deps --config-settings build-dir=$(1)/objects $(2) --wheel-dir $(1)/built . \
+	&& auditwheel repair --wheel-dir $(1)/repaired $(1)/built/*.whl
 
 build_native = $(call build_tests,build/native,native tests,)
 build_asan = $(call build_tests,build/asan,native tests for the address and undefined-behavior sanitizers,address;undefined)
@@ -198,6 +206,10 @@ $(VENV)/.dev: $(VENV)/.run
 
 $(VENV)/.wheel: $(VENV)/.run
 	@$(call INSTALL,wheel)
+	@touch $@
+
+$(VENV)/.aarch64: $(VENV)/.python
+	@command -v aarch64-linux-gnu-g++ >/dev/null || scripts/system-package "a wheel for aarch64 needs its compiler" g++-aarch64-linux-gnu
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run
