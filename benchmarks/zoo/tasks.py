@@ -68,6 +68,7 @@ TASKS = (
     Task("Pendulum-v1", "crossq", -200.0, -180.0, ("apex", "serial"), 1_000),
     Task("Pendulum-v1", "a3c", -200.0, -180.0, ("hogwild", "serial"), 20_000),
     Task("dm_control/cartpole-balance", "d4pg", 900.0, 950.0, ("apex", "serial"), 5_000),
+    Task("dm_control/cartpole-balance", "sac", 950.0, 980.0, ("serial",), 5_000),
     Task("dm_control/walker-stand", "d4pg", 900.0, 950.0, ("apex", "serial"), 5_000),
 )
 """Every preset except those of the families ALE/... and dm_control/..., which take days, and that of Blackjack-v1, of

@@ -35,6 +35,16 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=150_000,
     ),
+    "dm_control/cartpole-balance": Tuned(
+        SAC(
+            n_step=3,
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            batch_size=128,
+            samples_per_step=64.0,
+        ),
+        steps=80_000,
+    ),
     "headrace/Reach-v0": Tuned(
         SAC(
             n_step=3,
