@@ -134,10 +134,9 @@ wheel: $(VENV)/.wheel  ## a wheel into dist, tested without a compiler; PYTHONS=
 	@python scripts/test_wheel.py build/wheel/repaired/*.whl $(PYTHONS)
 	@install -D --mode=644 --target-directory=dist build/wheel/repaired/*.whl
 
-wheel-aarch64: export _PYTHON_HOST_PLATFORM := linux-aarch64
 wheel-aarch64: $(VENV)/.wheel $(VENV)/.aarch64  ## a wheel for aarch64 into dist, cross-compiled; to be tested there by scripts/test_wheel.py
 	@echo "headrace: building the wheel for aarch64"
-	@$(call build_wheel,build/wheel-aarch64,--config-settings cmake.args=-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/aarch64.cmake)
+	@export _PYTHON_HOST_PLATFORM=linux-aarch64; $(call build_wheel,build/wheel-aarch64,--config-settings cmake.args=-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/aarch64.cmake)
 	@install -D --mode=644 --target-directory=dist build/wheel-aarch64/repaired/*.whl
 
 docs: $(VENV)/.docs $(VENV)/.dev $(VENV)/.module  ## the documentation site into build/docs, after running its examples; warnings are errors

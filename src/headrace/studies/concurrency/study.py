@@ -32,8 +32,11 @@ _ALGORITHMS = ("dqn", "a3c", "dyna-q")
 _TOPOLOGIES = ("lock", "hogwild", "parameter-server", "ad-psgd")
 _MANY_WORKERS = (16, 32)
 """Numbers of workers at full scale that need as many cores."""
-_SIMULATED_WORKERS: Mapping[Scale, tuple[int, ...]] = {"small": (1, 2, 4, 8), "full": (1, 2, 4, 8, 16, 32, 64)}
-_SIMULATED_SEEDS: Mapping[Scale, int] = {"small": 1, "full": 10}
+_SIMULATED_DEFAULTS: Mapping[Scale, Mapping[str, Any]] = {
+    "small": {"parts": (_SIMULATED,), "workers": (1, 2, 4, 8), "seeds": 1},
+    "full": {"parts": (_SIMULATED,), "workers": (1, 2, 4, 8, 16, 32, 64), "seeds": 10},
+}
+"""The defaults that differ from those of real runs."""
 _SUM = 64
 """Environments of all workers in the simulated runs in which more workers have fewer each."""
 _ENVIRONMENT = "LunarLander-v3"
@@ -91,17 +94,13 @@ class ConcurrencyOptions(Options):
 
     def chosen(self, field: str, scale: Scale) -> Any:
         """Numbers of workers in ascending order; the default ones of real runs are limited by this machine's cores."""
-        if self.simulated and field == "parts":
-            return (_SIMULATED,)
-        if self.simulated and field == "seeds":
-            return self.seeds or _SIMULATED_SEEDS[scale]
         found = super().chosen(field, scale)
+        if self.simulated and not getattr(self, field):
+            found = _SIMULATED_DEFAULTS[scale].get(field, found)
         if field != "workers":
             return found
-        if self.simulated:
-            return sorted(set(self.workers or _SIMULATED_WORKERS[scale]))
-        more = [count for count in _MANY_WORKERS if count <= available_cores()]
-        return sorted([*found, *(more if scale == "full" and not self.workers else [])])
+        more = _MANY_WORKERS if scale == "full" and not (self.workers or self.simulated) else ()
+        return sorted([*found, *(count for count in more if count <= available_cores())])
 
 
 class Concurrency(Study):
