@@ -259,6 +259,10 @@ def test_an_unused_directory_can_be_discarded_but_not_a_used_one(tmp_path):
         (run.path / "notes.txt").touch()
         run.discard_unused()
     assert (tmp_path / "shared" / "notes.txt").exists()
+    (tmp_path / "empty").mkdir()
+    with RunDirectory.create(tmp_path / "empty", "{}") as run:
+        run.discard_unused()
+    assert not list((tmp_path / "empty").iterdir())  # it was there before the run
 
 
 def test_sinks_get_later_records_and_are_closed_once(tmp_path):

@@ -57,15 +57,19 @@ class RunDirectory:
         self._metrics: int | None = None
         self._events: EventFile | None = None
         self._sinks: list[RecordSink] = []
+        self._made = False
+        """Whether the directory did not exist before the run."""
 
     @classmethod
     def create(cls, path: Path, config_json: str) -> Self:
         """Makes the directory of a new run and locks it; raises CheckpointError if the path is not empty."""
         require("run directory", ascii(str(path)), str(path).isprintable(), "a path that can be printed")
         _require_vacant(path)
+        made = not path.exists()
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
         run = cls(path, _acquire_lock(path))
+        run._made = made
         try:
             _require_vacant(path)  # another process may have made it first, and have ended
             with _writing(path):
@@ -89,7 +93,9 @@ class RunDirectory:
                     if path.is_symlink():  # a broken link, whose name is not free either
                         raise
                     continue
-            return cls.create(path, config_json)
+            run = cls.create(path, config_json)
+            run._made = True
+            return run
 
     @classmethod
     def open(cls, path: Path, *, writing: bool = False) -> Self:
@@ -212,7 +218,10 @@ class RunDirectory:
         return records
 
     def discard_unused(self) -> None:
-        """Removes the directory if it has no records, checkpoints or logs yet, nor files of others."""
+        """Removes the directory if it has no records, checkpoints or logs yet, nor files of others.
+
+        One that existed before the run stays, empty.
+        """
         self._require_lock()
         if self.displacement() is not None:
             return
@@ -225,7 +234,8 @@ class RunDirectory:
                 folder.rmdir()
             self.config_path.unlink()
             (self.path / _LOCK).unlink()
-            self.path.rmdir()
+            if self._made:
+                self.path.rmdir()
 
     def close(self) -> None:
         """Closes the sinks and the files, then releases the lock, even if one fails; a second call has no effect."""
