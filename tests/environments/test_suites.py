@@ -66,7 +66,7 @@ def fault(environment_id):
 
 
 def test_all_names_of_built_in_suites_have_their_prefix():
-    assert [suite.prefix for suite in SUITES] == ["ALE/", "dm_control/", "minigrid/", "vector/", "envpool/"]
+    assert [suite.prefix for suite in SUITES] == ["ALE/", "dm_control/", "minatar/", "minigrid/", "vector/", "envpool/"]
     for suite in SUITES[:2]:
         suite.load("tests")
         assert len(suite.names()) > 20
