@@ -74,6 +74,9 @@ def test_what_is_compared_learns_from_as_much(scale) -> None:
         for cases in groups.values():
             assert {type(case.topology) for case in cases} == {Serial, ParameterServer}
             assert len({(case.algorithm, case.environment, case.steps) for case in cases}) == 1
+    policies = {(case.policy, case.topology.fetch_period > 1) for case in plan["staleness"] if case.served}
+    assert ("local updates", True) in policies
+    assert ("local updates", False) not in policies
     everything = [case for cases in plan.values() for case in cases]
     assert len({case.name for case in everything}) == len(everything)
     assert any(case.algorithm == ONG for case in plan["reward"]) == (scale == "full")
@@ -169,6 +172,8 @@ def test_training_by_hand(downpour_run) -> None:
     assert (run["steps_per_second"], run["updates_per_second"]) == (200, 30)
     assert (run["accepted"], run["dropped"], run["staleness"], run["staleness_32+"]) == (90, 10, 4.0, 10)
     assert curve_of(curve).steps.tolist() == [500, 1000]
+    local, _ = downpour_run(case_of(ParameterServer(workers=2, fetch_period=8, local_updates=True)), 5.0)
+    assert (local["policy"], local["fetch_period"]) == ("local updates", 8)
     alone, _ = downpour_run(case_of(Serial(envs_per_actor=4)), 5.0)
     assert alone.keys() == run.keys()
     assert (alone["workers"], alone["envs_per_worker"], alone["accepted"], alone["staleness"]) == (1, 4, None, None)

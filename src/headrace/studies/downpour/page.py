@@ -14,7 +14,7 @@ from headrace.studies.base import Results
 from headrace.studies.comparisons import Comparison
 from headrace.studies.curves import curve_of
 from headrace.studies.downpour.comparisons import SYSTEM, TRANSPORTS, medians, published_times
-from headrace.studies.downpour.training import STALENESS_LIMIT, TrainingCase
+from headrace.studies.downpour.training import LOCAL_UPDATES, STALENESS_LIMIT, TrainingCase
 from headrace.studies.plots import Line, draw_curves, draw_lines
 from headrace.studies.sheet import Rows, read_published
 from headrace.studies.statistics import chosen, distinct, grouped, known, mean
@@ -22,7 +22,7 @@ from headrace.studies.statistics import chosen, distinct, grouped, known, mean
 __all__ = ["blocks", "tiles"]
 
 _COLORS = ("c1", "c7", "c3", "c2", "c5", "c4")
-_POLICY_COLORS = {"accept": "c7", "drop": "c2", "scale": "c1", "compensate": "c3"}
+_POLICY_COLORS = {"accept": "c7", "drop": "c2", "scale": "c1", "compensate": "c3", LOCAL_UPDATES: "c5"}
 _SHARD_COLORS = {1: "c1", 2: "c3", 4: "c5"}
 _OTHER_MACHINE = (
     "Published milliseconds are of a dual-core i7 at 2.2 GHz, Caffe and HTTP, ours of one thread and a server on the "

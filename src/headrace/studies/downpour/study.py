@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import tyro
 
@@ -31,6 +31,11 @@ _PIXELS = tuple(published_times())
 _LANDER = "LunarLander-v3"
 _SNAKE, _SNAKE_FRAMES = "headrace/Snake-v0", "headrace/SnakeFrames-v0"
 _TRANSPORTS: tuple[Transport, ...] = ("shared", "unix", "tcp")
+_STALE: tuple[dict[str, Any], ...] = (
+    *({"staleness": policy} for policy in ("accept", "drop", "scale", "compensate")),
+    {"local_updates": True},
+)
+"""Ways to handle staleness; the last one requires fetch periods above 1."""
 _EVALUATIONS = 20
 _BEYOND = 2
 """Maximum pushers per core: a pusher that waits for the server leaves its core to another."""
@@ -129,23 +134,25 @@ def _reward(small: bool, seeds: range) -> Iterator[TrainingCase]:
 
 
 def _staleness(small: bool, seeds: range) -> Iterator[TrainingCase]:
-    """Staleness policies over the fetch period: long periods make parameters stale. Serial is the reference."""
+    """Staleness policies over the fetch period: long periods make parameters stale. Serial is the reference.
+
+    With local updates, a worker's own gradients are not among those that its parameters lack.
+    """
     known = preset(_LANDER)
     steps, seconds = (100_000, 3.0) if small else (150_000, 20.0)
     base = _training("ours", _LANDER, cast(DQN, known.algorithm), known.serial, 0, steps, seconds)
     for seed in seeds:
         yield dataclasses.replace(base, seed=seed)
-        for workers, period, policy in product(
-            (2,) if small else (2, 4), (1, 32) if small else (1, 8, 32), ("accept", "drop", "scale", "compensate")
-        ):
-            topology = ParameterServer(
-                workers=workers,
-                envs_per_worker=max(1, known.serial.envs_per_actor // workers),
-                fetch_period=period,
-                staleness=policy,  # type: ignore[arg-type]  # product() forgets that these are literals
-                staleness_limit=training.STALENESS_LIMIT,
-            )
-            yield dataclasses.replace(base, topology=topology, seed=seed)
+        for workers, period, handled in product((2,) if small else (2, 4), (1, 32) if small else (1, 8, 32), _STALE):
+            if period > 1 or handled in _STALE[:-1]:
+                topology = ParameterServer(
+                    workers=workers,
+                    envs_per_worker=max(1, known.serial.envs_per_actor // workers),
+                    fetch_period=period,
+                    staleness_limit=training.STALENESS_LIMIT,
+                    **handled,
+                )
+                yield dataclasses.replace(base, topology=topology, seed=seed)
 
 
 def _training(

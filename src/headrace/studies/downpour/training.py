@@ -14,7 +14,10 @@ from headrace.studies.base import Case, Measured
 from headrace.studies.training import EVALUATION_COLUMNS, FINAL_COLUMNS, curve_rows, summarized, train_case
 from headrace.topologies.config import ParameterServer, Serial
 
-__all__ = ["CURVE_COLUMNS", "ONG", "RUN_COLUMNS", "STALENESS_LIMIT", "TrainingCase", "figures_of", "measure_training"]
+__all__ = [
+    "CURVE_COLUMNS", "LOCAL_UPDATES", "ONG", "RUN_COLUMNS", "STALENESS_LIMIT", "TrainingCase", "figures_of",
+    "measure_training",
+]  # fmt: skip
 
 ONG = DQN(
     network="ong",
@@ -44,6 +47,8 @@ policy. Loss and clipping are not stated; ours are those of plain Q-learning.
 """
 STALENESS_LIMIT = 8
 """Low enough for the policy "drop" to drop gradients at the longer fetch periods."""
+LOCAL_UPDATES = "local updates"
+"""The name of Downpour as published (Dean et al. 2012, algorithm 7.1) among the policies."""
 _CASE = ("label", "environment", "topology", "workers", "fetch_period", "policy", "seed")
 _COUNTS = ("accepted", "dropped", "refused")
 _GRADIENTS = ("staleness", *(f"staleness_{bucket}" for bucket in STALENESS), *_COUNTS)
@@ -82,7 +87,7 @@ class TrainingCase(Case):
         served, system = self.served, "serial"
         if served:
             workers, period = counted(self.workers, "worker"), served["fetch_period"]
-            system = f"parameter-server, {workers}, fetch period {period}, {served['staleness']}"
+            system = f"parameter-server, {workers}, fetch period {period}, {self.policy}"
         return f"{self.label} settings, {system}, seed {self.seed}"
 
     def settings(self) -> dict[str, Any]:
@@ -98,6 +103,11 @@ class TrainingCase(Case):
     def served(self) -> dict[str, Any]:
         """Settings of the parameter server; empty if there is none."""
         return write_fields(self.topology) if self.topology.has_workers else {}
+
+    @property
+    def policy(self) -> str | None:
+        """What is done about staleness: the server's policy, or the worker's own updates between two fetches."""
+        return LOCAL_UPDATES if self.served.get("local_updates") else self.served.get("staleness")
 
 
 def measure_training(case: TrainingCase, folder: Path) -> Measured:
@@ -115,7 +125,7 @@ def figures_of(case: TrainingCase, summary: Mapping[str, Any], records: Sequence
         "topology": summary["topology"],
         "workers": case.workers,
         "fetch_period": served.get("fetch_period"),
-        "policy": served.get("staleness"),
+        "policy": case.policy,
         "seed": case.seed,
     }
     run = {
