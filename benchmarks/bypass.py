@@ -7,6 +7,7 @@ with `--poll always`. Two processes poll, so there must be two cores that nothin
 
 import json
 import secrets
+import shutil
 import statistics
 import subprocess
 import sys
@@ -88,6 +89,11 @@ def over_veth(*, bypass: bool, lossy: bool = False, options: Sequence[str] = ())
         words = [*options, "--token-file", str(token_file)]
         with serve(Path(name), [listen], [*prefix, server], words):
             yield Reached((*prefix, client), f"tcp://{_SERVER_IP}:7447", token_file)
+
+
+def why_no_veth() -> str:
+    """Why over_veth() can't be had here; empty if it can."""
+    return why_no_hosts() or ("" if shutil.which("ethtool") else "ethtool not found (apt-get install ethtool)")
 
 
 def _run(*command: str) -> None:
@@ -180,7 +186,7 @@ def main() -> int:
         return 2
     warn_if_busy()
     contestants = dict(_LOCAL)
-    if reason := why_no_hosts():
+    if reason := why_no_veth():
         print(f"benchmarks: without an unmodified client over veth: {reason}")
     else:
         contestants |= _VETH

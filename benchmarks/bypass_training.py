@@ -11,11 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.bypass import Reached, Start, local, over_veth
+from benchmarks.bypass import Reached, Start, local, over_veth, why_no_veth
 from benchmarks.measure import require, write_csv
 from headrace.errors import ConfigError
 from headrace.servers.polling import find_polling_server
-from headrace.studies.in_network.hosts import why_no_hosts
 
 _CASES: dict[str, Start] = {
     "memif": lambda: local("dpdk:memif,socket={folder}/port,ip=10.78.0.1/24"),
@@ -54,7 +53,7 @@ def main() -> int:
     except ConfigError as error:
         print(f"benchmarks: {error}")
         return 2
-    if reason := why_no_hosts():
+    if reason := why_no_veth():
         print(f"benchmarks: {reason}")
         return 2
     solved = True

@@ -189,6 +189,22 @@ TEST_CASE("a peer that closes its connection is forgotten") {
   CHECK(world.server.meters().empty());
 }
 
+TEST_CASE("hundreds of connections are served at once") {
+  constexpr int kMany = 400;
+  World world;
+  REQUIRE(world.ask(world.add_client(), publication(pattern(5'000))).header.status == kOk);
+  for (int i = 1; i < kMany; ++i) world.add_client();
+  for (auto& client : world.clients) client->send(fetch());
+  int served = 0;
+  REQUIRE(world.eventually([&] {
+    for (auto& client : world.clients) {
+      for (const auto& reply : client->take_replies()) served += reply.header.status == kOk;
+    }
+    return served == kMany;
+  }));
+  CHECK(world.loop.connections() == kMany);
+}
+
 TEST_CASE("a connection beyond the limit is told so and closed") {
   World world({.max_connections = 1});
   auto& first = world.add_client();
