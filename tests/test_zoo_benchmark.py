@@ -282,4 +282,7 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     text = page.page_text(rows, plot=False)
     assert text.index("- CartPole-v1, serial, seed 3: 12.0; 30 is required") < text.index("## Policies")
     assert "| CartPole-v1 | `serial` | 4 | 4 | 2.5 [" in text
+    assert "by number of cores" not in text
+    rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
+    assert "| CartPole-v1 | 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
     assert statistics.interquartile_means({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5

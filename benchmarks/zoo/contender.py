@@ -17,15 +17,22 @@ import numpy as np
 
 import headrace
 from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule
-from benchmarks.zoo.tasks import HEADRACE, TASKS, Task
+from benchmarks.zoo.runs import FOLDER
+from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, Task
+from headrace.algorithms.config import Algorithm
 from headrace.environments import describe
+from headrace.launch.config import LauncherConfig, Processes, Simulated
 from headrace.roles.evaluator import play
 from headrace.settings import preset
+from headrace.simulation.calibration import calibrate, write_costs
+from headrace.studies.results import make_folder
 from headrace.training import export
 from headrace.training.environment_check import random_actions
 from headrace.types import Array
 
 _PERIOD_SECONDS = 5.0
+_SIMULATED_PERIOD_SECONDS = 0.5
+_CALIBRATION_SECONDS = 10.0
 _PEERS = {"sb3": "benchmarks.sb3", "torchrl": "benchmarks.torchrl_dqn"}
 
 
@@ -33,10 +40,14 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
     """A preset of this package, by its public interface."""
     known = preset(task.environment, task.algorithm, frugal=system == "frugal")
     name: Any = known.topology_name if system == "frugal" else system.removesuffix("-int8")
-    topology = known.topology(name)
-    if system.endswith("-int8"):
-        options: dict[str, Any] = {"precision": "int8"}
-        topology = dataclasses.replace(topology, **options)
+    options: dict[str, Any] = {}
+    launcher: LauncherConfig = Processes()
+    if system in SIMULATED:
+        name, options = "hogwild", {"workers": SIMULATED[system]}
+        launcher = Simulated(SIMULATED[system], costs=_measure_costs(task, known.algorithm))
+    elif system.endswith("-int8"):
+        options = {"precision": "int8"}
+    topology = dataclasses.replace(known.topology(name), **options)
     result = headrace.train(
         task.environment,
         algorithm=known.algorithm,
@@ -45,10 +56,11 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         steps=rule.most_steps,
         time_limit_seconds=rule.most_seconds,
         seed=seed,
-        evaluation_period_seconds=_PERIOD_SECONDS,
+        evaluation_period_seconds=_SIMULATED_PERIOD_SECONDS if system in SIMULATED else _PERIOD_SECONDS,
         evaluation_period_steps=task.period_steps,
         evaluation_episodes=PERIODIC_EPISODES,
         final_evaluation_episodes=0,
+        launcher=launcher,
         run_dir=folder / "run",
         quiet=True,
     )
@@ -67,6 +79,15 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         fresh.std,
         "frugal preset" if known.frugal else "preset",
     )
+
+
+def _measure_costs(task: Task, algorithm: Algorithm) -> Path:
+    """The file with the costs of the task's work on this machine, which is measured once."""
+    path = FOLDER / "costs" / f"{task.name.replace('/', '-')}.json"
+    if not path.exists():
+        make_folder(path.parent)
+        write_costs(calibrate(task.environment, algorithm, _CALIBRATION_SECONDS), path)
+    return path
 
 
 def run_random(task: Task, seed: int) -> Outcome:

@@ -15,7 +15,7 @@ from benchmarks.zoo.statistics import (
     probability_of_improvement,
     profiles,
 )
-from benchmarks.zoo.tasks import HEADRACE, TASKS
+from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS
 from headrace.report.formats import duration
 from headrace.report.svg import COLORS, plain_axes, stand_alone, to_svg
 from headrace.studies.results import write_text
@@ -30,6 +30,7 @@ _TITLES = {"sb3": "Stable-Baselines3", "torchrl": "TorchRL", "random": "random a
 _PEERS = ("sb3", "torchrl")
 _OURS = ("apex", "serial", "frugal")
 """What is compared with the peers."""
+_WHOLE_MACHINE = ("apex", "hogwild")
 _THRESHOLDS = np.linspace(0, 1.2, 61)
 _FEWEST_SEEDS = 2
 
@@ -60,7 +61,7 @@ def write_page() -> None:
 
 def page_text(rows: Rows, *, plot: bool) -> str:
     """The page in Markdown."""
-    parts = [_INTRODUCTION, _failures(rows), _policies(), _table(rows), _comparison(rows)]
+    parts = [_INTRODUCTION, _failures(rows), _policies(), _table(rows), _wall_clock(rows), _comparison(rows)]
     if plot:
         parts.append(_PROFILES)
     return "\n\n".join(part for part in (*parts, _METHODS, _origin(rows)) if part) + "\n"
@@ -86,7 +87,8 @@ _METHODS = """## Methods
   required score.
 - Numbers are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al. 2021). A run that
   did not reach the threshold counts with its limit, so that its figure is a lower bound.
-- `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`. Stable-Baselines3
+- `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
+  `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script
   (`benchmarks/zoo/published.py`). CleanRL is left out: its package needs Python 3.10 or older."""
 
@@ -150,6 +152,28 @@ def _table(rows: Rows) -> str:
                 f"| {task.name} | {_title(system)} | {len(runs)} | {reached} | {cell} | {_plain(task.required)} |"
             )
     return "\n".join(lines)
+
+
+def _wall_clock(rows: Rows) -> str:
+    """Seconds to the threshold by the number of cores; empty without simulated runs."""
+    seconds = interquartile_means(cells(rows, *_FIGURES[1][:2]))
+    systems = ("serial", *_WHOLE_MACHINE, *SIMULATED)
+    lines = [
+        f"| {task.name} | {' | '.join(_shown(seconds.get((system, task.name))) for system in systems)} |"
+        for task in TASKS
+        if any((system, task.name) in seconds for system in SIMULATED)
+    ]
+    if not lines:
+        return ""
+    head = [
+        "## Seconds to the threshold by number of cores",
+        "Training seconds: on one core (`serial`) and two (`apex`, `hogwild`) of the machine, and with 8 and 16 workers",
+        "in [simulated time](simulation.md), whose costs were measured on it: a prediction for more such cores.",
+        "",
+        f"| | {' | '.join(map(_title, systems))} |",
+        f"|---|{'---|' * len(systems)}",
+    ]
+    return "\n".join([*head, *lines])
 
 
 def _comparison(rows: Rows) -> str:

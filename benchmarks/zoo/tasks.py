@@ -6,11 +6,13 @@ from benchmarks.zoo.published import PEERS
 from headrace.algorithms.registry import find_algorithm
 from headrace.settings import preset
 
-__all__ = ["HEADRACE", "OTHERS", "TASKS", "Task", "systems_of"]
+__all__ = ["HEADRACE", "OTHERS", "SIMULATED", "TASKS", "Task", "systems_of"]
 
 _WORKERS = ("hogwild", "lock", "ad-psgd", "parameter-server")
-HEADRACE = ("apex", "serial", "frugal", *_WORKERS, "apex-int8")
-"""Systems that are this package: a preset in a topology, in int8, or the frugal preset."""
+SIMULATED = {"simulated-8": 8, "simulated-16": 16}
+"""HogWild in simulated time with a worker on each of so many cores."""
+HEADRACE = ("apex", "serial", "frugal", *_WORKERS, "apex-int8", *SIMULATED)
+"""Systems that are this package: a preset in a topology, in int8, in simulated time, or the frugal preset."""
 OTHERS = ("sb3", "torchrl", "random")
 """Other libraries, and uniformly random actions, whose score is the zero of normalized scores."""
 
@@ -46,13 +48,13 @@ class Task:
 
 
 TASKS = (
-    Task("CartPole-v1", "dqn", 500.0, 500.0, ("apex", "serial"), 1_000),
+    Task("CartPole-v1", "dqn", 500.0, 500.0, ("apex", "serial", *SIMULATED), 1_000),
     Task("CartPole-v1", "a3c", 475.0, 490.0, ("hogwild", "serial")),
-    Task("Acrobot-v1", "dqn", -85.0, -80.0, ("apex", "serial")),
+    Task("Acrobot-v1", "dqn", -85.0, -80.0, ("apex", "serial", *SIMULATED)),
     Task("MountainCar-v0", "dqn", -110.0, -105.0, ("apex", "serial")),
-    Task("LunarLander-v3", "dqn", 200.0, 220.0, ("apex", "serial")),
+    Task("LunarLander-v3", "dqn", 200.0, 220.0, ("apex", "serial", *SIMULATED)),
     Task("LunarLander-v3", "dyna-q", 200.0, 220.0, ("apex", "serial")),
-    Task("LunarLander-v3", "a3c", 200.0, 220.0, ("hogwild", "serial"), 20_000),
+    Task("LunarLander-v3", "a3c", 200.0, 220.0, ("hogwild", "serial", *SIMULATED), 20_000),
     Task("LunarLanderContinuous-v3", "sac", 200.0, 220.0, ("apex", "serial")),
     Task("FrozenLake-v1", "dqn", 0.65, 0.7, ("apex", "serial")),
     Task("headrace/FrozenLakeNotSlippery-v0", "dqn", 1.0, 1.0, ("apex", "serial")),
