@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from benchmarks.validation import runs
 from benchmarks.validation.cases import SETUPS, Case, Plan, Setup, list_cases
-from benchmarks.validation.comparison import compare, probability_of_more
+from benchmarks.validation.comparison import compare
 from benchmarks.validation.contender import COLUMNS, describe_run
 from benchmarks.validation.plots import draw_steps
 
@@ -128,11 +128,6 @@ def test_a_run_that_was_killed_has_no_speed_and_no_steps() -> None:
     rows += made(SERIAL, "simulated", (100.0, ""), (10, ""))
     (record,) = compare(rows)
     assert (record["ratio"], record["simulated_steps"]) == (1.0, math.inf)
-
-
-def test_the_probability_of_more_counts_equality_as_one_half() -> None:
-    assert probability_of_more([1, 2], [2, 3]) == (1 + 1 + 0.5 + 1) / 4
-    assert probability_of_more([math.inf], [math.inf]) == 0.5
 
 
 def test_a_run_is_described_per_process_and_training_second() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 from scipy.stats import ks_2samp
 
 from benchmarks.validation.cases import SETUPS, Setup
+from headrace.studies.statistics import probability_of_more
 
-__all__ = ["compare", "probability_of_more", "steps_to_score"]
+__all__ = ["compare", "steps_to_score"]
 
 _WITHIN = 0.1
 """Required distance of the ratio of speeds from 1."""
@@ -62,15 +63,6 @@ def chosen(rows: Rows, setup: Setup, mode: str) -> Rows:
 def steps_to_score(rows: Rows) -> list[float]:
     """Environment steps to the score; infinite for a run that did not reach it."""
     return [float(row["steps_to_score"] or math.inf) for row in rows]
-
-
-def probability_of_more(real: Sequence[float], simulated: Sequence[float]) -> float:
-    """Probability that a simulated run needs more than a real one, equality counted as one half.
-
-    0.5 if both have the same distribution. It is the statistic of Mann and Whitney (1947), as a share of all pairs.
-    """
-    pairs = [(one, other) for one in real for other in simulated]
-    return sum((other > one) + 0.5 * (other == one) for one, other in pairs) / len(pairs)
 
 
 def _median(rows: Rows, column: str) -> float:

@@ -1,6 +1,7 @@
 """The study of workers that act and learn: cases, runs, and the page."""
 
 import csv
+import json
 import os
 import re
 import signal
@@ -20,21 +21,22 @@ from headrace.launch.config import Simulated
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.studies.concurrency import study
-from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, Case, kill_workers, measure, worker_processes
-from headrace.studies.concurrency.study import (
-    Concurrency,
-    ConcurrencyOptions,
+from headrace.studies.concurrency.cases import (
+    UNCHANGED,
     ablation_cases,
     dyna_q_case,
+    factor_cases,
     fault_case,
     run_case,
     simulated_case,
 )
+from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, Case, kill_workers, measure, worker_processes
+from headrace.studies.concurrency.study import Concurrency, ConcurrencyOptions
 from headrace.studies.run import run_plan
 from headrace.topologies.config import Apex, Hogwild, Serial
 
 STUDY = Concurrency()
-NOTHING = {"runs": (), "throughput": (), "ablation": (), "faults": (), "simulated": ()}
+NOTHING = {"runs": (), "throughput": (), "ablation": (), "faults": (), "simulated": (), "factors": ()}
 TINY = Case(
     "runs",
     "dqn",
@@ -165,7 +167,7 @@ def test_small_is_small_and_full_is_all(monkeypatch) -> None:
     counts = 5  # 1, 2, 4, 8 and 16
     assert len(full["runs"]) == 3 * (3 + 2 * 4 * counts + counts - 1)  # Dyna-Q has no run of one process that plans
     assert len(full["throughput"]) == 3 * 2 * (1 + 4 * counts)
-    assert (len(full["ablation"]), len(full["faults"])) == (12, 24)
+    assert (len(full["ablation"]), len(full["faults"])) == (15, 24)
     names = [case.name for cases in full.values() for case in cases]
     assert len(set(names)) == len(names)
     chosen = ConcurrencyOptions(("faults", "runs"), ("a3c",), ("lock",), (4, 2, 4), 1)
@@ -206,6 +208,35 @@ def test_a_simulated_run_has_a_row_like_others(tmp_path) -> None:
     assert row["accepted"] == row["updates"] > 0
 
 
+def test_each_factor_is_one_change() -> None:
+    cases = factor_cases(4)
+    assert len({case.name for case in cases}) == len(cases)
+    assert {(case.config.seed, case.config.launcher.cores == case.workers) for case in cases} == {(4, True)}
+    base = {case.topology: case for case in cases if case.variant == UNCHANGED}
+    assert [case.environments for case in base.values()] == [64, 64, 64]
+    for case in cases:
+        records = (json.loads(each.config.to_json()) for each in (case, base[case.topology]))
+        ours, theirs = (_flat(record) for record in records)
+        changes = sum(ours[name] != value for name, value in theirs.items()) + case.instant
+        assert changes == (case.variant != UNCHANGED), case
+
+
+def _flat(record: dict[str, object], path: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in record.items():
+        found |= _flat(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}
+    return found
+
+
+def test_instant_updates_have_no_staleness(tmp_path) -> None:
+    config = replace(TINY.config, topology=Hogwild(workers=3, envs_per_worker=1), launcher=Simulated(cores=3))
+    case = Case("factors", "no staleness", config)
+    stale, instant = (measure(replace(case, instant=value), tmp_path / str(value)) for value in (False, True))
+    assert stale["staleness"] > 0.5
+    assert instant["staleness"] == 0
+    assert instant["updates"] > 0
+
+
 def test_cases_are_what_they_say() -> None:
     four = run_case("dqn", "parameter-server", 4, 2)
     serial = run_case("dqn", "serial", 1, 2)
@@ -225,10 +256,11 @@ def test_cases_are_what_they_say() -> None:
 
 
 def test_the_ablation_compares_equal_updates() -> None:
-    dqn, as_many, planning, off = ablation_cases(1)
+    dqn, as_many, planning, off, by_priority = ablation_cases(1)
     updates = [case.config.algorithm.samples_per_step / case.config.algorithm.batch_size
-               for case in (as_many, planning, off)]  # fmt: skip
-    assert updates == [updates[0]] * 3
+               for case in (as_many, planning, off, by_priority)]  # fmt: skip
+    assert updates == [updates[0]] * 4
+    assert {case.config.algorithm.search_control for case in (planning, by_priority)} == {"uniform", "prioritized"}
     assert isinstance(planning.config.algorithm, DynaQ)
     assert planning.config.algorithm.world_model
     assert not off.config.algorithm.world_model

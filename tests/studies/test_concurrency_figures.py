@@ -8,6 +8,7 @@ from headrace.gradients.measured import STALENESS
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.studies.base import Results
+from headrace.studies.concurrency.cases import BY_PRIORITY, UNCHANGED, ablation_cases, fault_case, run_case
 from headrace.studies.concurrency.comparisons import (
     COUNTERPARTS,
     PLANNING,
@@ -25,7 +26,7 @@ from headrace.studies.concurrency.comparisons import (
 )
 from headrace.studies.concurrency.measure import COLUMNS, row_of
 from headrace.studies.concurrency.page import ablation_text, published_table, runs_table, verdict
-from headrace.studies.concurrency.study import Concurrency, ablation_cases, fault_case, run_case
+from headrace.studies.concurrency.study import Concurrency
 from headrace.studies.page import write_page
 
 SUMMARY = {
@@ -107,7 +108,7 @@ def test_the_replay_ratio_of_batches_in_part_simulated_is_the_table_s() -> None:
     summary = SUMMARY | {"workers": None, "samples_per_insert": 7.8}
     ratios = [row_of(case, summary, [])["samples_per_step"] for case in ablation_cases(0)]
     dyna_q = 6_000 * ablation_cases(0)[3].config.algorithm.batch_size / 100_000
-    assert ratios == [7.68, 7.68, 7.8, dyna_q]
+    assert ratios == [7.68, 7.68, 7.8, dyna_q, 7.8]
 
 
 def test_updates_after_a_death_are_counted_from_the_next_record() -> None:
@@ -249,6 +250,7 @@ def test_planning_must_save_real_steps_beyond_the_spread() -> None:
         "dyna-q": (40_000, 60_000),
         "dqn, dyna-q's updates": (70_000, 55_000),
         "dyna-q, no planning": (30_000, 35_000),
+        BY_PRIORITY: (20_000, 20_000),  # it plans too
     })[1]  # fmt: skip
     assert found(comparisons, PLANNING) == {
         "dqn": (1.51, "holds"),
@@ -322,18 +324,29 @@ def test_the_page_shows_every_part(tmp_path, origin) -> None:
         for seed in range(2)
     ]
     faults = [run("dqn", "lock", 4, None, score=200.0), run("dqn", "lock", 4, None, killed=1, deaths=1, score=210.0)]
-    parts = {"runs": runs, "throughput": throughput, "ablation": ablation, "faults": faults, "simulated": runs}
+    factors = [run(UNCHANGED, "serial", 1, seconds) for seconds in (10.0, 20.0, 30.0)]
+    factors += [run("a change", "hogwild", 8, seconds, staleness=6.5) for seconds in (20.0, 25.0, None)]
+    parts = {
+        "runs": runs,
+        "throughput": throughput,
+        "ablation": ablation,
+        "faults": faults,
+        "simulated": runs,
+        "factors": factors,
+    }
     comparisons = compare(runs, throughput, ablation, faults)
     page = tmp_path / "page.html"
     write_page(page, *Concurrency().page(Results("small", {}, parts, comparisons)), runs, ["something failed"], origin)
     text = page.read_text()
     for heading in ("Left out", "What is required", "Published and here", "LunarLander to 200", "Throughput",
                     "Staleness", "Dyna-Q: is it planning?", "A quarter of the workers killed",
-                    "In simulated time", "How it was measured"):  # fmt: skip
+                    "In simulated time", "Why do several workers need more steps?", "How it was measured"):  # fmt: skip
         assert f"<h2>{heading}</h2>" in text
     assert "<th>dqn, lock × 2</th><td>170</td><td>1.7</td><td>1,700</td><td>–</td><td>2.0%</td><td>1</td>" in text
     assert "<th>dqn</th><td>2 of 2</td><td>90,000</td><td>1.5</td><td>90</td>" in text
     assert "<th>lock × 4, 1 killed</th><td>210</td>" in text
+    factor = "<td>2 of 3</td><td>25,000 (20,000 to never)</td><td>1.25</td><td>0.722</td>"
+    assert f"<th>a change, hogwild × 8</th>{factor}" in text
     assert "12.5%" in text
     worst = "% of the runs reach the target: dqn, lock, where it is worst (required &gt;= 100)"
     assert f'<div class="tile"><b>0</b><span>{worst}</span>' in text

@@ -19,7 +19,7 @@ from headrace.studies.run import read_origin, render_study, run_plan
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 HEADING = {
-    "in-network": "<th>TCP loopback, 2 synthetic actors</th>",
+    "in-network": "<th>TCP loopback, 4 synthetic actors</th>",
     "actorq": "<th>Cartpole Balance</th><td>941.22</td>",
     "concurrency": "<th>dqn, serial</th><td>3 of 3</td>",
     "downpour": "<th>16 × 16, TCP, loopback</th>",

@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.studies.sheet import Rows
 
-__all__ = ["chosen", "distinct", "grouped", "known", "mean", "median", "middle", "quantile"]
+__all__ = ["chosen", "distinct", "grouped", "known", "mean", "median", "middle", "probability_of_more", "quantile"]
 
 
 def mean(values: Sequence[float]) -> float:
@@ -25,6 +25,15 @@ def median(values: Iterable[float | None]) -> float:
 def quantile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least this share of the values does not exceed; nan if there are none."""
     return float(np.quantile(values, share, method="inverted_cdf")) if len(values) else nan
+
+
+def probability_of_more(over: Sequence[float], values: Sequence[float]) -> float:
+    """Probability that one of the values exceeds one of `over`, equality counted as one half; nan if either has none.
+
+    0.5 if both have the same distribution. It is the statistic of Mann and Whitney (1947), as a share of all pairs.
+    """
+    pairs = [(one, other) for one in over for other in values]
+    return sum((other > one) + 0.5 * (other == one) for one, other in pairs) / len(pairs) if pairs else nan
 
 
 def chosen(rows: Rows, **cells: Any) -> Rows:

@@ -6,6 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from headrace.studies.comparisons import Comparison, at_least, at_most
+from headrace.studies.concurrency.cases import BY_PRIORITY
 from headrace.studies.page import figure_text
 from headrace.studies.sheet import Row, Rows, read_published
 from headrace.studies.statistics import chosen, distinct, grouped, known, mean, middle
@@ -162,7 +163,7 @@ def _planning(rows: Rows) -> Iterator[Comparison]:
     own = spread_of(own_rows, "steps_to_score")
     for variant, others in grouped(rows, "variant"):
         other = spread_of(others, "steps_to_score")
-        if variant == "dyna-q" or not own_rows:
+        if variant in ("dyna-q", BY_PRIORITY) or not own_rows:
             continue
         verdict, notes = "undecided", [f"{variant}: {other}; dyna-q: {own}"]
         if min(len(own_rows), len(others)) < 2:

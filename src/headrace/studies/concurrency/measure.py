@@ -12,18 +12,20 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError, LaunchError, StorageError
 from headrace.gradients.measured import STALENESS
+from headrace.launch.config import Simulated
+from headrace.launch.simulated.costs import WORK
 from headrace.report.display import Heading, open_display
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.studies import base
 from headrace.studies.processes import Process, answer, received
-from headrace.studies.results import make_folder
+from headrace.studies.results import make_folder, write_text
 from headrace.studies.sheet import fingerprint
 from headrace.studies.training import summarized
 
@@ -66,6 +68,8 @@ class Case(base.Case):
     config: RunConfig
     killed: int = 0
     """Number of workers that are killed after a third of the run."""
+    instant: bool = False
+    """Whether a simulated update takes no time between reading the parameters and changing them."""
 
     def __str__(self) -> str:
         count = f" × {self.workers}" if self.topology != "serial" else ""
@@ -258,12 +262,26 @@ def kill_workers(run: RunDirectory, count: int, step: int, killed: list[int]) ->
         killed.append(number)
 
 
+def _without_staleness(config: RunConfig, path: Path) -> RunConfig:
+    """The settings of a simulated run whose updates take the same time before they read the parameters.
+
+    Raises StorageError if the costs can't be written to `path`.
+    """
+    assert isinstance(config.launcher, Simulated)
+    seconds = sum(WORK[work].seconds for work in ("transfer", "gradient", "apply"))
+    costs = {"gradient": 0, "apply": 0, "transfer": {"seconds": seconds, "spread": WORK["gradient"].spread}}
+    write_text(path, json.dumps(costs))
+    return replace(config, launcher=replace(config.launcher, costs=path))
+
+
 def _train() -> None:
     from headrace.training import train
 
     settings = received(_Settings)
     killed: list[int] = []
     case, config = settings.case, settings.case.config
+    if case.instant:
+        config = _without_staleness(config, Path(settings.folder).with_name("costs.json"))
     heading = Heading(config.environment, config.algorithm.name, config.topology.name, settings.folder)
     with (
         RunDirectory.create(Path(settings.folder), config.to_json()) as run,

@@ -8,6 +8,7 @@ from headrace.report.document import plot_row, share_bar
 from headrace.studies import page
 from headrace.studies.base import Results
 from headrace.studies.comparisons import Comparison
+from headrace.studies.concurrency.cases import UNCHANGED
 from headrace.studies.concurrency.comparisons import (
     COUNTERPARTS,
     PLANNING,
@@ -26,7 +27,7 @@ from headrace.studies.concurrency.comparisons import (
 )
 from headrace.studies.plots import Line, draw_lines
 from headrace.studies.sheet import Rows
-from headrace.studies.statistics import chosen, distinct, grouped, mean, middle
+from headrace.studies.statistics import chosen, distinct, grouped, mean, middle, probability_of_more
 
 __all__ = ["ablation_text", "blocks", "published_table", "runs_table", "verdict"]
 
@@ -57,8 +58,8 @@ _TILES = {
 def blocks(results: Results) -> Mapping[str, str]:
     """The blocks of page.md."""
     comparisons = results.comparisons
-    parts = ("runs", "throughput", "ablation", "faults", "simulated")
-    runs, throughput, ablation, faults, simulated = (results.rows[part] for part in parts)
+    parts = ("runs", "throughput", "ablation", "faults", "simulated", "factors")
+    runs, throughput, ablation, faults, simulated, factors = (results.rows[part] for part in parts)
     required = [
         (each.figure, each.where, each.ours, each.required, _WORDS[each.verdict], each.note)
         for each in comparisons
@@ -94,6 +95,7 @@ def blocks(results: Results) -> Mapping[str, str]:
             "staleness": lambda group: middle(of(simulated, group), "staleness"),
         }),
         "simulated": runs_table(simulated),
+        "factors": _factors_table(factors),
     }  # fmt: skip
 
 
@@ -320,6 +322,25 @@ def _faults_table(rows: Rows) -> str:
         "alive at the end": "alive_at_end",
     }
     return page.summary_table(groups, columns)
+
+
+def _factors_table(rows: Rows) -> str:
+    """Steps to the target of each change, over those of the serial runs without one."""
+    base = of(rows, (UNCHANGED, "serial", 1))
+
+    def steps(these: Rows) -> list[float]:
+        return [inf if row["steps_to_score"] is None else row["steps_to_score"] for row in these]
+
+    columns: page.Columns = {
+        "solved": _solved,
+        "environment steps to 200": _spread("steps_to_score"),
+        "over serial's": lambda these: reached(these, "steps_to_score") / reached(base, "steps_to_score"),
+        "P(more)": lambda these: probability_of_more(steps(base), steps(these)),
+        "updates": lambda these: to_target(these, "updates"),
+        "staleness": "staleness",
+        "seconds to 200": _spread("seconds_to_score"),
+    }
+    return page.summary_table(_named(rows), columns)
 
 
 def _named(rows: Rows) -> list[tuple[str, Rows]]:

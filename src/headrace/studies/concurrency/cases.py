@@ -1,0 +1,160 @@
+"""The runs of the study."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+from headrace.algorithms.config import Algorithm
+from headrace.launch.config import Simulated
+from headrace.settings import RunConfig, preset
+from headrace.studies.concurrency.measure import Case
+from headrace.topologies.config import Apex, Hogwild, ParameterServer, Serial, Topology, TopologyName
+
+__all__ = [
+    "BY_PRIORITY", "ENVIRONMENT", "FACTORS", "SIMULATED", "UNCHANGED", "ablation_cases", "dyna_q_case", "factor_cases",
+    "fault_case", "run_case", "simulated_case", "throughput_case",
+]  # fmt: skip
+
+ENVIRONMENT = "LunarLander-v3"
+SIMULATED, FACTORS = "simulated", "factors"
+BY_PRIORITY = "dyna-q, search control by priority"
+"""Variant of the ablation: prioritized sweeping (Moore, Atkeson 1993) instead of uniform start states."""
+UNCHANGED = "no change"
+"""Variant of the factors' runs that the others are compared with."""
+_SUM = 64
+"""Environments of all workers in the simulated runs in which more workers have fewer each."""
+_FAULT_WORKERS = 4
+_NEVER_SECONDS = 1e9
+_TO_TARGET = {
+    "until_score": 200.0,
+    "time_limit_seconds": 900.0,
+    "evaluation_period_seconds": 1.0,
+    "evaluation_period_steps": 10_000,  # about a second of a serial run
+    "checkpoint_period_seconds": _NEVER_SECONDS,
+    "device": "cpu",
+}
+_THROUGHPUT = {
+    "until_score": None,
+    "time_limit_seconds": 20.0,
+    "evaluation_period_seconds": _NEVER_SECONDS,
+    "evaluation_period_steps": int(_NEVER_SECONDS),
+    "final_evaluation_episodes": 0,
+}
+_ABLATION = {"steps": 200_000, "time_limit_seconds": 3_600.0, "evaluation_period_steps": 5_000}
+"""More time than for other runs: planning alternates with acting, which is slow, and only steps are compared."""
+_FAULTS = {"until_score": None, "steps": 200_000, "evaluation_period_seconds": _NEVER_SECONDS}
+_FACTOR_WORKERS = 8
+_FACTOR_PERIOD_SECONDS = 0.14
+"""In which these workers make about 10,000 environment steps, the period of a serial run's evaluations."""
+
+
+def run_case(algorithm: str, topology: str, workers: int, seed: int) -> Case:
+    """A run to the target with the environment's preset; `workers` only matters for topologies with workers."""
+    return _preset_case("runs", algorithm, topology, workers, seed)
+
+
+def throughput_case(algorithm: str, topology: str, workers: int, number: int) -> Case:
+    """A run of fixed time without evaluations; `number` is the round and the seed."""
+    return _preset_case("throughput", algorithm, topology, workers, number, **_THROUGHPUT)
+
+
+def fault_case(topology: str, seed: int, *, disturbed: bool) -> Case:
+    """DQN for a fixed number of steps; if `disturbed`, a quarter of the workers are killed during the run."""
+    case = _preset_case("faults", "dqn", topology, _FAULT_WORKERS, seed, **_FAULTS)
+    return replace(case, killed=_FAULT_WORKERS // 4 if disturbed else 0)
+
+
+def dyna_q_case(processes: int, seed: int) -> Case:
+    """A run to the target with one acting process; the others plan."""
+    known = preset(ENVIRONMENT, "dyna-q")
+    topology = Apex(actors=1, envs_per_actor=known.serial.envs_per_actor, chunk_steps=known.serial.chunk_steps)
+    algorithm = replace(cast(Any, known.algorithm), planners=processes - 1)
+    return _case("runs", "dyna-q", algorithm, topology, seed)
+
+
+def simulated_case(algorithm: str, topology: str, workers: int, seed: int, *, shared_out: bool) -> Case:
+    """A run to the target in simulated time, with a core for each worker.
+
+    If `shared_out`, the workers have 64 environments in sum, otherwise those of the preset each.
+    """
+    case = _preset_case(SIMULATED, algorithm, topology, workers, seed, launcher=Simulated(cores=workers))
+    if not shared_out:
+        return case
+    held: Any = case.config.topology
+    field = "envs_per_worker" if held.has_workers else "envs_per_actor"
+    config = replace(case.config, topology=replace(held, **{field: max(1, _SUM // workers)}))
+    return replace(case, variant=f"{algorithm}, {_SUM} environments", config=config)
+
+
+def factor_cases(seed: int) -> list[Case]:
+    """Runs to the target in simulated time: serial ones, and ones with 8 workers that differ from these in one thing.
+
+    A change that also matters without workers is made to both.
+    """
+    dqn: Any = preset(ENVIRONMENT, "dqn").algorithm
+    serial = Serial(envs_per_actor=_SUM)
+    hogwild = Hogwild(workers=_FACTOR_WORKERS, envs_per_worker=_SUM // _FACTOR_WORKERS)
+    server = ParameterServer(workers=_FACTOR_WORKERS, envs_per_worker=hogwild.envs_per_worker)
+    both = {
+        UNCHANGED: dqn,
+        "no priorities": replace(dqn, prioritized=False),
+        "RMSprop without momentum": replace(dqn, optimizer="rmsprop"),
+        "half the learning rate": replace(dqn, learning_rate=dqn.learning_rate / 2),
+        "exploration ends twice as soon": replace(dqn, epsilon_decay_steps=dqn.epsilon_decay_steps // 2),
+        "target updates half as often": replace(dqn, target_update_period=2 * dqn.target_update_period),
+    }
+    cases = [
+        _factor(change, algorithm, topology, seed)
+        for change, algorithm in both.items()
+        for topology in (serial, hogwild)
+    ]
+    fewer = "16 environments in sum"
+    larger = replace(dqn, replay_capacity=_FACTOR_WORKERS * dqn.replay_capacity)
+    return [
+        *cases,
+        _factor(fewer, dqn, replace(serial, envs_per_actor=16), seed),
+        _factor(fewer, dqn, replace(hogwild, envs_per_worker=16 // _FACTOR_WORKERS), seed),
+        replace(_factor("no staleness", dqn, hogwild, seed), instant=True),
+        _factor("own optimizer state", dqn, replace(hogwild, own_optimizer_state=True), seed),
+        _factor("each replay as large as the serial one", larger, hogwild, seed),
+        _factor(UNCHANGED, dqn, server, seed),
+        _factor("one replay for all", dqn, replace(server, replay="global"), seed),
+        _factor("evaluated once a second", dqn, hogwild, seed, evaluation_period_seconds=1.0),
+    ]
+
+
+def _factor(change: str, algorithm: Algorithm, topology: Topology, seed: int, **changes: Any) -> Case:
+    launcher = Simulated(cores=topology.acting_processes)
+    settings = {"evaluation_period_seconds": _FACTOR_PERIOD_SECONDS, "launcher": launcher, **changes}
+    return _case(FACTORS, change, algorithm, topology, seed, **settings)
+
+
+def ablation_cases(seed: int) -> list[Case]:
+    """The ablation of planning: DQN, DQN with as many updates, Dyna-Q, without planning, and with priorities for it.
+
+    All alternate between acting and learning in one process, so that the steps to the target, which are compared,
+    depend only on the seed.
+    """
+    serial = preset(ENVIRONMENT, "dyna-q").serial
+    dqn, dyna_q = (cast(Any, preset(ENVIRONMENT, name).algorithm) for name in ("dqn", "dyna-q"))
+    as_many = dyna_q.samples_per_step / dyna_q.batch_size * dqn.batch_size
+    variants = {
+        "dqn": dqn,
+        "dqn, dyna-q's updates": replace(dqn, samples_per_step=as_many),
+        "dyna-q": dyna_q,
+        "dyna-q, no planning": replace(dyna_q, planning=False),
+        BY_PRIORITY: replace(dyna_q, search_control="prioritized"),
+    }
+    return [_case("ablation", name, algorithm, serial, seed, **_ABLATION) for name, algorithm in variants.items()]
+
+
+def _preset_case(part: str, algorithm: str, topology: str, workers: int, seed: int, **changes: Any) -> Case:
+    known = preset(ENVIRONMENT, algorithm)
+    shared: Any = known.topology(cast(TopologyName, topology))
+    if shared.has_workers:
+        shared = replace(shared, workers=workers)
+    return _case(part, algorithm, known.algorithm, shared, seed, **changes)
+
+
+def _case(part: str, variant: str, algorithm: Algorithm, topology: Topology, seed: int, **changes: Any) -> Case:
+    settings: dict[str, Any] = _TO_TARGET | changes
+    return Case(part, variant, RunConfig(ENVIRONMENT, algorithm, topology, seed=seed, **settings))
