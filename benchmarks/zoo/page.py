@@ -167,7 +167,7 @@ def _wall_clock(rows: Rows) -> str:
         return ""
     head = [
         "## Seconds to the threshold by number of cores",
-        "Training seconds: on one core (`serial`) and two (`apex`, `hogwild`) of the machine, and with 8 and 16 workers",
+        "Training seconds: on one core (`serial`) and two (`apex`, `hogwild`) of the machine, and by 8 and 16 workers",
         "in [simulated time](simulation.md), whose costs were measured on it: a prediction for more such cores.",
         "",
         f"| | {' | '.join(map(_title, systems))} |",
