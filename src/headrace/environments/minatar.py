@@ -35,7 +35,7 @@ class MinAtar(Suite):
         return _Game(name.removeprefix(self.prefix))
 
 
-class _Game(gymnasium.Env[NDArray[np.int8], int]):
+class _Game(gymnasium.Env[NDArray[np.int8], np.int64]):
     """One game. An observation is int8 [10, 10, C] of 0 and 1: which of C kinds of objects are in each cell."""
 
     def __init__(self, game: str) -> None:
@@ -43,7 +43,7 @@ class _Game(gymnasium.Env[NDArray[np.int8], int]):
 
         self._game = Environment(game)
         self._actions = self._game.minimal_action_set()
-        self.action_space = spaces.Discrete(len(self._actions))  # type: ignore[assignment]
+        self.action_space = spaces.Discrete(len(self._actions))
         self.observation_space = spaces.MultiBinary(self._game.state_shape())
 
     def reset(
@@ -56,7 +56,7 @@ class _Game(gymnasium.Env[NDArray[np.int8], int]):
         self._game.reset()
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]:
         """One frame; the game repeats the last action instead with probability 0.1."""
         reward, ended = self._game.act(self._actions[action])
         return self._observation(), float(reward), bool(ended), False, {}

@@ -14,18 +14,7 @@ from headrace.machine import available_cores
 from headrace.settings import preset
 from headrace.studies.base import Measured, Options, Part, Plan, Say, Scale, Study
 from headrace.studies.comparisons import Comparison
-from headrace.studies.concurrency.cases import (
-    ENVIRONMENT,
-    FACTORS,
-    SIMULATED,
-    ablation_cases,
-    dyna_q_case,
-    factor_cases,
-    fault_case,
-    run_case,
-    simulated_case,
-    throughput_case,
-)
+from headrace.studies.concurrency import cases
 from headrace.studies.concurrency.comparisons import compare
 from headrace.studies.concurrency.measure import COLUMNS, LATER_COLUMNS, Case, measure, remake
 from headrace.studies.sheet import Rows, Sheet
@@ -38,8 +27,8 @@ _TOPOLOGIES = ("lock", "hogwild", "parameter-server", "ad-psgd")
 _MANY_WORKERS = (16, 32)
 """Numbers of workers at full scale that need as many cores."""
 _SIMULATED_DEFAULTS: Mapping[Scale, Mapping[str, Any]] = {
-    "small": {"parts": (SIMULATED,), "workers": (1, 2, 4, 8), "seeds": 1},
-    "full": {"parts": (SIMULATED,), "workers": (1, 2, 4, 8, 16, 32, 64), "seeds": 10},
+    "small": {"parts": (cases.SIMULATED,), "workers": (1, 2, 4, 8), "seeds": 1},
+    "full": {"parts": (cases.SIMULATED,), "workers": (1, 2, 4, 8, 16, 32, 64), "seeds": 10},
 }
 """The defaults that differ from those of real runs."""
 
@@ -61,7 +50,7 @@ class ConcurrencyOptions(Options):
     """Runs of each case; by default 1 at small scale, 3 at full (simulated: 10)."""
     simulated: bool = False
     """Runs to 200 in simulated time, with a core for each worker; by default 1 2 4 8 workers, at full scale to 64."""
-    known: ClassVar = {"parts": (*_PARTS, FACTORS), "algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES}
+    known: ClassVar = {"parts": (*_PARTS, cases.FACTORS), "algorithms": _ALGORITHMS, "topologies": _TOPOLOGIES}
     defaults: ClassVar = {
         "small": {
             "parts": _PARTS[:2], "algorithms": ("dqn",), "topologies": ("hogwild",), "workers": (1, 2, 4), "seeds": 1,
@@ -94,7 +83,7 @@ class Concurrency(Study):
     options = ConcurrencyOptions
     parts = tuple(
         Part(name, COLUMNS, lambda case, folder: Measured(measure(case, folder)), later=LATER_COLUMNS)
-        for name in (*_PARTS, SIMULATED, FACTORS)
+        for name in (*_PARTS, cases.SIMULATED, cases.FACTORS)
     )
     told: ClassVar = {
         "solved": "solved: {}",
@@ -114,21 +103,21 @@ class Concurrency(Study):
         return {
             "runs": tuple(_runs(algorithms, topologies, workers, seeds)),
             "throughput": tuple(_throughput(algorithms, topologies, workers, seeds)),
-            "ablation": tuple(case for seed in seeds for case in ablation_cases(seed)),
+            "ablation": tuple(case for seed in seeds for case in cases.ablation_cases(seed)),
             "faults": tuple(
-                fault_case(topology, seed, disturbed=disturbed)
+                cases.fault_case(topology, seed, disturbed=disturbed)
                 for seed, topology, disturbed in product(seeds, topologies, (False, True))
             ),
-            SIMULATED: tuple(_simulated(algorithms, topologies, workers, seeds)),
-            FACTORS: tuple(case for seed in seeds for case in factor_cases(seed)),
+            cases.SIMULATED: tuple(_simulated(algorithms, topologies, workers, seeds)),
+            cases.FACTORS: tuple(case for seed in seeds for case in cases.factor_cases(seed)),
         }
 
     def prepare(self, plan: Plan, sheets: Mapping[str, Sheet], output: Path, say: Say) -> tuple[Plan, list[str]]:
         """Recomputes the rows that lack all later columns, if their runs' records exist."""
         del say
-        describe(ENVIRONMENT)  # one ConfigError, not one per case, if Box2D is not installed
-        for part, cases in plan.items():
-            for case in cases:
+        describe(cases.ENVIRONMENT)  # one ConfigError, not one per case, if Box2D is not installed
+        for part, planned in plan.items():
+            for case in planned:
                 for row in sheets[part].of([case.name]):
                     if all(row[column] is None for column in LATER_COLUMNS):
                         values = remake(case, row, output / "runs" / case.name)
@@ -143,20 +132,20 @@ class Concurrency(Study):
 
 def _plans(algorithm: str) -> bool:
     """Whether an algorithm has a world model: its processes are planners, which share no parameters."""
-    return preset(ENVIRONMENT, algorithm).algorithm.world_model is not None
+    return preset(cases.ENVIRONMENT, algorithm).algorithm.world_model is not None
 
 
 def _runs(algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range) -> Iterator[Case]:
     """Seeds are outermost: the first seed of every case comes first, and a slow hour affects all cases."""
     for seed in seeds:
         for algorithm in algorithms:
-            yield run_case(algorithm, "serial", 1, seed)
+            yield cases.run_case(algorithm, "serial", 1, seed)
         for count, algorithm in product(workers, algorithms):
             if not _plans(algorithm):
                 for topology in topologies:
-                    yield run_case(algorithm, topology, count, seed)
+                    yield cases.run_case(algorithm, topology, count, seed)
             elif count > 1:  # one acts, and at least one plans
-                yield dyna_q_case(count, seed)
+                yield cases.dyna_q_case(count, seed)
 
 
 def _simulated(
@@ -165,16 +154,16 @@ def _simulated(
     """A3C shares parameters without a lock only, as published."""
     learning = [name for name in algorithms if not _plans(name)]
     for seed, shared_out, algorithm in product(seeds, (False, True), learning):
-        yield simulated_case(algorithm, "serial", 1, seed, shared_out=shared_out)
-        replays = preset(ENVIRONMENT, algorithm).algorithm.replay is not None
+        yield cases.simulated_case(algorithm, "serial", 1, seed, shared_out=shared_out)
+        replays = preset(cases.ENVIRONMENT, algorithm).algorithm.replay is not None
         for count, topology in product(workers, topologies if replays else ("hogwild",)):
-            yield simulated_case(algorithm, topology, count, seed, shared_out=shared_out)
+            yield cases.simulated_case(algorithm, topology, count, seed, shared_out=shared_out)
 
 
 def _throughput(
     algorithms: Sequence[str], topologies: Sequence[str], workers: Sequence[int], seeds: range
 ) -> Iterator[Case]:
     for number, algorithm in product(seeds, [name for name in algorithms if not _plans(name)]):
-        yield throughput_case(algorithm, "serial", 1, number)
+        yield cases.throughput_case(algorithm, "serial", 1, number)
         for topology, count in product(topologies, workers):
-            yield throughput_case(algorithm, topology, count, number)
+            yield cases.throughput_case(algorithm, topology, count, number)
