@@ -124,7 +124,7 @@ def test_evaluate_as_text(training, run, capsys):
     assert training.calls[0][2] == {"episodes": 100, "seed": None}
     assert capsys.readouterr().out == (
         "2 greedy episodes after 12,345 steps of training\n"
-        "  return    2.0 ± 1.5 (least 1.0, greatest 3.0)\n"
+        "  return    2.00 ± 1.50 (least 1.00, greatest 3.00)\n"
         "  length    15.0 steps\n"
     )
 

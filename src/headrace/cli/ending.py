@@ -4,7 +4,7 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from headrace.report.formats import count, duration, number
+from headrace.report.formats import count, duration, score_text
 
 if TYPE_CHECKING:
     from headrace.training import Result
@@ -28,9 +28,8 @@ def conclude(result: "Result") -> int:
     reason, further = _STOPS.get(stopped_by, (stopped_by, ""))
     print(f"\n{summary['environment']}: {reason}")
     if summary.get("mean_return") is not None:
-        spread = f" ± {number(summary['std_return'])}" if summary.get("std_return") is not None else ""
-        mean, episodes = number(summary["mean_return"]), summary["evaluation_episodes"]
-        print(f"  return    {mean}{spread} over {episodes} greedy episodes")
+        mean, episodes = score_text(summary["mean_return"], summary.get("std_return")), summary["evaluation_episodes"]
+        print(f"  return    {mean} over {episodes} greedy episodes")
     if summary.get("seconds_to_score") is not None:
         print(f"  solved    after {duration(summary['seconds_to_score'])}")
     print(

@@ -12,7 +12,7 @@ from headrace.cli.arguments import Run, Switch, parse
 from headrace.errors import require
 from headrace.fields import require_positive
 from headrace.report import RunDirectory
-from headrace.report.formats import count, number
+from headrace.report.formats import count, number, score_text
 from headrace.report.video import require_video, write_video
 from headrace.settings import MOST_EPISODES
 from headrace.zoo import PREFIX, KeptPolicy, find_kept, kept_policies, zoo_name
@@ -92,8 +92,8 @@ def _text(result: "Evaluation") -> str:
     """The score in three lines."""
     return (
         f"{len(result.returns)} greedy episodes after {count(result.moment.environment_steps)} steps of training\n"
-        f"  return    {number(result.mean)} ± {number(result.std)} "
-        f"(least {number(result.minimum)}, greatest {number(result.maximum)})\n"
+        f"  return    {score_text(result.mean, result.std)} "
+        f"(least {score_text(result.minimum)}, greatest {score_text(result.maximum)})\n"
         f"  length    {number(statistics.fmean(result.lengths))} steps"
     )
 
@@ -102,7 +102,7 @@ def _list(kept: Mapping[str, KeptPolicy]) -> str:
     """One line for each policy of the zoo."""
     width = max(map(len, kept), default=0) + len(PREFIX)
     return "\n".join(
-        f"{PREFIX + name:{width}}  {each.algorithm:7}  return {number(each.mean_return)} ± {number(each.std_return)} "
+        f"{PREFIX + name:{width}}  {each.algorithm:7}  return {score_text(each.mean_return, each.std_return)} "
         f"over {each.episodes} episodes, after {count(each.environment_steps)} steps of training"
         for name, each in kept.items()
     )

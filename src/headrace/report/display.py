@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self, TextIO
 
-from headrace.report.formats import count, duration, number
+from headrace.report.formats import count, duration, number, score_text
 from headrace.report.progress import Progress
 
 __all__ = ["Display", "Heading", "PlainDisplay", "QuietDisplay", "draws_live", "open_display"]
@@ -119,12 +119,12 @@ def line(progress: Progress) -> str:
         f"[{duration(p.seconds)}]",
         f"{count(p.environment_steps)} steps" + (f" of {count(p.steps_target)}" if p.steps_target else ""),
         f"{count(p.episodes)} episodes",
-        f"return {_ascii(p.mean_return)}",
-        f"evaluated {_ascii(p.evaluation_return)}",
+        f"return {_ascii(p.mean_return, score_text)}",
+        f"evaluated {_ascii(p.evaluation_return, score_text)}",
         f"{count(p.steps_per_second)} steps/s",
         f"{count(p.learner_steps_per_second)} updates/s",
-        f"{_ascii(p.samples_per_insert)} samples/insert",
-        f"staleness {_ascii(p.staleness)}",
+        f"{_ascii(p.samples_per_insert, number)} samples/insert",
+        f"staleness {_ascii(p.staleness, number)}",
     ]
     if p.bottleneck:
         parts.append(f"bottleneck {p.bottleneck}")
@@ -135,5 +135,5 @@ def line(progress: Progress) -> str:
     return parts[0] + " " + ", ".join(parts[1:])
 
 
-def _ascii(value: float | None) -> str:
-    return "-" if value is None else number(value)
+def _ascii(value: float | None, shown: Callable[[float], str]) -> str:
+    return "-" if value is None else shown(value)

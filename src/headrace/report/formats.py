@@ -2,7 +2,7 @@
 
 import math
 
-__all__ = ["count", "counted", "duration", "number", "size"]
+__all__ = ["count", "counted", "duration", "number", "score_text", "size"]
 
 
 def count(value: float) -> str:
@@ -18,6 +18,12 @@ def counted(amount: int, noun: str) -> str:
 def number(value: float | None, digits: int = 1) -> str:
     """12.345 -> "12.3"; None -> an en dash."""
     return "–" if value is None or math.isnan(value) else f"{value:,.{digits}f}"
+
+
+def score_text(value: float | None, spread: float | None = None) -> str:
+    """A return with three digits at least, 219.34 -> "219.3" and 0.9645 -> "0.965"; with a spread, "0.965 ± 0.021"."""
+    digits = 1 if not value or abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return number(value, digits) + ("" if spread is None else f" ± {number(spread, digits)}")
 
 
 def duration(seconds: float) -> str:

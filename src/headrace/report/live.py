@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from headrace.report.display import Display, Heading
-from headrace.report.formats import count, duration, number, size
+from headrace.report.formats import count, duration, number, score_text, size
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES, Progress, style_times
 
 __all__ = ["Board", "LiveDisplay", "sparkline"]
@@ -100,12 +100,12 @@ class Board:
                 share = 1.0
             else:
                 share = (score - self._lowest) / (p.score_target - self._lowest)
-            yield _target("score", share, f"{number(score)} / {number(p.score_target)}", "", cells)
+            yield _target("score", share, f"{score_text(score)} / {score_text(p.score_target)}", "", cells)
 
     def _figures(self, cells: int) -> Iterator[Text]:
         p = self._progress
-        yield _row("return", (number(p.mean_return), "training"), (number(p.near_greedy_return), "near-greedy"))
-        greedy = _row("greedy", (number(p.evaluation_return), "evaluated"), (number(p.best_evaluation), "best"))
+        yield _row("return", (score_text(p.mean_return), "training"), (score_text(p.near_greedy_return), "near-greedy"))
+        greedy = _row("greedy", (score_text(p.evaluation_return), "evaluated"), (score_text(p.best_evaluation), "best"))
         room = min(cells - greedy.cell_len - 2, _WIDEST_SPARKLINE)
         yield greedy.append("  " + sparkline(self._evaluations, max(room, 1)), style="green")
         yield _row(

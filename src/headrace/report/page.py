@@ -10,7 +10,7 @@ from typing import Any
 from headrace.errors import CheckpointError, StorageError
 from headrace.report import figures
 from headrace.report.document import document, plot_row, share_bar, tile_row
-from headrace.report.formats import count, duration, number, size
+from headrace.report.formats import count, duration, number, score_text, size
 from headrace.report.history import History, Record, collect
 from headrace.report.precision_view import precision_section
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
@@ -79,8 +79,9 @@ def _tiles(history: History, summary: Record) -> str:
     tiles = []
     solved = summary.get("solved")
     if mean is not None:
-        note = "mean greedy return" + (f" (± {number(spread)})" if spread is not None else "")
-        tiles.append((number(mean), note + (f" of {episodes} episodes" if episodes else ""), bool(solved)))
+        shown, _, deviation = score_text(mean, spread).partition(" ± ")
+        note = "mean greedy return" + (f" (± {deviation})" if deviation else "")
+        tiles.append((shown, note + (f" of {episodes} episodes" if episodes else ""), bool(solved)))
     if solved is not None:
         tiles.append(("yes" if solved else "no", "target score reached", bool(solved)))
     if summary.get("seconds_to_score") is not None:

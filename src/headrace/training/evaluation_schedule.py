@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.report.display import Display
+from headrace.report.formats import score_text
 from headrace.report.run_directory import RunDirectory
 from headrace.roles.evaluator import LONGEST_EPISODE
 from headrace.settings import RunConfig
@@ -101,7 +102,7 @@ class EvaluationSchedule:
         cut = sum(length >= LONGEST_EPISODE for length in evaluation.lengths)
         self._display.message(
             f"evaluation at {evaluation.moment.environment_steps:,} steps, {evaluation.moment.seconds:.0f} s: "
-            f"{evaluation.mean:.1f} ± {evaluation.std:.1f} over {len(evaluation.returns)} greedy episodes"
+            f"{score_text(evaluation.mean, evaluation.std)} over {len(evaluation.returns)} greedy episodes"
             + (f", {cut} of them cut at {LONGEST_EPISODE:,} steps" if cut else "")
         )
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headrace.errors import StorageError
 from headrace.report.document import document, plot_row, tile_row
-from headrace.report.formats import count, duration, number
+from headrace.report.formats import count, duration, score_text
 from headrace.report.svg import COLORS, plain_axes, to_svg
 from headrace.tuning.space import Space
 from headrace.tuning.study import PARTS, TrialRow, shown, shown_value
@@ -57,7 +57,7 @@ def _csv(rows: Sequence[TrialRow], spaces: Sequence[Space]) -> str:
 
 def _page(rows: Sequence[TrialRow], spaces: Sequence[Space], path: Path, title: str) -> str:
     best = [row for row in rows if row.state == "complete"][:1]
-    tiles = [(number(row.score), f"best score: trial {row.number}, {shown(row.settings)}", True) for row in best]
+    tiles = [(score_text(row.score), f"best score: trial {row.number}, {shown(row.settings)}", True) for row in best]
     for state in ("complete", "pruned", "failed", "interrupted"):
         amount = sum(row.state == state for row in rows)
         tiles += [(count(amount), state, False)] if amount else []
@@ -79,7 +79,7 @@ def _cells(rank: int, row: TrialRow, spaces: Sequence[Space]) -> list[str]:
     ranked = str(rank) if row.state == "complete" else ""
     values = [shown_value(row.settings.get(space.name, "")) for space in spaces]
     spent = [count(row.environment_steps), duration(row.seconds)]
-    return [ranked, str(row.number), number(row.score), *values, *spent, row.state, str(row.path)]
+    return [ranked, str(row.number), score_text(row.score), *values, *spent, row.state, str(row.path)]
 
 
 def _html_row(cells: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from headrace.errors import CheckpointError, ConfigError, StorageError, require
 from headrace.fields import write_fields
-from headrace.report.formats import count, duration, number
+from headrace.report.formats import count, duration, score_text
 from headrace.settings import RunConfig
 from headrace.tuning.space import Space, apply
 from headrace.tuning.trial import Outcome, Trial
@@ -123,7 +123,7 @@ class Study:
         chosen, evaluations = running.chosen, running.evaluations
         steps, seconds, score = record["environment_steps"], record["seconds"], record["mean_return"]
         running.environment_steps, running.seconds = steps, seconds
-        self._say(f"trial {number_}: {number(score)} after {count(steps)} steps, {duration(seconds)}")
+        self._say(f"trial {number_}: {score_text(score)} after {count(steps)} steps, {duration(seconds)}")
         if score is None:
             return False
         share = max(steps / (self.config.steps or math.inf), seconds / (self.config.time_limit_seconds or math.inf))
@@ -153,13 +153,12 @@ class Study:
             self._say(f"trial {number_}: failed: {outcome.error}")
         elif outcome.interrupted:
             self._study.tell(chosen, state=TrialState.PRUNED if running.pruned else TrialState.FAIL)
-            self._say(f"trial {number_}: {'pruned' if running.pruned else 'interrupted'}, score {number(score)}")
+            self._say(f"trial {number_}: {'pruned' if running.pruned else 'interrupted'}, score {score_text(score)}")
         else:
             self._study.tell(chosen, score)
             best = self._study.best_trial
-            self._say(
-                f"trial {number_}: complete, score {number(score)}; best: trial {best.number}, {number(best.value)}"
-            )
+            shown_best = f"best: trial {best.number}, {score_text(best.value)}"
+            self._say(f"trial {number_}: complete, score {score_text(score)}; {shown_best}")
         self._require_no_common_mistake(outcome)
 
     def rows(self) -> list[TrialRow]:
