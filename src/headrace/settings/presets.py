@@ -88,6 +88,7 @@ _ENVIRONMENTS: dict[str, _Environment] = {
     "Blackjack-v1": _Environment(
         "dqn", Serial(envs_per_actor=8), Apex(), "about -0.04 is the best possible mean; 100 episodes are off by 0.1"
     ),
+    "minigrid/DoorKey-5x5-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "0.965 is the best mean return"),
     "headrace/Wheels-v0": _Environment("dqn", Serial(envs_per_actor=8), Apex(), "15 is the best return"),
     "headrace/Reach-v0": _Environment(
         "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "-0.81 is the best possible mean"

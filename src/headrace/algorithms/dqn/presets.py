@@ -97,6 +97,18 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=20_000,
     ),
+    "minigrid/DoorKey-5x5-v0": Tuned(  # with little exploration, some seeds hardly ever open the door
+        DQN(
+            hidden=(128, 128),
+            learning_rate=3e-4,
+            discount=0.97,
+            batch_size=128,
+            target_update_period=500,
+            epsilon_final=0.25,
+            epsilon_decay_steps=50_000,
+        ),
+        steps=200_000,
+    ),
     "headrace/Snake-v0": Tuned(
         DQN(
             network="mlp",
