@@ -20,7 +20,7 @@ CARTPOLE = next(task for task in TASKS if task.name == "CartPole-v1")
 
 
 def test_every_preset_has_a_task() -> None:
-    """Except Blackjack, of which 100 episodes say nothing. Of a family, whose name stands for many, some are measured."""
+    """Except Blackjack, of which 100 episodes say nothing. Of a family, some environments are measured."""
     presets = {(name, algorithm) for algorithm in BUILT_IN for name in presets_of(algorithm)}
     families = {(name.removesuffix("..."), algorithm) for name, algorithm in presets if name.endswith("/...")}
     tasks = {(task.environment, task.algorithm) for task in TASKS}
