@@ -80,7 +80,14 @@ def test_a_frugal_preset_learns_more_from_each_step_in_one_environment():
 def test_an_environment_without_a_frugal_preset_is_refused(environment, algorithm, whose):
     with pytest.raises(ConfigError, match=f"frugal is given, and {whose} has no frugal preset") as caught:
         preset(environment, algorithm, frugal=True)
-    assert str(caught.value).endswith("LunarLander-v3 with dqn have one")
+    assert "LunarLander-v3 with dqn" in str(caught.value)
+
+
+def test_frugal_chooses_the_algorithm_that_has_a_preset():
+    assert preset("Pendulum-v1").algorithm.name == "d4pg"
+    assert preset("Pendulum-v1", frugal=True).algorithm.name == "sac"
+    with pytest.raises(ConfigError, match="Pendulum-v1 with d4pg has no frugal preset"):
+        preset("Pendulum-v1", "d4pg", frugal=True)
 
 
 def test_frugal_presets_of_an_algorithm():

@@ -7,7 +7,7 @@ and 154 on LunarLander in 100,000 (DQN, published scores).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from headrace.algorithms.config import Algorithm, Tuned
@@ -156,14 +156,16 @@ def preset(environment: str, algorithm: str | None = None, *, frugal: bool = Fal
     That of vector/NAME and envpool/NAME is the preset of NAME. A name without its version has that of its newest one.
 
     `algorithm` is by default the environment's. An algorithm that has no preset for the environment gets its default
-    settings and the steps of the environment's algorithm. `frugal` chooses the one that needs few environment steps.
+    settings and the steps of the environment's algorithm. `frugal` chooses the one that needs few environment steps,
+    without `algorithm` also that of another algorithm than the environment's.
     Raises ConfigError if there is no such algorithm, or no such frugal preset.
     """
     shared = _find(_ENVIRONMENTS, environment) or _Environment()
     usual = _find(_tuned(find_algorithm(shared.algorithm)), environment)
     kind = find_algorithm(algorithm or shared.algorithm)
     if frugal:
-        return _frugal(environment, kind, shared)
+        kinds = [kind] if algorithm else [kind, *known_algorithms().values()]
+        return _frugal(environment, kinds, shared)
     tuned = _find(_tuned(kind), environment) or Tuned(kind(), usual.steps if usual else _DEFAULT_STEPS)
     return Preset(tuned.algorithm, tuned.steps, *shared[1:])
 
@@ -177,12 +179,14 @@ def presets_of(algorithm: str, *, frugal: bool = False) -> dict[str, Preset]:
     return {name: preset(name, algorithm, frugal=frugal) for name in names}
 
 
-def _frugal(environment: str, kind: type[Algorithm], shared: _Environment) -> Preset:
-    tuned = _find(_tuned(kind, frugal=True), environment)
+def _frugal(environment: str, kinds: Sequence[type[Algorithm]], shared: _Environment) -> Preset:
+    """That of the first algorithm that has one."""
+    found = (_find(_tuned(kind, frugal=True), environment) for kind in kinds)
+    tuned = next((each for each in found if each is not None), None)
     if tuned is None:
         able = [f"{name} with {each}" for each in known_algorithms() for name in presets_of(each, frugal=True)]
         raise ConfigError(
-            f"frugal is given, and {environment} with {kind.name} has no frugal preset; {', '.join(able)} have one"
+            f"frugal is given, and {environment} with {kinds[0].name} has no frugal preset; {', '.join(able)} have one"
         )
     return Preset(tuned.algorithm, tuned.steps, *shared._replace(serial=_FRUGAL_SERIAL)[1:], frugal=True)
 

@@ -130,8 +130,31 @@ PRESETS: dict[str, Tuned] = {
     ),
 }
 
-FRUGAL_PRESETS: dict[str, Tuned] = {
-    "LunarLander-v3": Tuned(  # an update for each environment step
+FRUGAL_PRESETS: dict[str, Tuned] = {  # an update for each environment step
+    "CartPole-v1": Tuned(
+        DQN(
+            hidden=(128, 128),
+            prioritized=False,
+            batch_size=128,
+            replay_capacity=50_000,
+            learning_starts=500,
+            samples_per_step=128.0,
+            epsilon_decay_steps=3_000,
+        ),
+        steps=30_000,
+    ),
+    "Acrobot-v1": Tuned(
+        DQN(
+            hidden=(128, 128),
+            learning_rate=6e-4,
+            batch_size=128,
+            samples_per_step=128.0,
+            epsilon_decay_steps=5_000,
+            target_update_period=250,
+        ),
+        steps=60_000,
+    ),
+    "LunarLander-v3": Tuned(
         DQN(
             learning_rate=6e-4,
             batch_size=128,
