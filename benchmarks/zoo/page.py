@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.zoo.published import SCORES
 from benchmarks.zoo.runs import read_rows
 from benchmarks.zoo.scores import Rows, cells, normalized_scores, shared_tasks
 from benchmarks.zoo.statistics import (
@@ -90,7 +91,9 @@ _METHODS = """## Methods
 - `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script
-  (`benchmarks/zoo/published.py`). CleanRL is left out: its package needs Python 3.10 or older."""
+  (`benchmarks/zoo/published.py`). CleanRL is left out: its package needs Python 3.10 or older.
+- Published scores: SB3, the benchmark.md of its zoo, one run of each, LunarLander-v2; ActorQ, D4PG of Krishnan et al.
+  2022, with floats; YuriyGuts, the DQN of snake-ai-reinforcement."""
 
 
 def _failures(rows: Rows) -> str:
@@ -135,8 +138,8 @@ def _policies() -> str:
 def _table(rows: Rows) -> str:
     lines = [
         "## Every preset",
-        "| | system | seeds | reached | steps to the threshold | seconds to the threshold | score | required |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | system | seeds | reached | steps to the threshold | seconds to it | score | required | published |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     columns = [interquartile_means(cells(rows, figure.column, figure.limit)) for figure in _FIGURES]
     scores = interquartile_means(cells(rows, "fresh_mean"))
@@ -147,10 +150,10 @@ def _table(rows: Rows) -> str:
             runs = [row for row in rows if (row["system"], row["task"]) == (system, task.name)]
             reached = sum(row["ended"] == "score" for row in runs)
             figures = [_shown(column.get((system, task.name))) for column in (*columns, scores)]
-            cell = " | ".join(figures)
-            lines.append(
-                f"| {task.name} | {_title(system)} | {len(runs)} | {reached} | {cell} | {_plain(task.required)} |"
-            )
+            score, source = SCORES.get(task.name, (None, ""))
+            published = "" if score is None else f"{_plain(score)} ({source})"
+            row = (task.name, _title(system), len(runs), reached, *figures, _plain(task.required), published)
+            lines.append(f"| {' | '.join(map(str, row))} |")
     return "\n".join(lines)
 
 

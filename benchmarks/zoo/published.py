@@ -1,8 +1,8 @@
-"""Settings that other libraries publish, by algorithm and environment."""
+"""Settings that other libraries publish, by algorithm and environment, and published scores."""
 
 from typing import Any
 
-__all__ = ["PEERS", "SB3", "TORCHRL"]
+__all__ = ["PEERS", "SB3", "SCORES", "TORCHRL"]
 
 Settings = dict[str, dict[str, Any]]
 
@@ -96,3 +96,24 @@ TORCHRL: dict[str, Settings] = {  # its sota-implementations/dqn/config_cartpole
 }
 PEERS = {"sb3": SB3, "torchrl": TORCHRL}
 """Settings by library."""
+
+SCORES = {
+    "CartPole-v1": (500.0, "SB3"),
+    "CartPole-v1-a3c": (500.0, "SB3's A2C"),
+    "Acrobot-v1": (-76.6, "SB3"),
+    "MountainCar-v0": (-100.8, "SB3"),
+    "LunarLander-v3": (154.4, "SB3"),
+    "LunarLander-v3-a3c": (155.8, "SB3's A2C"),
+    "LunarLanderContinuous-v3": (260.4, "SB3"),
+    "headrace/Snake-v0": (19.2, "YuriyGuts"),
+    "Pendulum-v1": (-152.1, "SB3's DDPG"),
+    "Pendulum-v1-td3": (-151.9, "SB3"),
+    "Pendulum-v1-sac": (-157.0, "SB3"),
+    "Pendulum-v1-a3c": (-163.0, "SB3's A2C"),
+    "dm_control/cartpole-balance": (941.2, "ActorQ"),
+    "dm_control/walker-stand": (947.7, "ActorQ"),
+    "dm_control/finger-spin": (810.3, "ActorQ"),
+    "dm_control/reacher-hard": (948.1, "ActorQ"),
+    "dm_control/cheetah-run": (732.3, "ActorQ"),
+}
+"""Score and source by task; the methods on the zoo's page name the sources."""
