@@ -50,26 +50,28 @@ class RunDirectory:
     if the directory is no longer at its path.
     """
 
-    def __init__(self, path: Path, lock: int | None) -> None:
+    def __init__(self, path: Path, lock: int | None, *, made: bool = False) -> None:
+        """`made`: the directory did not exist before the run."""
         self.path = path
         self._lock = lock
         self._directory = None if lock is None else os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._metrics: int | None = None
         self._events: EventFile | None = None
         self._sinks: list[RecordSink] = []
-        self._made = False
-        """Whether the directory did not exist before the run."""
+        self._made = made
 
     @classmethod
     def create(cls, path: Path, config_json: str) -> Self:
         """Makes the directory of a new run and locks it; raises CheckpointError if the path is not empty."""
+        return cls._create(path, config_json, made=not path.exists())
+
+    @classmethod
+    def _create(cls, path: Path, config_json: str, *, made: bool) -> Self:
         require("run directory", ascii(str(path)), str(path).isprintable(), "a path that can be printed")
         _require_vacant(path)
-        made = not path.exists()
         with _writing(path):
             path.mkdir(parents=True, exist_ok=True)
-        run = cls(path, _acquire_lock(path))
-        run._made = made
+        run = cls(path, _acquire_lock(path), made=made)
         try:
             _require_vacant(path)  # another process may have made it first, and have ended
             with _writing(path):
@@ -93,9 +95,7 @@ class RunDirectory:
                     if path.is_symlink():  # a broken link, whose name is not free either
                         raise
                     continue
-            run = cls.create(path, config_json)
-            run._made = True
-            return run
+            return cls._create(path, config_json, made=True)
 
     @classmethod
     def open(cls, path: Path, *, writing: bool = False) -> Self:
