@@ -13,6 +13,7 @@ from benchmarks.validation.comparison import compare
 from benchmarks.validation.contender import COLUMNS, describe_run
 from benchmarks.validation.plots import draw_steps
 
+from headrace.algorithms.dqn.config import DQN
 from headrace.errors import ConfigError
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
@@ -75,9 +76,9 @@ def test_rows_of_other_settings_are_refused(tmp_path: Path) -> None:
 def test_costs_are_measured_once_and_for_one_environment(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     path.write_text(json.dumps({"calibration": {"environment": "CartPole-v1", "link": "3us,40Gbit"}}))
-    assert runs.calibrate_once("CartPole-v1", path) == "3us,40Gbit"
+    assert runs.calibrate_once("CartPole-v1", DQN(), path) == "3us,40Gbit"
     with pytest.raises(ConfigError, match="CartPole-v1"):
-        runs.calibrate_once("LunarLander-v3", path)
+        runs.calibrate_once("LunarLander-v3", DQN(), path)
 
 
 def row(setup: Setup, seed: int, mode: Any, **cells: object) -> dict[str, str]:

@@ -23,6 +23,7 @@ from benchmarks.validation.cases import SETUPS, Plan, list_cases
 from benchmarks.validation.runs import calibrate_once, estimate_seconds, measure, require_same, start_run
 from headrace.errors import ConfigError
 from headrace.machine import available_cores
+from headrace.settings import preset
 from headrace.studies.results import make_folder, write_rows, write_text
 
 
@@ -73,7 +74,7 @@ def _measure(options: argparse.Namespace) -> bool:
     warn_if_busy()
     minutes = estimate_seconds(cases, rows) / 60
     print(f"validation: {missing} of {len(cases)} runs are missing; they take about {minutes:.0f} minutes", flush=True)
-    link = calibrate_once(options.environment, costs)
+    link = calibrate_once(options.environment, preset(options.environment).algorithm, costs)
     return measure(plan._replace(link=link), cases, runs, start_run)
 
 

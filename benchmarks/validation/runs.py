@@ -12,8 +12,8 @@ from benchmarks.measure import origin, read_csv
 from benchmarks.outcome import run_process
 from benchmarks.validation.cases import Case, Plan
 from benchmarks.validation.contender import COLUMNS
+from headrace.algorithms.config import Algorithm
 from headrace.errors import ConfigError
-from headrace.settings import preset
 from headrace.studies.results import write_rows
 
 __all__ = ["Run", "calibrate_once", "estimate_seconds", "measure", "require_same", "start_run"]
@@ -36,16 +36,16 @@ def require_same(rows: Sequence[Mapping[str, str]], plan: Plan) -> None:
             raise ConfigError(f"the output folder has runs of {', '.join(other)}: another --output is required")
 
 
-def calibrate_once(environment: str, path: Path) -> str:
-    """Measures the costs of the environment's preset on this machine, unless there is a file with them.
+def calibrate_once(environment: str, algorithm: Algorithm, path: Path) -> str:
+    """Measures the costs of the algorithm's work on this machine, unless there is a file with them.
 
     Returns the link that was measured with them. Raises ConfigError if they are those of another environment.
     """
     from headrace.simulation.calibration import calibrate, write_costs
 
     if not path.exists():
-        print(f"validation: measures costs, into {path}", flush=True)
-        write_costs(calibrate(environment, preset(environment).algorithm, _CALIBRATION_SECONDS), path)
+        print(f"measures costs, into {path}", flush=True)
+        write_costs(calibrate(environment, algorithm, _CALIBRATION_SECONDS), path)
     made: Mapping[str, str] = json.loads(path.read_text())["calibration"]
     if made["environment"] != environment:
         raise ConfigError(

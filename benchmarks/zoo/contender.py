@@ -17,14 +17,13 @@ import numpy as np
 
 import headrace
 from benchmarks.outcome import CONFIRMATION_EPISODES, FRESH_SEED, PERIODIC_EPISODES, Outcome, Rule
+from benchmarks.validation.runs import calibrate_once
 from benchmarks.zoo.runs import FOLDER
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, Task
-from headrace.algorithms.config import Algorithm
 from headrace.environments import describe
 from headrace.launch.config import LauncherConfig, Processes, Simulated
 from headrace.roles.evaluator import play
 from headrace.settings import preset
-from headrace.simulation.calibration import calibrate, write_costs
 from headrace.studies.results import make_folder
 from headrace.training import export
 from headrace.training.environment_check import random_actions
@@ -32,7 +31,6 @@ from headrace.types import Array
 
 _PERIOD_SECONDS = 5.0
 _SIMULATED_PERIOD_SECONDS = 0.5
-_CALIBRATION_SECONDS = 10.0
 _PEERS = {"sb3": "benchmarks.sb3", "torchrl": "benchmarks.torchrl_dqn"}
 
 
@@ -44,7 +42,10 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
     launcher: LauncherConfig = Processes()
     if system in SIMULATED:
         name, options = "hogwild", {"workers": SIMULATED[system]}
-        launcher = Simulated(SIMULATED[system], costs=_measure_costs(task, known.algorithm))
+        costs = FOLDER / "costs" / f"{task.name.replace('/', '-')}.json"
+        make_folder(costs.parent)
+        calibrate_once(task.environment, known.algorithm, costs)
+        launcher = Simulated(SIMULATED[system], costs=costs)
     elif system.endswith("-int8"):
         options = {"precision": "int8"}
     topology = dataclasses.replace(known.topology(name), **options)
@@ -79,15 +80,6 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         fresh.std,
         "frugal preset" if known.frugal else "preset",
     )
-
-
-def _measure_costs(task: Task, algorithm: Algorithm) -> Path:
-    """The file with the costs of the task's work on this machine, which is measured once."""
-    path = FOLDER / "costs" / f"{task.name.replace('/', '-')}.json"
-    if not path.exists():
-        make_folder(path.parent)
-        write_costs(calibrate(task.environment, algorithm, _CALIBRATION_SECONDS), path)
-    return path
 
 
 def run_random(task: Task, seed: int) -> Outcome:
