@@ -5,6 +5,7 @@ import pytest
 
 from headrace.environments import describe, make, make_batch
 from headrace.errors import EnvironmentFault
+from headrace.networks import Architecture
 
 
 def test_it_names_its_extra_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,8 +33,8 @@ def test_videos_are_refused() -> None:
 def test_games_have_their_published_spaces(game: str, channels: int, actions: int) -> None:
     pytest.importorskip("minatar")
     spec = describe(f"minatar/{game}")
-    (cells,) = spec.parts
-    assert (cells.shape, spec.actions) == ((10, 10, channels), actions)
+    assert (spec.input_shape, spec.observation_dtype, spec.actions) == ((channels, 10, 10), "uint8", actions)
+    assert Architecture.of(spec, "auto", (128,)).kind == "grid"
 
 
 def test_a_seed_repeats_an_episode() -> None:

@@ -165,8 +165,8 @@ def test_channels_are_told_from_rows_and_columns(shape: tuple[int, ...], last: b
     other = Part("action_mask", "int8", (2,), 24_000)
     spec = EnvironmentSpec((24_008,), "uint8", 2, parts=(Part("observation", "uint8", shape, 0), other), masked=True)
     assert Architecture.of(spec, "mlp", (4,)).encoders[0].channels_last == last
-    plain = EnvironmentSpec(shape, "uint8", 2)  # one array is always [channels, H, W]
-    assert not Architecture.of(plain, "mlp", (4,)).encoders[0].channels_last
+    plain = EnvironmentSpec(shape, "uint8", 2)
+    assert Architecture.of(plain, "mlp", (4,)).encoders[0].channels_last == last
 
 
 def test_torch_sees_images_with_channels_last() -> None:
@@ -188,3 +188,20 @@ def test_torch_sees_images_with_channels_last() -> None:
     policy = Policy(PolicyGraph(architecture).serialize(views), 1)
     for output in (module.output(module.place(observation)), policy.output(observation)):
         np.testing.assert_allclose(output, [[1, 0, 0, 0, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(7, 9, 3), (40, 36, 3), (3, 36, 36), (36, 36)])
+def test_torch_and_graph_see_the_same_image_without_parts(shape: tuple[int, ...]) -> None:
+    """The rows, columns and channels of Gymnasium's images, or channels first."""
+    spec = EnvironmentSpec(shape, "uint8", 5)
+    architecture = Architecture.of(spec, "auto", (16,))
+    assert architecture.encoders[0].image_shape == {(7, 9, 3): (3, 7, 9), (40, 36, 3): (3, 40, 36)}.get(
+        shape, (1, *shape)[-3:]
+    )
+    assert architecture.kind == ("grid" if shape == (7, 9, 3) else "nature")
+    network = PolicyNetwork(architecture)
+    vector = network.layout.initial(np.random.default_rng(1))
+    observation = np.random.default_rng(0).integers(0, 256, (4, *shape), np.uint8)
+    module = open_network("torch", network, vector)
+    policy = Policy(PolicyGraph(architecture).serialize(network.layout.views(vector)), 1)
+    np.testing.assert_allclose(policy.output(observation), module.output(module.place(observation)), atol=1e-5)

@@ -35,8 +35,8 @@ class MinAtar(Suite):
         return _Game(name.removeprefix(self.prefix))
 
 
-class _Game(gymnasium.Env[NDArray[np.int8], np.int64]):
-    """One game. An observation is int8 [10, 10, C] of 0 and 1: which of C kinds of objects are in each cell."""
+class _Game(gymnasium.Env[NDArray[np.uint8], np.int64]):
+    """One game. An observation is uint8 [C, 10, 10], 255 where an object of each of C kinds is: a board for a CNN."""
 
     def __init__(self, game: str) -> None:
         from minatar import Environment
@@ -44,11 +44,12 @@ class _Game(gymnasium.Env[NDArray[np.int8], np.int64]):
         self._game = Environment(game)
         self._actions = self._game.minimal_action_set()
         self.action_space = spaces.Discrete(len(self._actions))
-        self.observation_space = spaces.MultiBinary(self._game.state_shape())
+        rows, columns, kinds = self._game.state_shape()
+        self.observation_space = spaces.Box(0, 255, (kinds, rows, columns), np.uint8)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.int8], dict[str, Any]]:
+    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         """Starts the episode of `seed` (32 bits), or the generator's next one without a seed."""
         if seed is not None:
             self._game.seed(seed)
@@ -56,11 +57,11 @@ class _Game(gymnasium.Env[NDArray[np.int8], np.int64]):
         self._game.reset()
         return self._observation(), {}
 
-    def step(self, action: np.int64) -> tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         """One frame; the game repeats the last action instead with probability 0.1."""
         reward, ended = self._game.act(self._actions[action])
         return self._observation(), float(reward), bool(ended), False, {}
 
-    def _observation(self) -> NDArray[np.int8]:
-        state: NDArray[np.int8] = self._game.state().astype(np.int8)
-        return state
+    def _observation(self) -> NDArray[np.uint8]:
+        present = np.moveaxis(self._game.state(), -1, 0)
+        return np.ascontiguousarray(present, np.uint8) * np.uint8(255)

@@ -203,8 +203,8 @@ class Architecture:
             smallest = _SMALLEST[chosen]
             shapes = [list(image.part.shape) for image in images] if spec.parts else list(spec.input_shape)
             raise ConfigError(
-                f"network is {chosen}; it needs frames of at least {smallest}x{smallest} pixels, [H, W] or "
-                f"[channels, H, W], and the environment's are {shapes}: use mlp"
+                f"network is {chosen}; it needs frames of at least {smallest}x{smallest} pixels, [H, W], "
+                f"[channels, H, W] or [H, W, channels], and the environment's are {shapes}: use mlp"
             )
         if dueling and not hidden:
             raise ConfigError("hidden is empty; a dueling head needs at least one hidden layer")
@@ -359,12 +359,13 @@ def _fewer(count: int) -> str:
 
 def _encoders(shape: tuple[int, ...], dtype: str, parts: tuple[Part, ...]) -> list[Encoder]:
     """One for each part, or one for the input if it has no parts; without their CNNs."""
-    if not parts:
-        return [Encoder(Part("observation", dtype, shape, 0), may_be_image=len(shape) in (2, 3))]
-    images = [len(part.shape) in (2, 3) and part.dtype == "uint8" and not part.categories for part in parts]
+    each = parts or (Part("observation", dtype, shape, 0),)
+    images = [
+        len(part.shape) in (2, 3) and (not parts or (part.dtype == "uint8" and not part.categories)) for part in each
+    ]
     return [
         Encoder(part, may_be_image=image, channels_last=image and _has_channels_last(part.shape))
-        for part, image in zip(parts, images, strict=True)
+        for part, image in zip(each, images, strict=True)
     ]
 
 
