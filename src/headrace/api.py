@@ -107,7 +107,7 @@ def load(path: str | Path) -> SavedPolicy:
     """The trained policy of a run directory, of an .onnx file that `headrace export` wrote, or of the zoo.
 
         policy = headrace.load("runs/LunarLander-v3-dqn-20260102-030405")
-        policy = headrace.load("zoo:LunarLander-v3")
+        policy = headrace.load("zoo:CartPole-v1")
         action = policy.act(observation)
 
     See `SavedPolicy`. Torch is not needed; a file and the zoo need no run, and the environment only for a

@@ -85,7 +85,7 @@ class Algorithm(ABC):
 
     network: str = "auto"
     """auto: a CNN for frames and boards (nature, grid), otherwise an MLP (mlp); ong: the network of Ong et al. 2015.
-    package.module:function: the torch module that this function returns (docs/running.md)."""
+    package.module:function: the torch module that this function returns (docs/own_network.md)."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the MLP's hidden layers, or of the dense layers after the CNN (Nature: 512)."""
 
