@@ -123,9 +123,10 @@ class Judge:
         return len(last) == _HINT_EPISODES and sum(last) / _HINT_EPISODES >= self._rule.score
 
     def _evaluate(self) -> None:
-        self._mean = self._play(PERIODIC_EPISODES, self._seed).mean
+        seed = self._seed + 1 + 2 * self._steps  # as in Headrace's runs, each evaluation has its own episodes
+        self._mean = self._play(PERIODIC_EPISODES, seed).mean
         if self._mean >= self._rule.score:
-            self._mean = self._play(CONFIRMATION_EPISODES, self._seed).mean
+            self._mean = self._play(CONFIRMATION_EPISODES, seed + 1).mean
             if self._mean >= self._rule.score:
                 self._reached = (self._seconds, self._steps)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmarks import outcome
 from benchmarks.outcome import Judge, Rule, Score
@@ -98,7 +99,7 @@ def test_evaluations_by_steps_are_off_the_clock_and_confirmed(clock: Clock) -> N
             ended = step
             break
     assert ended == 150  # 5 at 50; 11, but 9 over 100 episodes at 100; 12 and 10 at 150
-    assert play.asked == [(10, 3), (10, 3), (100, 3), (10, 3), (100, 3)]
+    assert play.asked == [(10, 104), (10, 204), (100, 205), (10, 304), (100, 305)]  # each has its own episodes
     found = judge.outcome(7, "settings")
     assert (found.seconds_to_score, found.steps_to_score, found.updates) == (150.0, 150, 7)
     assert (found.mean_return, found.fresh_mean, found.fresh_std) == (10.0, 7.0, 1.5)
@@ -126,7 +127,7 @@ def test_training_episodes_that_reach_the_score_bring_an_evaluation_forward(cloc
     assert judge.goes_on(2, lambda: [10.0] * 19)  # too few
     assert play.asked == []
     assert judge.goes_on(3, lambda: [10.0] * 20)
-    assert play.asked == [(10, 0)]
+    assert play.asked == [(10, 7)]
 
 
 @pytest.fixture
@@ -249,11 +250,13 @@ ROWS = [
 ]
 
 
-def test_a_run_that_did_not_reach_its_score_counts_with_its_limit() -> None:
-    assert cells(ROWS, "steps_to_score", "most_steps") == {
+def test_a_run_that_did_not_reach_its_score_counts_with_what_it_took() -> None:
+    """One that was killed counts with its limit."""
+    rows = [row | {"environment_steps": "70" if row["system"] == "sb3" else ""} for row in ROWS]
+    assert cells(rows, "steps_to_score", "environment_steps", "most_steps") == {
         ("random", "A"): [900.0],
         ("serial", "A"): [40.0, 50.0],  # by seed
-        ("sb3", "A"): [900.0],
+        ("sb3", "A"): [70.0],
         ("serial", "B"): [1.0],
     }
     assert ("sb3", "A") not in cells(ROWS, "steps_to_score")
@@ -269,6 +272,15 @@ def test_systems_are_compared_over_the_tasks_and_seeds_that_they_share() -> None
     shared = shared_tasks(normalized_scores(ROWS), ("serial", "sb3"))
     assert {name: values.tolist() for name, values in shared.items()} == {"serial": [[1.0]], "sb3": [[1.25]]}
     assert shared_tasks(normalized_scores(ROWS), ("serial", "torchrl")) == {}
+
+
+def test_a_profile_counts_runs_at_the_threshold() -> None:
+    """Runs with exactly the required score, such as CartPole's 500."""
+    pytest.importorskip("rliable")
+    from benchmarks.zoo import statistics
+
+    shares, _ = statistics.profiles({"serial": np.ones((3, 1))}, np.array([0.5, 1.0, 1.02]))["serial"]
+    assert shares.tolist() == [1.0, 1.0, 0.0]
 
 
 def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,8 +44,8 @@ def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -
         name, options = "hogwild", {"workers": SIMULATED[system]}
         costs = FOLDER / "costs" / f"{task.name.replace('/', '-')}.json"
         make_folder(costs.parent)
-        calibrate_once(task.environment, known.algorithm, costs)
-        launcher = Simulated(SIMULATED[system], costs=costs)
+        link = calibrate_once(task.environment, known.algorithm, costs)
+        launcher = Simulated(SIMULATED[system], link, costs)
     elif system.endswith("-int8"):
         options = {"precision": "int8"}
     topology = dataclasses.replace(known.topology(name), **options)

@@ -37,16 +37,17 @@ _FEWEST_SEEDS = 2
 
 
 class _Figure(NamedTuple):
-    """What the page compares between systems: a column, its limit for runs that did not reach the score, its words."""
+    """What the page compares between systems: a column, what counts for a run that did not reach the score, words."""
 
     column: str
-    limit: str
+    without: tuple[str, str]
+    """What the run took until it ended, or its limit if it was killed."""
     words: str
 
 
 _FIGURES = (
-    _Figure("steps_to_score", "most_steps", "environment steps to the threshold"),
-    _Figure("seconds_to_score", "most_seconds", "training seconds to the threshold"),
+    _Figure("steps_to_score", ("environment_steps", "most_steps"), "environment steps to the threshold"),
+    _Figure("seconds_to_score", ("seconds", "most_seconds"), "training seconds to the threshold"),
 )
 
 
@@ -81,13 +82,13 @@ random actions and 1 the required score; the tasks are those that all of the sys
 
 _METHODS = """## Methods
 - A run ends when 100 greedy episodes average the threshold, or at its limit: three times the preset's environment
-  steps, or the training seconds in the CSV. Every system is evaluated by the same function on the same episodes, off
-  the clock: 10 episodes after each period, and 100 if they reach the threshold. The period is 1,000 to 20,000
+  steps, or the training seconds in the CSV. Every system is evaluated by the same function, off the clock and each
+  time on other episodes: 10 after each period, and 100 if they reach the threshold. The period is 1,000 to 20,000
   environment steps (`benchmarks/zoo/tasks.py`), and 5 seconds of training for topologies with several processes.
 - The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. It must reach the
   required score.
 - Numbers are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al. 2021). A run that
-  did not reach the threshold counts with its limit, so that its figure is a lower bound.
+  did not reach the threshold counts with what it took until it ended, so that its figure is a lower bound.
 - `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script
@@ -141,7 +142,7 @@ def _table(rows: Rows) -> str:
         "| | system | seeds | reached | steps to the threshold | seconds to it | score | required | published |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    columns = [interquartile_means(cells(rows, figure.column, figure.limit)) for figure in _FIGURES]
+    columns = [interquartile_means(cells(rows, figure.column, *figure.without)) for figure in _FIGURES]
     scores = interquartile_means(cells(rows, "fresh_mean"))
     for task in TASKS:
         for system in dict.fromkeys(row["system"] for row in rows if row["task"] == task.name):
@@ -159,7 +160,7 @@ def _table(rows: Rows) -> str:
 
 def _wall_clock(rows: Rows) -> str:
     """Seconds to the threshold by the number of cores; empty without simulated runs."""
-    seconds = interquartile_means(cells(rows, *_FIGURES[1][:2]))
+    seconds = interquartile_means(cells(rows, _FIGURES[1].column, *_FIGURES[1].without))
     systems = ("serial", *_WHOLE_MACHINE, *SIMULATED)
     lines = [
         f"| {task.name} | {' | '.join(_shown(seconds.get((system, task.name))) for system in systems)} |"
@@ -202,7 +203,10 @@ def _comparison(rows: Rows) -> str:
 def _against(rows: Rows, ours: str, peer: str) -> list[str]:
     values = [
         normalized_scores(rows),
-        *({key: [-each for each in found] for key, found in cells(rows, *figure[:2]).items()} for figure in _FIGURES),
+        *(
+            {key: [-each for each in found] for key, found in cells(rows, figure.column, *figure.without).items()}
+            for figure in _FIGURES
+        ),
     ]
     shared = [shared_tasks(each, (ours, peer)) for each in values]
     if not all(shared):

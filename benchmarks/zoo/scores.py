@@ -11,11 +11,11 @@ __all__ = ["Rows", "cells", "normalized_scores", "shared_tasks"]
 Rows = Sequence[Mapping[str, str]]
 
 
-def cells(rows: Rows, column: str, limit: str = "") -> dict[tuple[str, str], list[float]]:
-    """A column's values by system and task, by ascending seed; an empty one is the run's `limit`, a lower bound."""
+def cells(rows: Rows, column: str, *others: str) -> dict[tuple[str, str], list[float]]:
+    """A column's values by system and task, by ascending seed; an empty one is the first of the others that is not."""
     found: dict[tuple[str, str], list[float]] = {}
     for row in sorted(rows, key=lambda row: int(row["seed"])):
-        value = row[column] or (row[limit] if limit else "")
+        value = next((row[name] for name in (column, *others) if row[name]), "")
         if value:
             found.setdefault((row["system"], row["task"]), []).append(float(value))
     return found

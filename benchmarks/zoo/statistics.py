@@ -71,7 +71,8 @@ def probability_of_improvement(ours: Array, theirs: Array) -> Estimate:
 
 
 def profiles(scores: Mapping[str, Array], thresholds: Array) -> dict[str, tuple[Array, Array]]:
-    """Performance profiles: the share of runs above each threshold, and its interval [2, thresholds], by name."""
+    """Performance profiles: the share of runs at or above each threshold, and its interval [2, thresholds], by name."""
     np.random.seed(_SEED)  # noqa: NPY002
-    shares, bounds = library.create_performance_profile(dict(scores), thresholds, reps=_COMPARED)
+    below = np.nextafter(thresholds, -np.inf)  # rliable counts the runs above a threshold
+    shares, bounds = library.create_performance_profile(dict(scores), below, reps=_COMPARED)
     return {name: (shares[name], bounds[name]) for name in scores}
