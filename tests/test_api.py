@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import A3C, DQN, Serial, api
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, EnvironmentFault
 from headrace.settings import RunConfig, preset
 
 
@@ -43,3 +43,15 @@ def test_frugal_chooses_the_preset_and_no_algorithm_can_be_given_too(runs: list[
     assert (runs[0].algorithm, runs[0].topology, runs[0].steps) == (known.algorithm, known.serial, known.steps)
     with pytest.raises(ConfigError, match="frugal is true, which chooses the algorithm, and algorithm is given"):
         api.train("LunarLander-v3", run_dir=tmp_path / "other", quiet=True, frugal=True, algorithm=DQN())
+
+
+def test_the_name_of_an_algorithm_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"algorithm is 'dqn'; an object is required, such as headrace.DQN\(\)"):
+        api.train("CartPole-v1", run_dir=tmp_path / "run", algorithm="dqn")  # type: ignore[arg-type]
+
+
+def test_a_mistake_leaves_no_directory_in_the_way(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match="CartPol"):
+            api.train("CartPol-v1", run_dir=tmp_path / "run", topology=Serial(), quiet=True)
+    assert not (tmp_path / "run").exists()

@@ -71,7 +71,7 @@ def train(
     else:
         directory = RunDirectory.create_default(environment, config.algorithm.name, datetime.now(), config.to_json())
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
-    with directory, _display(config, directory, quiet) as display:
+    with directory, directory.discarded_unless_used(), _display(config, directory, quiet) as display:
         return train_run(config, directory, display, callbacks=callbacks)
 
 
@@ -156,6 +156,9 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
         raise ConfigError("frugal is true, which chooses the algorithm, and algorithm is given: leave one of them out")
     known = preset(environment, frugal=frugal)
     if "algorithm" in given:
+        chosen = given["algorithm"]
+        if not isinstance(chosen, Algorithm):
+            raise ConfigError(f"algorithm is {chosen!r:.60}; an object is required, such as headrace.DQN()")
         known = known._replace(algorithm=given["algorithm"])
     if not given.keys() & {"steps", "time_limit_seconds", "until_score"}:
         given["steps"] = known.steps

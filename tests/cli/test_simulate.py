@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.main import main
+from headrace.errors import ConfigError
+from headrace.settings import RunConfig
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 MEASURED = {"calibration": {"link": "3us,40Gbit"}}
@@ -29,6 +31,9 @@ def test_a_run_is_predicted_on_each_number_of_cores(tmp_path: Path, capsys: pyte
         ([CORRIDOR], "cores"),
         ([CORRIDOR, "--cores"], "cores"),
         ([CORRIDOR, "--cores", "0", "2"], "cores"),
+        ([CORRIDOR, "--cores", "2", "--cores", "4"], "cores is given twice"),
+        ([CORRIDOR, "--cores=two"], "cores is without a number"),
+        (["Nothing-v0", "--cores", "2", "--output", "out"], "Nothing-v0"),
         ([CORRIDOR, "--cores", "2", "--link", "fast"], "link"),
         ([CORRIDOR, "--cores", "2", "--faults", "often"], "faults"),
         ([CORRIDOR, "--cores", "2", "--costs", "missing.json"], "costs"),
@@ -44,6 +49,23 @@ def test_mistakes_are_one_line(
     error = capsys.readouterr().err
     assert named in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("rule", [["--time_limit", "3"], ["--time-limit=3"], ["--time_limit=3"]])
+def test_a_stopping_rule_may_be_spelled_with_underscores(
+    rule: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headrace.simulation import capacity
+
+    asked: list[tuple[float | None, list[int]]] = []
+
+    def predict(config: RunConfig, cores: list[int], *_: object) -> None:
+        asked.append((config.time_limit_seconds, cores))
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(capacity, "predict", predict)
+    assert main(["simulate", CORRIDOR, "--cores=2", "8", *rule, "--output", str(tmp_path / "out")]) == 2
+    assert asked == [(3.0, [2, 8])]
 
 
 def test_calibration_writes_a_file(

@@ -66,6 +66,10 @@ def test_records_keep_what_spaces_sample() -> None:
         ({"inner": (3, np.zeros(2))}, "observation['inner'][0] is 3; -1 to 2 is required"),
         ({"inner": (0.5, np.zeros(2))}, "observation['inner'][0] has dtype float64; its space declares int64"),
         ({"inner": (0, np.array([0, np.nan]))}, "observation['inner'][1][1] is nan; every value must be finite"),
+        (
+            {"inner": (0, np.array([0, 1e39]))},
+            "observation['inner'][1][1] is 1e+39; every value must be finite as float32",
+        ),
         ({"inner": (0,)}, "observation['inner'][1] is missing"),
         ({"wheel": [2, 7]}, "observation['wheel'][1] is 7; 2 to 6 is required"),
         ({"wheel": [[2], [7, 3]]}, "observation['wheel'] is [[2], [7, 3]]; its space declares"),

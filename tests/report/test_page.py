@@ -7,9 +7,11 @@ from html.parser import HTMLParser
 
 import pytest
 
+from headrace import A3C, DQN, R2D2
 from headrace.errors import CheckpointError, StorageError
-from headrace.report.page import write_report
+from headrace.report.page import set_ratio, write_report
 from headrace.report.run_directory import RunDirectory
+from headrace.types import EnvironmentSpec
 
 CONFIG = {
     "environment": "Lander<3>",
@@ -227,3 +229,12 @@ def test_settings_of_something_else_are_refused(tmp_path, progress):
         run.append(progress().to_record())
         with pytest.raises(CheckpointError, match="records that no run writes"):
             write_report(run, tmp_path / "report.html")
+
+
+def test_the_ratio_of_windows_is_that_of_the_table():
+    """Of R2D2, whose windows overlap by half."""
+    settings = R2D2(samples_per_step=64.0)
+    form = settings.table_form(EnvironmentSpec((4,), "float32", 2), 50)
+    assert set_ratio(settings.to_record()) == form.samples_per_insert == 32.0
+    assert set_ratio(DQN(samples_per_step=16.0).to_record()) == 16.0
+    assert set_ratio(A3C().to_record()) is None

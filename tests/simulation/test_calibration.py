@@ -69,6 +69,11 @@ def test_what_plans_is_refused() -> None:
         calibrate(CORRIDOR, DynaQ(), 0.1)
 
 
+def test_too_short_a_measurement_is_refused() -> None:
+    with pytest.raises(ConfigError, match="seconds is 1e-06; more is required"):
+        calibrate(CORRIDOR, A3C(hidden=(8,)), 1e-6)
+
+
 def test_a_path_that_cant_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="missing"):
         write_costs({}, tmp_path / "missing" / "costs.json")

@@ -61,6 +61,28 @@ def test_the_environment_is_closed_after_an_error(trained: Result, recorded: int
     assert Counted.open_ones == 0
 
 
+@pytest.mark.parametrize("method", ["reset", "step", "render"])
+def test_what_the_environment_raises_is_one_line(
+    trained: Result, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Such as Gymnasium's DependencyNotInstalled where pygame is missing, which only render() finds out."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ImportError("pygame is not installed")
+
+    monkeypatch.setattr(Counted, method, fail)
+    with (
+        pytest.raises(EnvironmentFault, match="own:Counted failed: ImportError: pygame is not installed"),
+        record_frames(trained.run) as (frames, _),
+    ):
+        list(frames)
+    assert Counted.open_ones == 0
+    if method == "render":
+        pytest.importorskip("imageio_ffmpeg")
+        assert main(["report", str(trained.path), "--output", str(tmp_path / "report.html")]) == 0
+        assert "No video: environment own:Counted failed" in capsys.readouterr().out
+
+
 def test_the_environment_is_closed_if_it_is_not_the_run_s(trained: Result, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Corridor.__init__, "__defaults__", (None, 9, 40))
     with pytest.raises(EnvironmentFault, match=r"\[9\]"), record_frames(trained.run):

@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
         f"{_CORES} takes several numbers. Without a stopping rule it stops after {_SECONDS:.0f} simulated seconds. "
         "`headrace simulate calibrate ENV` measures the costs on this machine."
     )
-    if not any(word.partition("=")[0] in ("--steps", "--time-limit", "--until-score") for word in rest):
+    if not any(_flag(word) in ("--steps", "--time-limit", "--until-score") for word in rest):
         rest += ["--time-limit", f"{_SECONDS:.0f}"]
     options = read_run_options(SimulateOptions, [*rest, "--launcher", "simulated"], _PROG, described)
     config = options.to_config()
@@ -96,9 +96,13 @@ def _calibrate(words: Sequence[str]) -> int:
 
 def _take_cores(words: Sequence[str]) -> tuple[list[int], list[str]]:
     """The numbers after --cores, and the other words; raises ConfigError."""
-    if _CORES not in words:
+    places = [place for place, word in enumerate(words) if _flag(word) == _CORES]
+    if not places:
         return ([2] if {"-h", "--help"} & set(words) else _refuse("missing")), list(words)
-    begin = end = words.index(_CORES) + 1
+    if len(places) > 1:
+        _refuse("given twice")
+    words = [*words[: places[0]], *words[places[0]].split("=", 1), *words[places[0] + 1 :]]
+    begin = end = places[0] + 1
     while end < len(words) and not words[end].startswith("-") and words[end][:1].isdigit():
         end += 1
     numbers = words[begin:end]
@@ -106,6 +110,11 @@ def _take_cores(words: Sequence[str]) -> tuple[list[int], list[str]]:
     if not cores or min(cores) < 1:
         _refuse(" ".join(numbers) or "without a number")
     return sorted(set(cores)), [*words[: begin - 1], *words[end:]]
+
+
+def _flag(word: str) -> str:
+    """--time_limit=5 -> --time-limit."""
+    return word.partition("=")[0].replace("_", "-")
 
 
 def _refuse(value: str) -> list[int]:

@@ -28,7 +28,7 @@ from headrace.cli.arguments import (
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
 from headrace.cli.sinks import TrackerName, open_sinks
-from headrace.errors import ConfigError, HeadraceError, LaunchError
+from headrace.errors import ConfigError, LaunchError
 from headrace.launch.config import LAUNCHERS, LauncherName
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
@@ -144,23 +144,18 @@ def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -
     with (
         open_sinks(config, options.metrics_listen, options.track) as sinks,
         _create(options.run_dir, config) as directory,
+        directory.discarded_unless_used(),
     ):
         heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(directory.path))
-        try:
-            with held_back():
-                from headrace import training
-            with open_display(heading, quiet=options.quiet) as display:
-                if hint:
-                    display.message(hint)
-                sinks.attach(directory)
-                if config.steps != options.steps:
-                    display.message(f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps")
-                result = training.train(config, directory, display, local_actors=local_actors)
-        except LaunchError:
-            raise
-        except (HeadraceError, KeyboardInterrupt):
-            directory.discard_unused()  # a run that never started leaves no directory
-            raise
+        with held_back():
+            from headrace import training
+        with open_display(heading, quiet=options.quiet) as display:
+            if hint:
+                display.message(hint)
+            sinks.attach(directory)
+            if config.steps != options.steps:
+                display.message(f"no stopping rule is set: the run stops after the preset's {config.steps:,} steps")
+            result = training.train(config, directory, display, local_actors=local_actors)
     return conclude(result)
 
 

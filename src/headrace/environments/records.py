@@ -221,9 +221,14 @@ def _write(slot: _Slot, value: Any, out: Array) -> None:
         raise EnvironmentFault(f"{label} has shape {array.shape}; its space declares {part.shape}")
     if slot.low is not None:
         _require_range(label, array, slot.low, slot.high)
-    elif dtype.kind == "f" and not np.isfinite(array).all():
-        where = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise EnvironmentFault(f"{label}{where or ''} is {array[tuple(where)]}; every value must be finite")
+    elif dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(array.astype(np.float32))  # as networks see it
+        if not finite.all():
+            where = np.argwhere(~finite)[0].tolist()
+            raise EnvironmentFault(
+                f"{label}{where or ''} is {array[tuple(where)]}; every value must be finite as float32"
+            )
     out[..., slot.place].view(dtype)[:] = array.reshape(*shape[: out.ndim - 1], -1)
 
 

@@ -17,7 +17,7 @@ from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
 from headrace.report.run_directory import RunDirectory
 from headrace.report.workers_view import workers_section
 
-__all__ = ["write_report"]
+__all__ = ["set_ratio", "write_report"]
 
 
 def write_report(run: RunDirectory, path: Path, video: bytes | None = None, video_note: str = "") -> None:
@@ -45,9 +45,7 @@ def _page(run: RunDirectory, config: dict[str, Any], history: History, summary: 
     target = config.get("until_score")
     curves = [figures.learning_curve(history, x, target) for x in ("environment_steps", "seconds")]
     flow = [
-        figures.over_time(
-            history.progress, "samples_per_insert", "samples per insert", target=algorithm.get("samples_per_step")
-        ),
+        figures.over_time(history.progress, "samples_per_insert", "samples per insert", target=set_ratio(algorithm)),
         figures.over_time(history.progress, "staleness", "staleness (updates)"),
     ]
     speed = [
@@ -102,6 +100,12 @@ def _tiles(history: History, summary: Record) -> str:
     stopped = str(summary.get("stopped_by", "–"))
     tiles.append((stopped, "stopped by" if summary else "no summary: still running, or killed", False))
     return tile_row(tiles)
+
+
+def set_ratio(algorithm: Record) -> float | None:
+    """Samples per insert that a run is held to: a window of R2D2 has half its learned steps in common with the next."""
+    ratio, learned = algorithm.get("samples_per_step"), algorithm.get("learned_steps")
+    return ratio * (learned // 2) / learned if ratio and learned else ratio
 
 
 def _times(history: History, summary: Record) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from headrace.errors import CheckpointError, StorageError, require
+from headrace.errors import CheckpointError, HeadraceError, LaunchError, StorageError, require
 from headrace.report.events import EventFile
 
 __all__ = ["RecordSink", "RunDirectory", "default_run_directory"]
@@ -216,6 +216,17 @@ class RunDirectory:
             except (ValueError, TypeError, RecursionError) as error:
                 raise CheckpointError(f"{self.metrics_path}, line {index}, is not a record: {error}") from error
         return records
+
+    @contextmanager
+    def discarded_unless_used(self) -> Iterator[None]:
+        """A context for a run: a mistake or an interrupt before it began leaves no directory; see discard_unused()."""
+        try:
+            yield
+        except LaunchError:
+            raise
+        except (HeadraceError, KeyboardInterrupt):
+            self.discard_unused()
+            raise
 
     def discard_unused(self) -> None:
         """Removes the directory if it has no records, checkpoints or logs yet, nor files of others.

@@ -78,6 +78,8 @@ def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[st
         for name in WORK
         if all(each[name] for each in measured)
     }
+    if not measured[-1]["train"]:
+        raise ConfigError(f"seconds is {seconds:g}; more is required: the worker made no update in its share of them")
     costs["apply"] = _cost(measured[-1]["train"])  # the part of an update after the gradient
     costs |= _measure_policies(environment, algorithm)
     costs["start"] = _cost([_start_seconds() for _ in range(_STARTS)])

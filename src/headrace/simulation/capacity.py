@@ -5,11 +5,11 @@ import csv
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.errors import ConfigError, StorageError
+from headrace.errors import StorageError
 from headrace.launch.config import Simulated
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
@@ -59,20 +59,26 @@ def predict(config: RunConfig, cores: Sequence[int], path: Path, say: Callable[[
     for count in cores:
         launcher = dataclasses.replace(config.launcher, cores=count)
         sized = dataclasses.replace(config, launcher=launcher)
-        with RunDirectory.create(path / f"cores-{count}", sized.to_json()) as run:
-            try:
+        with _leaving(path, made), RunDirectory.create(path / f"cores-{count}", sized.to_json()) as run:
+            with run.discarded_unless_used():
                 summary = train(sized, run, QuietDisplay()).summary
-            except ConfigError:
-                run.discard_unused()
-                if made:
-                    with contextlib.suppress(OSError):  # it may hold other runs
-                        path.rmdir()
-                raise
             if summary["stopped_by"] == "interrupt":
                 raise KeyboardInterrupt
             predictions.append(_read(count, summary, run.metrics_path))
         say(f"{count} cores: {predictions[-1].steps_per_second:,.0f} steps/s, {predictions[-1].bottleneck}")
     return predictions
+
+
+@contextlib.contextmanager
+def _leaving(path: Path, made: bool) -> Iterator[None]:
+    """A context that removes the folder after an error, if it was made for this and nothing is in it."""
+    try:
+        yield
+    except BaseException:
+        if made:
+            with contextlib.suppress(OSError):  # it may hold other runs
+                path.rmdir()
+        raise
 
 
 def name_bottleneck(summary: Mapping[str, Any]) -> str:

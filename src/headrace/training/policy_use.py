@@ -9,7 +9,8 @@ import numpy as np
 
 from headrace.environments import episode_seed, make
 from headrace.environments.spaces import close
-from headrace.errors import CheckpointError, EnvironmentFault, StorageError
+from headrace.errors import CheckpointError, EnvironmentFault, HeadraceError, StorageError
+from headrace.launch import error_line
 from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
@@ -42,19 +43,26 @@ def record_frames(
     with watched(trained.hang_seconds):
         environment = make(trained.environment, render_mode="rgb_array")
 
+    def draw() -> Array:
+        with _faults(trained.environment):
+            frame = environment.render()
+        return _frame(frame, trained.environment)
+
     def play(observation: Any, info: dict[str, Any], policy: SavedPolicy) -> Generator[Array]:
         clock = PhaseClock(("environment",))
         with watched(trained.hang_seconds, clock):
             for _ in range(max_steps):
-                yield _frame(environment.render(), trained.environment)
+                yield draw()
                 clock.beat()
-                observation, _, terminated, truncated, info = environment.step(policy.act(observation, info))
+                action = policy.act(observation, info)
+                with _faults(trained.environment):
+                    observation, _, terminated, truncated, info = environment.step(action)
                 if terminated or truncated:
-                    yield _frame(environment.render(), trained.environment)
+                    yield draw()
                     return
 
     try:
-        with watched(trained.hang_seconds):
+        with watched(trained.hang_seconds), _faults(trained.environment):
             first = environment.reset(seed=episode_seed(trained.seed if seed is None else seed, EVALUATION_STREAM, 0))
         policy = trained.open(environment, first)
         with contextlib.closing(play(*first, policy)) as frames:
@@ -101,6 +109,17 @@ def export(run: RunDirectory, path: Path) -> float:
     except OSError as error:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
     return difference
+
+
+@contextlib.contextmanager
+def _faults(environment: str) -> Iterator[None]:
+    """A context for a call of the environment: what it raises is a fault of the environment, in one line."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise EnvironmentFault(f"environment {environment} failed: {error_line(error)}") from error
 
 
 def _frame(frame: object, environment: str) -> Array:
