@@ -83,6 +83,17 @@ def test_training_and_simulation_are_proportional_to_environment_steps() -> None
     assert bench.run(1000) == 0
 
 
+def test_it_goes_on_when_a_restarted_server_counts_from_less() -> None:
+    bench = Bench()
+    bench.run(0)
+    bench.run(1000)
+    trained, simulated = bench.planner.learner.version, bench.planner.simulated
+    bench.now = -8  # the first step there is 0
+    bench.run(800)
+    assert bench.planner.learner.version == trained + 800 * 4 // 16
+    assert simulated + 800 - 128 < bench.planner.simulated <= simulated + 800 + 128
+
+
 def test_planners_share_the_simulations_but_not_the_training() -> None:
     bench = Bench(planners=2)
     bench.run(0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.errors import ConfigError, EnvironmentFault
+from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
 from headrace.report.display import QuietDisplay
 from headrace.roles import evaluator
 from headrace.roles.evaluator import Score
@@ -112,6 +112,27 @@ def test_resume_equals_never_having_stopped(train: Any, environment: str) -> Non
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     for field in ("environment_steps", "learner_steps", "episodes", "mean_return", "samples_per_insert"):
         assert resumed.summary[field] == whole.summary[field]
+
+
+@pytest.mark.parametrize("own", [None, 9.0])
+def test_a_score_that_only_a_resume_asked_for_is_not_the_run_s(train: Any, own: float | None) -> None:
+    """A later resume has the rules that the run began with."""
+    begun = train("serial", steps=900, until_score=own, final_evaluation_episodes=0)
+    with begun.run.open(begun.path, writing=True) as run:
+        easy = resume(run, QuietDisplay(), steps=20_000, until_score=-99.0)
+        assert easy.summary["stopped_by"] == "score"
+        with pytest.raises(CheckpointError, match=r"has done .* of its 900 steps"):
+            resume(run, QuietDisplay())
+
+
+def test_a_run_that_has_reached_its_score_is_resumed_with_another_one_only(train: Any) -> None:
+    begun = train("serial", steps=20_000, until_score=-99.0, evaluation_period_steps=500)
+    assert begun.summary["stopped_by"] == "score"
+    with (
+        begun.run.open(begun.path, writing=True) as run,
+        pytest.raises(CheckpointError, match="has reached its score, -99"),
+    ):
+        resume(run, QuietDisplay())
 
 
 def evaluations(result: Any) -> list[dict[str, Any]]:

@@ -83,6 +83,7 @@ class Planner:
         self._training = BatchBuffer(self._signature, config.ensemble_size * config.model_batch_size)
         self._starts = BatchBuffer(self._signature, _ROWS)
         self._begin: int | None = None
+        self._last = 0  # environment steps at the last call
         self._has_trained = False  # since the last round of simulations
         self._simulated_to = 0.0  # environment steps that simulation has caught up with
 
@@ -95,6 +96,10 @@ class Planner:
         if self._begin is None:
             self._begin = max(0, steps - _CATCH_UP_STEPS)
             self._simulated_to = float(steps)
+        elif steps < self._last:  # a restarted server counts what it has kept: go on from there
+            self._begin -= self._last - steps
+            self._simulated_to -= self._last - steps
+        self._last = steps
         trained = (self.learner.version + 1) * config.model_batch_size / config.model_samples_per_step
         round_steps = _ROWS * config.rollout_steps * config.planners / config.simulated_per_step
         training, simulation = trained <= steps - self._begin, self._simulated_to + round_steps <= steps

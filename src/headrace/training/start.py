@@ -46,7 +46,11 @@ def resume(
     checkpoint = newest_checkpoint(run.checkpoints_path)
     done, _, seconds = checkpoint.moment
     if checkpoint.state["solved"] and steps is time_limit_seconds is until_score is None:
-        raise CheckpointError(f"the run has reached its score, {config.until_score:g}; give another with --until-score")
+        target = config.until_score
+        if target is not None and target <= checkpoint.state.get(
+            "target", target
+        ):  # an earlier resume may have another
+            raise CheckpointError(f"the run has reached its score, {target:g}; give another with --until-score")
     if config.steps is not None and done >= config.steps:
         raise CheckpointError(f"the run has done {done:,} of its {config.steps:,} steps; give more with --steps")
     if config.time_limit_seconds is not None and seconds >= config.time_limit_seconds:

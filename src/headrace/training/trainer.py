@@ -451,6 +451,7 @@ class Trainer:
             "learner_seconds": self._learner.clock.seconds,
             "evaluations": self._evaluations.state(),
             "solved": self._evaluations.solved_at is not None,
+            "target": self._config.until_score,
             "generation": self._generation,
             "run_id": self._run_id,
             "totals": self._totals.state(),

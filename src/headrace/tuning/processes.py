@@ -1,5 +1,6 @@
 """Trials as processes of this machine, several at a time."""
 
+import contextlib
 import json
 import os
 import selectors
@@ -67,8 +68,9 @@ class _Process:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.output = self._process.stdout
-        self._process.stdin.write(write_json(start).encode())
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has died, which read() finds
+            self._process.stdin.write(write_json(start).encode())
+            self._process.stdin.close()
 
     def read(self) -> Iterator[Mapping[str, Any]]:
         """The evaluations that have arrived; sets `outcome` when the process has ended."""
