@@ -46,10 +46,8 @@ def resume(
     checkpoint = newest_checkpoint(run.checkpoints_path)
     done, _, seconds = checkpoint.moment
     if checkpoint.state["solved"] and steps is time_limit_seconds is until_score is None:
-        target = config.until_score
-        if target is not None and target <= checkpoint.state.get(
-            "target", target
-        ):  # an earlier resume may have another
+        target = config.until_score  # of an earlier resume it may have been another one
+        if target is not None and target <= checkpoint.state.get("target", target):
             raise CheckpointError(f"the run has reached its score, {target:g}; give another with --until-score")
     if config.steps is not None and done >= config.steps:
         raise CheckpointError(f"the run has done {done:,} of its {config.steps:,} steps; give more with --steps")
