@@ -3,7 +3,9 @@
 The learner's publisher and the server run in this process, a quantizer and an actor in separate processes, connected
 by a Unix socket. The learner publishes four times per second and does nothing else, and the environment takes no
 time: the actor's steps are nearly all inference. The stall of a publication is the longest gap between two steps minus
-a normal gap; the figure is the median over publications, and its peer is the same without publications.
+a normal gap; the figure is the median over publications, and its peer is the same without publications. It is measured
+once more with the acting thread alone on one core and all others on the other cores: the difference is what the thread
+waits for a core.
 
 Time on parameters has three figures. The acting thread's time, which the requirement bounds, is the time that it
 waits: to wake the refresh thread, and to take the policy that is ready. The refresh thread's time is spent in
@@ -46,7 +48,7 @@ _INPUTS, _ACTIONS = 17, 6  # cheetah-run's
 _PROBE_ROWS = 16  # as a learner sends: the quantizer uses them to measure its error
 _SPEC = EnvironmentSpec((_INPUTS,), "float32", _ACTIONS, continuous=True)
 _HIDDEN = (2048, 2048, 2048)
-_TICKS = "HEADRACE_BENCHMARK_TICKS"
+_TICKS, _CORE = "HEADRACE_BENCHMARK_TICKS", "HEADRACE_BENCHMARK_CORE"
 _PERIOD_SECONDS = 0.25
 _QUIET_SECONDS = 4.0
 _PUBLICATIONS = 40
@@ -72,6 +74,8 @@ class Ticking(gymnasium.Env[Array, Array]):
 
     def step(self, action: Array) -> _Result:
         """Returns the constant observation again."""
+        if not self._ticks and _CORE in os.environ:
+            os.sched_setaffinity(0, {int(os.environ[_CORE])})  # of the acting thread
         self._ticks.append(time.monotonic())
         return self._observation, 0.0, False, False, {}
 
@@ -228,9 +232,18 @@ def _shares(before: dict[str, Any], after: dict[str, Any]) -> tuple[float, float
     return (acting["pull"] + acting["load"]) / wall, refreshing / wall
 
 
-def _measure(precision: Precision, pull_period: int) -> _Measured:
-    with tempfile.TemporaryDirectory() as folder:
-        return _Bench(precision, pull_period, Path(folder)).measure()
+def _measure(precision: Precision, pull_period: int, *, alone: bool = False) -> _Measured:
+    """With `alone`, the acting thread has a core for itself."""
+    cores = os.sched_getaffinity(0)
+    if alone:
+        os.environ[_CORE] = str(min(cores))
+        os.sched_setaffinity(0, cores - {min(cores)})
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return _Bench(precision, pull_period, Path(folder)).measure()
+    finally:
+        os.environ.pop(_CORE, None)
+        os.sched_setaffinity(0, cores)
 
 
 def measure_refresh() -> list[Row]:
@@ -250,6 +263,12 @@ def measure_refresh() -> list[Row]:
             _row(name + "publish to installed, median", "ms", median * 1e3, 150 if bounded else None),
             Row(name + "publish to installed, p99", "ms", p99 * 1e3),
             _row(name + "stall", "ms", often.stall * 1e3, limit, "nothing published", often.quiet_stall * 1e3),
+            _row(
+                name + "stall, acting thread alone on a core",
+                "ms",
+                _measure(precision, 30, alone=True).stall * 1e3,
+                1 if bounded else None,
+            ),
             *_share_rows(name, 30, often, limit),
             *_share_rows(name, 300, rarely, limit),
             _row(
