@@ -294,7 +294,7 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     rows = [run_of("serial", "CartPole-v1", seed, "500", steps) | more for seed, steps in enumerate("1235")]
     rows[3] |= {"steps_to_score": "50", "holds": "False", "fresh_mean": "12"}
     text = page.page_text(rows, plot=False)
-    assert text.index("- CartPole-v1, serial, seed 3: 12.0; 30 is required") < text.index("## Policies")
+    assert text.index("- CartPole-v1, serial, seed 3: 12; 30 is required") < text.index("## Policies")
     assert "| CartPole-v1 | `serial` | 4 | 4 | 2.5 [" in text
     assert "by number of cores" not in text
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})

@@ -104,7 +104,7 @@ def _failures(rows: Rows) -> str:
     lines = []
     for row in rows:
         if row["system"] in HEADRACE and row["holds"] != "True":
-            score = f"{float(row['fresh_mean']):.1f}" if row["fresh_mean"] else "no score"
+            score = f"{float(row['fresh_mean']):.5g}" if row["fresh_mean"] else "no score"
             lines.append(
                 f"- {row['task']}, {row['system']}, seed {row['seed']}: {score}; {row['required']} is required"
             )
