@@ -93,7 +93,7 @@ _METHODS = """## Methods
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script
   (`benchmarks/zoo/published.py`). CleanRL is left out: its package needs Python 3.10 or older.
-- Rows of walker, reacher and cheetah, of frugal presets and of Stable-Baselines3 were measured while other programs ran:
+- Rows of walker, reacher, cheetah, frugal presets and Stable-Baselines3 were measured while other programs ran:
   their seconds are upper bounds.
 - Published scores: SB3, the benchmark.md of its zoo, one run of each, LunarLander-v2; ActorQ, D4PG of Krishnan et al.
   2022, with floats; YuriyGuts, the DQN of snake-ai-reinforcement."""
