@@ -1,6 +1,7 @@
 """Training, tuning and trained policies from Python."""
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -157,7 +158,7 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
     known = preset(environment, frugal=frugal)
     if "algorithm" in given:
         chosen = given["algorithm"]
-        if not isinstance(chosen, Algorithm):
+        if not is_dataclass(chosen):
             raise ConfigError(f"algorithm is {chosen!r:.60}; an object is required, such as headrace.DQN()")
         known = known._replace(algorithm=given["algorithm"])
     if not given.keys() & {"steps", "time_limit_seconds", "until_score"}:
