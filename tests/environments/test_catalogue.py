@@ -155,6 +155,19 @@ def test_missing_box2d_names_the_extra(monkeypatch):
     assert 'pip install "headrace[box2d]" "swig==4.*"' in fault("LunarLander-v3")
 
 
+def test_missing_mujoco_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    assert fault("HalfCheetah-v5").endswith('pip install "headrace[mujoco]"')
+
+
+def test_warnings_about_mujoco_models_are_not_printed(capfd):
+    mujoco = pytest.importorskip("mujoco")
+    before = mujoco.get_mju_user_warning()
+    make("HalfCheetah-v5").close()
+    assert "WARNING" not in "".join(capfd.readouterr())
+    assert mujoco.get_mju_user_warning() is before
+
+
 @pytest.mark.parametrize("module", ["ale_py", "cv2"])
 def test_missing_atari_names_the_extra(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)

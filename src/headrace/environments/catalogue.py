@@ -141,9 +141,33 @@ def _make_registered(
     if found is None:
         raise EnvironmentFault(_unknown(environment_id, name, module))
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
-    with _faults(environment_id, gymnasium.registry[found]):
+    spec = gymnasium.registry[found]
+    with _faults(environment_id, spec), _without_model_warnings(spec):
         # EnvironmentBatch checks at every step what Gymnasium's checker checks, and faster.
         return gymnasium.make(found, disable_env_checker=True, **options)
+
+
+@contextlib.contextmanager
+def _without_model_warnings(spec: EnvSpec) -> Iterator[None]:
+    """Keeps MuJoCo's warnings about Gymnasium's own models out of the actors' output."""
+    if not _is_in(spec, "mujoco"):
+        yield
+        return
+    try:
+        import mujoco
+    except ImportError as error:
+        raise gymnasium.error.DependencyNotInstalled(str(error)) from error
+    warn = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda text: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(warn)
+
+
+def _is_in(spec: EnvSpec, family: str) -> bool:
+    """Whether an environment belongs to a family of Gymnasium's own, such as "box2d"."""
+    return str(spec.entry_point).startswith(f"gymnasium.envs.{family}.")
 
 
 @contextlib.contextmanager
@@ -201,7 +225,9 @@ def _close(name: str, candidates: list[str]) -> str:
 
 
 def _missing_dependency(environment_id: str, spec: EnvSpec | None, error: Exception) -> str:
-    if spec is not None and str(spec.entry_point).startswith("gymnasium.envs.box2d"):
+    if spec is not None and _is_in(spec, "mujoco"):
+        return f'environment "{environment_id}" needs MuJoCo, which is not installed: pip install "headrace[mujoco]"'
+    if spec is not None and _is_in(spec, "box2d"):
         command = 'pip install "headrace[box2d]"'
         if sys.version_info >= (3, 14):  # box2d has no wheels; pip hides SWIG from isolated builds
             command += ' "swig==4.*" setuptools wheel && pip install --no-build-isolation box2d-py==2.3.8 (compiles it)'
