@@ -8,7 +8,7 @@ import numpy as np
 
 from headrace.types import Batch
 
-__all__ = ["DQNCase", "jax_update", "products", "torch_update"]
+__all__ = ["DQNCase", "Passes", "jax_update", "products", "torch_update"]
 
 _HUBER = 1.0
 _RATE = 1e-3
@@ -25,6 +25,17 @@ class DQNCase(NamedTuple):
     def name(self) -> str:
         """The widths and the batch."""
         return f"DQN {'-'.join(map(str, self.sizes))}, batch {self.batch}"
+
+
+class Passes(NamedTuple):
+    """How often an update computes an MLP with these widths, and its gradients."""
+
+    sizes: tuple[int, ...]
+    forward: int
+    backward: int
+    """By the parameters: each layer's weights, and its inputs but for those of the first."""
+    by_inputs: int = 0
+    """By the inputs of the network alone."""
 
 
 def torch_update(case: DQNCase, batch: Batch, *, compiled: bool) -> Callable[[], Any]:
@@ -126,17 +137,17 @@ def jax_update(case: DQNCase, batch: Batch) -> Callable[[], Any]:
     return update
 
 
-def products(case: DQNCase) -> Callable[[], Any]:
-    """Torch's matrix products of the update: three forward passes, and for each layer those of its gradients."""
+def products(batch: int, *networks: Passes) -> Callable[[], Any]:
+    """Torch's matrix products of the passes that an update makes, for a batch of so many rows."""
     import torch
 
     calls = []
-    for index, (inputs, outputs) in enumerate(pairwise(case.sizes)):
-        x, weight, y = torch.rand(case.batch, inputs), torch.rand(inputs, outputs), torch.rand(case.batch, outputs)
-        calls += [(x, weight, torch.empty_like(y))] * 3
-        calls.append((x.T, y, torch.empty_like(weight)))
-        if index:
-            calls.append((y, weight.T, torch.empty_like(x)))
+    for sizes, forward, backward, by_inputs in networks:
+        for index, (inputs, outputs) in enumerate(pairwise(sizes)):
+            x, weight, y = torch.rand(batch, inputs), torch.rand(inputs, outputs), torch.rand(batch, outputs)
+            calls += [(x, weight, torch.empty_like(y))] * forward
+            calls += [(x.T, y, torch.empty_like(weight))] * backward
+            calls += [(y, weight.T, torch.empty_like(x))] * (by_inputs + (backward if index else 0))
 
     def multiply() -> None:
         for left, right, out in calls:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.measure import Row, at_most, faster, interleave, report, require, warn_if_busy
-from benchmarks.update_peers import DQNCase, jax_update, products, torch_update
+from benchmarks.update_peers import DQNCase, Passes, jax_update, products, torch_update
 from headrace.algorithms.config import OffPolicy
 from headrace.types import Array, Batch, EnvironmentSpec
 
@@ -65,7 +65,7 @@ def _dqn(case: DQNCase, required: float) -> list[Row]:
             "plain": torch_update(case, batch, compiled=False),
             "compile": torch_update(case, batch, compiled=True),
             "jax": jax_update(case, batch),
-            "products": products(case),
+            "products": products(case.batch, Passes(case.sizes, forward=3, backward=1)),
         },
         _REPEATS,
     )
@@ -76,15 +76,23 @@ def _dqn(case: DQNCase, required: float) -> list[Row]:
         faster(case.name, native, f"torch.compile {torch_version}", times["compile"]),
         faster(case.name, native, f"jax.jit {version('jax')}", times["jax"]),
     ]
-    limit = at_most(case.name, "us", native * 1e6, _PRODUCTS, "products alone", times["products"] * 1e6, scale=True)
+    limit = _limit(case.name, native, times["products"])
     return [*rows, limit if case.sizes[1] == 128 else limit._replace(required="", verdict="")]
 
 
-def _actor_critic(name: str, algorithm: OffPolicy, required: float | None) -> Row:
+def _limit(name: str, native: float, products: float) -> Row:
+    return at_most(name, "us", native * 1e6, _PRODUCTS, "products alone", products * 1e6, scale=True)
+
+
+def _actor_critic(name: str, algorithm: OffPolicy, required: float | None, *networks: Passes) -> list[Row]:
     spec = EnvironmentSpec((17,), "float32", actions=6, continuous=True)
     batch = _batch(spec, algorithm.batch_size)
-    times = interleave({engine: _engine(algorithm, spec, batch, engine) for engine in ("native", "torch")}, _REPEATS)
-    return faster(name, times["native"], "the torch engine", times["torch"], required)
+    calls: dict[str, Callable[[], Any]] = {
+        engine: _engine(algorithm, spec, batch, engine) for engine in ("native", "torch")
+    }
+    times = interleave({**calls, "products": products(algorithm.batch_size, *networks)}, _REPEATS)
+    rows = [faster(name, times["native"], "the torch engine", times["torch"], required)]
+    return [*rows, _limit(name, times["native"], times["products"])._replace(required="", verdict="")]
 
 
 def measure_updates() -> list[Row]:
@@ -97,10 +105,15 @@ def measure_updates() -> list[Row]:
     rows = [row for case, required in _DQN.items() for row in _dqn(case, required)]
     d4pg = D4PG(hidden=(256, 256), critic_hidden=(256, 256), batch_size=256)
     sac = SAC(hidden=(256, 256), critic_hidden=(256, 256), batch_size=256)
-    rows.append(_actor_critic("D4PG 17-256-256-6, batch 256", d4pg, _D4PG))
-    rows.append(_actor_critic("SAC 17-256-256-6, batch 256", sac, None))
+    policy = Passes((17, 256, 256, 6), forward=2, backward=1)
+    critic = Passes((23, 256, 256, d4pg.atoms), forward=3, backward=1, by_inputs=1)
+    rows += _actor_critic("D4PG 17-256-256-6, batch 256", d4pg, _D4PG, policy, critic)
+    policy = policy._replace(sizes=(17, 256, 256, 12))  # means and standard deviations
+    critic = critic._replace(sizes=(23, 256, 256, 1))
+    rows += _actor_critic("SAC 17-256-256-6, batch 256", sac, None, policy, critic, critic)
     crossq = CrossQ(hidden=(256, 256), critic_hidden=(256, 256), batch_size=256, policy_update_period=1)
-    rows.append(_actor_critic("CrossQ 17-256-256-6, batch 256, policy included", crossq, None))
+    critic = critic._replace(backward=2)  # the joint batch has twice the rows
+    rows += _actor_critic("CrossQ 17-256-256-6, batch 256, policy included", crossq, None, policy, critic, critic)
     return rows
 
 
