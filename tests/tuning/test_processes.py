@@ -15,6 +15,7 @@ import pytest
 import headrace
 from headrace.errors import ConfigError
 from headrace.settings import RunConfig
+from headrace.tuning import processes
 from headrace.tuning.processes import _shares
 from headrace.tuning.run import tune
 
@@ -61,6 +62,15 @@ def test_a_failing_trial_is_recorded_and_the_study_goes_on(
     tuned = tune(unlucky, RATES, trials=2, parallel=1, path=tmp_path / "study", quiet=True)
     assert [(trial.number, trial.state) for trial in tuned.trials] == [(1, "complete"), (0, "failed")]
     assert "out of luck" in tuned.trials[1].note
+
+
+def test_a_trial_that_dies_before_it_reads_its_settings_is_recorded(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes.sys, "executable", "/bin/false")
+    monkeypatch.setattr(processes, "write_json", lambda start: " " * 1_000_000)  # more than a pipe takes unread
+    [trial] = tune(config, RATES, trials=1, parallel=1, path=tmp_path / "study", quiet=True).trials
+    assert (trial.state, trial.note) == ("failed", "its process ended with status 1")
 
 
 def test_a_trial_with_low_scores_is_pruned(
