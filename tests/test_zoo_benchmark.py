@@ -15,7 +15,9 @@ from benchmarks.zoo.scores import cells, normalized_scores, shared_tasks
 from benchmarks.zoo.tasks import TASKS, Task, systems_of
 
 from headrace.algorithms.registry import BUILT_IN
+from headrace.launch.config import Simulated
 from headrace.settings import presets_of
+from headrace.topologies import Hogwild
 
 CARTPOLE = next(task for task in TASKS if task.name == "CartPole-v1")
 
@@ -300,3 +302,21 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
     assert "| CartPole-v1 | 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
     assert statistics.interquartile_means({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5
+
+
+def test_simulated_systems_use_the_measured_link_and_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Started(Exception):
+        pass
+
+    def train(environment: str, **settings: Any) -> None:
+        raise Started(environment, settings["launcher"], settings["topology"])
+
+    costs = tmp_path / "costs" / "CartPole-v1.json"
+    costs.parent.mkdir()
+    costs.write_text(json.dumps({"calibration": {"environment": "CartPole-v1", "link": "30us,4Gbit"}}))
+    monkeypatch.setattr(contender, "FOLDER", tmp_path)
+    monkeypatch.setattr(contender.headrace, "train", train)
+    with pytest.raises(Started) as started:
+        contender.run_headrace("simulated-8", CARTPOLE, 0, Rule(500.0, 60.0), tmp_path)
+    topology = Hogwild(workers=8, envs_per_worker=4)  # that many environments as the preset's serial
+    assert started.value.args == ("CartPole-v1", Simulated(8, "30us,4Gbit", costs), topology)
