@@ -61,6 +61,7 @@ _SB3_DQN: Settings = {
 }
 _SB3_SAC: Settings = {
     "Pendulum-v1": {"learning_rate": 1e-3},
+    "HalfCheetah-v5": {"learning_starts": 10_000},  # the zoo's for v4
     "LunarLanderContinuous-v3": {  # the zoo's for v2; the learning rate is linear
         "schedule_steps": 500_000,
         "learning_rate": 7.3e-4,
@@ -110,6 +111,7 @@ SCORES = {
     "Pendulum-v1-td3": (-151.9, "SB3"),
     "Pendulum-v1-sac": (-157.0, "SB3"),
     "Pendulum-v1-a3c": (-163.0, "SB3's A2C"),
+    "HalfCheetah-v5": (9535.5, "SB3"),
     "dm_control/cartpole-balance": (941.2, "ActorQ"),
     "dm_control/walker-stand": (947.7, "ActorQ"),
     "dm_control/finger-spin": (810.3, "ActorQ"),

@@ -19,6 +19,20 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=20_000,
     ),
+    "HalfCheetah-v5": Tuned(
+        SAC(
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            learning_rate=1e-3,
+            critic_learning_rate=1e-3,
+            temperature_learning_rate=1e-3,
+            batch_size=128,
+            replay_capacity=1_000_000,
+            learning_starts=10_000,
+            samples_per_step=64.0,
+        ),
+        steps=300_000,
+    ),
     "LunarLanderContinuous-v3": Tuned(
         SAC(
             n_step=5,
