@@ -25,11 +25,10 @@ _ATARI = DQN(
 PRESETS: dict[str, Tuned] = {
     "CartPole-v1": Tuned(
         DQN(
-            hidden=(128, 128),
-            learning_rate=1e-3,
-            batch_size=128,
+            hidden=(64, 64),
+            learning_rate=3e-3,
+            batch_size=64,
             replay_capacity=50_000,
-            samples_per_step=16.0,
             epsilon_decay_steps=5_000,
             target_update_period=100,
         ),
