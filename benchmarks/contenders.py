@@ -1,6 +1,6 @@
 """One training run of one system, to a score, in this process; time_to_score starts one of these for each run.
 
-python -m benchmarks.contenders SYSTEM ENVIRONMENT SEED SCORE TIME_LIMIT FOLDER
+python -m benchmarks.contenders SYSTEM ENVIRONMENT SEED SCORE TIME_LIMIT PERIOD FOLDER
 
 Writes outcome.json into the folder.
 """
@@ -44,8 +44,8 @@ def run_headrace(environment: str, seed: int, rule: Rule) -> Outcome:
 
 def main() -> None:
     """Runs what the arguments say."""
-    system, environment, seed, score, time_limit, folder = sys.argv[1:]
-    rule = Rule(float(score), float(time_limit))
+    system, environment, seed, score, time_limit, period, folder = sys.argv[1:]
+    rule = Rule(float(score), float(time_limit), period_seconds=float(period))
     if system == "headrace":
         outcome = run_headrace(environment, int(seed), rule)
     else:

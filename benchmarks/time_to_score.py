@@ -1,8 +1,9 @@
 """Training time until 100 greedy episodes average a score: Headrace against Stable-Baselines3's DQN.
 
-Each has the whole machine, one after the other, with each seed in a new process. Every 10 seconds of training, or
-earlier if training episodes already reach the score, 10 greedy episodes are played; if these reach it too, 100
-episodes decide. Evaluations are off the clock, and the same function evaluates both on the same episodes.
+Each has the whole machine, one after the other, with each seed in a new process. Every 10 seconds of training (or
+--evaluation-period), or earlier if training episodes already reach the score, 10 greedy episodes are played; if these
+reach it too, 100 episodes decide. Evaluations are off the clock, and the same function evaluates both on the same
+episodes.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import require, write_csv
-from benchmarks.outcome import run_process
+from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, run_process
 
 _ROOT = Path(__file__).parent.parent
 _AT_MOST = 0.25
@@ -29,12 +30,25 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--score", type=float, default=200.0)
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0 .. N-1")
     parser.add_argument("--time-limit", type=float, default=600.0, help="training seconds of each run")
+    parser.add_argument(
+        "--evaluation-period",
+        type=float,
+        default=EVALUATION_PERIOD_SECONDS,
+        help="training seconds between evaluations",
+    )
     return parser.parse_args()
 
 
 def _run(system: str, arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
     """One run in a fresh process, as a record."""
-    values = [system, arguments.environment, seed, arguments.score, arguments.time_limit]
+    values = [
+        system,
+        arguments.environment,
+        seed,
+        arguments.score,
+        arguments.time_limit,
+        arguments.evaluation_period,
+    ]
     with tempfile.TemporaryDirectory() as folder:
         outcome = run_process(f"time_to_score: {system}, seed {seed}", "benchmarks.contenders", values, Path(folder))
     if outcome is None:
