@@ -96,7 +96,7 @@ _METHODS = """## Methods
 - Rows of walker, reacher, cheetah, frugal presets and Stable-Baselines3 were measured while other programs ran:
   their seconds are upper bounds. On HalfCheetah-v5 every run of either system had one of the two cores, and a run of
   another had the other.
-- Published scores: SB3, the benchmark.md of its zoo, one run of each, in LunarLander-v2 and HalfCheetah-v3; ActorQ,
+- Published scores: SB3, the benchmark.md of its zoo, one run of each, in LunarLander-v2 and MuJoCo v3; ActorQ,
   D4PG of Krishnan et al. 2022, with floats; YuriyGuts, the DQN of snake-ai-reinforcement."""
 
 

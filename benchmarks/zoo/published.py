@@ -112,6 +112,8 @@ SCORES = {
     "Pendulum-v1-sac": (-157.0, "SB3"),
     "Pendulum-v1-a3c": (-163.0, "SB3's A2C"),
     "HalfCheetah-v5": (9535.5, "SB3"),
+    "Hopper-v5": (2325.5, "SB3"),
+    "Walker2d-v5": (3863.2, "SB3"),
     "dm_control/cartpole-balance": (941.2, "ActorQ"),
     "dm_control/walker-stand": (947.7, "ActorQ"),
     "dm_control/finger-spin": (810.3, "ActorQ"),

@@ -20,7 +20,12 @@ _POLICIES = FOLDER / "policies"
 _EXTRA_SECONDS = 1_800.0
 """Evaluations and start of a run, beyond its training seconds, before it is killed."""
 _MODULES = {"sb3": "stable_baselines3", "torchrl": "torchrl"}
-_SUITES = {"dm_control/": "dm_control", "minigrid/": "minigrid", "LunarLander": "Box2D", "HalfCheetah": "mujoco"}
+_SUITES = {
+    "dm_control/": "dm_control",
+    "minigrid/": "minigrid",
+    "LunarLander": "Box2D",
+    **dict.fromkeys(("HalfCheetah", "Hopper", "Walker2d"), "mujoco"),
+}
 
 
 def read_rows(path: Path = RUNS) -> list[dict[str, str]]:

@@ -97,6 +97,12 @@ _ENVIRONMENTS: dict[str, _Environment] = {
     "HalfCheetah-v5": _Environment(
         "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "an episode lasts 1,000 steps and has no best return"
     ),
+    "Hopper-v5": _Environment(
+        "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "the score changes much from evaluation to evaluation"
+    ),
+    "Walker2d-v5": _Environment(
+        "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "walks after some 200,000 steps"
+    ),
     "headrace/Snake-v0": _Environment(
         "dqn",
         Serial(envs_per_actor=16),

@@ -5,6 +5,18 @@ from headrace.algorithms.sac.config import SAC
 
 __all__ = ["FRUGAL_PRESETS", "PRESETS"]
 
+_MUJOCO = SAC(
+    hidden=(128, 128),
+    critic_hidden=(128, 128),
+    learning_rate=1e-3,
+    critic_learning_rate=1e-3,
+    temperature_learning_rate=1e-3,
+    batch_size=128,
+    replay_capacity=1_000_000,
+    learning_starts=10_000,
+    samples_per_step=64.0,
+)
+
 PRESETS: dict[str, Tuned] = {
     "Pendulum-v1": Tuned(
         SAC(
@@ -19,20 +31,9 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=20_000,
     ),
-    "HalfCheetah-v5": Tuned(
-        SAC(
-            hidden=(128, 128),
-            critic_hidden=(128, 128),
-            learning_rate=1e-3,
-            critic_learning_rate=1e-3,
-            temperature_learning_rate=1e-3,
-            batch_size=128,
-            replay_capacity=1_000_000,
-            learning_starts=10_000,
-            samples_per_step=64.0,
-        ),
-        steps=300_000,
-    ),
+    "HalfCheetah-v5": Tuned(_MUJOCO, steps=300_000),
+    "Hopper-v5": Tuned(_MUJOCO, steps=300_000),
+    "Walker2d-v5": Tuned(_MUJOCO, steps=400_000),
     "LunarLanderContinuous-v3": Tuned(
         SAC(
             n_step=5,
