@@ -15,7 +15,7 @@ from headrace.settings import PRESETS, preset, presets_of
         ("CartPole-v1", "CartPole-v1"),
         ("Pendulum-v1", "Pendulum-v1"),
         ("ALE/Pong-v5", "ALE/..."),
-        ("dm_control/finger-spin", "dm_control/..."),
+        ("dm_control/cheetah-run", "dm_control/..."),
     ],
 )
 def test_an_environment_has_its_own_or_its_familys(environment, name):

@@ -148,6 +148,13 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "every state has some reward: values start at 50 and end near 100",
         evaluation_episodes=5,
     ),
+    "dm_control/finger-spin": _Environment(
+        "d4pg",
+        Serial(envs_per_actor=8),
+        Apex(envs_per_actor=8),
+        "1,000 is the maximum return of an episode, and each lasts 1,000 steps",
+        evaluation_episodes=5,
+    ),
     "dm_control/...": _Environment(
         "d4pg",
         Serial(envs_per_actor=8),

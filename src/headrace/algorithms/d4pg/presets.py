@@ -19,6 +19,13 @@ _CONTROL_SUITE = D4PG(  # whose rewards are all in [0, 1]: at this discount no r
     saturation_penalty=3e-3,
     replay_capacity=300_000,
 )
+_MORE_UPDATES = dataclasses.replace(  # an update for every second step, of smaller networks
+    _CONTROL_SUITE,
+    hidden=(128, 128),
+    critic_hidden=(128, 128),
+    batch_size=128,
+    samples_per_step=64.0,
+)
 _DENSE_REWARDS = dataclasses.replace(_CONTROL_SUITE, value_min=0.0)
 
 PRESETS: dict[str, Tuned] = {
@@ -45,6 +52,10 @@ PRESETS: dict[str, Tuned] = {
     "dm_control/walker-stand": Tuned(
         _DENSE_REWARDS,
         steps=200_000,
+    ),
+    "dm_control/finger-spin": Tuned(
+        _MORE_UPDATES,
+        steps=300_000,
     ),
     "dm_control/...": Tuned(
         _CONTROL_SUITE,
