@@ -55,7 +55,7 @@ PRESETS: dict[str, Tuned] = {
     ),
     "dm_control/finger-spin": Tuned(
         _MORE_UPDATES,
-        steps=300_000,
+        steps=600_000,
     ),
     "dm_control/...": Tuned(
         _CONTROL_SUITE,
