@@ -242,7 +242,7 @@ def _origin(rows: Rows) -> str:
     seconds = sum(float(row["seconds"] or row["most_seconds"]) for row in rows)
     commits = sorted({row["commit"] for row in rows})
     dates = sorted(row["date"][:10] for row in rows)
-    machines = sorted({f"{row['machine']}, {row['cores']} cores" for row in rows})
+    machines = sorted({f"{row['machine']}, {row['cores']} core{'' if row['cores'] == '1' else 's'}" for row in rows})
     return (
         f"{len(rows)} runs, {duration(seconds)} of training, {dates[0]} to {dates[-1]}, on "
         f"{'; '.join(machines)}. Commits: {', '.join(commits)}."
