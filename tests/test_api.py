@@ -45,9 +45,10 @@ def test_frugal_chooses_the_preset_and_no_algorithm_can_be_given_too(runs: list[
         api.train("LunarLander-v3", run_dir=tmp_path / "other", quiet=True, frugal=True, algorithm=DQN())
 
 
-def test_the_name_of_an_algorithm_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"algorithm is 'dqn'; an object is required, such as headrace.DQN\(\)"):
-        api.train("CartPole-v1", run_dir=tmp_path / "run", algorithm="dqn")  # type: ignore[arg-type]
+@pytest.mark.parametrize("other", ["dqn", DQN, Serial()])
+def test_what_is_no_algorithm_is_refused(tmp_path: Path, other: Any) -> None:
+    with pytest.raises(ConfigError, match=r"algorithm is .*; an object is required, such as headrace.DQN\(\)"):
+        api.train("CartPole-v1", run_dir=tmp_path / "run", algorithm=other)
 
 
 def test_a_mistake_leaves_no_directory_in_the_way(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """Training, tuning and trained policies from Python."""
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from headrace.algorithms.config import Algorithm, Engine
+from headrace.algorithms.registry import require_registered
 from headrace.errors import ConfigError
 from headrace.launch.config import LauncherConfig
 from headrace.report.display import Display, Heading, open_display
@@ -157,9 +157,7 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
         raise ConfigError("frugal is true, which chooses the algorithm, and algorithm is given: leave one of them out")
     known = preset(environment, frugal=frugal)
     if "algorithm" in given:
-        chosen = given["algorithm"]
-        if not is_dataclass(chosen):
-            raise ConfigError(f"algorithm is {chosen!r:.60}; an object is required, such as headrace.DQN()")
+        require_registered(given["algorithm"])
         known = known._replace(algorithm=given["algorithm"])
     if not given.keys() & {"steps", "time_limit_seconds", "until_score"}:
         given["steps"] = known.steps

@@ -60,8 +60,12 @@ def known_algorithms() -> "dict[str, type[Algorithm]]":
 
 
 def require_registered(algorithm: "Algorithm") -> None:
-    """Raises ConfigError for an object of a class that is not registered: other processes could not make it."""
-    kind, name = type(algorithm), getattr(algorithm, "name", None)
+    """Raises ConfigError for no algorithm, or one that is not registered, which other processes could not make."""
+    from headrace.algorithms.config import Algorithm
+
+    if not isinstance(algorithm, Algorithm):
+        raise ConfigError(f"algorithm is {algorithm!r:.60}; an object is required, such as headrace.DQN()")
+    kind, name = type(algorithm), algorithm.name
     if name not in algorithm_names() or find_algorithm(name) is not kind:
         raise ConfigError(
             f"algorithm is {kind.__module__}.{kind.__name__}, named {name!r}, which is not registered: an entry point "
