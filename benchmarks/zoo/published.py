@@ -111,6 +111,7 @@ SCORES = {
     "Pendulum-v1-td3": (-151.9, "SB3"),
     "Pendulum-v1-sac": (-157.0, "SB3"),
     "Pendulum-v1-a3c": (-163.0, "SB3's A2C"),
+    "BipedalWalker-v3": (297.7, "SB3"),
     "HalfCheetah-v5": (9535.5, "SB3"),
     "Hopper-v5": (2325.5, "SB3"),
     "Walker2d-v5": (3863.2, "SB3"),

@@ -24,6 +24,7 @@ _SUITES = {
     "dm_control/": "dm_control",
     "minigrid/": "minigrid",
     "LunarLander": "Box2D",
+    "BipedalWalker": "Box2D",
     **dict.fromkeys(("HalfCheetah", "Hopper", "Walker2d"), "mujoco"),
 }
 

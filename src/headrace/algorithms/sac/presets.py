@@ -1,5 +1,7 @@
 """Settings that are known to work."""
 
+import dataclasses
+
 from headrace.algorithms.config import Tuned
 from headrace.algorithms.sac.config import SAC
 
@@ -34,6 +36,7 @@ PRESETS: dict[str, Tuned] = {
     "HalfCheetah-v5": Tuned(_MUJOCO, steps=300_000),
     "Hopper-v5": Tuned(_MUJOCO, steps=300_000),
     "Walker2d-v5": Tuned(_MUJOCO, steps=400_000),
+    "BipedalWalker-v3": Tuned(dataclasses.replace(_MUJOCO, n_step=3, discount=0.98), steps=400_000),
     "LunarLanderContinuous-v3": Tuned(
         SAC(
             n_step=5,
