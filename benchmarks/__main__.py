@@ -22,6 +22,7 @@ _LONG = (
     "launchers",
     "time_to_score",
     "spaces",
+    "bsuite_scores",
     "validation",
     "zoo",
 )

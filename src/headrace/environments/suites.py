@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from headrace.environments.atari import Atari
 from headrace.environments.base import Suite
+from headrace.environments.bsuite import BSuite
 from headrace.environments.dm_control import ControlSuite
 from headrace.environments.minatar import MinAtar
 from headrace.environments.minigrid import MiniGrid
@@ -13,7 +14,15 @@ from headrace.errors import EnvironmentFault
 
 __all__ = ["SUITES", "find_suite", "known_suites"]
 
-SUITES: tuple[Suite, ...] = (Atari(), ControlSuite(), MinAtar(), MiniGrid(), VectorEntryPoints(), EnvPool())
+SUITES: tuple[Suite, ...] = (
+    Atari(),
+    BSuite(),
+    ControlSuite(),
+    MinAtar(),
+    MiniGrid(),
+    VectorEntryPoints(),
+    EnvPool(),
+)
 """The suites of this package."""
 
 _GROUP = "headrace.environments"

@@ -94,9 +94,7 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "-0.81 is the best possible mean"
     ),
     "LunarLanderContinuous-v3": _Environment("sac", Serial(envs_per_actor=16), Apex(), "200 counts as solved"),
-    "BipedalWalker-v3": _Environment(
-        "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "300 counts as solved"
-    ),
+    "BipedalWalker-v3": _Environment("sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "300 counts as solved"),
     "HalfCheetah-v5": _Environment(
         "sac", Serial(envs_per_actor=8), Apex(envs_per_actor=8), "an episode lasts 1,000 steps and has no best return"
     ),

@@ -1,0 +1,53 @@
+"""The benchmark with bsuite's experiments: what is logged, when a run ends, and what is scored."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from benchmarks import bsuite_scores
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
+    """The signals that end the run; logs go into DQN's folder below `tmp_path`."""
+    pytest.importorskip("bsuite")
+    signals: list[int] = []
+    monkeypatch.setattr(signal, "raise_signal", signals.append)
+    monkeypatch.setattr(bsuite_scores, "_LOGS", tmp_path)
+    monkeypatch.setenv("BSUITE_ID", "bandit/0")
+    monkeypatch.setenv("BSUITE_FOLDER", str(tmp_path / "dqn"))
+    return signals
+
+
+def pull(arms: list[int], episodes: int) -> None:
+    environment = bsuite_scores.logged()
+    for episode in range(episodes):
+        environment.reset(seed=episode)
+        environment.step(arms[episode % len(arms)])  # type: ignore[arg-type]
+
+
+def test_a_run_ends_with_its_last_episode(asked: list[int], tmp_path: Path) -> None:
+    pull([0], 9_999)
+    assert asked == []
+    assert bsuite_scores.scores("dqn") == []
+    pull([0], 10_000)
+    assert asked == [signal.SIGINT]
+    (row,) = bsuite_scores.scores("dqn")
+    assert (row["experiment"], row["settings"], row["of_settings"]) == ("bandit", 1, 20)
+
+
+def test_scores_are_those_of_what_was_played(asked: list[int]) -> None:
+    """The 11 arms of a bandit are worth 0 to 1: always the best one has score 1, each as often as the others 0."""
+    scores = []
+    environment = bsuite_scores.logged()
+    worth = [environment.step(arm)[1] for arm in range(11) if environment.reset()]  # type: ignore[arg-type]
+    for arms in ([worth.index(1.0)], list(range(11))):
+        pull(arms, 10_000)
+        scores += [row["score"] for row in bsuite_scores.scores("dqn")]
+    assert scores == [1.0, pytest.approx(0.0, abs=0.01)]
+
+
+def test_a_setting_with_a_complete_log_is_not_run_again(asked: list[int], capsys: pytest.CaptureFixture[str]) -> None:
+    pull([0], 10_000)
+    assert bsuite_scores.measure("dqn", ["bandit/0"])
+    assert capsys.readouterr().out == ""
