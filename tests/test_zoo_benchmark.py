@@ -55,7 +55,7 @@ def test_names_are_unique_and_a_score_is_stopped_at_or_above_the_required_one() 
 
 def test_peers_join_where_they_publish_settings() -> None:
     systems = {task.name: systems_of(task) for task in TASKS}
-    assert {"sb3", "torchrl", "random"} < {*systems["CartPole-v1"]}
+    assert {"sb3", "cleanrl", "torchrl", "random"} < {*systems["CartPole-v1"]}
     assert "sb3" in systems["Pendulum-v1-sac"]
     assert "sb3" not in systems["Pendulum-v1"]
     assert "torchrl" not in systems["LunarLander-v3"]

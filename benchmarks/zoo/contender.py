@@ -31,7 +31,7 @@ from headrace.types import Array
 
 _PERIOD_SECONDS = 5.0
 _SIMULATED_PERIOD_SECONDS = 0.5
-_PEERS = {"sb3": "benchmarks.sb3", "torchrl": "benchmarks.torchrl_dqn"}
+_PEERS = {"sb3": "benchmarks.sb3", "cleanrl": "benchmarks.cleanrl_dqn", "torchrl": "benchmarks.torchrl_dqn"}
 
 
 def run_headrace(system: str, task: Task, seed: int, rule: Rule, folder: Path) -> Outcome:

@@ -27,8 +27,8 @@ __all__ = ["page_text", "write_page"]
 _DOCS = Path(__file__).parent.parent.parent / "docs"
 _PAGE = _DOCS / "zoo.md"
 _PLOT = _DOCS / "images" / "zoo-profiles.svg"
-_TITLES = {"sb3": "Stable-Baselines3", "torchrl": "TorchRL", "random": "random actions"}
-_PEERS = ("sb3", "torchrl")
+_TITLES = {"sb3": "Stable-Baselines3", "cleanrl": "CleanRL", "torchrl": "TorchRL", "random": "random actions"}
+_PEERS = ("sb3", "cleanrl", "torchrl")
 _OURS = ("apex", "serial", "frugal")
 """What is compared with the peers."""
 _WHOLE_MACHINE = ("apex", "hogwild")
@@ -91,8 +91,8 @@ _METHODS = """## Methods
   did not reach the threshold counts with what it took until it ended, so that its figure is a lower bound.
 - `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
-  has the settings of its zoo, TorchRL those of its published script
-  (`benchmarks/zoo/published.py`). CleanRL is left out: its package needs Python 3.10 or older.
+  has the settings of its zoo, TorchRL those of its published script (`benchmarks/zoo/published.py`). CleanRL's DQN is
+  plain torch with its published network, settings and loop: its package needs Python 3.10 or older.
 - Rows of walker, reacher, cheetah, frugal presets and Stable-Baselines3 were measured while other programs ran:
   their seconds are upper bounds. With CartPole-v1 (serial), finger-spin, HalfCheetah-v5, Hopper-v5 and Walker2d-v5 each
   run of either system had one of the two cores, and another run had the other.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["PEERS", "SB3", "SCORES", "TORCHRL"]
+__all__ = ["CLEANRL", "PEERS", "SB3", "SCORES", "TORCHRL"]
 
 Settings = dict[str, dict[str, Any]]
 
@@ -95,7 +95,20 @@ TORCHRL: dict[str, Settings] = {  # its sota-implementations/dqn/config_cartpole
         },
     },
 }
-PEERS = {"sb3": SB3, "torchrl": TORCHRL}
+_CLEANRL_DQN: dict[str, Any] = {  # the defaults of its dqn.py, which its benchmark uses for each of these
+    "schedule_steps": 500_000,
+    "learning_rate": 2.5e-4,
+    "buffer_size": 10_000,
+    "gamma": 0.99,
+    "target_network_frequency": 500,
+    "batch_size": 128,
+    "end_e": 0.05,
+    "exploration_fraction": 0.5,
+    "learning_starts": 10_000,
+    "train_frequency": 10,
+}
+CLEANRL = {"dqn": dict.fromkeys(("CartPole-v1", "Acrobot-v1", "MountainCar-v0"), _CLEANRL_DQN)}
+PEERS = {"sb3": SB3, "cleanrl": CLEANRL, "torchrl": TORCHRL}
 """Settings by library."""
 
 SCORES = {

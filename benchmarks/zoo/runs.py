@@ -19,7 +19,7 @@ RUNS = FOLDER / "runs.csv"
 _POLICIES = FOLDER / "policies"
 _EXTRA_SECONDS = 1_800.0
 """Evaluations and start of a run, beyond its training seconds, before it is killed."""
-_MODULES = {"sb3": "stable_baselines3", "torchrl": "torchrl"}
+_MODULES = {"sb3": "stable_baselines3", "cleanrl": "torch", "torchrl": "torchrl"}
 _SUITES = {
     "dm_control/": "dm_control",
     "minigrid/": "minigrid",

@@ -13,7 +13,7 @@ SIMULATED = {"simulated-8": 8, "simulated-16": 16}
 """HogWild in simulated time with a worker on each of so many cores."""
 HEADRACE = ("apex", "serial", "frugal", *_WORKERS, "apex-int8", *SIMULATED)
 """Systems that are this package: a preset in a topology, in int8, in simulated time, or the frugal preset."""
-OTHERS = ("sb3", "torchrl", "random")
+OTHERS = ("sb3", "cleanrl", "torchrl", "random")
 """Other libraries, and uniformly random actions, whose score is the zero of normalized scores."""
 
 
