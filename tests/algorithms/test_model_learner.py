@@ -83,11 +83,11 @@ class TorchModel(nn.Module):
         deviation = (weights @ (rows - mean).square() / weights.sum()).sqrt()
         state, target = ((values - mean) / deviation).float().split((2, 3), 1)
         members = len(self.tensors[0])
-        y = self(state.view(members, -1, 2), action.view(members, -1))
-        squared = (y[..., :-1] - target.view(members, -1, 3)).square().mean(-1)
-        ended = (discount == 0).float().view(members, -1)
+        columns = (state, action, target, (discount == 0).float(), weight)
+        state, action, target, ended, share = (column.unflatten(0, (-1, members)).transpose(0, 1) for column in columns)
+        y = self(state, action)
+        squared = (y[..., :-1] - target).square().mean(-1)
         termination = functional.binary_cross_entropy_with_logits(y[..., -1], ended, reduction="none")
-        share = weight.view(members, -1)
         loss = ((squared + termination) * share).sum() / share.sum(1).mean()
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
@@ -196,7 +196,7 @@ def test_weights_correct_for_sampling() -> None:
     keys = np.arange(1000, dtype=np.uint64)
     keys = keys[~held_out(keys)][:48]
     single = linear_world(random, 48)._replace(key=keys)
-    double = Batch._make(field.repeat(2, axis=0) for field in single)
+    double = Batch._make(np.concatenate((field, field)) for field in single)  # each row twice for the same member
     learner, twin = ModelLearner(SMALL, SPEC, seed=0), ModelLearner(SMALL, SPEC, seed=0)
     heavy = single._replace(weight=np.full(48, 2, np.float32))
     assert abs(learner.learn(double) - twin.learn(heavy)) < 1e-5

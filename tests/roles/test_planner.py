@@ -7,12 +7,13 @@ from math import inf, nan
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from headrace import DynaQ
 from headrace.replay import BatchBuffer, ChunkWriter, Signature, Table
 from headrace.roles.planner import Planner, PlannerSettings
-from headrace.types import Array, EnvironmentSpec
+from headrace.types import Array, Batch, EnvironmentSpec
 
 SPEC = EnvironmentSpec((1,), "float32", 2)
 SIGNATURE = Signature((1,), "float32")
@@ -109,6 +110,27 @@ def test_a_late_planner_catches_up_on_training_but_not_on_simulation() -> None:
     assert bench.planner.simulated == 0
     bench.run(50_256)
     assert bench.planner.simulated == 256
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "prioritized"])
+def test_each_member_of_the_model_learns_from_transitions_of_all_ages(
+    sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table samples in the order of its contents: rows that follow each other in a batch are of about one age."""
+    bench = Bench(sampler=sampler)  # 1,000 transitions with keys that count them
+    model, seen = bench.planner.learner, []
+    learn = model.learn
+
+    def watched(batch: Batch) -> float:
+        seen.append(model._by_member(batch.key))
+        return learn(batch)
+
+    monkeypatch.setattr(model, "learn", watched)
+    bench.run(1_000)
+    bench.run(1_024)
+    keys = np.concatenate(seen[:5], 1)  # [N, B] of five batches
+    assert (keys.min(1) < 100).all()
+    assert (keys.max(1) >= 900).all()
 
 
 def test_too_few_transitions_do_nothing() -> None:

@@ -100,8 +100,8 @@ class ModelLearner:
         return value
 
     def _by_member(self, rows: Array) -> Array:
-        """Rows [N * B, ...] as [N, B, ...]."""
-        return rows.reshape(self.model.members, -1, *rows.shape[1:])
+        """Rows [B * N, ...] as [N, B, ...]: each N-th is a member's, since a table samples in the order of its contents."""
+        return np.ascontiguousarray(rows.reshape(-1, self.model.members, *rows.shape[1:]).swapaxes(0, 1))
 
     def _keep(self, rows: _HeldOut) -> None:
         self._recent.append(rows)
