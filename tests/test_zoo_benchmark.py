@@ -59,6 +59,8 @@ def test_peers_join_where_they_publish_settings() -> None:
     assert "sb3" in systems["Pendulum-v1-sac"]
     assert "sb3" not in systems["Pendulum-v1"]
     assert "torchrl" not in systems["LunarLander-v3"]
+    assert "frugal" in systems["LunarLander-v3"]
+    assert "frugal" not in systems["LunarLander-v3-dyna-q"]
 
 
 class Clock:
@@ -189,12 +191,17 @@ def test_what_is_measured_is_not_measured_again(folder: Path, monkeypatch: pytes
     assert all((row["commit"], row["ended"]) == ("abc", "score") for row in rows)
 
 
-def test_a_run_that_fails_has_no_row_and_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_is_a_row_without_a_score_and_is_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers(monkeypatch, [], status=1)
     assert runs.measure(1, ("serial",), (), 60.0) == 2
-    assert READ(folder / "runs.csv") == []
+    (row,) = READ(folder / "runs.csv")
+    assert (row["ended"], row["fresh_mean"], row["holds"]) == ("failed", "", "False")
     assert answers(monkeypatch, [500.0]) == []
     assert runs.measure(1, ("serial",), (), 60.0) == 0
+    (row,) = READ(folder / "runs.csv")
+    assert (row["ended"], row["fresh_mean"]) == ("score", "500.0")
 
 
 def test_a_run_that_is_killed_at_its_limit_is_a_row_without_a_score(

@@ -19,6 +19,7 @@ RUNS = FOLDER / "runs.csv"
 _POLICIES = FOLDER / "policies"
 _EXTRA_SECONDS = 1_800.0
 """Evaluations and start of a run, beyond its training seconds, before it is killed."""
+_FAILED = "failed"
 _MODULES = {"sb3": "stable_baselines3", "cleanrl": "torch", "torchrl": "torchrl"}
 _SUITES = {
     "dm_control/": "dm_control",
@@ -40,18 +41,25 @@ def policy_path(system: str, task: str, seed: int, suffix: str) -> Path:
 
 
 def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_seconds: float) -> int:
-    """Measures what is missing, seed by seed; returns 2 if a run failed, 1 if a required score was missed, else 0."""
+    """Measures what is missing, seed by seed; returns 2 if a run failed, 1 if a required score was missed, else 0.
+
+    A run that failed is a row without a score, and is tried again.
+    """
     make_folder(_POLICIES)
     failed = False
     for system, task, seed in _wanted(seeds, systems, only):
-        if any((row["system"], row["task"], row["seed"]) == (system, task.name, str(seed)) for row in read_rows()):
+        place = (system, task.name, str(seed))
+        if any(_place(row) == place and row["ended"] != _FAILED for row in read_rows()):
             continue
         row = _run(system, task, seed, most_seconds)
-        failed |= row is None
-        if row is not None:
-            write_rows(RUNS, [*read_rows(), row])  # others may have added some meanwhile
+        failed |= row["ended"] == _FAILED
+        write_rows(RUNS, [*(each for each in read_rows() if _place(each) != place), row])  # others may have added some
     missed = [row for row in read_rows() if row["system"] in HEADRACE and row["holds"] != "True"]
     return 2 if failed else int(bool(missed))
+
+
+def _place(row: dict[str, str]) -> tuple[str, str, str]:
+    return row["system"], row["task"], row["seed"]
 
 
 def _wanted(seeds: int, systems: Sequence[str], only: Sequence[str]) -> Iterator[tuple[str, Task, int]]:
@@ -73,14 +81,12 @@ def _wanted(seeds: int, systems: Sequence[str], only: Sequence[str]) -> Iterator
                         yield system, task, seed
 
 
-def _run(system: str, task: Task, seed: int, most_seconds: float) -> dict[str, Any] | None:
-    """One run in a fresh process as a row; None if it failed. A run that has to be killed is a row without a score."""
+def _run(system: str, task: Task, seed: int, most_seconds: float) -> dict[str, Any]:
+    """One run in a fresh process as a row, without a score if it failed or had to be killed."""
     with tempfile.TemporaryDirectory() as place:
         folder, arguments = Path(place), (system, task.name, seed, most_seconds)
         title = f"zoo: {system}, {task.name}, seed {seed}"
         outcome = run_process(title, "benchmarks.zoo.contender", arguments, folder, most_seconds + _EXTRA_SECONDS)
-        if outcome is None:
-            return None
         for name in ("policy.onnx", "config.json"):
             made = folder / name
             if made.exists():
@@ -93,9 +99,11 @@ def _run(system: str, task: Task, seed: int, most_seconds: float) -> dict[str, A
 _SHOWN = ("ended", "seconds_to_score", "steps_to_score", "fresh_mean", "holds")
 
 
-def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[str, Any]) -> dict[str, Any]:
+def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[str, Any] | None) -> dict[str, Any]:
+    """`outcome` is None for a run that failed, and {} for one that was killed."""
+    ended = _FAILED if outcome is None else "limit" if outcome else "killed"
+    outcome = outcome or {}
     reached = outcome.get("seconds_to_score") is not None
-    killed = "killed" if not outcome else "limit"
     fresh = outcome.get("fresh_mean")
     fields = ("seconds_to_score", "steps_to_score", "environment_steps", "updates", "seconds", "mean_return")
     return {
@@ -106,7 +114,7 @@ def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[
         "required": task.required,
         "most_steps": task.most_steps,
         "most_seconds": most_seconds,
-        "ended": "score" if reached else killed,
+        "ended": "score" if reached else ended,
         **{name: outcome.get(name) for name in fields},
         "fresh_mean": fresh,
         "fresh_std": outcome.get("fresh_std"),

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from benchmarks.zoo.published import PEERS
-from headrace.algorithms.registry import find_algorithm
-from headrace.settings import preset
+from headrace.settings import preset, presets_of
 
 __all__ = ["HEADRACE", "OTHERS", "SIMULATED", "TASKS", "Task", "systems_of"]
 
@@ -89,6 +88,6 @@ families, ALE/... is left out, which takes days, and dm_control/... is measured 
 
 def systems_of(task: Task) -> tuple[str, ...]:
     """All systems that the zoo runs for a task."""
-    frugal = ("frugal",) if task.environment in find_algorithm(task.algorithm).frugal_presets() else ()
+    frugal = ("frugal",) if task.environment in presets_of(task.algorithm, frugal=True) else ()
     peers = tuple(name for name, known in PEERS.items() if task.environment in known.get(task.algorithm, {}))
     return (*task.systems, *frugal, *peers, "random")
