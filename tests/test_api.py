@@ -1,8 +1,10 @@
 """Training from Python: which settings a run gets."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
 from headrace import A3C, DQN, Serial, api
@@ -56,3 +58,23 @@ def test_a_mistake_leaves_no_directory_in_the_way(tmp_path: Path) -> None:
         with pytest.raises(EnvironmentFault, match="CartPol"):
             api.train("CartPol-v1", run_dir=tmp_path / "run", topology=Serial(), quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: api.train(gymnasium.make("CartPole-v1"), steps=9), r"environment is <.*; it must be a name such as"),  # type: ignore[arg-type]
+        (lambda: api.train("CartPole-v1", stepz=9), "stepz is not a setting of a run; did you mean steps?"),  # type: ignore[call-arg]
+        (lambda: api.train("CartPole-v1", run_dir=5), "run_dir is 5; it must be a path"),  # type: ignore[arg-type]
+        (lambda: api.train("CartPole-v1", token_file=5), "token_file is 5; it must be a path"),  # type: ignore[arg-type]
+        (lambda: api.resume(5), "run_dir is 5; it must be a path"),  # type: ignore[arg-type]
+        (lambda: api.load(None), "path is None; it must be a path"),  # type: ignore[arg-type]
+        (lambda: api.tune("CartPole-v1", tune={"batch-size": [32]}), r"tune batch-size is \[32\]; it must be log:LOW"),  # type: ignore[dict-item]
+        (lambda: api.tune("CartPole-v1", tune=["batch-size"]), r"tune is \['batch-size'\]; it must be a mapping"),  # type: ignore[arg-type]
+        (lambda: api.tune("CartPole-v1", tune={"seed": "1"}, trials="3"), "trials is '3'; it must be a whole number"),  # type: ignore[arg-type]
+    ],
+)
+def test_values_of_another_type_are_refused_in_one_line(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        call()
+    assert "\n" not in str(raised.value)

@@ -1,5 +1,7 @@
 """Training, tuning and trained policies from Python."""
 
+import difflib
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.registry import require_registered
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, require
 from headrace.launch.config import LauncherConfig
 from headrace.report.display import Display, Heading, open_display
 from headrace.report.run_directory import RunDirectory
@@ -68,7 +70,7 @@ def train(
     """
     config = _configure(environment, settings)
     if run_dir:
-        directory = RunDirectory.create(Path(run_dir), config.to_json())
+        directory = RunDirectory.create(_path("run_dir", run_dir), config.to_json())
     else:
         directory = RunDirectory.create_default(environment, config.algorithm.name, datetime.now(), config.to_json())
     callbacks = Callbacks(on_record, on_evaluation, on_checkpoint)
@@ -91,7 +93,7 @@ def resume(
 
     Steps and time include those already done. See `Callbacks`. Raises HeadraceError.
     """
-    with RunDirectory.open(Path(run_dir), writing=True) as directory:
+    with RunDirectory.open(_path("run_dir", run_dir), writing=True) as directory:
         config = RunConfig.from_json(directory.read_config())
         with _display(config, directory, quiet) as display:
             return resume_run(
@@ -114,8 +116,9 @@ def load(path: str | Path) -> SavedPolicy:
     See `SavedPolicy`. Torch is not needed; a file and the zoo need no run, and the environment only for a
     policy of the zoo whose observations have parts or action masks. Raises HeadraceError.
     """
+    place = _path("path", path)
     name = zoo_name(path)
-    return load_policy(Path(path)) if name is None else load_kept(find_kept(name))
+    return load_policy(place) if name is None else load_kept(find_kept(name))
 
 
 def tune(
@@ -137,7 +140,7 @@ def tune(
     from headrace.tuning.run import tune as tune_run  # an optional dependency, imported only if used
 
     config = _configure(environment, settings)
-    path = Path(study_dir) if study_dir else None
+    path = _path("study_dir", study_dir) if study_dir else None
     tuned = tune_run(config, tune, trials=trials, parallel=parallel, path=path, quiet=quiet)
     if tuned.interrupted:
         raise KeyboardInterrupt
@@ -149,8 +152,19 @@ def _display(config: RunConfig, directory: RunDirectory, quiet: bool) -> Display
     return open_display(heading, quiet=quiet)
 
 
+def _path(name: str, value: object) -> Path:
+    if isinstance(value, str | os.PathLike):
+        return Path(value)
+    raise ConfigError(f"{name} is {value!r:.60}; it must be a path")
+
+
 def _configure(environment: str, settings: Settings) -> RunConfig:
     """The configuration of a run, with defaults from the preset."""
+    named = 'a name such as "CartPole-v1", or "package.module:factory" for an own environment'
+    require("environment", f"{environment!r:.60}", isinstance(environment, str), named)
+    for name in settings.keys() - Settings.__annotations__.keys():
+        close = difflib.get_close_matches(name, Settings.__annotations__, n=1)
+        raise ConfigError(f"{name} is not a setting of a run" + (f"; did you mean {close[0]}?" if close else ""))
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     frugal = given.pop("frugal", False)
     if frugal and "algorithm" in given:
@@ -165,7 +179,9 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
         given["topology"] = known.topology(known.topology_name)
     token_file = given.pop("token_file", None)
     server = ServerConfig(
-        given.pop("server", None), given.pop("run", "default"), Path(token_file) if token_file else None
+        given.pop("server", None),
+        given.pop("run", "default"),
+        _path("token_file", token_file) if token_file else None,
     )
     defaults: dict[str, Any] = {
         "algorithm": known.algorithm,

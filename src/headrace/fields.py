@@ -22,6 +22,7 @@ __all__ = [
     "read_fields",
     "read_json",
     "read_object",
+    "require_fit",
     "require_positive",
     "required_of",
     "write_fields",
@@ -44,7 +45,7 @@ def check_types(config: object) -> None:
     A whole number is accepted as a float. A bool, NaN or infinity is not accepted as a number.
     """
     for name, hint in _field_hints(type(config)).items():
-        _require_fit(name, getattr(config, name), hint)
+        require_fit(name, getattr(config, name), hint)
 
 
 def require_positive(config: object, *fields: str, most: float = math.inf) -> None:
@@ -110,7 +111,7 @@ def read_fields(kind: type[T], record: object, **given: Any) -> T:
         if key in record:
             with errors_of(key) if isinstance(record[key], dict) else contextlib.nullcontext():
                 values[key] = _from_json(hints[key], record[key])
-            _require_fit(key, values[key], hints[key])
+            require_fit(key, values[key], hints[key])
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(f"{key} is missing; {name} must have it")
     return kind(**values, **given)
@@ -151,7 +152,7 @@ def check_record(kind: type, record: Mapping[str, object]) -> None:
     for name, hint in _hints(kind).items():
         if name not in record:
             raise ConfigError(f"{name} is missing; it is required")
-        _require_fit(name, record[name], hint)
+        require_fit(name, record[name], hint)
 
 
 @contextlib.contextmanager
@@ -179,14 +180,15 @@ def _field_hints(kind: type) -> Mapping[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
-def _require_fit(name: str, value: object, hint: Any) -> None:
+def require_fit(name: str, value: object, hint: Any) -> None:
+    """Raises ConfigError with this name for a value that does not have the type of a hint."""
     if not fits(hint, value):
         plain = get_origin(hint) is Literal and isinstance(value, str) and value.isprintable()
         require(name, value if plain else _shown(value), False, required_of(hint))
 
 
 def _from_json(hint: Any, value: Any) -> Any:
-    """The value converted to its field's type; one that does not fit is left to _require_fit()."""
+    """The value converted to its field's type; one that does not fit is left to require_fit()."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         converted = (_from_json(part, value) for part in parts)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headrace.errors import require
+from headrace.fields import require_fit
 from headrace.report import default_run_directory
 from headrace.settings import RunConfig
 from headrace.tuning.processes import run_in_processes
@@ -50,6 +51,8 @@ def tune(
     `config` has the settings that all trials share, and `values` says how others are chosen, by name. Raises
     HeadraceError: ConfigError before anything starts for settings that can't work.
     """
+    require_fit("trials", trials, int)
+    require_fit("parallel", parallel, int)
     require("trials", trials, 0 < trials <= MOST_TRIALS, f"between 1 and {MOST_TRIALS:,}")
     require("parallel", parallel, 0 < parallel <= _MOST_PARALLEL, f"between 1 and {_MOST_PARALLEL:,}")
     spaces = read_spaces(values, config)

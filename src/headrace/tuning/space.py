@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, get_type_hints
 
 from headrace.errors import ConfigError, require
-from headrace.fields import errors_of, fits, required_of
+from headrace.fields import errors_of, fits, require_fit, required_of
 from headrace.settings import RunConfig
 from headrace.values import parse_count, parse_number
 
@@ -53,9 +53,13 @@ class Space(NamedTuple):
 
 def read_spaces(tune: Mapping[str, str], config: RunConfig) -> list[Space]:
     """Reads spaces by name, and checks them with the other settings of the run; raises ConfigError for any mistake."""
+    mapping = isinstance(tune, Mapping)
+    require("tune", f"{tune!r:.60}", mapping, f"a mapping of settings' names to their values, {KINDS}")
     require("tune", "empty", bool(tune), f"at least one NAME=VALUES, VALUES being {KINDS}")
     spaces: list[Space] = []
     for name, text in tune.items():
+        require_fit("tune", name, str)
+        require(f"tune {name}", f"{text!r:.60}", isinstance(text, str), KINDS)
         space = _read(name.replace("_", "-"), text)
         require("tune", space.name, space.name not in [other.name for other in spaces], "given once for each setting")
         _part_of(config, space.name)

@@ -100,7 +100,7 @@ class ModelLearner:
         return value
 
     def _by_member(self, rows: Array) -> Array:
-        """Rows [B * N, ...] as [N, B, ...]: each N-th is one member's, as tables sample in the order of their contents."""
+        """Rows [B * N, ...] as [N, B, ...]: each N-th is one member's, since a table samples from its oldest on."""
         return np.ascontiguousarray(rows.reshape(-1, self.model.members, *rows.shape[1:]).swapaxes(0, 1))
 
     def _keep(self, rows: _HeldOut) -> None:
