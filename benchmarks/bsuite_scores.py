@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import headrace
-from benchmarks.measure import RESULTS, read_csv, require, write_csv
+from benchmarks.measure import RESULTS, origin, read_csv, require, write_csv
 from headrace.environments.bsuite import BSuite, Experiment
 from headrace.studies.results import make_folder
 
@@ -41,6 +41,7 @@ ALGORITHMS: dict[str, Any] = {
         replay_capacity=10_000,
         learning_starts=100,
         target_update_period=4,
+        max_gradient_norm=0.0,
         epsilon_decay_steps=1,
     ),
     "r2d2": headrace.R2D2(
@@ -88,7 +89,7 @@ def run(algorithm: str, folder: Path) -> None:
     headrace.train(
         f"{__spec__.name}:logged",
         algorithm=ALGORITHMS[algorithm],
-        topology=headrace.Serial(envs_per_actor=1),
+        topology=headrace.Serial(envs_per_actor=1, chunk_steps=1),
         steps=_NEVER,
         evaluation_period_steps=_NEVER,
         final_evaluation_episodes=0,
@@ -108,21 +109,25 @@ def measure(algorithm: str, identities: Sequence[str]) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", __spec__.name, "--run", algorithm, folder]
             subprocess.run(command, env=os.environ | {_ID: identity, _FOLDER: str(logs)}, check=False)
+        _commit_of(logs, identity).write_text(origin()["commit"])
         print(f"{algorithm}, {identity}: {'logged' if _complete(logs, identity) else 'FAILED'}", flush=True)
     return all(_complete(logs, identity) for identity in identities)
 
 
 def scores(algorithm: str) -> list[dict[str, Any]]:
-    """A row for each experiment that has complete logs: its score, of its complete settings, and what it tests."""
+    """A row for each experiment with complete logs: its score over these, what it tests, and which commits ran."""
     from bsuite import sweep
     from bsuite.experiments.summary_analysis import BSUITE_INFO
     from bsuite.logging import csv_load
 
-    logs = csv_load.load_one_result_set(str(_LOGS / algorithm))
-    rows = []
+    rows: list[dict[str, Any]] = []
+    folder = _LOGS / algorithm
+    if not list(folder.glob("*.csv")):
+        return rows
+    logs = csv_load.load_one_result_set(str(folder))
     for experiment, info in BSUITE_INFO.items():
         settings = [name for name in sweep.SWEEP if name.startswith(f"{experiment}/")]
-        complete = [name for name in settings if _complete(_LOGS / algorithm, name)]
+        complete = [name for name in settings if _complete(folder, name)]
         if complete:
             score = float(info.score(logs[logs.bsuite_id.isin(complete)]))
             rows.append(
@@ -133,6 +138,7 @@ def scores(algorithm: str) -> list[dict[str, Any]]:
                     "settings": len(complete),
                     "of_settings": len(settings),
                     "score": round(score, 3),
+                    "runs_of_commits": " ".join(sorted({_commit_of(folder, name).read_text() for name in complete})),
                 }
             )
     return rows
@@ -144,7 +150,12 @@ def _complete(logs: Path, identity: str) -> bool:
 
     name = csv_logging.BSUITE_PREFIX + identity.replace(sweep.SEPARATOR, csv_logging.SAFE_SEPARATOR)
     rows = read_csv(logs / f"{name}.csv")
-    return bool(rows) and int(rows[-1]["episode"]) >= sweep.EPISODES[identity]
+    return bool(rows) and int(rows[-1]["episode"]) >= sweep.EPISODES[identity] and _commit_of(logs, identity).exists()
+
+
+def _commit_of(logs: Path, identity: str) -> Path:
+    """The file with the commit that made a setting's log."""
+    return logs / f"{identity.replace('/', '-')}.commit"
 
 
 def main() -> int:
@@ -166,7 +177,9 @@ def main() -> int:
         if int(number) % options.every == 0 and (not options.only or experiment in options.only)
     ]
     complete = [measure(algorithm, wanted) for algorithm in options.algorithms]
-    rows = [row for algorithm in options.algorithms for row in scores(algorithm)]
+    rows = [row for algorithm in ALGORITHMS for row in scores(algorithm)]
+    if not rows:
+        return 1
     for row in rows:
         print("{algorithm:6} {experiment:22} {score:6.3f}  {settings} of {of_settings} settings".format(**row))
     write_csv("bsuite_scores", rows)

@@ -1,6 +1,8 @@
 """The benchmark with bsuite's experiments: what is logged, when a run ends, and what is scored."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,12 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
 
 
 def pull(arms: list[int], episodes: int) -> None:
+    """Plays the bandit in this process, as a run of DQN would."""
     environment = bsuite_scores.logged()
     for episode in range(episodes):
         environment.reset(seed=episode)
-        environment.step(arms[episode % len(arms)])  # type: ignore[arg-type]
+        environment.step(arms[episode % len(arms)])
+    bsuite_scores._commit_of(bsuite_scores._LOGS / "dqn", "bandit/0").write_text("abc")
 
 
 def test_a_run_ends_with_its_last_episode(asked: list[int], tmp_path: Path) -> None:
@@ -34,13 +38,25 @@ def test_a_run_ends_with_its_last_episode(asked: list[int], tmp_path: Path) -> N
     assert asked == [signal.SIGINT]
     (row,) = bsuite_scores.scores("dqn")
     assert (row["experiment"], row["settings"], row["of_settings"]) == ("bandit", 1, 20)
+    assert row["runs_of_commits"] == "abc"
+
+
+def test_without_a_complete_log_nothing_is_written(
+    asked: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda *command, **options: None)
+    monkeypatch.setattr(sys, "argv", ["bsuite_scores", "--algorithms", "dqn", "--every", "100", "--only", "bandit"])
+    monkeypatch.setattr(bsuite_scores, "origin", lambda: {"commit": "abc"})
+    monkeypatch.setattr(bsuite_scores, "write_csv", None)
+    assert bsuite_scores.main() == 1
+    assert capsys.readouterr().out == "dqn, bandit/0: FAILED\n"
 
 
 def test_scores_are_those_of_what_was_played(asked: list[int]) -> None:
     """The 11 arms of a bandit are worth 0 to 1: always the best one has score 1, each as often as the others 0."""
     scores = []
     environment = bsuite_scores.logged()
-    worth = [environment.step(arm)[1] for arm in range(11) if environment.reset()]  # type: ignore[arg-type]
+    worth = [environment.step(arm)[1] for arm in range(11) if environment.reset()]
     for arms in ([worth.index(1.0)], list(range(11))):
         pull(arms, 10_000)
         scores += [row["score"] for row in bsuite_scores.scores("dqn")]
