@@ -1,4 +1,4 @@
-"""CleanRL's DQN, written anew for the zoo."""
+"""The DQN that the zoo has in place of CleanRL's."""
 
 import numpy as np
 import pytest

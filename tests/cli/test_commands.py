@@ -108,6 +108,14 @@ def test_resume(training, run, capsys):
     assert f"CartPole-v1 dqn serial in {run}" in capsys.readouterr().out
 
 
+def test_an_interrupted_resume_prints_how_to_go_on_with_its_stopping_rules(training, run, capsys):
+    training.summary |= {"stopped_by": "interrupt"}
+    assert main(["resume", str(run), "--steps", "2M", "--time-limit", "5m", "--until-score", "-3.5"]) == 130
+    assert capsys.readouterr().out.endswith(
+        f"headrace resume '{run}' --steps 2000000 --time-limit 300 --until-score -3.5\n"
+    )
+
+
 def test_resume_keeps_stopping_rules_that_are_not_given(training, run):
     assert main(["resume", str(run)]) == 0
     assert training.calls[0][2] == {"steps": None, "time_limit_seconds": None, "until_score": None}
@@ -208,9 +216,10 @@ def test_presets_side_by_side(capsys):
         name in out for name in ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "LunarLander-v3", "ALE/", "dm_control/")
     )
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in out.splitlines()]
-    dqn, *_, d4pg, sac = (row[1:4] for row in rows if row[0] == "--replay-capacity")
-    assert (dqn[:2], d4pg[:2]) == (["100,000", "50,000"], ["100,000", "·"])
-    assert sac == ["100,000", "·", "150,000"]  # the default, Reach, LunarLanderContinuous
+    capacities = [row[1:4] for row in rows if row[0] == "--replay-capacity"]  # wide tables are divided
+    assert capacities[0][:2] == ["100,000", "50,000"]
+    assert ["100,000", "·", "300,000"] in capacities  # D4PG: the default, Pendulum, cartpole-balance
+    assert ["100,000", "·", "150,000"] in capacities  # SAC: the default, Reach, LunarLanderContinuous
     assert [row[1:3] for row in rows if row[0] == "--value-min"] == [["-150", "-1500"]]
     assert max(map(len, out.splitlines())) <= 120
 

@@ -54,7 +54,7 @@ def test_videos_are_refused() -> None:
 
 @pytest.mark.parametrize("experiment", [*EXPERIMENTS, *NOISY])
 def test_a_seed_repeats_an_episode(experiment: str) -> None:
-    """Also the noise of its rewards, and whatever was played before."""
+    """Also the noise of its rewards, regardless of what was played before."""
     pytest.importorskip("bsuite")
     name = f"bsuite/{experiment}/0"
     assert play(name, 3) == play(name, 3)

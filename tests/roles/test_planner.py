@@ -1,8 +1,12 @@
 """A planner: its pace, the gate on its model's error, and its start states."""
 
 import dataclasses
+import json
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from math import inf, nan
 from typing import Any
 
@@ -11,8 +15,15 @@ import pytest
 from numpy.typing import NDArray
 
 from headrace import DynaQ
-from headrace.replay import BatchBuffer, ChunkWriter, Signature, Table
-from headrace.roles.planner import Planner, PlannerSettings
+from headrace._native import Server
+from headrace.clock import new_event
+from headrace.networks import Architecture, PolicyGraph
+from headrace.replay import BatchBuffer, ChunkWriter, ReplayTable, Signature, Table
+from headrace.roles import planner
+from headrace.roles.base import REPORTS, RoleContext
+from headrace.roles.handles import POLICY, SIMULATED, TRANSITIONS
+from headrace.roles.planner import Planner, PlannerRole, PlannerSettings
+from headrace.servers import Endpoint, open_server
 from headrace.types import Array, Batch, EnvironmentSpec
 
 SPEC = EnvironmentSpec((1,), "float32", 2)
@@ -36,20 +47,25 @@ def rightwards(observation: Array) -> NDArray[np.float32]:
     return np.hstack((observation, observation + 1))
 
 
+def fill(table: ReplayTable, episodes: int) -> None:
+    """Episodes of 10 steps of reward 1, the state counting them."""
+    for _ in range(episodes):
+        writer = ChunkWriter(SIGNATURE, n_step=1, discount=1.0)
+        writer.start(np.zeros(1, np.float32))
+        for t in range(10):
+            writer.append(1, 1.0, np.full(1, t + 1, np.float32), t == 9, False)
+        for chunk in writer.take():
+            table.insert(chunk)
+
+
 class Bench:
-    """A planner between two tables; episodes of 10 steps of reward 1, the state counting them."""
+    """A planner between two tables."""
 
     def __init__(self, episodes: int = 100, sampler: str = "prioritized", **settings: Any) -> None:
         self.config = dataclasses.replace(SMALL, **settings)
         self.transitions = Table(SIGNATURE, capacity=5000, sampler=sampler, priority_exponent=1.0, seed=0)
         self.simulated = Table(SIGNATURE, capacity=5000, sampler="uniform", seed=0)
-        for _ in range(episodes):
-            writer = ChunkWriter(SIGNATURE, n_step=1, discount=1.0)
-            writer.start(np.zeros(1, np.float32))
-            for t in range(10):
-                writer.append(1, 1.0, np.full(1, t + 1, np.float32), t == 9, False)
-            for chunk in writer.take():
-                self.transitions.insert(chunk)
+        fill(self.transitions, episodes)
         self.now: int | None = None
         self.pushes = 0
         self.planner = Planner(
@@ -228,6 +244,51 @@ def test_the_same_seed_simulates_the_same() -> None:
         batches.append(buffer.arrays)
     for first, second in zip(*batches, strict=True):
         np.testing.assert_array_equal(first, second)
+
+
+def test_a_planner_reports_while_its_simulations_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are during an evaluation."""
+    monkeypatch.setattr(planner, "_HEARTBEAT_SECONDS", 0.01)
+    native = Server()
+    endpoint = Endpoint(native.listen("unix:@"), "run")
+    server = open_server(endpoint)
+    server.begin(fresh=True)
+    tables = [server.add_table(each.name, SIGNATURE, fresh=True, capacity=5000) for each in (TRANSITIONS, SIMULATED)]
+    fill(tables[0], episodes=100)
+    tables[1].set_paused(True)
+    architecture = Architecture.of(SPEC, "mlp", ())
+    weights = architecture.layout.views(np.zeros(architecture.layout.size, np.float32))
+    server.publish(POLICY.name, PolicyGraph(architecture).serialize(weights), 1)
+    role = PlannerRole(0, PlannerSettings(SPEC, SMALL, 0), POLICY, TRANSITIONS, SIMULATED)
+    stop = new_event()
+
+    def run() -> None:
+        with RoleContext(endpoint, stop) as context:
+            role.run(context)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    reports: list[dict[str, Any]] = []
+
+    def wait_for(found: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 60
+        while not found():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            fill(tables[0], episodes=20)  # so that simulations are due
+            reports.extend(json.loads(message) for message in server.drain(REPORTS))
+            time.sleep(0.01)
+
+    def held() -> bool:
+        last = [report["simulated"] for report in reports[-20:] if report.get("simulated")]
+        return len(last) == 20 and len(set(last)) == 1
+
+    wait_for(held)
+    tables[1].set_paused(False)
+    wait_for(lambda: reports[-1]["simulated"] > reports[-21]["simulated"])
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive()
+    server.close()
 
 
 def test_a_planner_does_not_import_torch() -> None:

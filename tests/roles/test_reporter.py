@@ -57,6 +57,26 @@ def test_reports_contain_totals_and_each_return_once() -> None:
     assert all(report["refresh"] == refresh()["refresh"] for report in reports)
 
 
+def test_returns_go_with_the_exploration_of_their_time() -> None:
+    mailbox, clock = Mailbox(), PhaseClock(("environment", "other"))
+    sender = ActorReporter(mailbox, ROLE, SETTINGS, clock, refresh)
+    sender.count(5, [Episode(3, 7.0, 12, True)], [0.9, 0.8])
+    sender.count(5, [Episode(2, 6.0, 11, True)], [0.02, 0.01])
+    sender.close()
+    returns = [episode for report in mailbox.reports for episode in report["returns"]]  # type: ignore[attr-defined]
+    assert returns == [[7.0, 12, 0.8], [6.0, 11, 0.02]]
+
+
+def test_without_counts_reports_are_heartbeats() -> None:
+    mailbox, clock = Mailbox(), PhaseClock(("environment", "other"))
+    clock.restart("environment")
+    ActorReporter(mailbox, ROLE, SETTINGS, clock, lambda: None).close()
+    heartbeat = mailbox.reports[-1]
+    assert (heartbeat["phase"], heartbeat["run_id"], heartbeat["index"]) == ("environment", "mine", 1)
+    assert {"stalled_seconds", "generation"} < heartbeat.keys()
+    assert not {"writer", "steps", "returns"} & heartbeat.keys()
+
+
 def test_the_last_counts_are_sent_even_if_the_process_is_asked_to_stop_meanwhile() -> None:
     """As SIGTERM does it in the process of a role; here by another signal, which arrives while close() waits."""
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 
 from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
 from headrace.report.display import QuietDisplay
+from headrace.report.run_directory import RunDirectory
 from headrace.roles import evaluator
 from headrace.roles.evaluator import Score
-from headrace.training import resume
-from headrace.training.checkpoint import newest_checkpoint
+from headrace.settings import RunConfig
+from headrace.training import Trainer, resume
+from headrace.training.checkpoint import checkpoint_pause, newest_checkpoint
 
 TOPOLOGIES = ("serial", "apex", "lock", "hogwild", "ad-psgd", "parameter-server")
 SOLVED = 1.0
@@ -202,3 +205,16 @@ def test_atari_sized_frames_are_stored_once(train: Any, topology: str) -> None:
 def test_values_that_are_not_finite_stop_the_run(train: Any, topology: str, toy: str, field: str) -> None:
     with pytest.raises(EnvironmentFault, match=rf"step 7: {field}"):
         train(topology, environment=f"headrace.environments.toy:{toy}", steps=10_000)
+
+
+def test_a_resumed_run_saves_as_early_as_one_that_never_stopped(train: Any) -> None:
+    """A run that is killed again and again still gets on."""
+    first = train("serial", steps=400, final_evaluation_episodes=0)
+    checkpoint = newest_checkpoint(first.run.checkpoints_path)
+    with RunDirectory.open(first.path, writing=True) as run:
+        config = replace(RunConfig.from_json(run.read_config()), steps=500)
+        trainer = Trainer(config, run, QuietDisplay(), checkpoint=checkpoint)
+        pause = trainer._next_checkpoint - checkpoint.moment.seconds
+        trainer.run()
+    assert pause == pytest.approx(checkpoint_pause(checkpoint.moment.seconds, 0.0))
+    assert pause < config.checkpoint_period_seconds

@@ -5,18 +5,23 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from headrace import A3C, ParameterServer
+from headrace import A3C, Hogwild, ParameterServer
 from headrace.algorithms.config import Algorithm
+from headrace.environments.toy import Corridor
 from headrace.errors import ConfigError
+from headrace.networks import Architecture, PolicyGraph
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
+from headrace.topologies import config
 from headrace.training import resume
-from headrace.training.checkpoint import newest_checkpoint
+from headrace.training.checkpoint import Checkpoint, newest_checkpoint
 from headrace.training.policy_use import export
 
 from .conftest import SMALL as SMALL_DQN
@@ -103,6 +108,45 @@ def test_a_resumed_run_continues_from_parameters_and_optimizer_state(train: Trai
     assert second.summary["learner_steps"] > updates
     workers = second.summary["workers"]  # a worker that is ended during a turn may not have counted its last update
     assert 0 <= second.summary["learner_steps"] - workers["updates"] <= workers["late_turns"]
+
+
+def test_a_resumed_run_has_as_many_workers_as_it_had_however_many_cores_there_are(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TOPOLOGIES, "hogwild", Hogwild(envs_per_worker=2, chunk_steps=10))  # a worker for each core
+    monkeypatch.setattr(config, "available_cores", lambda: 3)
+    first = train("hogwild", steps=1_000, final_evaluation_episodes=0)
+    monkeypatch.setattr(config, "available_cores", lambda: 1)
+    with RunDirectory.open(first.path, writing=True) as run:
+        assert export(run, first.path / "policy.onnx") < 1e-4
+        second = resume(run, QuietDisplay(), steps=first.summary["environment_steps"] + 500)
+    assert second.summary["learner_steps"] > first.summary["learner_steps"]
+
+
+def test_a_checkpoint_is_exported_although_the_workers_learned_on_while_it_was_written(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here policy.onnx is of an update long before that of the network."""
+    first = train("hogwild", steps=1_000, final_evaluation_episodes=0)
+    architecture = Architecture.of(newest_checkpoint(first.run.checkpoints_path).spec, "mlp", (32,))
+    weights = architecture.layout.views(np.zeros(architecture.layout.size, np.float32))
+    monkeypatch.setattr(Checkpoint, "policy", lambda checkpoint: PolicyGraph(architecture).serialize(weights))
+    with RunDirectory.open(first.path) as run:
+        assert export(run, first.path / "policy.onnx") < 1e-4
+
+
+def slow_corridor() -> Corridor:
+    time.sleep(0.5)
+    return Corridor()
+
+
+def test_environments_that_each_take_a_while_to_make_are_not_taken_for_one_that_hangs(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TOPOLOGIES, "hogwild", Hogwild(workers=1, envs_per_worker=8, chunk_steps=10))
+    slow = {"environment": f"{__name__}:slow_corridor", "hang_seconds": 3.0}  # 9 of them are made, in 4.5 s
+    result = train("hogwild", steps=500, final_evaluation_episodes=0, **slow)
+    assert result.summary["exits"] == []
 
 
 def test_a_device_other_than_the_cpu_is_refused(train: Train) -> None:

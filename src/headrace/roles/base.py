@@ -2,6 +2,7 @@
 
 import contextlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
@@ -171,6 +172,10 @@ class Worker(Protocol):
     @property
     def count(self) -> int:
         """E, the number of environments."""
+
+    @property
+    def exploration(self) -> Sequence[float]:
+        """How much each environment explores now: [E], as `Algorithm.exploration`; 1 with a stochastic policy."""
 
     def step(self) -> None:
         """One turn: a few environment steps, then the updates that they allow."""

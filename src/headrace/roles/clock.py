@@ -30,6 +30,10 @@ class PhaseClock:
         """Excludes this many seconds from the current phase."""
         self.entered += seconds
 
+    def restart(self, phase: str) -> None:
+        """Begins a phase without counting the time since the last one began."""
+        self.phase, self.entered = phase, monotonic()
+
     def beat(self) -> None:
         """Records progress within a phase."""
         self.beats += 1

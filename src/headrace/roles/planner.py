@@ -1,7 +1,6 @@
 """Learns a world model from real transitions and sends simulated ones (Sutton 1990, Dyna)."""
 
 import contextlib
-import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -174,6 +173,7 @@ class PlannerRole(Role):
     def run(self, context: RoleContext) -> None:
         """Plans until stopped or until the server is gone."""
         server, transitions, stop = context.connect(), context.table(self.transitions), context.stop
+        sender = context.connect()  # its requests wait while the server holds what it has posted
         decoder = PolicyDecoder(self.settings.precision, self.settings.communication_bits)
         policy: Policy | None = None
         planner: Planner | None = None
@@ -182,6 +182,19 @@ class PlannerRole(Role):
         def report() -> None:
             base = {"role": self.kind, "index": self.index, "generation": self.generation}
             server.put(REPORTS, json.dumps(base | (planner.report() if planner else {})).encode())
+
+        def report_when_due() -> None:
+            nonlocal next_report
+            now = monotonic()
+            if now >= next_report:
+                next_report = now + _HEARTBEAT_SECONDS
+                report()
+
+        def push(*chunks: bytes) -> None:
+            while not sender.post(self.simulated.name, *chunks, wait=False):  # an evaluation may hold the tables
+                report_when_due()
+                if stop.wait(_POLL_SECONDS):
+                    raise ClosedError("the planner was asked to stop")
 
         with contextlib.suppress(ClosedError):
             while not stop.is_set():
@@ -193,15 +206,12 @@ class PlannerRole(Role):
                     planner = Planner(
                         self.settings,
                         transitions,
-                        functools.partial(server.insert, self.simulated.name),
+                        push,
                         policy.output,
                         index=self.index,
                         generation=self.generation,
                     )
-                now = monotonic()
-                if now >= next_report:
-                    next_report = now + _HEARTBEAT_SECONDS
-                    report()
+                report_when_due()
                 if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
                     stop.wait(_POLL_SECONDS)
             report()

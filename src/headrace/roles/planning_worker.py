@@ -1,5 +1,6 @@
 """Acts, learns and plans in turn, in one thread."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.algorithms.base import Updater
@@ -48,6 +49,11 @@ class PlanningWorker:
     def count(self) -> int:
         """E, the number of environments."""
         return self._worker.count
+
+    @property
+    def exploration(self) -> Sequence[float]:
+        """How much each environment explores now."""
+        return self._worker.exploration
 
     def step(self) -> None:
         """One turn; never waits."""

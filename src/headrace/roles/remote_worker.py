@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import limit_torch_threads
-from headrace.clock import monotonic
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, DivergenceError
 from headrace.gradients.base import OpenVector, ParameterVector
@@ -21,8 +20,9 @@ from headrace.gradients.handles import SharedHandle, VectorHandle
 from headrace.gradients.measured import MeasuredVector, joint_report
 from headrace.replay import ReplayTable, Table
 from headrace.roles.acting_role import ActingRole
-from headrace.roles.actor import ActorSettings
+from headrace.roles.actor import ACTOR_PHASES, ActorSettings
 from headrace.roles.base import RoleContext, Worker
+from headrace.roles.clock import PhaseClock
 from headrace.roles.gate import GateWatch
 from headrace.roles.handles import TableHandle
 from headrace.roles.heartbeat import Heartbeat
@@ -60,12 +60,21 @@ def updater_seed(seed: int, number: int) -> int:
 
 
 def build_worker(
-    settings: WorkerSettings, open_vector: OpenVector, table: ReplayTable | None, first_step: int = 0
+    settings: WorkerSettings,
+    open_vector: OpenVector,
+    table: ReplayTable | None,
+    first_step: int = 0,
+    clock: PhaseClock | None = None,
 ) -> Worker:
-    """Builds a worker for the algorithm; `table` is None for an algorithm without replay."""
+    """Builds a worker for the algorithm; `table` is None for an algorithm without replay.
+
+    `clock` is its own, and gets a beat before each environment's constructor.
+    """
     acting = settings.acting
     algorithm = acting.algorithm
     require_spec(acting.environment, describe(acting.environment), acting.spec)
+    if clock is not None:
+        clock.beat()
     updater = algorithm.make_updater(acting.spec, "cpu", settings.update_seed, open_vector, settings.engine)
     if algorithm.rollouts is not None:
         return RolloutWorker(
@@ -75,10 +84,13 @@ def build_worker(
             updater,
             seed=acting.seed,
             first_environment=acting.first_environment,
+            clock=clock,
         )
     assert algorithm.replay is not None
     assert table is not None
-    return ReplayWorker(acting, algorithm.replay, updater, table, workers=settings.workers, first_step=first_step)
+    return ReplayWorker(
+        acting, algorithm.replay, updater, table, workers=settings.workers, first_step=first_step, clock=clock
+    )
 
 
 @dataclass(frozen=True)
@@ -109,8 +121,8 @@ class WorkerRole(ActingRole):
             alive = Heartbeat(self, server, context.stop, run_id=acting.run_id)
             if gate.wait(alive) is None:
                 return
-            alive.enter("environment")
             vectors: list[MeasuredVector] = []
+            worker: Worker | None = None
             diverged = ""
 
             def open_vector(initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
@@ -119,22 +131,22 @@ class WorkerRole(ActingRole):
                 ends.callback(vectors[-1].close)
                 return vectors[-1]
 
+            def more() -> dict[str, Any] | None:
+                return {**_report(worker, vectors, own), "diverged": diverged} if worker else None
+
             own = _own_table(settings)
+            clock = PhaseClock(ACTOR_PHASES, len(acting.exploration))
+            clock.restart("environment")  # whose constructors may hang
+            reporter = ActorReporter(context.connect(), self, acting, clock, more, hang_seconds)
+            ends.callback(reporter.close)  # if the worker can't be built
             table = context.table(self.replay) if self.replay else own
-            worker = build_worker(settings, open_vector, table, gate.steps)
+            worker = build_worker(settings, open_vector, table, gate.steps, clock)
             ends.callback(worker.close)
             limit_torch_threads(1)
-            reporter = ActorReporter(
-                context.connect(),
-                self,
-                acting,
-                worker.clock,
-                lambda: {**_report(worker, vectors, own), "diverged": diverged},
-                hang_seconds,
-            )
             ends.callback(gate.confirm_end)
             ends.callback(reporter.close)  # first: the run counts the reports that it has when all have confirmed
-            worker.skip(monotonic() - worker.clock.entered)  # construction does not count as work
+            clock.restart("other")  # construction does not count as work
+            worker.learner.clock.restart(worker.learner.clock.phase)
             while (held := gate.wait()) is not None:
                 worker.skip(held)
                 before = worker.steps
@@ -143,7 +155,7 @@ class WorkerRole(ActingRole):
                 except DivergenceError as error:
                     diverged = str(error)  # goes with the last report: the run may not see this process end
                     raise
-                reporter.count(worker.steps - before, worker.take_episodes())
+                reporter.count(worker.steps - before, worker.take_episodes(), worker.exploration)
 
 
 def _own_table(settings: WorkerSettings) -> Table | None:

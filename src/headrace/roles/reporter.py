@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.clock import monotonic, new_event, new_lock, random_bits, start_thread
@@ -34,6 +34,7 @@ _CLOSE_SECONDS = 2.0
 class ActorReporter:
     """Sends the counts that the actor's thread adds with `count`, and the result of `more`, from its own thread.
 
+    While `more` returns None, its reports are heartbeats without counts.
     Workers report in the same way, since they act too. The process ends if a step of the environment takes longer than
     `hang_seconds`; None leaves this check to others.
     """
@@ -44,7 +45,7 @@ class ActorReporter:
         role: Role,
         settings: ActorSettings,
         clock: PhaseClock,
-        more: Callable[[], Mapping[str, Any]],
+        more: Callable[[], Mapping[str, Any] | None],
         hang_seconds: float | None = None,
     ) -> None:
         self._server = server
@@ -57,18 +58,20 @@ class ActorReporter:
         self._writer = f"{random_bits(64):016x}"
         self._sent: tuple[object, ...] = ()
         self._sent_at = -_IDLE_PERIOD_SECONDS
-        self._lock = new_lock()  # guards _steps, _episodes and _new
+        self._lock = new_lock()  # guards _steps, _episodes and _returns
         self._steps = self._episodes = 0
-        self._new: list[Episode] = []
+        self._returns: list[tuple[float, int, float]] = []
         self._closed, self._ended = new_event(), new_event()
         self._thread = start_thread(self._run, f"reporter-{role.index}")
 
-    def count(self, steps: int, episodes: list[Episode]) -> None:
-        """Adds environment steps and finished episodes."""
+    def count(self, steps: int, episodes: list[Episode], exploration: Sequence[float] | None = None) -> None:
+        """Adds environment steps and finished episodes; `exploration` [E] is by default that of the settings."""
+        scale, first = exploration or self._settings.exploration, self._settings.first_environment
+        returns = [(episode.return_, episode.length, scale[episode.environment - first]) for episode in episodes]
         with self._lock:
             self._steps += steps
             self._episodes += len(episodes)
-            self._new += episodes
+            self._returns += returns
 
     def close(self) -> None:
         """Sends the remaining counts and ends the thread; a request to stop meanwhile leaves a little time for that."""
@@ -102,22 +105,19 @@ class ActorReporter:
         self._sent, self._sent_at = self._counts(), monotonic()
         steps, episodes, seconds = self._sent
         with self._lock:
-            new, self._new = self._new, []
-        scale, first = self._settings.exploration, self._settings.first_environment
+            returns, self._returns = self._returns, []
         record = {
             "role": self._role.kind,
             "index": self._role.index,
             "generation": self._role.generation,
             "run_id": self._settings.run_id,
-            "writer": self._writer,
-            "steps": steps,
-            "episodes": episodes,
-            "returns": [[episode.return_, episode.length, scale[episode.environment - first]] for episode in new],
-            "seconds": seconds,
             "phase": self._clock.phase,
             "stalled_seconds": stalled_seconds,
-            **self._more(),
         }
+        more = self._more()
+        if more is not None:
+            counts = {"writer": self._writer, "steps": steps, "episodes": episodes, "returns": returns}
+            record |= {**counts, "seconds": seconds, **more}
         self._server.put(REPORTS, json.dumps(record).encode())
 
 

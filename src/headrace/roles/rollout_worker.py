@@ -33,9 +33,10 @@ class RolloutWorker:
         *,
         seed: int,
         first_environment: int = 0,
+        clock: PhaseClock | None = None,
     ) -> None:
         self.steps = 0
-        self.clock = PhaseClock(ACTOR_PHASES, count)
+        self.clock = clock or PhaseClock(ACTOR_PHASES, count)
         self._algorithm = algorithm
         self._updater = updater
         self._policy = algorithm.rollout_policy(updater)
@@ -57,6 +58,11 @@ class RolloutWorker:
     def count(self) -> int:
         """E, the number of environments."""
         return len(self._environments)
+
+    @property
+    def exploration(self) -> list[float]:
+        """1 for each environment."""
+        return [1.0] * self.count
 
     def step(self) -> None:
         """One turn; never waits."""

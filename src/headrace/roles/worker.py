@@ -35,9 +35,10 @@ class ReplayWorker:
         first_step: int = 0,
         mixed: MixedBatches | None = None,
         push_transitions: Callable[[bytes], object] | None = None,
+        clock: PhaseClock | None = None,
     ) -> None:
         self.steps = 0
-        self.clock = PhaseClock(ACTOR_PHASES, len(settings.exploration))
+        self.clock = clock or PhaseClock(ACTOR_PHASES, len(settings.exploration))
         self._algorithm = algorithm
         self._updater = updater
         self._workers = workers
@@ -58,6 +59,12 @@ class ReplayWorker:
     def count(self) -> int:
         """E, the number of environments."""
         return self._actor.count
+
+    @property
+    def exploration(self) -> list[float]:
+        """How much each environment explores now."""
+        scale: list[float] = self._actor.exploration.scale.tolist()
+        return scale
 
     def step(self) -> None:
         """One turn; waits for the rate limiter if the table is shared."""

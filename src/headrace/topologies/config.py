@@ -94,6 +94,10 @@ class Topology(ABC):
         """The same with a fixed number of acting processes; if none was given, of at most `most` with the planners."""
         return self
 
+    def resumed(self, processes: int) -> Self:
+        """The same for a run that had this many acting processes: actors may have become more or fewer."""
+        return self
+
     @property
     @abstractmethod
     def environments_each(self) -> int:
@@ -259,6 +263,10 @@ class Workers(Topology):
         """The same with a fixed number of workers."""
         fitting = max(1, min(self.actor_count(algorithm), most - _planners(algorithm)))
         return dataclasses.replace(self, workers=self.workers or fitting)
+
+    def resumed(self, processes: int) -> Self:
+        """The same with as many workers, each of which may have its own parameters or optimizer state."""
+        return dataclasses.replace(self, workers=self.workers or processes)
 
     @property
     def environments_each(self) -> int:

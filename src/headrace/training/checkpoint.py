@@ -22,6 +22,8 @@ from safetensors.numpy import load_file, save_file
 from headrace.errors import CheckpointError, ConfigError, DivergenceError, StorageError
 from headrace.fields import check_record, fits, read_fields, read_object
 from headrace.replay import Experience
+from headrace.settings import RunConfig
+from headrace.topologies.config import Topology
 from headrace.training.evaluation import Moment
 from headrace.types import Array, EnvironmentSpec
 
@@ -76,6 +78,10 @@ class Checkpoint(NamedTuple):
         """The point in training at which the checkpoint was taken."""
         state = self.state
         return Moment(state["environment_steps"], state["learner_steps"], state["seconds"])
+
+    def topology(self, config: RunConfig) -> Topology:
+        """The run's topology, with as many workers as it had where the settings leave that to the machine."""
+        return config.topology.resumed(self.state.get("acting_processes") or config.topology.acting_processes)
 
     def learner(self) -> dict[str, Array]:
         """The updater's state."""

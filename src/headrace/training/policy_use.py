@@ -11,6 +11,7 @@ from headrace.environments import episode_seed, make
 from headrace.environments.spaces import close
 from headrace.errors import CheckpointError, EnvironmentFault, HeadraceError, StorageError
 from headrace.launch import error_line
+from headrace.networks import PolicyGraph
 from headrace.networks.records import ILLEGAL, draw_records
 from headrace.parameters import Policy
 from headrace.parameters.memory import Memory
@@ -73,7 +74,7 @@ def record_frames(
 
 
 def export(run: RunDirectory, path: Path) -> float:
-    """Writes the policy as an ONNX graph; returns its largest difference from the network's outputs on 4 x 64 inputs.
+    """Writes the network as an ONNX graph; returns their largest difference on 4 x 64 inputs.
 
     The graph's metadata says what `load_policy()` needs to use it without the run and its environment. Raises
     CheckpointError, and writes nothing, if the two disagree.
@@ -81,10 +82,12 @@ def export(run: RunDirectory, path: Path) -> float:
     config, checkpoint = read_run(run)
     interface = Trained.of_run(config, checkpoint).open_alone().interface
     spec = interface.spec
-    vectors = open_saved_vectors(config.topology)
+    vectors = open_saved_vectors(checkpoint.topology(config))
     updater = config.algorithm.make_updater(spec, "cpu", config.seed, vectors)
     updater.load(checkpoint.learner())
-    graph = checkpoint.policy()
+    graph = PolicyGraph(updater.architecture).serialize(
+        updater.weights()
+    )  # workers learn on while policy.onnx is saved
     random = np.random.default_rng(0)
     shape = (_CHECKED, *spec.input_shape)
     policy = Policy(graph, 1)
@@ -103,7 +106,7 @@ def export(run: RunDirectory, path: Path) -> float:
         difference = max(difference, float(np.abs(exported.output(inputs) - expected).max()))
         largest = float(np.abs(expected[expected != ILLEGAL]).max())
         if difference > _TOLERANCE * max(1.0, largest):
-            raise CheckpointError(f"policy.onnx and the network differ by {difference:.2e}; the checkpoint is broken")
+            raise CheckpointError(f"the graph and the network differ by {difference:.2e}; nothing is written")
     try:
         path.write_bytes(interface.write(graph))
     except OSError as error:

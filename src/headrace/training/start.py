@@ -37,13 +37,14 @@ def resume(
 ) -> Result:
     """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them."""
     config = RunConfig.from_json(run.read_config())
+    checkpoint = newest_checkpoint(run.checkpoints_path)
     config = dataclasses.replace(
         config,
+        topology=checkpoint.topology(config),
         steps=config.steps if steps is None else steps,
         time_limit_seconds=config.time_limit_seconds if time_limit_seconds is None else time_limit_seconds,
         until_score=config.until_score if until_score is None else until_score,
     )
-    checkpoint = newest_checkpoint(run.checkpoints_path)
     done, _, seconds = checkpoint.moment
     if checkpoint.state["solved"] and steps is time_limit_seconds is until_score is None:
         target = config.until_score  # of an earlier resume it may have been another one

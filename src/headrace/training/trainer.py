@@ -186,7 +186,9 @@ class Trainer:
         self._outages = self._server.outages()
         self._next_record = self._started + _RECORD_SECONDS
         self._recorded_seconds = begin.seconds
-        self._next_checkpoint = begin.seconds + (config.checkpoint_period_seconds if checkpoint else 0.0)
+        self._next_checkpoint = begin.seconds
+        if checkpoint:
+            self._next_checkpoint += min(checkpoint_pause(begin.seconds, 0.0), config.checkpoint_period_seconds)
 
     def run(self) -> dict[str, Any]:
         """Trains until a stopping rule applies and returns the summary; nothing of the run is left running."""
@@ -456,6 +458,7 @@ class Trainer:
             "run_id": self._run_id,
             "totals": self._totals.state(),
             "local_actors": self._local_actors,
+            "acting_processes": self._config.topology.acting_processes,
             "spec": dataclasses.asdict(self._spec),
             "next_evaluation": self._schedule.next_evaluation,
             "awaited_episodes": self._evaluations.awaited_episodes,
