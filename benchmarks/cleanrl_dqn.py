@@ -1,6 +1,6 @@
 """CleanRL's DQN, trained to a score: plain torch, with the network, the settings and the loop that CleanRL publishes.
 
-CleanRL's own package needs Python 3.10 or older, and its programs take no stopping rule, so this is written anew.
+CleanRL's package needs Python 3.10 or older, and its programs take no stopping rule, so this is a program of its kind.
 """
 
 import statistics
