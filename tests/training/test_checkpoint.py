@@ -13,7 +13,7 @@ from headrace.errors import CheckpointError, DivergenceError
 from headrace.replay import Experience, Signature, Table
 from headrace.report.run_directory import RunDirectory
 from headrace.training import Result
-from headrace.training.checkpoint import checkpoint_pause, newest_checkpoint, save_checkpoint
+from headrace.training.checkpoint import checkpoint_pause, newest_checkpoint, save_checkpoint, save_state
 
 STATE: dict[str, Any] = {
     **{"environment_steps": 70, "learner_steps": 5, "seconds": 1.5, "episodes": 2, "total_seconds": 2.5},
@@ -36,6 +36,18 @@ def test_the_newest_is_kept_and_read_back(tmp_path: Path) -> None:
     assert checkpoint.learner()["weight"] == [2.0]
     assert checkpoint.policy() == b"graph"
     assert checkpoint.moment == (70, 5, 1.5)
+
+
+def test_a_state_is_changed_without_writing_the_other_files_again(tmp_path: Path) -> None:
+    first = save(tmp_path)
+    inode = (first / "learner.safetensors").stat().st_ino
+    second = save_state(tmp_path, {"episodes": 99})
+    found = newest_checkpoint(tmp_path)
+    assert (found.path, found.state["episodes"]) == (second, 99)
+    assert not first.exists()
+    assert (second / "learner.safetensors").stat().st_ino == inode
+    assert found.learner().keys()
+    assert found.policy()
 
 
 def test_a_network_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:

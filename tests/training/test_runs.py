@@ -218,3 +218,11 @@ def test_a_resumed_run_saves_as_early_as_one_that_never_stopped(train: Any) -> N
         trainer.run()
     assert pause == pytest.approx(checkpoint_pause(checkpoint.moment.seconds, 0.0))
     assert pause < config.checkpoint_period_seconds
+
+
+def test_the_final_evaluation_is_in_the_last_checkpoint(train: Any) -> None:
+    result = train("serial", steps=400, final_evaluation_episodes=3)
+    returns, _, moment = newest_checkpoint(result.run.checkpoints_path).state["evaluations"]["last"]
+    assert len(returns) == 3
+    assert result.summary["mean_return"] == np.mean(returns)
+    assert moment[0] == result.summary["environment_steps"]

@@ -12,7 +12,9 @@ import json
 import os
 import shutil
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -27,7 +29,7 @@ from headrace.topologies.config import Topology
 from headrace.training.evaluation import Moment
 from headrace.types import Array, EnvironmentSpec
 
-__all__ = ["Checkpoint", "checkpoint_pause", "has_checkpoint", "newest_checkpoint", "save_checkpoint"]
+__all__ = ["Checkpoint", "checkpoint_pause", "has_checkpoint", "newest_checkpoint", "save_checkpoint", "save_state"]
 
 _LEARNER, _REPLAY, _STATE, _POLICY, _MANIFEST = (
     "learner.safetensors",
@@ -124,21 +126,54 @@ def save_checkpoint(
     for name, values in learner.items():
         if not np.isfinite(values).all():
             raise DivergenceError(f"training diverged: {name} is not finite; the last checkpoint before is kept")
-    before = _checkpoints(folder)
-    number = int(before[-1].name.split("-")[0]) + 1 if before else 1
-    final = folder / f"{number:06d}-updates-{state['learner_steps']}"
-    draft = folder / "writing"
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        folder.mkdir(exist_ok=True)  # not its parent, which may have been renamed
-        draft.mkdir()
+
+    def fill(draft: Path) -> None:
         save_file(learner, draft / _LEARNER)
         if table is not None:
             table.save(draft / _REPLAY)
         (draft / _POLICY).write_bytes(policy)
         (draft / _STATE).write_text(json.dumps(state))
-        names = (_LEARNER, *([] if table is None else [_REPLAY]), _POLICY, _STATE)
-        (draft / _MANIFEST).write_text(json.dumps({name: _fingerprint(draft / name) for name in names}))
+
+    names = (_LEARNER, *([] if table is None else [_REPLAY]), _POLICY, _STATE)
+    return _write(folder, state["learner_steps"], names, fill)
+
+
+def save_state(folder: Path, changes: dict[str, Any]) -> Path:
+    """Replaces the newest checkpoint by one with changes to its state and the same other files; raises StorageError."""
+    newest = newest_checkpoint(folder)
+    linked = {name: fingerprint for name, fingerprint in newest.manifest.items() if name != _STATE}
+
+    def fill(draft: Path) -> None:
+        for name in linked:
+            os.link(newest.path / name, draft / name)
+        (draft / _STATE).write_text(json.dumps(newest.state | changes))
+
+    return _write(folder, newest.moment.learner_steps, tuple(newest.manifest), fill, linked)
+
+
+def _write(
+    folder: Path,
+    updates: int,
+    names: tuple[str, ...],
+    fill: Callable[[Path], object],
+    known: Mapping[str, list[int]] = MappingProxyType({}),
+) -> Path:
+    """Makes a checkpoint of the files `names`, which `fill` writes into a directory, and removes older ones.
+
+    `known` has the fingerprints of files that need not be read again.
+    """
+    before = _checkpoints(folder)
+    number = int(before[-1].name.split("-")[0]) + 1 if before else 1
+    final = folder / f"{number:06d}-updates-{updates}"
+    draft = folder / "writing"
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        folder.mkdir(exist_ok=True)  # not its parent, which may have been renamed
+        draft.mkdir()
+        fill(draft)
+        (draft / _MANIFEST).write_text(
+            json.dumps({name: known.get(name) or _fingerprint(draft / name) for name in names})
+        )
         for name in (*names, _MANIFEST):
             _flush(draft / name)
         _flush(draft)

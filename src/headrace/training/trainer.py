@@ -34,7 +34,7 @@ from headrace.servers import Endpoint, blamed_server, open_server, shown
 from headrace.settings import RunConfig
 from headrace.training.assembly import assemble
 from headrace.training.callbacks import Callbacks
-from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint
+from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint, save_state
 from headrace.training.clock import TrainingClock
 from headrace.training.core_use import CoreUse
 from headrace.training.evaluation import Evaluations, Moment
@@ -408,6 +408,9 @@ class Trainer:
                 self._tick()
             if self._evaluations.pending:
                 stopped_by = "interrupt"
+            else:  # for a run that is resumed
+                path = save_state(self._run.checkpoints_path, {"evaluations": self._evaluations.state()})
+                self._callbacks.checkpoint({"path": str(path), **self._moment()._asdict()})
         interrupts.acknowledge()
         self._record()
         summary = summarize(
