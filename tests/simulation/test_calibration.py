@@ -23,6 +23,16 @@ def test_a_recorder_notes_the_time_between_ends_of_work() -> None:
     assert recorder.seconds == {"environment": [3.0, 5.0], "inference": [1.0]}
 
 
+def test_an_update_of_several_vectors_has_the_gradients_of_all() -> None:
+    """Two updates of two vectors each: gradients of 3 and 4 s, then 2 s until the phase ends; then 1, 1 and 5 s."""
+    ends = [3, 3, 7, 7, 9, 10, 10, 11, 11, 16]
+    times = iter([0.0, *(float(time) for end in ends for time in (end, end))])
+    recorder = Recorder(lambda: next(times))
+    for work in ("gradient", "apply", "gradient", "apply", "train") * 2:
+        recorder.spend(work)
+    assert recorder.seconds == {"gradient": [7.0, 2.0], "train": [2.0, 5.0]}
+
+
 def test_two_numbers_of_environments_give_the_cost_of_one() -> None:
     cost = fit([[2.0, 4.0], [33.0, 33.0]], (1, 16))  # means 3 and 33
     assert (cost.seconds, cost.per_row, cost.spread) == (pytest.approx(1.0), pytest.approx(2.0), 0.0)

@@ -36,6 +36,7 @@ def test_the_knee_is_where_more_cores_are_less_than_half_as_useful(speeds: list[
         ({"workers": {"lock_wait_seconds": 5, "pull_seconds": 1}}, "the lock"),
         ({"workers": {"lock_wait_seconds": 0, "pull_seconds": 5}}, "parameters"),
         ({"workers": {"lock_wait_seconds": 1, "pull_seconds": 1}}, "all compute"),
+        ({"workers": {"lock_wait_seconds": 0, "pull_seconds": 2}, "actor_times": {"pull": 2}}, "all compute"),
     ],
 )
 def test_who_waits_most_is_named(summary: dict[str, Any], name: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import headrace
 from headrace.errors import ConfigError
+from headrace.launch.config import Simulated
 from headrace.settings import RunConfig
 from headrace.tuning import processes
 from headrace.tuning.processes import _shares
@@ -49,6 +50,13 @@ def test_a_study_gives_a_table_a_file_and_a_page(config: RunConfig, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_trials_in_simulated_time_are_refused(config: RunConfig, tmp_path: Path) -> None:
+    simulated = dataclasses.replace(config, launcher=Simulated())
+    with pytest.raises(ConfigError, match="launcher is simulated; it must be processes or ray for tuning"):
+        tune(simulated, {"learning-rate": "log:1e-4:1e-2"}, trials=1, parallel=1, path=tmp_path / "study", quiet=True)
+    assert not (tmp_path / "study").exists()
+
+
 def test_a_mistake_of_all_trials_is_one_line(config: RunConfig, tmp_path: Path) -> None:
     wrong = dataclasses.replace(config, environment="NoSuch-v0")
     with pytest.raises(ConfigError, match=r"the first 3 trials failed: .*NoSuch"):
@@ -129,5 +137,5 @@ def test_python_has_the_same_study(tmp_path: Path, config: RunConfig) -> None:
     )
     assert tuned.best is not None
     assert tuned.best.settings == {"batch-size": "16"}
-    with pytest.raises(TypeError, match="run_dir"):
+    with pytest.raises(ConfigError, match="run_dir is not a setting of a run"):
         headrace.tune(config.environment, tune={"batch_size": "choice:16"}, run_dir=tmp_path)

@@ -41,6 +41,7 @@ _HIGHEST = 0.99
 _STARTS = 3
 _LEARNING = {"gradient", *LEARNER_PHASES} - {"other"}
 """Work that does not depend on the number of environments; it is measured with the larger one, as in most runs."""
+_GRADIENTS = ("gradient", "apply")
 _ROUNDS = 20
 _MESSAGES = 20
 _MESSAGE_BYTES = 1 << 20
@@ -49,17 +50,28 @@ _BITS = 8
 
 
 class Recorder(World):
-    """The machine's world, which notes the processor time between two ends of work. One thread."""
+    """The machine's world, which notes the processor time between two ends of work. One thread.
+
+    An update of several vectors has as many gradients: "gradient" is the time of all, and of all optimizer steps but
+    the last, which is in "train".
+    """
 
     def __init__(self, now: Callable[[], float] = time.thread_time) -> None:
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self._now = now
         self._last = now()
+        self._gradients = 0.0  # of the current update
 
     def spend(self, work: str, count: int = 1) -> None:
         """Notes the time of this work."""
-        now = self._now()
-        self.seconds[work].append(now - self._last)
+        elapsed = self._now() - self._last
+        if work in _GRADIENTS:
+            self._gradients += elapsed
+        else:
+            self.seconds[work].append(elapsed)
+        if work == "train":
+            self.seconds["gradient"].append(self._gradients)
+            self._gradients = 0.0
         self._last = self._now()
 
 

@@ -88,7 +88,7 @@ def name_bottleneck(summary: Mapping[str, Any]) -> str:
         total = sum(acting.values()) + sum(learning.values())
         waits = {
             "workers wait for the lock": _share(workers["lock_wait_seconds"], total),
-            "workers wait for parameters": _share(acting["pull"] + workers["pull_seconds"], total),
+            "workers wait for parameters": _share(max(acting["pull"], workers["pull_seconds"]), total),
         }
     elif summary["topology"] == "serial":
         waits = {}

@@ -81,6 +81,7 @@ def _silence(line: str) -> None:
 def _runner(config: RunConfig) -> Callable[[Study, int, int], None]:
     if config.launcher.name == "processes":
         return run_in_processes
+    require("launcher", config.launcher.name, config.launcher.name == "ray", "processes or ray for tuning")
     from headrace.tuning.ray import require_usable, run_in_ray  # an optional dependency, imported only if used
 
     require_usable(config)

@@ -89,6 +89,9 @@ def test_an_update_costs_its_parts_once(make_world: MakeWorld) -> None:
     spend("sum")
     spend("train")  # the gradient was not applied
     assert monotonic() == 12.5
+    for work in ("gradient", "apply", "gradient", "apply", "train"):  # two vectors
+        spend(work)
+    assert monotonic() == 15.5
 
 
 def test_work_counts_as_used_by_its_kind_of_process_once_it_has_ended(make_world: MakeWorld) -> None:

@@ -101,7 +101,7 @@ class Costs:
             left = [part for part in _PARTS[name] if part not in charged]
             charged.clear()
             return sum(self.work[part].draw(1, generator) for part in left)
-        if name == "gradient" and name in charged:
+        if name in ("gradient", "apply") and name in charged:
             return 0.0  # an update of several vectors
         if name in ("gradient", "apply", "sum"):
             charged.add("apply" if name == "sum" else name)
