@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headrace._native import DenseLayer, DenseNetwork, dense_instructions, project, softmax
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StorageError
 from headrace.types import Array
 
 
@@ -163,3 +163,26 @@ def test_distributions_that_do_not_fit_are_refused() -> None:
         softmax(one, one.copy(), row)
     with pytest.raises(ConfigError, match="fewer than 2 atoms given"):
         project(one[0], one, one[0], one[0], one.copy())
+
+
+@pytest.mark.parametrize("instructions", dense_instructions())
+def test_an_empty_batch_has_gradients_of_zero(instructions: str) -> None:
+    network, arrays = make_network(instructions), make_arrays()
+    gradient = np.full(47, 7.0, np.float32)
+    inputs = (arrays["floats"][:0], arrays["bytes"][:0])
+    network.forward(arrays["parameters"], inputs, np.empty((0, 2), np.float32))
+    network.backward(arrays["parameters"], np.empty((0, 2), np.float32), gradient)
+    assert (gradient == 0).all()
+
+
+def test_after_a_batch_without_memory_for_it_there_is_nothing_to_derive() -> None:
+    width = batch = 2**22  # so that the layer's outputs would take 70 TB
+    layers = [DenseLayer(1, width, weight=0, bias=width), DenseLayer(width, 1, weight=0, bias=width, source=0)]
+    network = DenseNetwork([(1, False)], layers, parameters=2 * width)
+    parameters, one = np.zeros(2 * width, np.float32), np.zeros((1, 1), np.float32)
+    network.forward(parameters, (one,), one.copy())
+    many = np.zeros((batch, 1), np.float32)
+    with pytest.raises(StorageError, match="can't be allocated"):
+        network.forward(parameters, (many,), many.copy())
+    with pytest.raises(ConfigError, match="dy"):
+        network.backward(parameters, one)

@@ -228,7 +228,9 @@ std::optional<std::uint64_t> Table::Impl::insert(std::span<const std::byte> chun
     if (made.wake) wakers.wake_all();
     if (made.key) return made.key;
     const LockGuard lock(mutex);
-    while (made.pinned && pinned()) unpinned.wait(mutex);
+    while (made.pinned && pinned() && !closed) {
+      if (!unpinned.wait_until(mutex, deadline) && pinned()) return std::nullopt;
+    }
     while (!made.pinned && !may_insert()) {
       insert_held.hold();
       if (!insert_allowed.wait_until(mutex, deadline) && !may_insert()) return std::nullopt;
@@ -321,6 +323,7 @@ void Table::Impl::close(bool for_good) {
     sample_held.allow();
     insert_allowed.notify_all();
     sample_allowed.notify_all();
+    unpinned.notify_all();
   }
   wakers.wake_all();
 }

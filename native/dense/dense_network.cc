@@ -111,7 +111,7 @@ void DenseNetwork::reserve(std::size_t batch) {
       count += batch * places_[l].stride * (2 + has_slopes + normalizes) + (normalizes ? column : 0);
       if (layer.batch) count += BatchNormalization::floats(source(l).stride, batch);
     }
-    capacity_ = 0;
+    capacity_ = batch_ = 0;  // if there is no memory for more
     float* next = memory_.emplace(count).data();
     input_.outputs = std::exchange(next, next + batch * input_.stride);
     for (std::size_t l = 0; l < places_.size(); ++l) place(l, next, batch);
@@ -298,17 +298,21 @@ void DenseNetwork::derive_parameters(float* gradient, std::size_t l) {
   const float* a = layer.by_input ? layer_input(l) : place.gradient;
   const float* b = layer.by_input ? place.gradient : layer_input(l);
   const std::size_t columns = layer.by_input ? layer.outputs : layer.inputs;
-  kernels_.product({.rows = layer.by_input ? layer.inputs : layer.outputs,
-                    .columns = columns,
-                    .depth = batch_,
-                    .a = a,
-                    .a_row = 1,
-                    .a_depth = rows_of.stride,
-                    .b = b,
-                    .b_stride = columns_of.stride,
-                    .transposed = false,
-                    .c = gradient + layer.weight,
-                    .c_row = columns});
+  if (batch_ > 0) {
+    kernels_.product({.rows = layer.by_input ? layer.inputs : layer.outputs,
+                      .columns = columns,
+                      .depth = batch_,
+                      .a = a,
+                      .a_row = 1,
+                      .a_depth = rows_of.stride,
+                      .b = b,
+                      .b_stride = columns_of.stride,
+                      .transposed = false,
+                      .c = gradient + layer.weight,
+                      .c_row = columns});
+  } else {
+    std::fill_n(gradient + layer.weight, layer.inputs * layer.outputs, 0.0f);
+  }
   kernels_.sum_rows(rows(place.gradient, layer.outputs, place), gradient + layer.bias);
 }
 

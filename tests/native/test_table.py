@@ -1,7 +1,10 @@
 """The bindings of tables and of batches that are prepared ahead."""
 
+import contextlib
 import gc
+import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,38 @@ class TestTable:
         assert batch["action"].tolist() == step.tolist()
         assert batch["reward"].tolist() == (step + 0.5).tolist()
         np.testing.assert_allclose(batch["discount"], np.where(step == STEPS - 1, 0, 0.9), rtol=1e-6)
+
+    def test_an_insert_that_a_save_holds_up_takes_its_deadline_and_ends_when_the_table_is_closed(
+        self, tmp_path: Path
+    ) -> None:
+        """The save stands still: it writes into a pipe without a reader."""
+        table = Table(SIGNATURE, capacity=STEPS)
+        table.insert(chunk())
+        os.mkfifo(tmp_path / "pipe")
+
+        def save() -> None:
+            with contextlib.suppress(errors.HeadraceError):  # a pipe can't be flushed
+                table.save(str(tmp_path / "pipe"))
+
+        saving = threading.Thread(target=save, daemon=True)
+        saving.start()
+        deadline = time.monotonic() + 30
+        while table.insert(chunk(), timeout_seconds=0.05) is not None:  # until it holds the oldest chunk
+            assert time.monotonic() < deadline
+        ended = threading.Event()
+
+        def insert() -> None:
+            with contextlib.suppress(errors.ClosedError):
+                table.insert(chunk())
+            ended.set()
+
+        threading.Thread(target=insert, daemon=True).start()
+        assert not ended.wait(0.2)
+        table.close()
+        assert ended.wait(30)
+        os.close(os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK))
+        saving.join(30)
+        assert not saving.is_alive()
 
     def test_each_transition_has_the_version_of_the_policy_that_chose_its_action(self) -> None:
         writer = ChunkWriter(SIGNATURE, n_step=3, chunk_steps=4)
