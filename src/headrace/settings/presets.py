@@ -105,7 +105,7 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         "sac",
         Serial(envs_per_actor=8),
         Apex(envs_per_actor=8),
-        "two runs reached 3,200 after 250,000 and 350,000 steps",
+        "three runs reached 3,200 after 250,000 to 420,000 steps",
     ),
     "headrace/Snake-v0": _Environment(
         "dqn",
