@@ -66,8 +66,9 @@ def fault(environment_id):
 
 
 def test_all_names_of_built_in_suites_have_their_prefix():
-    assert [suite.prefix for suite in SUITES] == ["ALE/", "dm_control/", "minatar/", "minigrid/", "vector/", "envpool/"]
-    for suite in SUITES[:2]:
+    prefixes = ("ALE/", "bsuite/", "dm_control/", "minatar/", "minigrid/", "vector/", "envpool/")
+    assert tuple(suite.prefix for suite in SUITES) == prefixes
+    for suite in SUITES[:3]:
         suite.load("tests")
         assert len(suite.names()) > 20
         assert all(name.startswith(suite.prefix) for name in suite.names())

@@ -15,7 +15,6 @@ import pytest
 from headrace import DQN, AdPsgd, Apex, Hogwild, Lock, ParameterServer, Serial
 from headrace._native import Server
 from headrace.algorithms.config import Algorithm
-from headrace.environments import Episode
 from headrace.launch import ThreadLauncher
 from headrace.launch.base import Launcher
 from headrace.report.display import QuietDisplay
@@ -209,9 +208,9 @@ def counted_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     steps: list[int] = []
     count = ActorReporter.count
 
-    def count_too(reporter: ActorReporter, new: int, episodes: list[Episode]) -> None:
+    def count_too(reporter: ActorReporter, new: int, *rest: Any) -> None:
         steps.append(new)
-        count(reporter, new, episodes)
+        count(reporter, new, *rest)
 
     monkeypatch.setattr(ActorReporter, "count", count_too)
     return steps
