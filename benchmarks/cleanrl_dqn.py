@@ -3,18 +3,16 @@
 CleanRL's package needs Python 3.10 or older, and its programs take no stopping rule, so this is a program of its kind.
 """
 
-import statistics
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
-from benchmarks.outcome import Judge, Outcome, Rule, Score
+from benchmarks.outcome import Judge, Outcome, Rule
+from benchmarks.torch_score import play_network
 from benchmarks.zoo.published import CLEANRL
-from headrace.roles.evaluator import play
 from headrace.types import Array
 
 __all__ = ["run"]
@@ -27,7 +25,7 @@ def run(environment: str, algorithm: str, seed: int, rule: Rule) -> Outcome:
     random = np.random.default_rng(seed)
     world: Any = gymnasium.make(environment)
     learner = _Learner(world.observation_space.shape[0], int(world.action_space.n), settings, random)
-    judge = Judge(rule, seed, lambda episodes, seed: _play(learner.network, environment, episodes, seed))
+    judge = Judge(rule, seed, lambda episodes, seed: play_network(learner.network, environment, episodes, seed))
     decay_steps = settings["exploration_fraction"] * settings["schedule_steps"]
     returns = [0.0]
     observation, _ = world.reset(seed=seed)
@@ -112,15 +110,3 @@ class _Learner:
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self.updates += 1
-
-
-def _play(network: nn.Module, environment: str, episodes: int, seed: int) -> Score:
-    """Greedy episodes with the current network, by the function that evaluates Headrace."""
-
-    def act(observation: Array) -> NDArray[Any]:
-        with torch.inference_mode():
-            action: NDArray[Any] = network(torch.from_numpy(observation)).argmax(-1).numpy()
-        return action
-
-    returns = play(environment, act, episodes, seed).returns
-    return Score(statistics.fmean(returns), statistics.stdev(returns))

@@ -1,10 +1,8 @@
 """TorchRL's DQN with the settings that TorchRL publishes, trained to a score."""
 
-import statistics
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from tensordict.nn import TensorDictSequential
 from torchrl.collectors import Collector
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
@@ -12,10 +10,9 @@ from torchrl.envs import GymEnv, RewardSum, StepCounter, TransformedEnv
 from torchrl.modules import MLP, EGreedyModule, QValueActor
 from torchrl.objectives import DQNLoss, HardUpdate
 
-from benchmarks.outcome import Judge, Outcome, Rule, Score
+from benchmarks.outcome import Judge, Outcome, Rule
+from benchmarks.torch_score import play_network
 from benchmarks.zoo.published import TORCHRL
-from headrace.roles.evaluator import play
-from headrace.types import Array
 
 __all__ = ["run"]
 
@@ -52,7 +49,7 @@ def run(environment: str, algorithm: str, seed: int, rule: Rule) -> Outcome:
         device="cpu",
     )
     learner = _Learner(actor, settings)
-    judge = Judge(rule, seed, lambda episodes, seed: _play(network, environment, episodes, seed))
+    judge = Judge(rule, seed, lambda episodes, seed: play_network(network, environment, episodes, seed))
     steps = 0
     for batch in collector:
         steps += batch.numel()
@@ -89,15 +86,3 @@ class _Learner:
             self._optimizer.zero_grad()
             self._target.step()
             self.updates += 1
-
-
-def _play(network: MLP, environment: str, episodes: int, seed: int) -> Score:
-    """Greedy episodes with the current network, by the function that evaluates Headrace."""
-
-    def act(observation: Array) -> NDArray[Any]:
-        with torch.inference_mode():
-            action: NDArray[Any] = network(torch.from_numpy(observation)).argmax(-1).numpy()
-        return action
-
-    returns = play(environment, act, episodes, seed).returns
-    return Score(statistics.fmean(returns), statistics.stdev(returns))
