@@ -33,10 +33,12 @@ class MappedModel {
   explicit MappedModel(SharedFile file) : file_(std::move(file)), model_(file_.memory()) {}
 
   static std::unique_ptr<MappedModel> create(nb::handle parameters, const OptimizerOptions& optimizer,
-                                             std::string_view mode, std::uint32_t workers, bool own_optimizer_state) {
+                                             std::string_view mode, std::uint32_t workers, bool own_optimizer_state,
+                                             double l1_penalty) {
     const Buffer initial(parameters.ptr(), "parameters", "float32");
     const auto values = initial.as<float>();
-    const SharedModelOptions options{optimizer, sharing_of(mode), own_optimizer_state, workers, values.size()};
+    const SharedModelOptions options{optimizer, sharing_of(mode), own_optimizer_state,
+                                     workers,   values.size(),    l1_penalty};
     options.check();
     const Released release;
     SharedFile file(SharedModel::bytes(options));
@@ -130,7 +132,7 @@ void bind_shared_model(nb::module_& module) {
   using Release = nb::call_guard<Released>;
   nb::class_<MappedModel>(module, "SharedModel", "A model in memory that workers of this machine share.")
       .def_static("create", &MappedModel::create, "parameters"_a, "optimizer"_a, nb::kw_only(), "mode"_a, "workers"_a,
-                  "own_optimizer_state"_a)
+                  "own_optimizer_state"_a, "l1_penalty"_a = 0.0)
       .def_static(
           "open", [](const std::string& path) { return std::make_unique<MappedModel>(path); }, "path"_a)
       .def_prop_ro("path", &MappedModel::path)

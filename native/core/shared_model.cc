@@ -1,6 +1,7 @@
 #include "core/shared_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -28,7 +29,7 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 namespace headrace {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x31'4c'44'4d'52'44'48'00;  // "\0HDRMDL1"
+constexpr std::uint64_t kMagic = 0x32'4c'44'4d'52'44'48'00;  // "\0HDRMDL2"
 constexpr std::size_t kLine = 64;                            // bytes of a cache line, which two workers never share
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
@@ -79,6 +80,15 @@ void copy(std::span<const float> from, std::span<float> to) {
   std::memcpy(to.data(), from.data(), to.size() * sizeof(float));
 }
 
+// The proximal operator of threshold × the sum of all magnitudes: each value moves by `threshold` toward 0, and stops
+// there.
+void shrink(std::span<float> values, float threshold) {
+  for (float& value : values) {
+    const float magnitude = std::max(std::fabs(value) - threshold, 0.0f);
+    value = std::copysign(magnitude, value);
+  }
+}
+
 }  // namespace
 
 Sharing sharing_of(std::string_view name) {
@@ -95,6 +105,10 @@ void SharedModelOptions::check() const {
           "from 1 to " + std::to_string(kMaxWorkers));
   require(count >= 1 && count <= kMaxCount, "the number of parameters", std::to_string(count),
           "from 1 to " + std::to_string(kMaxCount));
+  require(std::isfinite(l1_penalty) && l1_penalty >= 0.0, "l1_penalty", std::to_string(l1_penalty),
+          "a finite number of at least 0");
+  require(l1_penalty == 0.0 || sharing == Sharing::kAdPsgd, "l1_penalty", std::to_string(l1_penalty),
+          "0 where the mode is not ad-psgd");
 }
 
 struct alignas(kLine) SharedModel::Header {
@@ -289,6 +303,9 @@ SharedModel::Applied SharedModel::apply(std::uint32_t index, std::span<const flo
     const std::uint64_t step = (own ? applying.steps : header_.steps).fetch_add(1, std::memory_order_relaxed) + 1;
     apply_gradient(options().optimizer, step, own_parameters(averages ? index : 0), moment(own ? index : 0, 0).data(),
                    layout().vector / sizeof(float), gradient);
+    if (options().l1_penalty > 0.0) {
+      shrink(own_parameters(index), static_cast<float>(options().optimizer.learning_rate * options().l1_penalty));
+    }
     return header_.version.fetch_add(1, std::memory_order_release);
   };
   std::uint64_t before = 0;

@@ -9,7 +9,9 @@
 // - ad-psgd (Lian et al. 2018): each worker has its own parameters and optimizer state, changed under the worker's
 //   lock. From time to time it averages its parameters with a neighbor's, and both get the mean; the two locks are
 //   taken in the order of the workers' numbers. A worker computes gradients from its live parameters, and so may see an
-//   average half done.
+//   average half done. With an L1 penalty this is the decentralized proximal gradient method (Zeng, Yin 2018,
+//   Prox-DGD): every update ends with the penalty's proximal operator, on a worker's own parameters after it averaged
+//   them.
 // The optimizer state is shared, or each worker has its own, including the steps that Adam's corrections count.
 //
 // A worker that is killed while it holds a lock blocks no other (robust_mutex.h). An update that it left half done
@@ -39,6 +41,7 @@ struct SharedModelOptions {
   bool own_optimizer_state = false;  // always true for ad-psgd
   std::uint32_t workers = 1;
   std::uint64_t count = 0;  // P: of parameters
+  double l1_penalty = 0.0;  // of ad-psgd: weight of the sum of all magnitudes in the loss
 
   static constexpr std::uint32_t kMaxWorkers = 4096;
   static constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 31;

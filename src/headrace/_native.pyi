@@ -401,8 +401,13 @@ class SharedModel:
         mode: str,
         workers: int,
         own_optimizer_state: bool,
+        l1_penalty: float = 0.0,
     ) -> SharedModel:
-        """`mode`: lock, hogwild, or ad-psgd, whose workers have their own parameters and optimizer state."""
+        """`mode`: lock, hogwild, or ad-psgd, whose workers have their own parameters and optimizer state.
+
+        `l1_penalty`, of ad-psgd only: each update ends with the proximal operator of learning rate × this × the sum of
+        the parameters' magnitudes.
+        """
     @staticmethod
     def open(path: str) -> SharedModel:
         """Joins what another process made; raises ClosedError where that is gone, ConfigError where it is none."""

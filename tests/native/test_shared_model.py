@@ -30,9 +30,16 @@ def zeros(count: int) -> Vector:
 
 
 def create(
-    mode: str, count: int = 8, workers: int = 2, optimizer: OptimizerOptions = SGD, own: bool = False
+    mode: str,
+    count: int = 8,
+    workers: int = 2,
+    optimizer: OptimizerOptions = SGD,
+    own: bool = False,
+    penalty: float = 0.0,
 ) -> SharedModel:
-    return SharedModel.create(zeros(count), optimizer, mode=mode, workers=workers, own_optimizer_state=own)
+    return SharedModel.create(
+        zeros(count), optimizer, mode=mode, workers=workers, own_optimizer_state=own, l1_penalty=penalty
+    )
 
 
 def values(model: SharedModel, worker: int = -1) -> Vector:
@@ -278,6 +285,19 @@ class TestAdPsgd:
         assert not model.average(0, 3)
         assert model.parameters(0).tolist() == [-2] * 8
 
+    def test_the_penalty_s_proximal_operator_ends_an_update(self) -> None:
+        """Rate 1 and penalty 0.5: after the gradient, each value moves by 0.5 toward 0, and stops there."""
+        model = create("ad-psgd", count=6, penalty=0.5)
+        for worker in range(2):
+            model.join(worker)
+            model.parameters(worker)[:] = [3, 1, 0.25, 0, -0.25, -3]
+        gradient = np.array([1, 0, 0, 0, 0, 1], np.float32)
+        model.apply(0, gradient, 0)
+        assert model.parameters(0).tolist() == [1.5, 0.5, 0, 0, 0, -3.5]
+        assert model.parameters(1).tolist() == [3, 1, 0.25, 0, -0.25, -3]
+        model.average(0, 1)  # which is no update
+        assert model.parameters(1).tolist() == [2.25, 0.75, 0.125, 0, -0.125, -3.25]
+
     @pytest.mark.parametrize("mode", ["lock", "hogwild"])
     def test_only_ad_psgd_averages(self, mode: str) -> None:
         with pytest.raises(errors.ConfigError, match="ad-psgd"):
@@ -367,6 +387,11 @@ class TestRefused:
             (lambda: create("lock").join(2), "worker is 2, but it must be below the number of workers, 2"),
             (lambda: create("lock").apply(0, zeros(7), 0), "gradient: float32 of shape .7,. given"),
             (lambda: create("lock").read_into(zeros(9)), "out: float32 of shape .9,. given"),
+            (
+                lambda: create("lock", penalty=0.1),
+                "l1_penalty is 0.1.*, but it must be 0 where the mode is not ad-psgd",
+            ),
+            (lambda: create("ad-psgd", penalty=float("nan")), "l1_penalty is nan, but it must be a finite number"),
             (lambda: create("ad-psgd").average(1, 1), "neighbor is 1, but it must be another worker"),
             (lambda: create("lock").load({}), 'has no "version"'),
             (lambda: create("lock").load(create("lock", count=9).state()), "parameters: .* given"),

@@ -12,7 +12,7 @@ from headrace.algorithms.a3c.config import A3C
 from headrace.algorithms.crossq.config import CrossQ
 from headrace.errors import ConfigError
 from headrace.servers import Endpoint
-from headrace.topologies.config import ParameterServer
+from headrace.topologies.config import AdPsgd, ParameterServer
 from headrace.topologies.vectors import open_vectors
 
 
@@ -99,3 +99,18 @@ def test_running_statistics_are_not_corrected_as_gradients_are() -> None:
         assert vectors is not None
         vectors.close()
     server.close()
+
+
+def test_a_penalty_is_one_of_networks_parameters() -> None:
+    with pytest.raises(ConfigError, match=r"^l1_penalty is 0.001 and algorithm is crossq, which averages statistics"):
+        open_vectors(AdPsgd(workers=1, l1_penalty=1e-3), CrossQ(), Endpoint(""))
+    vectors = open_vectors(AdPsgd(workers=1, l1_penalty=1.0), A3C(), Endpoint(""))
+    assert vectors is not None
+    for count, after in ((1, 1.0), (2, 0.5)):  # SAC's temperature is a vector of one number
+        vectors(np.ones(count, np.float32), OptimizerOptions("sgd", learning_rate=0.5))
+        opened = vectors.handles[-1].open(np.ones(count, np.float32), OptimizerOptions("sgd"), Endpoint(""), 0, 0)
+        opened.apply()
+        opened.pull()
+        assert opened.parameters.tolist() == [after] * count
+    with pytest.raises(ConfigError, match=r"^l1_penalty is -1; it must be 0 or more"):
+        AdPsgd(l1_penalty=-1)

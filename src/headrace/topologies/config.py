@@ -308,10 +308,15 @@ class AdPsgd(Workers):
 
     average_period: int = 1
     """A worker's updates between two averagings."""
+    l1_penalty: float = 0.0
+    """Weight of the sum of the parameters' magnitudes in the loss, for sparse networks. Above 0, each update ends with
+    the penalty's proximal operator: every parameter moves by learning rate × l1_penalty toward 0, and stops there
+    (decentralized proximal gradient, Zeng, Yin 2018)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_positive(self, "average_period", most=MOST_STEPS)
+        require("l1_penalty", self.l1_penalty, self.l1_penalty >= 0, "0 or more")
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,11 @@ def open_vectors(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run
                 "accept, drop or scale is required, since the correction is one of a loss's gradients"
             )
         return _Served(config, endpoint, run_id)
+    if isinstance(config, AdPsgd) and config.l1_penalty > 0 and algorithm.averages_statistics:
+        raise ConfigError(
+            f"l1_penalty is {config.l1_penalty:g} and algorithm is {algorithm.name}, which averages statistics: 0 is "
+            "required, since the penalty is one of a network's parameters"
+        )
     if isinstance(config, Lock | Hogwild | AdPsgd):
         return _Shared(config, live=algorithm.rollouts is None)
     return None
@@ -89,6 +94,8 @@ class _Shared:
             mode=self._mode,
             workers=config.acting_processes,
             own_optimizer_state=isinstance(config, AdPsgd) or config.own_optimizer_state,
+            # A vector of one number is no network: SAC's temperature.
+            l1_penalty=config.l1_penalty if isinstance(config, AdPsgd) and len(initial) > 1 else 0.0,
         )
         self._models.append(model)
         return OverseenVector(model)
