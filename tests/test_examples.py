@@ -12,23 +12,23 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.mark.slow
 def test_own_loop_learns_to_balance() -> None:
-    """Random play gives CartPole about 22 steps, and no mean of 20 episodes near 60; 12,000 steps give 200 and more."""
-    command = [sys.executable, str(ROOT / "examples/own_loop.py"), "--steps", "12000", "--seed", "0"]
+    """Random play gives CartPole about 22 steps, and no mean of 20 episodes near 60; 6,000 steps gave 159."""
+    command = [sys.executable, str(ROOT / "examples/own_loop.py"), "--steps", "6000", "--seed", "0"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = re.fullmatch(r"(\d+) episodes; mean return of the last 20: ([\d.]+) of 500\n", output)
     assert found, output
     assert int(found[1]) > 20
-    assert float(found[2]) > 120
+    assert float(found[2]) > 80
 
 
 @pytest.mark.slow
 def test_attention_learns_to_balance(tmp_path: Path) -> None:
-    """After 10,000 steps it scored 408 of 500; random play gives 22."""
-    command = [sys.executable, str(ROOT / "examples/attention.py"), "--steps", "10000"]
+    """After 5,000 steps it scored 92 of 500; random play gives 22."""
+    command = [sys.executable, str(ROOT / "examples/attention.py"), "--steps", "5000"]
     output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
     found = re.search(r"^mean return ([\d.]+) of 500: runs/", output, re.MULTILINE)
     assert found, output
-    assert float(found[1]) > 100
+    assert float(found[1]) > 45
 
 
 def test_readme_shows_lines_of_own_loop() -> None:
