@@ -26,7 +26,7 @@ def run(environment: str, algorithm: str, seed: int, rule: Rule) -> Outcome:
     world: Any = gymnasium.make(environment)
     learner = _Learner(world.observation_space.shape[0], int(world.action_space.n), settings, random)
     judge = Judge(rule, seed, lambda episodes, seed: play_network(learner.network, environment, episodes, seed))
-    decay_steps = settings["exploration_fraction"] * settings["schedule_steps"]
+    decay_steps = settings["exploration_fraction"] * settings["published_steps"]
     returns = [0.0]
     observation, _ = world.reset(seed=seed)
     step = 0

@@ -33,12 +33,12 @@ def run(environment: str, algorithm: str, seed: int, rule: Rule) -> Outcome:
 def _make(environment: str, algorithm: str, seed: int) -> Any:
     settings = dict(SB3[algorithm][environment])
     if algorithm == "sac":
-        steps = settings.pop("schedule_steps", None)
-        if steps is not None:
+        steps = settings.pop("published_steps")
+        if settings.pop("linear_learning_rate", False):
             rate = settings["learning_rate"]
             settings["learning_rate"] = lambda left: rate * max(0.0, 1 - (1 - left) * _STEPS_WITHOUT_END / steps)
         return SAC("MlpPolicy", environment, seed=seed, **settings)
-    decay_steps = settings.pop("exploration_fraction") * settings.pop("schedule_steps")
+    decay_steps = settings.pop("exploration_fraction") * settings.pop("published_steps")
     return DQN(
         "MlpPolicy",
         environment,

@@ -141,7 +141,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(runs, "_POLICIES", tmp_path / "policies")
     monkeypatch.setattr(runs, "read_rows", lambda path=tmp_path / "runs.csv": READ(path))
     monkeypatch.setattr(runs, "TASKS", (CARTPOLE,))
-    monkeypatch.setattr(runs, "origin", lambda: {"command": "zoo", "commit": "abc", "date": "today"})
+    monkeypatch.setattr(runs, "available_cores", lambda: 2)
+    monkeypatch.setattr(runs, "origin", lambda: {"command": "zoo", "commit": "abc", "date": "today", "cores": 2})
     return tmp_path
 
 
@@ -189,6 +190,23 @@ def test_what_is_measured_is_not_measured_again(folder: Path, monkeypatch: pytes
         ("serial", "1", "False"),
     ]
     assert all((row["commit"], row["ended"]) == ("abc", "score") for row in rows)
+
+
+def test_seeds_with_another_threshold_or_other_cores_are_not_mixed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(monkeypatch, [500.0])
+    assert runs.measure(1, ("serial",), (), 60.0) == 0
+    monkeypatch.setattr(runs, "available_cores", lambda: 64)
+    assert answers(monkeypatch, [500.0]) == []
+    assert runs.measure(2, ("serial",), (), 60.0) == 2
+    assert capsys.readouterr().out.endswith("seed 1: its other seeds have cores 2, not 64: move their rows away\n")
+    assert len(READ(folder / "runs.csv")) == 1
+
+
+def test_a_library_gets_all_the_steps_that_it_publishes() -> None:
+    """Three times the preset's 100,000, but CleanRL publishes 500,000."""
+    assert [CARTPOLE.most_steps(system) for system in ("serial", "cleanrl")] == [300_000, 500_000]
 
 
 def test_a_run_that_fails_is_a_row_without_a_score_and_is_tried_again(
@@ -306,9 +324,28 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     assert text.index("- CartPole-v1, serial, seed 3: 12; 30 is required") < text.index("## Policies")
     assert "| CartPole-v1 | `serial` | 4 | 4 | 2.5 [" in text
     assert "by number of cores" not in text
+    rows[3] |= {"ended": "limit", "steps_to_score": "", "environment_steps": "50"}
+    assert "| CartPole-v1 | `serial` | 4 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
     assert "| CartPole-v1 | 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
     assert statistics.interquartile_means({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5
+
+
+def test_a_run_without_the_threshold_is_no_faster_than_one_that_reached_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it took until it ended: better score 0, fewer steps 0, fewer seconds 0."""
+    pytest.importorskip("rliable")
+    from benchmarks.zoo import page, statistics
+
+    monkeypatch.setattr(statistics, "_REPEATS", 20)
+    monkeypatch.setattr(statistics, "_COMPARED", 20)
+    ended = {"seconds_to_score": "", "seconds": "1", "environment_steps": "10"}
+    rows = [
+        run_of("random", "A", 0, "10") | ended,
+        run_of("serial", "A", 0, "20") | ended,
+        run_of("sb3", "A", 0, "30", "40") | ended | {"seconds_to_score": "120"},
+    ]
+    (line,) = page._against(rows, "serial", "sb3")
+    assert line.endswith("| 0 | 0 | 0 |")
 
 
 def test_simulated_systems_use_the_measured_link_and_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def main() -> None:
     system, name, number, most_seconds, place = sys.argv[1:]
     folder, seed = Path(place), int(number)
     task = next(each for each in TASKS if each.name == name)
-    rule = Rule(task.stop_at, float(most_seconds), task.most_steps, period_steps=task.period_steps)
+    rule = Rule(task.stop_at, float(most_seconds), task.most_steps(system), period_steps=task.period_steps)
     if system in HEADRACE:
         outcome = run_headrace(system, task, seed, rule, folder)
     elif system == "random":

@@ -87,8 +87,9 @@ _METHODS = """## Methods
   environment steps (`benchmarks/zoo/tasks.py`), and 5 seconds of training for topologies with several processes.
 - The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. It must reach the
   required score.
-- Numbers are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al. 2021). A run that
-  did not reach the threshold counts with what it took until it ended, so that its figure is a lower bound.
+- Numbers are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al. 2021); of fewer
+  than five seeds, with the lowest and the highest value. A run that did not reach the threshold counts in the mean with
+  what it took until it ended, and ≥ marks such a mean; in comparisons it is worse than every run that did.
 - `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script (`benchmarks/zoo/published.py`). CleanRL's DQN is
@@ -128,7 +129,8 @@ def _policies() -> str:
     lines = [
         "## Policies",
         '`headrace evaluate zoo:NAME` plays one, and `headrace.load("zoo:NAME")` returns it, offline. Each is that of',
-        "the run with the median score over its seeds. The settings are in `src/headrace/zoo/policies/index.json`.",
+        "the run with the median score among those that reached the required score. The settings are in",
+        "`src/headrace/zoo/policies/index.json`.",
         "",
         "| | algorithm | environment steps | mean return of 100 episodes |",
         "|---|---|---|---|",
@@ -153,7 +155,9 @@ def _table(rows: Rows) -> str:
                 continue
             runs = [row for row in rows if (row["system"], row["task"]) == (system, task.name)]
             reached = sum(row["ended"] == "score" for row in runs)
-            figures = [_shown(column.get((system, task.name))) for column in (*columns, scores)]
+            least = "≥ " if reached < len(runs) else ""
+            figures = [f"{least}{_shown(column.get((system, task.name)))}" for column in columns]
+            figures.append(_shown(scores.get((system, task.name))))
             score, source = SCORES.get(task.name, (None, ""))
             published = "" if score is None else f"{_plain(score)} ({source})"
             row = (task.name, _title(system), len(runs), reached, *figures, _plain(task.required), published)
@@ -204,13 +208,11 @@ def _comparison(rows: Rows) -> str:
 
 
 def _against(rows: Rows, ours: str, peer: str) -> list[str]:
-    values = [
-        normalized_scores(rows),
-        *(
-            {key: [-each for each in found] for key, found in cells(rows, figure.column, *figure.without).items()}
-            for figure in _FIGURES
-        ),
-    ]
+    trained = [{"never": "inf", **row} for row in rows if row["system"] != "random"]
+    values = [normalized_scores(rows)]
+    for figure in _FIGURES:
+        found = cells(trained, figure.column, "never")
+        values.append({key: [-each for each in every] for key, every in found.items()})
     shared = [shared_tasks(each, (ours, peer)) for each in values]
     if not all(shared):
         return []

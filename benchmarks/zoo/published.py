@@ -2,15 +2,15 @@
 
 from typing import Any
 
-__all__ = ["CLEANRL", "PEERS", "SB3", "SCORES", "TORCHRL"]
+__all__ = ["CLEANRL", "PEERS", "SB3", "SCORES", "TORCHRL", "published_steps"]
 
 Settings = dict[str, dict[str, Any]]
 
-# rl-baselines3-zoo's hyperparams/dqn.yml and sac.yml. `schedule_steps` is the zoo's budget, over which exploration
+# rl-baselines3-zoo's hyperparams/dqn.yml and sac.yml. `published_steps` is the library's budget, over which exploration
 # or, where it is marked linear, the learning rate decays.
 _SB3_DQN: Settings = {
     "CartPole-v1": {
-        "schedule_steps": 50_000,
+        "published_steps": 50_000,
         "learning_rate": 2.3e-3,
         "batch_size": 64,
         "buffer_size": 100_000,
@@ -22,7 +22,7 @@ _SB3_DQN: Settings = {
         "exploration_final_eps": 0.04,
     },
     "LunarLander-v3": {
-        "schedule_steps": 100_000,
+        "published_steps": 100_000,
         "learning_rate": 6.3e-4,
         "batch_size": 128,
         "buffer_size": 50_000,
@@ -34,7 +34,7 @@ _SB3_DQN: Settings = {
         "exploration_final_eps": 0.1,
     },
     "Acrobot-v1": {
-        "schedule_steps": 100_000,
+        "published_steps": 100_000,
         "learning_rate": 6.3e-4,
         "batch_size": 128,
         "buffer_size": 50_000,
@@ -46,7 +46,7 @@ _SB3_DQN: Settings = {
         "exploration_final_eps": 0.1,
     },
     "MountainCar-v0": {
-        "schedule_steps": 120_000,
+        "published_steps": 120_000,
         "learning_rate": 4e-3,
         "batch_size": 128,
         "buffer_size": 10_000,
@@ -60,10 +60,11 @@ _SB3_DQN: Settings = {
     },
 }
 _SB3_SAC: Settings = {
-    "Pendulum-v1": {"learning_rate": 1e-3},
-    "HalfCheetah-v5": {"learning_starts": 10_000},  # the zoo's for v4
-    "LunarLanderContinuous-v3": {  # the zoo's for v2; the learning rate is linear
-        "schedule_steps": 500_000,
+    "Pendulum-v1": {"published_steps": 20_000, "learning_rate": 1e-3},
+    "HalfCheetah-v5": {"published_steps": 1_000_000, "learning_starts": 10_000},  # the zoo's for v4
+    "LunarLanderContinuous-v3": {  # the zoo's for v2
+        "linear_learning_rate": True,
+        "published_steps": 500_000,
         "learning_rate": 7.3e-4,
         "batch_size": 256,
         "buffer_size": 1_000_000,
@@ -80,6 +81,7 @@ SB3 = {"dqn": _SB3_DQN, "sac": _SB3_SAC}
 TORCHRL: dict[str, Settings] = {  # its sota-implementations/dqn/config_cartpole.yaml; the network is that of the script
     "dqn": {
         "CartPole-v1": {
+            "published_steps": 500_100,
             "frames_per_batch": 1_000,
             "eps_start": 1.0,
             "eps_end": 0.05,
@@ -96,7 +98,7 @@ TORCHRL: dict[str, Settings] = {  # its sota-implementations/dqn/config_cartpole
     },
 }
 _CLEANRL_DQN: dict[str, Any] = {  # the defaults of its dqn.py, which its benchmark uses for each of these
-    "schedule_steps": 500_000,
+    "published_steps": 500_000,
     "learning_rate": 2.5e-4,
     "buffer_size": 10_000,
     "gamma": 0.99,
@@ -110,6 +112,13 @@ _CLEANRL_DQN: dict[str, Any] = {  # the defaults of its dqn.py, which its benchm
 CLEANRL = {"dqn": dict.fromkeys(("CartPole-v1", "Acrobot-v1", "MountainCar-v0"), _CLEANRL_DQN)}
 PEERS = {"sb3": SB3, "cleanrl": CLEANRL, "torchrl": TORCHRL}
 """Settings by library."""
+
+
+def published_steps(library: str, algorithm: str, environment: str) -> int:
+    """The environment steps for which a library publishes its settings; 0 where it has none."""
+    known = PEERS.get(library, {}).get(algorithm, {}).get(environment, {})
+    return int(known.get("published_steps", 0))
+
 
 SCORES = {
     "CartPole-v1": (500.0, "SB3"),

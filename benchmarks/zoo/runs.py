@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.measure import RESULTS, origin, read_csv
 from benchmarks.outcome import run_process
 from benchmarks.zoo.tasks import HEADRACE, TASKS, Task, systems_of
+from headrace.machine import available_cores
 from headrace.studies.results import make_folder, write_rows
 
 __all__ = ["FOLDER", "RUNS", "measure", "policy_path", "read_rows"]
@@ -43,19 +44,35 @@ def policy_path(system: str, task: str, seed: int, suffix: str) -> Path:
 def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_seconds: float) -> int:
     """Measures what is missing, seed by seed; returns 2 if a run failed, 1 if a required score was missed, else 0.
 
-    A run that failed is a row without a score, and is tried again.
+    A run that failed is a row without a score, and is tried again. A run that would not be like the other seeds of its
+    system and task is not made, and counts as failed.
     """
     make_folder(_POLICIES)
     failed = False
     for system, task, seed in _wanted(seeds, systems, only):
         place = (system, task.name, str(seed))
-        if any(_place(row) == place and row["ended"] != _FAILED for row in read_rows()):
+        measured = [row for row in read_rows() if row["ended"] != _FAILED and _place(row)[:2] == place[:2]]
+        if any(_place(row) == place for row in measured):
+            continue
+        differs = _difference(task, measured)
+        if differs:
+            print(f"zoo: {system}, {task.name}, seed {seed}: its other seeds have {differs}: move their rows away")
+            failed = True
             continue
         row = _run(system, task, seed, most_seconds)
         failed |= row["ended"] == _FAILED
         write_rows(RUNS, [*(each for each in read_rows() if _place(each) != place), row])  # others may have added some
     missed = [row for row in read_rows() if row["system"] in HEADRACE and row["holds"] != "True"]
     return 2 if failed else int(bool(missed))
+
+
+def _difference(task: Task, rows: Sequence[dict[str, str]]) -> str:
+    """In what the rows of other seeds differ from a run that is measured now; empty if in nothing."""
+    now = {"stop_at": float(task.stop_at), "required": float(task.required), "cores": float(available_cores())}
+    found = {
+        f"{name} {row[name]}, not {value:g}" for row in rows for name, value in now.items() if float(row[name]) != value
+    }
+    return " and ".join(sorted(found))
 
 
 def _place(row: dict[str, str]) -> tuple[str, str, str]:
@@ -112,7 +129,7 @@ def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[
         "seed": seed,
         "stop_at": task.stop_at,
         "required": task.required,
-        "most_steps": task.most_steps,
+        "most_steps": task.most_steps(system),
         "most_seconds": most_seconds,
         "ended": "score" if reached else ended,
         **{name: outcome.get(name) for name in fields},

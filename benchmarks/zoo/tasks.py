@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchmarks.zoo.published import PEERS
+from benchmarks.zoo.published import PEERS, published_steps
 from headrace.settings import preset, presets_of
 
 __all__ = ["HEADRACE", "OTHERS", "SIMULATED", "TASKS", "Task", "systems_of"]
@@ -40,10 +40,12 @@ class Task:
         usual = preset(self.environment).algorithm.name
         return self.environment if self.algorithm == usual else f"{self.environment}-{self.algorithm}"
 
-    @property
-    def most_steps(self) -> int:
-        """Environment steps after which a run ends: three times those of the preset."""
-        return 3 * preset(self.environment, self.algorithm).steps
+    def most_steps(self, system: str) -> int:
+        """Environment steps after which a run ends: three times those of the preset, and all that a library publishes."""
+        return max(
+            3 * preset(self.environment, self.algorithm).steps,
+            published_steps(system, self.algorithm, self.environment),
+        )
 
 
 TASKS = (
