@@ -32,6 +32,7 @@ def test_a_run_is_predicted_on_each_number_of_cores(tmp_path: Path, capsys: pyte
         ([CORRIDOR, "--cores"], "cores"),
         ([CORRIDOR, "--cores", "0", "2"], "cores"),
         ([CORRIDOR, "--cores", "2", "--cores", "4"], "cores is given twice"),
+        ([CORRIDOR, "--cores", "²"], "cores is ²"),
         ([CORRIDOR, "--cores=two"], "cores is without a number"),
         (["Nothing-v0", "--cores", "2", "--output", "out"], "Nothing-v0"),
         ([CORRIDOR, "--cores", "2", "--link", "fast"], "link"),

@@ -1,6 +1,7 @@
 """Predictions from simulated runs."""
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from headrace import DQN, Hogwild, Simulated
 from headrace.settings import RunConfig
 from headrace.simulation.capacity import Prediction, Score, find_knee, name_bottleneck, predict, write_tables
 
+SERVED = {"lock_wait_seconds": 0, "pull_seconds": 1, "apply_seconds": 7}
 CORRIDOR = "headrace.environments.toy:Corridor"
 
 
@@ -20,7 +22,7 @@ def made(cores: int, steps_per_second: float) -> Prediction:
 
 @pytest.mark.parametrize(
     ("speeds", "knee"),
-    [([100, 200, 400], 8), ([100, 190, 200], 4), ([100, 110, 400], 2), ([100, 150, 150], 4), ([0, 0, 0], 2)],
+    [([100, 200, 400], 8), ([100, 190, 200], 4), ([100, 110, 400], 2), ([100, 150, 150], 4), ([0, 0, 0], 2), ([0, 100, 200], 8)],
 )
 def test_the_knee_is_where_more_cores_are_less_than_half_as_useful(speeds: list[float], knee: int) -> None:
     assert find_knee([made(cores, speed) for cores, speed in zip((2, 4, 8), speeds, strict=True)]) == knee
@@ -36,6 +38,8 @@ def test_the_knee_is_where_more_cores_are_less_than_half_as_useful(speeds: list[
         ({"workers": {"lock_wait_seconds": 5, "pull_seconds": 1}}, "the lock"),
         ({"workers": {"lock_wait_seconds": 0, "pull_seconds": 5}}, "parameters"),
         ({"workers": {"lock_wait_seconds": 1, "pull_seconds": 1}}, "all compute"),
+        ({"topology": "parameter-server", "workers": SERVED}, "wait for the server"),
+        ({"workers": SERVED}, "all compute"),  # shared memory: its own work
         ({"workers": {"lock_wait_seconds": 0, "pull_seconds": 2}, "actor_times": {"pull": 2}}, "all compute"),
     ],
 )
@@ -53,7 +57,7 @@ def test_predictions_come_from_runs_of_each_size(tmp_path: Path) -> None:
         CORRIDOR,
         algorithm,
         Hogwild(envs_per_worker=1),
-        time_limit_seconds=1.0,
+        time_limit_seconds=4.0,
         final_evaluation_episodes=0,
         launcher=Simulated(costs=costs),
     )
@@ -62,6 +66,8 @@ def test_predictions_come_from_runs_of_each_size(tmp_path: Path) -> None:
     assert (one.cores, four.cores, len(said)) == (1, 4, 2)
     assert 300 < one.steps_per_second < 500  # a step takes 2 ms, and what is learned from it
     assert four.steps_per_second == pytest.approx(4 * one.steps_per_second, rel=0.2)
+    (late,) = predict(dataclasses.replace(config, time_limit_seconds=0.005), [1], tmp_path / "late", said.append)
+    assert (late.steps_per_second, late.bottleneck) == (0.0, "too short to tell")
     assert 0.9 < one.cores_busy <= 1.01  # the only worker only works
     assert 0.8 < four.cores_busy <= 1.01
     write_tables([one, four._replace(scores=(Score(4, 1.5, 10, 0.5),))], tmp_path)

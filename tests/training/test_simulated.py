@@ -72,6 +72,16 @@ def test_another_seed_gives_another_interleaving(tmp_path: Path) -> None:
     assert runs[0].parameters != runs[1].parameters
 
 
+def test_workers_spend_no_time_twice(tmp_path: Path) -> None:
+    """Pulls, and requests that find the gate open, are the actor's: a round trip takes 20 ms, and each turn has one."""
+    topology = ParameterServer(workers=2, envs_per_worker=2, chunk_steps=10)
+    far = Simulated(cores=2, link="10ms,10Gbit")
+    rules: dict[str, Any] = {"steps": None, "time_limit_seconds": 6.0, "evaluation_period_seconds": 1e6}
+    summary = simulate(tmp_path / "run", topology, launcher=far, **rules).summary
+    spent = sum(summary["actor_times"].values()) + sum(summary["learner_times"].values())
+    assert 0.8 * 2 * summary["wall_seconds"] < spent < 1.02 * 2 * summary["wall_seconds"]
+
+
 def test_a_resumed_run_counts_its_steps_from_the_start(tmp_path: Path) -> None:
     """Reports of its workers must not be taken for those of the first start, which had the same names and seed."""
     first = simulate(tmp_path / "run", TOPOLOGIES["hogwild"], steps=400).summary

@@ -106,7 +106,7 @@ def _take_cores(words: Sequence[str]) -> tuple[list[int], list[str]]:
     while end < len(words) and not words[end].startswith("-") and words[end][:1].isdigit():
         end += 1
     numbers = words[begin:end]
-    cores = [int(word) if word.isdigit() else 0 for word in numbers]
+    cores = [int(word) if word.isdecimal() else 0 for word in numbers]
     if not cores or min(cores) < 1:
         _refuse(" ".join(numbers) or "without a number")
     return sorted(set(cores)), [*words[: begin - 1], *words[end:]]

@@ -28,7 +28,7 @@ from headrace.cli.arguments import (
 from headrace.cli.ending import conclude
 from headrace.cli.interruption import held_back
 from headrace.cli.sinks import TrackerName, open_sinks
-from headrace.errors import ConfigError, LaunchError
+from headrace.errors import ConfigError, DivergenceError, LaunchError, ServerError
 from headrace.launch.config import LAUNCHERS, LauncherName
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
@@ -127,15 +127,15 @@ def _one_of(flag: str, names: tuple[str, ...], summaries: Mapping[str, str], def
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Trains; returns the exit code. A failure in simulated time names the command that repeats it."""
+    """Trains; returns the exit code. A run that fails in simulated time names the command that repeats it."""
     options = read_options(arguments)
     try:
         return start(options)
-    except LaunchError as error:
+    except (LaunchError, ServerError, DivergenceError) as error:
         if not options.launcher.repeatable:
             raise
         words = [word for word in without_run_dir(arguments) if word != "--quiet"]
-        raise LaunchError(f"{error}; to repeat it: {shlex.join([*_PROG.split(), *words])}") from error
+        raise type(error)(f"{error}; to repeat it: {shlex.join([*_PROG.split(), *words])}") from error
 
 
 def start(options: TrainOptions, *, local_actors: bool = True, hint: str = "") -> int:

@@ -38,9 +38,9 @@ class PhaseClock:
         """Records progress within a phase."""
         self.beats += 1
 
-    def enter(self, phase: str) -> None:
-        """Ends the current phase and begins another."""
-        spend(self.phase, self.rows)
+    def enter(self, phase: str, work: str = "") -> None:
+        """Ends the current phase and begins another; `work` is what was done in it, if not what the phase is named for."""
+        spend(work or self.phase, self.rows)
         now = monotonic()
         self.seconds[self.phase] += now - self.entered
         self.phase = phase

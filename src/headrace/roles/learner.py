@@ -66,7 +66,7 @@ class Learner:
         self.clock.enter("wait")
         batch = self._next_batch(timeout_seconds)
         if batch is None:
-            self.clock.enter("other")
+            self.clock.enter("other", "poll")
             return False
         self.clock.enter("transfer")
         tensors = self._updater.transfer(batch)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions
 from headrace.algorithms.config import Engine
 from headrace.algorithms.engine import limit_torch_threads
+from headrace.clock import monotonic
 from headrace.environments import describe, require_spec
 from headrace.errors import ClosedError, DivergenceError
 from headrace.gradients.base import OpenVector, ParameterVector
@@ -147,8 +148,13 @@ class WorkerRole(ActingRole):
             ends.callback(reporter.close)  # first: the run counts the reports that it has when all have confirmed
             clock.restart("other")  # construction does not count as work
             worker.learner.clock.restart(worker.learner.clock.phase)
-            while (held := gate.wait()) is not None:
+            while True:
+                begin = monotonic()
+                held = gate.wait()
+                if held is None:
+                    break
                 worker.skip(held)
+                worker.learner.clock.skip(monotonic() - begin - held)  # a request that found it open is the actor's time
                 before = worker.steps
                 try:
                     worker.step()

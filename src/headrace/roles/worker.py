@@ -68,13 +68,13 @@ class ReplayWorker:
 
     def step(self) -> None:
         """One turn; waits for the rate limiter if the table is shared."""
+        begin = monotonic()
         self.clock.enter("pull")
         self._updater.pull()
         self.clock.enter("other")
         passed = self._first_step + self.steps * self._workers
         self._actor.exploration.scale[:] = self._algorithm.serial_exploration(self._actor.count, passed)
         self._actor.set_policy_version(self._updater.version + 1)
-        begin = monotonic()
         taken = self._actor.step()
         middle = monotonic()
         self.learner.clock.skip(middle - begin)  # each side's clock is paused while the other side works

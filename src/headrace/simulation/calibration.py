@@ -37,9 +37,11 @@ _ROWS = (1, 16)
 """Numbers of environments from which the cost of one more is found."""
 _TURNS = 20
 _HIGHEST = 0.99
-"""Quantile above which times are left out: those in which something else had the core."""
+"""Quantile above which times are left out: those in which the processor was interrupted."""
+_VARYING = "environment"
+"""Work of which no time is left out: the longest are those of resets."""
 _STARTS = 3
-_LEARNING = {"gradient", *LEARNER_PHASES} - {"other"}
+_LEARNING = {"gradient", "poll", *LEARNER_PHASES} - {"other"}
 """Work that does not depend on the number of environments; it is measured with the larger one, as in most runs."""
 _GRADIENTS = ("gradient", "apply")
 _ROUNDS = 20
@@ -86,7 +88,11 @@ def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[st
     limit_torch_threads(1)
     measured = [_measure(environment, algorithm, rows, seconds / len(_ROWS)) for rows in _ROWS]
     costs = {
-        name: _cost(measured[-1][name]) if name in _LEARNING else fit([each[name] for each in measured], _ROWS)
+        name: (
+            _cost(measured[-1][name])
+            if name in _LEARNING
+            else fit([each[name] for each in measured], _ROWS, 1.0 if name == _VARYING else _HIGHEST)
+        )
         for name in WORK
         if all(each[name] for each in measured)
     }
@@ -105,9 +111,12 @@ def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[st
     }
 
 
-def fit(samples: Sequence[Sequence[float]], rows: Sequence[int]) -> Cost:
-    """The cost whose means for the two numbers of rows are those of the samples; both parts are 0 or more."""
-    few, many = (_cost(each) for each in samples)
+def fit(samples: Sequence[Sequence[float]], rows: Sequence[int], highest: float = _HIGHEST) -> Cost:
+    """The cost whose means for the two numbers of rows are those of the samples; both parts are 0 or more.
+
+    Times above the quantile `highest` are left out.
+    """
+    few, many = (_cost(each, highest) for each in samples)
     per_row = max(0.0, (many.seconds - few.seconds) / (rows[1] - rows[0]))
     return Cost(max(0.0, many.seconds - rows[1] * per_row), per_row, many.spread)
 
@@ -150,8 +159,8 @@ def write_costs(costs: Mapping[str, Any], path: Path) -> None:
         raise StorageError(f"can't write {path}: {error.strerror}") from error
 
 
-def _cost(samples: Sequence[float]) -> Cost:
-    kept = sorted(samples)[: max(1, math.ceil(_HIGHEST * len(samples)))]
+def _cost(samples: Sequence[float], highest: float = _HIGHEST) -> Cost:
+    kept = sorted(samples)[: max(1, math.ceil(highest * len(samples)))]
     mean = statistics.fmean(kept)
     return Cost(mean, spread=statistics.pstdev(kept) / mean if mean > 0 else 0.0)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from headrace.errors import StorageError
 from headrace.launch.config import Simulated
 from headrace.report.display import QuietDisplay
+from headrace.report.rates import steady_rate
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.training import train
@@ -22,6 +23,10 @@ _WAITS = 0.1
 """Share of a side's time above which its waiting is the bottleneck."""
 _GAIN = 0.5
 """More cores that raise the speed by less than half as much as they increase are beyond the knee."""
+
+
+_TOO_SHORT = "too short to tell"
+"""The run ended within about a second of when all had begun."""
 
 
 class Score(NamedTuple):
@@ -38,6 +43,7 @@ class Prediction(NamedTuple):
 
     cores: int
     steps_per_second: float
+    """From when all roles have begun and the learner has; 0 if the run ended about then."""
     updates_per_second: float
     staleness: float
     cores_busy: float
@@ -90,6 +96,8 @@ def name_bottleneck(summary: Mapping[str, Any]) -> str:
             "workers wait for the lock": _share(workers["lock_wait_seconds"], total),
             "workers wait for parameters": _share(max(acting["pull"], workers["pull_seconds"]), total),
         }
+        if summary["topology"] == "parameter-server":
+            waits["workers wait for the server"] = _share(workers["apply_seconds"], total)
     elif summary["topology"] == "serial":
         waits = {}
     else:
@@ -102,12 +110,13 @@ def name_bottleneck(summary: Mapping[str, Any]) -> str:
 
 
 def find_knee(predictions: Sequence[Prediction]) -> int:
-    """The number of cores beyond which more of them are less than half as useful."""
-    for before, after in itertools.pairwise(predictions):
-        gain = after.steps_per_second / before.steps_per_second - 1 if before.steps_per_second else 0.0
+    """The number of cores beyond which more of them are less than half as useful; sizes that made no steps are left out."""
+    begun = [each for each in predictions if each.steps_per_second] or predictions[:1]
+    for before, after in itertools.pairwise(begun):
+        gain = after.steps_per_second / before.steps_per_second - 1
         if gain < _GAIN * (after.cores / before.cores - 1):
             return before.cores
-    return predictions[-1].cores
+    return begun[-1].cores
 
 
 def write_tables(predictions: Sequence[Prediction], path: Path) -> None:
@@ -121,14 +130,15 @@ def write_tables(predictions: Sequence[Prediction], path: Path) -> None:
 def _read(cores: int, summary: Mapping[str, Any], metrics: Path) -> Prediction:
     records = [json.loads(line) for line in metrics.read_text().splitlines()]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
+    progress = [record for record in records if record["kind"] == "progress"]
     seconds, steps, updates = summary["wall_seconds"], summary["environment_steps"], summary["learner_steps"]
+    speeds = [steady_rate(progress, field) for field in ("environment_steps", "learner_steps")]
     return Prediction(
         cores,
-        _share(steps, seconds),
-        _share(updates, seconds),
+        *(speed or 0.0 for speed in speeds),
         summary["staleness"],
         sum(summary["busy_cores"].values()) / cores,
-        name_bottleneck(summary),
+        _TOO_SHORT if None in speeds else name_bottleneck(summary),
         seconds,
         steps,
         updates,

@@ -92,9 +92,28 @@ def test_an_update_costs_its_parts_once(make_world: MakeWorld) -> None:
     for work in ("gradient", "apply", "gradient", "apply", "train"):  # two vectors
         spend(work)
     assert monotonic() == 15.5
+    spend("gradient")
+    spend("sum")
+    serve("apply")  # of the sum, by the server
+    spend("train")
+    assert monotonic() == 19.0
 
 
-def test_work_counts_as_used_by_its_kind_of_process_once_it_has_ended(make_world: MakeWorld) -> None:
+def test_work_that_has_not_ended_counts_as_used(make_world: MakeWorld) -> None:
+    """Of two seconds at once on one core each has had a half after one; one is killed then."""
+    world = make_world(1)
+    processes = [world.process(f"worker {number}") for number in (0, 1)]
+    tasks = [world.start(process, worker("w", [], 1), "main") for process in processes]
+    sleep(1.0)
+    assert used_core_seconds() == {"worker": 1.0}
+    world.end(processes[0])
+    for task in tasks:
+        task.join()
+    assert monotonic() == 1.5
+    assert used_core_seconds() == {"worker": 1.5}
+
+
+def test_work_counts_as_used_by_its_kind_of_process(make_world: MakeWorld) -> None:
     world = make_world(1)
     ends: list[tuple[str, float]] = []
     tasks = [world.start(world.process(f"worker {number}"), worker("w", ends, 2), "main") for number in (0, 1)]
@@ -231,6 +250,38 @@ def test_work_that_has_begun_gets_slower_and_fast_again(make_world: MakeWorld) -
     for task in tasks:
         task.join()
     assert ends == [("server", 1.0), ("role", pytest.approx(4.25))]
+
+
+def test_the_server_goes_on_with_what_a_paused_process_has_asked_for(make_world: MakeWorld) -> None:
+    """Its answer waits until the pause is over."""
+    world, ends = make_world(8), []
+    process = world.process("worker 0")
+
+    def ask() -> None:
+        serve("second")
+        ends.append(("served", monotonic()))
+        transfer(0, 100)
+        ends.append(("answered", monotonic()))
+
+    task = world.start(process, ask, "main")
+    sleep(0.5)
+    world.pause(process, 10.0)
+    task.join()
+    assert ends == [("served", 1.0), ("answered", 10.0)]
+
+
+def test_a_timer_and_work_that_end_at_the_same_time_come_in_a_random_order(make_world: MakeWorld) -> None:
+    firsts = []
+    for seed in range(20):
+        make_world(2, seed)
+        names: list[tuple[str, float]] = []
+        working = start_thread(worker("work", names), "work")
+        sleep(1.0)
+        names.append(("timer", monotonic()))
+        working.join()
+        assert [end for _, end in names] == [1.0, 1.0]
+        firsts.append(names[0][0])
+    assert {*firsts} == {"work", "timer"}
 
 
 def test_a_paused_process_leaves_its_core_to_others_and_may_be_paused_again(make_world: MakeWorld) -> None:

@@ -11,9 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from headrace.errors import ConfigError, require
+from headrace.fields import errors_of
 from headrace.values import parse_duration
 
 __all__ = ["WORK", "Cost", "Costs"]
+
+_MOST = 1e6
+"""Of every number in a file of costs."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class Cost:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-            require(name, value, valid, "a number, 0 or more")
+            valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+            require(name, f"{value!s:.60}", valid, f"a number from 0 to {_MOST:g}")
 
     def draw(self, count: int, generator: random.Random) -> float:
         """Seconds of one call for `count` environments, or bytes."""
@@ -51,6 +55,7 @@ WORK: Mapping[str, Cost] = MappingProxyType(
         "apply": Cost(40e-6, spread=0.1),
         "sum": Cost(5e-6),
         "wait": Cost(20e-6, spread=0.1),
+        "poll": Cost(5e-6),
         "transfer": Cost(5e-6),
         "priorities": Cost(10e-6),
         "push": Cost(5e-6, 1e-6),
@@ -71,7 +76,7 @@ WORK: Mapping[str, Cost] = MappingProxyType(
 """Round numbers for a small network and environment, not measured.
 
 Work by the names of phases; further: gradient and apply, the two parts of a learner's phase "train", and sum instead of
-apply for a gradient that is only added to others; encode, of a policy by the publisher; session, of a new policy by an
+apply for a gradient that is only added to others; poll, instead of wait, where there is no batch yet; encode, of a policy by the publisher; session, of a new policy by an
 actor; quantize; model and rollouts, of a planner; start, of a role's process; request and answer, a request to the
 server as the work of the role and of the server.
 """
@@ -89,8 +94,8 @@ class Costs:
 
     def __post_init__(self) -> None:
         value = self.contention
-        valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-        require("contention", value, valid, "a number, 0 or more")
+        valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+        require("contention", f"{value!s:.60}", valid, f"a number from 0 to {_MOST:g}")
 
     def draw(self, name: str, count: int, charged: set[str], generator: random.Random) -> float:
         """Seconds of this work for `count` environments, or bytes; work that is not listed costs nothing.
@@ -98,13 +103,13 @@ class Costs:
         `charged` has what was charged of the current update before its phase ends; this keeps it up to date.
         """
         if name in _PARTS:
-            left = [part for part in _PARTS[name] if part not in charged]
+            left = [part for part in _PARTS[name] if part not in charged and not (part == "apply" and "sum" in charged)]
             charged.clear()
             return sum(self.work[part].draw(1, generator) for part in left)
         if name in ("gradient", "apply") and name in charged:
             return 0.0  # an update of several vectors
         if name in ("gradient", "apply", "sum"):
-            charged.add("apply" if name == "sum" else name)
+            charged.add(name)
         cost = self.work.get(name)
         return cost.draw(count, generator) if cost else 0.0
 
@@ -119,7 +124,7 @@ class Costs:
         """
         try:
             record = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"costs is {path}; it must be a JSON file that can be read: {error}") from None
         require("costs", str(path), isinstance(record, dict), "a file with a JSON object")
         record.pop("calibration", None)
@@ -139,7 +144,8 @@ def _read(name: str, value: object, path: Path) -> Cost:
         unknown = set(value) - {each.name for each in dataclasses.fields(Cost)}
         factor, other = ("per_byte", "per_row") if name in _MESSAGES else ("per_row", "per_byte")
         require(where, ", ".join(sorted(map(str, unknown))), not unknown, f"only seconds, {factor} and spread")
-        cost = Cost(**value)
+        with errors_of(where):
+            cost = Cost(**value)
         require(f"{where}: {other}", getattr(cost, other), not getattr(cost, other), f"0, or {factor} instead")
         return cost
     try:
@@ -149,4 +155,5 @@ def _read(name: str, value: object, path: Path) -> Cost:
     valid = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     require(where, f"{value!r:.60}", valid, "seconds, a duration such as 5ms, or an object")
     assert isinstance(seconds, int | float)
-    return Cost(per_row=seconds) if name == "environment" else Cost(seconds)
+    with errors_of(where):
+        return Cost(per_row=seconds) if name == "environment" else Cost(seconds)

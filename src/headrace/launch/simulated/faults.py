@@ -73,7 +73,7 @@ def read_faults(text: str, seed: int) -> tuple[Fault, ...]:
         return random_faults(rate, seed)
     try:
         records = json.loads(Path(text).read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"faults is {text}; it must be none, random:RATE or a JSON file that can be read: {error}"
         ) from None

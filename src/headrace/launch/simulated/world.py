@@ -60,7 +60,8 @@ class Task(Thread):
         self.finish = 0.0  # of its work, in units of `_done`
         self.left = 0.0  # of work that a pause has interrupted, in seconds on one core
         self.since = 0.0  # of `_occupied`, when it got its core
-        self.used = 0.0  # core seconds of its work
+        self.used = 0.0  # core seconds of its work, without those of its current stay on a core
+        self.kind = ""  # of process for which it works; empty when it does not
         self.serving = False  # whether its work is the server's
         self.joiners: list[Task] = []
         self.thread: threading.Thread | None = None
@@ -111,13 +112,16 @@ class SimulatedWorld(World):
     def spend(self, work: str, count: int = 1) -> None:
         """Works for as long as this costs."""
         process = self.running.process
-        self.running.serving = False
         self._spend(work, count, process.slowdown, process.kind)
 
     def serve(self, work: str, count: int = 1) -> None:
         """The same for work of the server, which is in the training process: in a thread for each that waits for it."""
         self.running.serving = True
-        self._spend(work, count, 1.0, self.root.process.kind)
+        task = self.running
+        try:
+            self._spend(work, count, 1.0, self.root.process.kind)
+        finally:
+            task.serving = False
 
     def transfer(self, bytes_up: int, bytes_down: int = 0) -> None:
         """Waits for a message to the server, and for the answer; one of no bytes is not sent."""
@@ -126,8 +130,12 @@ class SimulatedWorld(World):
                 self._carry(direction, count)
 
     def used_core_seconds(self) -> Mapping[str, float]:
-        """Core seconds of work that has ended, by kind of process: "training", or that of a role, such as "worker"."""
-        return dict(self._used)
+        """Core seconds of work so far, by kind of process: "training", or that of a role, such as "worker"."""
+        used = defaultdict(float, self._used)
+        for task in self._tasks:
+            if task.kind:
+                used[task.kind] += task.used + (self._occupied - task.since if task.busy else 0.0)
+        return dict(used)
 
     def progress(self) -> tuple[str, int] | None:
         """See `Site`; any thread may ask."""
@@ -193,10 +201,10 @@ class SimulatedWorld(World):
         return task
 
     def pause(self, process: Process, until: float) -> None:
-        """Lets a process stand still: what is left of its work happens after `until`."""
+        """Lets a process stand still: what is left of its work happens after `until`, but not the server's work for it."""
         process.paused_until = until
         for task in process.tasks:
-            if task.busy:
+            if task.busy and not task.serving:
                 self._leave_core(task)
                 task.left = task.finish - self._done
                 task.token += 1
@@ -279,10 +287,13 @@ class SimulatedWorld(World):
         """Lets the running thread work; counts the time as that of a kind of process."""
         task = self.running
         task.left = self._costs.draw(work, count, task.charged, task.random) * slowdown
-        task.used = 0.0
-        while task.left > 0:
-            self._work(task)
-        self._used[kind] += task.used
+        task.used, task.kind = 0.0, kind
+        try:
+            while task.left > 0:
+                self._work(task)
+        finally:  # also when a fault ends it
+            self._used[kind] += task.used
+            task.kind = ""
 
     def _work(self, task: Task) -> None:
         """Does what is left of the running thread's work, or as much as it can before a pause."""
@@ -375,7 +386,7 @@ class SimulatedWorld(World):
                 index = self._random.randrange(len(self._ready)) if len(self._ready) > 1 else 0
                 self._ready[index], self._ready[-1] = self._ready[-1], self._ready[index]
                 task = self._ready.pop()
-                if task.process.paused_until <= self._now or task.killed:
+                if task.process.paused_until <= self._now or task.killed or task.serving:
                     return task
                 task.parked = True
                 heapq.heappush(self._timers, (task.process.paused_until, next(self._numbers), task, task.token))
@@ -393,16 +404,15 @@ class SimulatedWorld(World):
         if deadline == finish == math.inf:
             self.root.error = LaunchError("the simulation can't continue: every thread waits, and none for a time")
             self._make_ready(self.root)
-        elif deadline <= finish:
-            seconds = max(0.0, deadline - self._now)
-            self._done += seconds * rate
-            self._occupied += seconds * share
-            self._now = max(self._now, deadline)
-            self._make_due_ready(self._timers, self._now)
-        else:
-            self._occupied += (finish - self._now) * share
-            self._now, self._done = finish, self._working[0][0]
+            return
+        seconds = max(0.0, min(deadline, finish) - self._now)
+        self._done += seconds * rate
+        self._occupied += seconds * share
+        self._now = max(self._now, min(deadline, finish))
+        if finish <= deadline:
+            self._done = self._working[0][0]  # exactly
             self._make_due_ready(self._working, self._done)
+        self._make_due_ready(self._timers, self._now)  # at the same time, in a random order
 
     def _slowdown(self) -> float:
         """Factor on the time of all work: 1 with one busy core, 1 + contention with all."""

@@ -21,6 +21,7 @@ from headrace.gradients.measured import STALENESS
 from headrace.launch.config import Simulated
 from headrace.launch.simulated.costs import WORK
 from headrace.report.display import Heading, open_display
+from headrace.report.rates import begun_seconds, steady_rate
 from headrace.report.run_directory import RunDirectory
 from headrace.settings import RunConfig
 from headrace.studies import base
@@ -158,15 +159,15 @@ def row_of(case: Case, summary: Record, records: Sequence[Record], killed: int =
         "environments": case.environments,
         "solved": {None: None, True: "yes", False: "no"}[summary["solved"]],
         "seconds_per_episode": seconds / episodes if episodes else None,
-        "steps_per_second": _rate(progress, "environment_steps"),
-        "updates_per_second": _rate(progress, "learner_steps"),
+        "steps_per_second": steady_rate(progress, "environment_steps", _WARM_SECONDS),
+        "updates_per_second": steady_rate(progress, "learner_steps", _WARM_SECONDS),
         "samples_per_step": _samples(case, summary),
         "samples_per_step_set": case.samples_per_step,
         **_sharing(summary),
         "killed": killed,
         "deaths": len(deaths),
         **(_after(case, summary, progress, deaths[0]) if deaths else dict.fromkeys(_AFTER)),
-        "start_seconds": _start(progress),
+        "start_seconds": begun_seconds(progress),
         "alive_at_end": progress[-1]["actors_alive"] if progress else None,
     }
 
@@ -201,26 +202,6 @@ def _sharing(summary: Record) -> dict[str, Any]:
         **shares,
         **{name: workers[name] for name in _OUTCOMES},
     }
-
-
-def _start(progress: Sequence[Record]) -> float | None:
-    """Time of the first record with all processes alive and with updates; None if there is none."""
-    begun = (
-        record["seconds"]
-        for record in progress
-        if record["learner_steps"] and record["actors_alive"] >= record["actors_total"]
-    )
-    return next(begun, None)
-
-
-def _rate(progress: Sequence[Record], field: str) -> float | None:
-    """Rate of a count per second of training, from shortly after the start; None if the run ended before."""
-    start = _start(progress)
-    window = [record for record in progress if start is not None and record["seconds"] >= start + _WARM_SECONDS]
-    if len(window) < 2:
-        return None
-    first, last = window[0], window[-1]
-    return float((last[field] - first[field]) / (last["seconds"] - first["seconds"]))
 
 
 def _after(case: Case, summary: Record, progress: Sequence[Record], seconds: float) -> dict[str, float | None]:
