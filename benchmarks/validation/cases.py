@@ -50,7 +50,12 @@ class Plan(NamedTuple):
     @property
     def columns(self) -> dict[str, str]:
         """The columns that all rows of a file have in common."""
-        return {"environment": self.environment, "score": f"{self.score:g}", "cores": str(self.cores)}
+        return {
+            "environment": self.environment,
+            "score": f"{self.score:g}",
+            "most_seconds": f"{self.most_seconds:g}",
+            "cores": str(self.cores),
+        }
 
 
 class Case(NamedTuple):

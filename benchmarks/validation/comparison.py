@@ -50,7 +50,7 @@ def _compare(setup: Setup, real: Rows, simulated: Rows) -> dict[str, Any]:
         "simulated_steps": statistics.median(steps[1]),
         "more_steps": probability_of_more(*steps),
         "p": p,
-        "steps": _verdict(p > _LEVEL, enough=enough),
+        "steps": _verdict(p > _LEVEL, "not told apart", enough=enough),
     }
 
 
@@ -71,5 +71,5 @@ def _median(rows: Rows, column: str) -> float:
     return statistics.median(values) if values else math.nan
 
 
-def _verdict(holds: bool, *, enough: bool) -> str:
-    return ("holds" if holds else "MISSED") if enough else "undecided"
+def _verdict(holds: bool, so: str = "holds", *, enough: bool) -> str:
+    return (so if holds else "MISSED") if enough else "undecided"

@@ -29,7 +29,7 @@ Run = Callable[[Plan, Case], Mapping[str, Any] | None]
 
 
 def require_same(rows: Sequence[Mapping[str, str]], plan: Plan) -> None:
-    """Raises ConfigError if a row is of another environment, score or number of cores."""
+    """Raises ConfigError if a row is of another environment, score, time limit or number of cores."""
     for row in rows:
         other = [f"{name} {row[name]}" for name, value in plan.columns.items() if row[name] != value]
         if other:
