@@ -41,7 +41,7 @@ class Task:
         return self.environment if self.algorithm == usual else f"{self.environment}-{self.algorithm}"
 
     def most_steps(self, system: str) -> int:
-        """Environment steps after which a run ends: three times those of the preset, and all that a library publishes."""
+        """Environment steps after which a run ends: three times the preset's, and all that a library publishes."""
         return max(
             3 * preset(self.environment, self.algorithm).steps,
             published_steps(system, self.algorithm, self.environment),

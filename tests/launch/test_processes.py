@@ -1,5 +1,6 @@
 """Roles as processes: how settings and the address reach them."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.launch import ProcessLauncher
+from headrace.roles.base import HANG_STATUS
 from headrace.roles.evaluator import EvaluatorRole
 from headrace.servers import Endpoint
 
@@ -56,3 +58,56 @@ def test_a_process_that_dies_before_it_reads_its_settings_is_a_death(
     assert (ended.role.name, ended.reason, ended.fault) == ("evaluator 0", "exit 1", False)
     assert ended.message == "no memory for imports"
     assert launcher.poll() == []
+
+
+def started(launcher: ProcessLauncher, monkeypatch: pytest.MonkeyPatch, program: str) -> "subprocess.Popen[bytes]":
+    """An evaluator whose process runs this program instead."""
+    popen, made = subprocess.Popen, []
+
+    def start(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        made.append(popen([sys.executable, "-c", program], **options))
+        return made[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", start)
+        launcher.start(EvaluatorRole(0))
+    return made[0]
+
+
+def test_a_second_interrupt_while_roles_stop_kills_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = ProcessLauncher(Endpoint("unix:@nowhere"), tmp_path)
+    ready = tmp_path / "ready"
+    ignoring = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(ready)!r}, 'w')"
+    process = started(launcher, monkeypatch, f"{ignoring}; time.sleep(1000)")
+    while not ready.exists():
+        time.sleep(0.02)
+
+    def interrupt(*_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        launcher.stop([EvaluatorRole(0)])
+    assert process.wait(60.0) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("program", "reason", "hung"),
+    [
+        (f"raise SystemExit({HANG_STATUS})", f"exit {HANG_STATUS}", True),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 6)",
+            f"killed by signal {signal.SIGRTMIN + 6}",
+            False,
+        ),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "killed by SIGTERM", False),
+    ],
+)
+def test_how_a_process_ended(
+    program: str, reason: str, hung: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = ProcessLauncher(Endpoint("unix:@nowhere"), tmp_path)
+    started(launcher, monkeypatch, program).wait(60.0)
+    [ended] = launcher.poll()
+    assert (ended.reason, ended.hung) == (reason, hung)

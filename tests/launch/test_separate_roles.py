@@ -15,7 +15,7 @@ from headrace._native import Client, Server
 from headrace.algorithms.dqn.config import DQN
 from headrace.algorithms.writers import table_signature
 from headrace.errors import ConfigError, LaunchError, StorageError
-from headrace.launch import Exit, separate_roles
+from headrace.launch import Exit, deaths, separate_roles
 from headrace.launch.relay import Relay
 from headrace.launch.separate_roles import run_separate
 from headrace.networks import Architecture, PolicyGraph
@@ -420,3 +420,17 @@ def test_a_different_environment_is_refused_at_once(kind: ActingKind, tmp_path: 
         with pytest.raises(ConfigError, match=r"Corridor\" has .* 2 discrete actions here, and .* 3 discrete actions"):
             run_separate(endpoint, kind, 1, tmp_path, said.append)
     assert not any("died" in text for text in said)
+
+
+def test_hangs_do_not_count_towards_the_minute_of_three_deaths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each dies after the 60 s that its environment is allowed, and three more."""
+    now = [0.0]
+    monkeypatch.setattr(deaths, "monotonic", lambda: now[0])
+    notice, counted, said = dataclasses.replace(NOTICE, hang_seconds=60.0), deaths.Deaths(), list[str]()
+    for generation in range(3):
+        now[0] += 63.0
+        ended = Exit(SeparateRole(0, "actor", generation=generation), "exit 76", False, "it hangs", hung=True)
+        if generation < 2:
+            separate_roles._replacement(ended, counted, notice, said.append)
+    with pytest.raises(LaunchError, match="died 3 times"):
+        separate_roles._replacement(ended, counted, notice, said.append)

@@ -22,7 +22,14 @@ def made(cores: int, steps_per_second: float) -> Prediction:
 
 @pytest.mark.parametrize(
     ("speeds", "knee"),
-    [([100, 200, 400], 8), ([100, 190, 200], 4), ([100, 110, 400], 2), ([100, 150, 150], 4), ([0, 0, 0], 2), ([0, 100, 200], 8)],
+    [
+        ([100, 200, 400], 8),
+        ([100, 190, 200], 4),
+        ([100, 110, 400], 2),
+        ([100, 150, 150], 4),
+        ([0, 0, 0], 2),
+        ([0, 100, 200], 8),
+    ],
 )
 def test_the_knee_is_where_more_cores_are_less_than_half_as_useful(speeds: list[float], knee: int) -> None:
     assert find_knee([made(cores, speed) for cores, speed in zip((2, 4, 8), speeds, strict=True)]) == knee

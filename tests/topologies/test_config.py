@@ -48,6 +48,8 @@ def test_local_updates_need_a_period_in_which_they_last() -> None:
 def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
     with pytest.raises(ConfigError, match="shard_servers is http://a; it must be addresses, tcp://, unix: or dpdk:"):
         ParameterServer(shards=2, shard_servers=("http://a",))
+    with pytest.raises(ConfigError, match="shard_servers is redis://h; it must be"):  # without the password
+        ParameterServer(shards=2, shard_servers=("redis://:secret@h",))
     with pytest.raises(ConfigError, match="shards is 1; it must be above 1, the number of shard_servers"):
         ParameterServer(shard_servers=("tcp://a:1",))
     assert ParameterServer(shards=2, shard_servers=("tcp://a:1",)).acting_processes > 0

@@ -1,13 +1,15 @@
 """Studies without training: what is pruned, kept, continued and refused."""
 
 import dataclasses
+import errno
 from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.storages.journal import JournalFileBackend
 
 from headrace import Apex
-from headrace.errors import CheckpointError, ConfigError
+from headrace.errors import CheckpointError, ConfigError, StorageError
 from headrace.settings import RunConfig, ServerConfig
 from headrace.tuning.results import trial_table, write_results
 from headrace.tuning.study import Study
@@ -198,3 +200,40 @@ def test_a_lock_that_a_killed_process_left_is_removed(open_study: Any) -> None:
     study = open_study()
     (study.path / "study.log.lock").symlink_to("study.log")
     assert open_study().rows() == []
+
+
+def test_an_unfinished_line_is_removed(open_study: Any, tmp_path: Path) -> None:
+    """As a process that is killed while it writes leaves it."""
+    play(open_study(), 1.0, 2.0)
+    log = tmp_path / "study/study.log"
+    log.write_bytes(log.read_bytes()[:-10])
+    for count in (1, 2):
+        study = open_study()
+        assert len(study.rows()) == count
+        play(study, 3.0)
+    assert [row.state for row in open_study().rows()] == ["complete", "complete", "interrupted"]
+
+
+def test_a_full_disk_is_one_line_and_the_study_goes_on(
+    open_study: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = open_study()
+    play(study, 1.0)
+
+    def write(self: object, logs: list[dict[str, Any]]) -> None:
+        with (tmp_path / "study/study.log").open("ab") as file:
+            file.write(b'{"op_code": 4, "wor')
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalFileBackend, "append_logs", write)
+        with pytest.raises(StorageError, match=r"can't write .*study.log: No space left on device"):
+            study.start()
+    play(open_study(), 2.0)
+    assert [row.score for row in open_study().rows()] == [2.0, 1.0]
+
+
+def test_no_message_has_a_password(open_study: Any, config: RunConfig) -> None:
+    server = ServerConfig("redis://:hunter2@127.0.0.1:6379")
+    with pytest.raises(ConfigError, match=r"server is redis://127\.0\.0\.1:6379; it must be left out"):
+        open_study(dataclasses.replace(config, topology=Apex(), server=server))

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from headrace.cli.interruption import held_back, interruptible
 from headrace.errors import ConfigError, HeadraceError, LaunchError
+from headrace.signals import held_back, interruptible
 
 __all__ = ["main"]
 

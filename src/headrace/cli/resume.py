@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from headrace.cli.arguments import MetricsListen, Run, Switch, TimeLimit, parse
 from headrace.cli.ending import conclude
-from headrace.cli.interruption import held_back
 from headrace.cli.sinks import TrackerName, open_sinks
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig
+from headrace.signals import held_back
 
 __all__ = ["run"]
 

@@ -11,7 +11,7 @@ import tyro
 from headrace.cli.arguments import ServerOptions
 from headrace.errors import ConfigError
 from headrace.launch import run_separate
-from headrace.report import default_run_directory
+from headrace.report import make_default_directory
 from headrace.types import ActingKind
 
 __all__ = ["SeparateOptions", "act"]
@@ -31,8 +31,13 @@ def act(kind: ActingKind, count: int, options: SeparateOptions) -> int:
     endpoint = options.server.endpoint
     if endpoint is None:
         raise ConfigError(f"server is missing; it is required: headrace {kind} --server ADDRESS")
-    logs = options.log_dir or default_run_directory(f"{kind}s", endpoint.run, datetime.now())
-    return 130 if run_separate(endpoint, kind, count, logs, _say) == "interrupt" else 0
+    logs = options.log_dir or make_default_directory(f"{kind}s", endpoint.run, datetime.now())
+    try:
+        return 130 if run_separate(endpoint, kind, count, logs, _say) == "interrupt" else 0
+    finally:
+        if options.log_dir is None:
+            with contextlib.suppress(OSError):  # there are logs in it
+                logs.rmdir()
 
 
 def _say(text: str) -> None:

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli.arguments import Environment, parse
-from headrace.cli.interruption import held_back
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
 from headrace.launch.config import Simulated
 from headrace.report.run_directory import default_run_directory
 from headrace.settings import preset
+from headrace.signals import held_back
 
 __all__ = ["SimulateOptions", "run"]
 

@@ -26,12 +26,12 @@ from headrace.cli.arguments import (
     without_run_dir,
 )
 from headrace.cli.ending import conclude
-from headrace.cli.interruption import held_back
 from headrace.cli.sinks import TrackerName, open_sinks
 from headrace.errors import ConfigError, DivergenceError, LaunchError, ServerError
 from headrace.launch.config import LAUNCHERS, LauncherName
 from headrace.report import Heading, RunDirectory, open_display
 from headrace.settings import RunConfig, preset
+from headrace.signals import held_back
 from headrace.topologies.config import TOPOLOGIES, TopologyName
 
 __all__ = [

@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from headrace.cli.arguments import Assignments
-from headrace.cli.interruption import held_back
 from headrace.cli.train import RunOptions, read_run_options
 from headrace.errors import ConfigError, require
+from headrace.signals import held_back
 
 __all__ = ["TuneOptions", "run"]
 

@@ -23,6 +23,7 @@ class Exit(NamedTuple):
     fault: bool  # one of FAULTS, reported in `message`; a restart would not help
     message: str  # the error: the last lines that the role wrote
     node_lost: bool = False  # its machine failed, not the role
+    hung: bool = False  # it ended itself, since its environment did not return
 
 
 class Launcher(Protocol):

@@ -15,7 +15,7 @@ from headrace.errors import StorageError
 from headrace.fields import write_json
 from headrace.launch.base import Exit, RoleStart
 from headrace.launch.watcher import ROLE_MARK, Family, memory_kills
-from headrace.roles.base import Role
+from headrace.roles.base import HANG_STATUS, Role
 from headrace.servers import Endpoint
 
 __all__ = ["FAULT_STATUS", "SINGLE_THREAD", "ProcessLauncher", "child_environment"]
@@ -102,19 +102,21 @@ class ProcessLauncher:
         for running in ending:
             running.process.terminate()
         deadline = time.monotonic() + _GRACE_SECONDS
-        for running in ending:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                running.process.wait(max(0.0, deadline - time.monotonic()))
-        _end(ending, family)
+        try:
+            for running in ending:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    running.process.wait(max(0.0, deadline - time.monotonic()))
+        finally:  # also after a second Ctrl-C
+            _end(ending, family)
 
     def _exit(self, running: _Running) -> Exit:
         status = running.process.returncode
-        reason = f"exit {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+        reason = f"exit {status}" if status >= 0 else f"killed by {_signal_name(-status)}"
         if status == -signal.SIGKILL:  # not from kill() or stop(), which report no exit
             before, now = running.memory_kills, memory_kills()
             certain = before is not None and now is not None and now > before
             reason += " because memory ran out" if certain else ", perhaps because memory ran out"
-        return Exit(running.role, reason, status == FAULT_STATUS, _last_line(running))
+        return Exit(running.role, reason, status == FAULT_STATUS, _last_line(running), hung=status == HANG_STATUS)
 
     def _open(self, log: Path) -> BinaryIO:
         """Opens the log; creates the directory for logs again if it was removed."""
@@ -123,6 +125,13 @@ class ProcessLauncher:
             return log.open("ab")
         except OSError as error:
             raise StorageError(f"can't write {log}: {error.strerror}") from error
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
 
 
 def _last_line(running: _Running) -> str:

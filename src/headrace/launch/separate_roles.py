@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from headrace.launch.relay import Relay
 from headrace.roles.base import RUN, Role
 from headrace.roles.separate_role import RunNotice, SeparateRole, await_notice
 from headrace.servers import Endpoint, RoleServer, connect_role, shown
+from headrace.signals import interruptible
 from headrace.types import ActingKind
 
 __all__ = ["run_separate"]
@@ -41,7 +41,7 @@ def run_separate(
     StorageError if logs can't be written.
     """
     try:
-        with _interrupted_by_signals(), Guard(f"headrace {kind}"):
+        with interruptible(), Guard(f"headrace {kind}"):
             with _warn_if_slow(endpoint, say):
                 server = connect_role(endpoint)
             try:
@@ -54,7 +54,7 @@ def run_separate(
                     with _relay(endpoint, count, notice) as relay:
                         passed_on = relay.endpoint if relay else None
                         roles = [SeparateRole(index, kind, passed_on) for index in range(count)]
-                        if _supervise(server, launcher(endpoint, logs), roles, notice.start, relay, say):
+                        if _supervise(server, launcher(endpoint, logs), roles, notice, relay, say):
                             break
                     say(f"the learner was restarted; restarting its {kind}s")
                     notice = _await_slots(server, endpoint.run, kind, say)
@@ -120,7 +120,7 @@ def _supervise(
     server: RoleServer,
     launcher: Launcher,
     started: Sequence[Role],
-    start: str,
+    notice: RunNotice,
     relay: Relay | None,
     say: Callable[[str], object],
 ) -> bool:
@@ -146,23 +146,23 @@ def _supervise(
             if found is None:
                 learner_away = True
                 continue
-            if found[1] != checked and RunNotice.from_json(found[1]).start != start:
+            if found[1] != checked and RunNotice.from_json(found[1]).start != notice.start:
                 return False
             checked = found[1]
             for each in ended:
                 name = each.role.name
-                roles[name] = _again(each.role) if learner_away else _replacement(each, deaths[name], say)
+                roles[name] = _again(each.role) if learner_away else _replacement(each, deaths[name], notice, say)
                 launcher.start(roles[name])
             ended, learner_away = [], False
     finally:
         launcher.stop(roles.values())
 
 
-def _replacement(ended: Exit, deaths: Deaths, say: Callable[[str], object]) -> Role:
+def _replacement(ended: Exit, deaths: Deaths, notice: RunNotice, say: Callable[[str], object]) -> Role:
     """The replacement of a role that ended; raises if it must not be restarted."""
     if ended.fault:
         raise ConfigError(ended.message)
-    again = deaths.add()
+    again = deaths.add(notice.hang_seconds if ended.hung else 0.0)
     say(f"{ended.role.name} died ({ended.reason}): {ended.message}" + ("; restarting it" if again else ""))
     if not again:
         raise too_many_deaths(ended)
@@ -175,27 +175,3 @@ def _again(role: Role) -> Role:
 
 def _counted(kind: ActingKind, count: int) -> str:
     return f"{count} {kind}" if count == 1 else f"{count} {kind}s"
-
-
-@contextlib.contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP raise KeyboardInterrupt too. Has an effect only in the main thread.
-
-    An ignored SIGHUP (nohup) stays ignored.
-    """
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -2,7 +2,7 @@
 
 from headrace.report.display import Display, Heading, PlainDisplay, QuietDisplay, open_display
 from headrace.report.progress import Progress
-from headrace.report.run_directory import RunDirectory, default_run_directory
+from headrace.report.run_directory import RunDirectory, default_run_directory, make_default_directory
 
 __all__ = [
     "Display",
@@ -12,5 +12,6 @@ __all__ = [
     "QuietDisplay",
     "RunDirectory",
     "default_run_directory",
+    "make_default_directory",
     "open_display",
 ]

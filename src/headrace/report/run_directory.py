@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 from headrace.errors import CheckpointError, HeadraceError, LaunchError, StorageError, require
 from headrace.report.events import EventFile
 
-__all__ = ["RecordSink", "RunDirectory", "default_run_directory"]
+__all__ = ["RecordSink", "RunDirectory", "cut_torn_line", "default_run_directory", "make_default_directory"]
 
 _LOCK = ".lock"
 _FOLDERS = ("checkpoints", "logs", "tensorboard")
@@ -30,6 +30,20 @@ def default_run_directory(environment: str, algorithm: str, now: datetime) -> Pa
     while free.exists():
         free, again = path.with_name(f"{path.name}-{again}"), again + 1
     return free
+
+
+def make_default_directory(environment: str, algorithm: str, now: datetime) -> Path:
+    """Makes the directory; takes the next name if another process takes the first. Raises StorageError."""
+    while True:
+        path = default_run_directory(environment, algorithm, now)
+        with _writing(path):
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                if path.is_symlink():  # a broken link, whose name is not free either
+                    raise
+                continue
+        return path
 
 
 class RecordSink(Protocol):
@@ -86,16 +100,7 @@ class RunDirectory:
     @classmethod
     def create_default(cls, environment: str, algorithm: str, now: datetime, config_json: str) -> Self:
         """Like create(), with a default name; takes the next name if another process takes the first."""
-        while True:
-            path = default_run_directory(environment, algorithm, now)
-            with _writing(path):
-                try:
-                    path.mkdir(parents=True)
-                except FileExistsError:
-                    if path.is_symlink():  # a broken link, whose name is not free either
-                        raise
-                    continue
-            return cls._create(path, config_json, made=True)
+        return cls._create(make_default_directory(environment, algorithm, now), config_json, made=True)
 
     @classmethod
     def open(cls, path: Path, *, writing: bool = False) -> Self:
@@ -107,7 +112,7 @@ class RunDirectory:
         run = cls(path, _acquire_lock(path) if writing else None)
         if writing:
             with _writing(run.metrics_path):
-                _cut_torn_line(run.metrics_path)
+                cut_torn_line(run.metrics_path)
         return run
 
     @property
@@ -326,7 +331,8 @@ def _acquire_lock(path: Path) -> int:
     return lock
 
 
-def _cut_torn_line(path: Path) -> None:
+def cut_torn_line(path: Path) -> None:
+    """Removes an unfinished last line, if there is one; what is appended next would become a part of it."""
     if path.exists():
         data = path.read_bytes()
         whole = data.rfind(b"\n") + 1

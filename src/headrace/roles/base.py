@@ -20,6 +20,7 @@ __all__ = [
     "EVALUATION_POLICY",
     "GATE",
     "GENERATIONS_PER_START",
+    "HANG_STATUS",
     "HELD",
     "REPORTS",
     "RUN",
@@ -34,6 +35,9 @@ EVALUATION = "evaluation"
 """The request that the evaluator answers next."""
 EVALUATION_POLICY = "evaluation-policy"
 """The policy for this request."""
+HANG_STATUS = 76
+"""Exit status of a role's process that ended itself because its environment did not return."""
+
 REPORTS = "reports"
 """Mailbox of JSON records, read by the training process."""
 

@@ -39,7 +39,7 @@ class PhaseClock:
         self.beats += 1
 
     def enter(self, phase: str, work: str = "") -> None:
-        """Ends the current phase and begins another; `work` is what was done in it, if not what the phase is named for."""
+        """Ends the current phase and begins another; `work` is what was done in it, if not what its name says."""
         spend(work or self.phase, self.rows)
         now = monotonic()
         self.seconds[self.phase] += now - self.entered

@@ -19,7 +19,7 @@ from headrace.clock import monotonic, new_event, new_lock, random_bits, start_th
 from headrace.environments import Episode
 from headrace.errors import ClosedError
 from headrace.roles.actor import ActorSettings
-from headrace.roles.base import REPORTS, Role
+from headrace.roles.base import HANG_STATUS, REPORTS, Role
 from headrace.roles.clock import PhaseClock, StallTimer
 from headrace.servers.base import RoleServer
 
@@ -124,4 +124,4 @@ class ActorReporter:
 def end_process(reason: str) -> None:
     """Ends this process regardless of its other threads: a call that hangs in native code can't be interrupted."""
     print(reason, file=sys.stderr, flush=True)
-    os._exit(1)
+    os._exit(HANG_STATUS)

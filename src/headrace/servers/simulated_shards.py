@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions, ShardedModel
 from headrace.clock import serve
 from headrace.errors import ConfigError, ServerError
-from headrace.servers.base import Endpoint
+from headrace.servers.base import Endpoint, shown
 from headrace.servers.simulated import find_server
 from headrace.servers.simulated_connections import answer, send
 
@@ -24,7 +24,9 @@ class SimulatedShards:
 
     def __init__(self, endpoint: Endpoint, name: str, count: int, shards: int, servers: Sequence[str]) -> None:
         if servers:
-            raise ConfigError(f"shard_servers is {' '.join(servers)}; it must be left out with launcher simulated")
+            raise ConfigError(
+                f"shard_servers is {' '.join(map(shown, servers))}; it must be left out with launcher simulated"
+            )
         self._server = find_server(endpoint.address)
         self._model = ShardedModel([self._server.listen_for_shards()], name, count, shards=shards)
         self._bytes = 4 * count

@@ -110,7 +110,7 @@ def name_bottleneck(summary: Mapping[str, Any]) -> str:
 
 
 def find_knee(predictions: Sequence[Prediction]) -> int:
-    """The number of cores beyond which more of them are less than half as useful; sizes that made no steps are left out."""
+    """The number of cores beyond which more of them are less than half as useful, of sizes that made steps."""
     begun = [each for each in predictions if each.steps_per_second] or predictions[:1]
     for before, after in itertools.pairwise(begun):
         gain = after.steps_per_second / before.steps_per_second - 1
@@ -135,7 +135,8 @@ def _read(cores: int, summary: Mapping[str, Any], metrics: Path) -> Prediction:
     speeds = [steady_rate(progress, field) for field in ("environment_steps", "learner_steps")]
     return Prediction(
         cores,
-        *(speed or 0.0 for speed in speeds),
+        speeds[0] or 0.0,
+        speeds[1] or 0.0,
         summary["staleness"],
         sum(summary["busy_cores"].values()) / cores,
         _TOO_SHORT if None in speeds else name_bottleneck(summary),

@@ -11,6 +11,7 @@ from headrace.fields import MOST_STEPS, check_types, read_choice, require_positi
 from headrace.machine import available_cores
 from headrace.networks.precision import Precision
 from headrace.parameters.refresh import PullUnit
+from headrace.servers.base import shown
 from headrace.types import ActingKind
 
 __all__ = [
@@ -363,7 +364,7 @@ class ParameterServer(Workers):
             )
         servers = self.shard_servers
         valid = all(server.startswith(("tcp://", "unix:", "dpdk:")) for server in servers)
-        require("shard_servers", " ".join(servers), valid, "addresses, tcp://, unix: or dpdk:")
+        require("shard_servers", " ".join(map(shown, servers)), valid, "addresses, tcp://, unix: or dpdk:")
         enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
         require("shards", self.shards, self.shards > len(servers), enough)
         limit = self.staleness_limit

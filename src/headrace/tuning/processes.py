@@ -14,6 +14,7 @@ from headrace.errors import StorageError
 from headrace.fields import read_fields, write_json
 from headrace.launch import Guard
 from headrace.launch.processes import child_environment
+from headrace.signals import held_back
 from headrace.tuning.study import Study
 from headrace.tuning.trial import Outcome, TrialStart
 
@@ -34,8 +35,9 @@ def run_in_processes(study: Study, trials: int, parallel: int) -> None:
                 while free and study.trials < trials:
                     trial = study.start()
                     if trial is not None:
-                        process = _Process(TrialStart(trial, free.pop()))
-                        selector.register(process.output, selectors.EVENT_READ, process)
+                        with held_back():  # a trial that has begun is watched
+                            process = _Process(TrialStart(trial, free.pop()))
+                            selector.register(process.output, selectors.EVENT_READ, process)
                 if not selector.get_map():
                     return
                 free += [process.start.cores for process in _wait(study, selector)]
@@ -112,10 +114,11 @@ def _wait(study: Study, selector: selectors.BaseSelector) -> list[_Process]:
             if study.report(number, record):
                 process.interrupt()
         if process.outcome is not None:
-            selector.unregister(process.output)
-            process.output.close()
-            ended.append(process)
-            study.end(number, process.outcome)
+            with held_back():  # a trial that has ended is not run again
+                selector.unregister(process.output)
+                process.output.close()
+                ended.append(process)
+                study.end(number, process.outcome)
     return ended
 
 

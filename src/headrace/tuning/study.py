@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Self
 from headrace.errors import CheckpointError, ConfigError, StorageError, require
 from headrace.fields import write_fields
 from headrace.report.formats import count, duration, score_text
+from headrace.report.run_directory import cut_torn_line
+from headrace.servers import shown as shown_address
 from headrace.settings import RunConfig
 from headrace.tuning.space import Space, apply
 from headrace.tuning.trial import Outcome, Trial
@@ -84,7 +86,8 @@ class Study:
     ) -> None:
         limited = config.steps is not None or config.time_limit_seconds is not None
         require("steps", "none", limited, "given, or a time limit: a trial that stays below its score would never end")
-        require("server", config.server.address, config.server.address is None, "left out: each trial has its own")
+        address = config.server.address
+        require("server", shown_address(address or ""), address is None, "left out: each trial has its own")
         self.path = path
         self.config = config
         """The settings that all trials share."""
@@ -238,7 +241,7 @@ def _open(path: Path, config: RunConfig, spaces: Sequence[Space], parallel: int)
     (path / f"{_FILE}.lock").unlink(missing_ok=True)  # of a process that was killed: only this one has the study open
     try:
         study = optuna.create_study(
-            storage=JournalStorage(JournalFileBackend(str(path / _FILE))),
+            storage=JournalStorage(_Journal(path / _FILE)),
             pruner=optuna.pruners.MedianPruner(n_warmup_steps=_WARM_UP_PARTS),
             study_name="study",
             direction="maximize",
@@ -263,6 +266,23 @@ def _open(path: Path, config: RunConfig, spaces: Sequence[Space], parallel: int)
         seed = (config.seed + len(trials)) % 2**32  # a continued study must not begin with the same values again
         study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=parallel > 1)
     return study
+
+
+class _Journal(JournalFileBackend):  # type: ignore[misc]  # Any: see follow_imports
+    """Optuna's file of a line for each operation; raises StorageError, and leaves no unfinished line."""
+
+    def __init__(self, path: Path) -> None:
+        cut_torn_line(path)  # of a process that was killed, or had no space
+        super().__init__(str(path))
+        self._path = path
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Writes lines."""
+        try:
+            super().append_logs(logs)
+        except OSError as error:
+            cut_torn_line(self._path)
+            raise StorageError(f"can't write {self._path}: {error.strerror}") from error
 
 
 def _difference(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:

@@ -76,9 +76,9 @@ WORK: Mapping[str, Cost] = MappingProxyType(
 """Round numbers for a small network and environment, not measured.
 
 Work by the names of phases; further: gradient and apply, the two parts of a learner's phase "train", and sum instead of
-apply for a gradient that is only added to others; poll, instead of wait, where there is no batch yet; encode, of a policy by the publisher; session, of a new policy by an
-actor; quantize; model and rollouts, of a planner; start, of a role's process; request and answer, a request to the
-server as the work of the role and of the server.
+apply for a gradient that is only added to others; poll, instead of wait, where there is no batch yet; encode, of a
+policy by the publisher; session, of a new policy by an actor; quantize; model and rollouts, of a planner; start, of a
+role's process; request and answer, a request to the server as the work of the role and of the server.
 """
 _MESSAGES = ("request", "answer")
 _PARTS = {"train": ("gradient", "apply")}

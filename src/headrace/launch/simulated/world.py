@@ -201,7 +201,7 @@ class SimulatedWorld(World):
         return task
 
     def pause(self, process: Process, until: float) -> None:
-        """Lets a process stand still: what is left of its work happens after `until`, but not the server's work for it."""
+        """Lets a process stand still until then: only the server's work for it goes on."""
         process.paused_until = until
         for task in process.tasks:
             if task.busy and not task.serving:

@@ -29,7 +29,7 @@ def interruptible() -> Iterator[None]:
 def held_back() -> Iterator[None]:
     """A context in which the first signal raises KeyboardInterrupt only at the end, and a second one at once.
 
-    It protects imports: an exception in the middle of one may be lost, or end in a traceback.
+    It protects imports, in which an exception may be lost or end in a traceback, and what must happen as a whole.
     """
     held = False
 
