@@ -39,8 +39,7 @@ class Estimate(NamedTuple):
 def interquartile_means(values: Mapping[tuple[str, str], Sequence[float]]) -> dict[tuple[str, str], Estimate]:
     """Over the seeds of each key; keys with equally many seeds are resampled together, each independently.
 
-    Below five seeds the range of the values stands for the interval: the bootstrap's would be the same, which is not one
-    of 95 %.
+    Below five seeds the range of the values stands for the interval: the bootstrap's would be the same, and not 95 %.
     """
     found: dict[tuple[str, str], Estimate] = {}
     for count in sorted({len(each) for each in values.values()}):

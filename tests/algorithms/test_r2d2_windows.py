@@ -180,3 +180,11 @@ def test_the_stored_state_is_that_of_the_policy_at_the_beginning_of_the_window()
         for t in range(13 if begin >= 13 else 0, begin):
             again.output(steps.first[t : t + 1])
         np.testing.assert_array_equal(found, again.state[0] if len(again.state) else np.zeros(form.state_size))
+
+
+def test_one_window_of_an_odd_number_of_bytes_is_a_batch() -> None:
+    """Torch takes no array whose rows are not whole numbers apart, even if there is one row only."""
+    form = WindowForm(EnvironmentSpec((3, 5), "uint8", 4), 4, 4, 1, SIZE)
+    assert form.record.itemsize % 4
+    windows = form.unpack(np.zeros((1, form.record.itemsize), np.uint8))
+    assert windows.state.strides == (4 * SIZE, 4)

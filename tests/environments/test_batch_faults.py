@@ -17,7 +17,7 @@ from .conftest import TOY, zeros
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        ("NanObservation", "observation[3] is nan; every value must be finite"),
+        ("NanObservation", "observation[3] is nan; every value must be finite as float32"),
         ("InfReward", "reward is inf; a finite float32 is required"),
     ],
 )
@@ -190,3 +190,21 @@ def test_an_error_in_close_is_ignored(monkeypatch):
 
     own(monkeypatch, close=close).close()
     assert len(closed) == 2
+
+
+def test_a_float64_beyond_float32_is_refused_where_it_appears(own_module):
+    name = own_module("""
+        import gymnasium
+        import numpy as np
+        class Far(gymnasium.Env):
+            observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+            action_space = gymnasium.spaces.Discrete(2)
+            def reset(self, **options):
+                return np.zeros(2), {}
+            def step(self, action):
+                return np.array([0.0, 1e39]), 0.0, False, False, {}
+    """)
+    batch = make_batch(f"{name}:Far", 1, seed=0)
+    batch.start()
+    with pytest.raises(EnvironmentFault, match=r"observation\[1\] is 1e\+39; every value must be finite as float32"):
+        batch.step(zeros(1))

@@ -83,6 +83,29 @@ def test_restoring_a_nondeterministic_environment_starts_its_next_episode(own_mo
     assert second.state()["actions"] == [[]]
 
 
+def test_an_episode_that_leads_elsewhere_is_not_gone_on_with(own_module):
+    """A world that keeps something over resets, as BipedalWalker's does: a later episode is not that of a new one."""
+    name = own_module("""
+        from headrace.environments.toy import Corridor
+        class Keeping(Corridor):
+            resets = 0
+            def reset(self, **options):
+                self.resets += 1
+                observation, info = super().reset(**options)
+                return observation * self.resets, info
+    """)
+    first = make_batch(f"{name}:Keeping", 2, seed=0)
+    first.start()
+    while first.state()["episode"][0] < 2:
+        first.step(np.array([1, 0]))  # only one of them gets anywhere
+    state = first.state()
+    again = make_batch(f"{name}:Keeping", 2, seed=0)
+    left, went_on = again.restore(state)
+    assert (left.frames.shape, left.action.shape) == ((1, 8), (0,))
+    assert went_on.action.tolist() == state["actions"][1]
+    assert [after - before for after, before in zip(again.state()["episode"], state["episode"], strict=True)] == [1, 0]
+
+
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [

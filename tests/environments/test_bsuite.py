@@ -82,3 +82,17 @@ def test_a_batch_plays() -> None:
         batch.step(random.integers(0, 3, 2))
     assert {(episode.length, abs(episode.return_)) for episode in batch.take_episodes()} == {(9, 1.0)}
     batch.close()
+
+
+def test_noise_is_not_what_the_environment_draws() -> None:
+    """The first reward's noise against the first observation, over 300 seeds: three standard errors are 0.17."""
+    pytest.importorskip("bsuite")
+    environment = make("bsuite/cartpole_noise/19")  # noise of deviation 10
+    observations, rewards = [], []
+    for seed in range(300):
+        observations.append(environment.reset(seed=seed)[0])
+        rewards.append(environment.step(environment.action_space.dtype.type(1))[1])
+    starts = np.array(observations)
+    moving = [column for column in starts.T if column.std() > 0]
+    assert moving
+    assert max(abs(np.corrcoef(column, rewards)[0, 1]) for column in moving) < 0.25

@@ -1,6 +1,7 @@
 """Several environments of one id, stepped one after the other in one thread."""
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -9,6 +10,7 @@ import numpy as np
 from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
+from headrace.environments.records import finite_float32
 from headrace.environments.spaces import close, read_spaces
 from headrace.errors import ClosedError, EnvironmentFault
 from headrace.types import Array, EnvironmentStep
@@ -16,6 +18,10 @@ from headrace.types import Array, EnvironmentStep
 __all__ = ["SingleEnvironments"]
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def _checksum(frame: Array) -> str:
+    return hashlib.blake2b(frame.tobytes(), digest_size=8).hexdigest()
 
 
 class SingleEnvironments(EnvironmentBatch):
@@ -43,6 +49,7 @@ class SingleEnvironments(EnvironmentBatch):
         self._environments = [make(environment_id)]
         self._actions: list[list[Any]] = [[] for _ in range(count)]
         self._return = [0.0] * count
+        self._newest: Array | None = None  # observations [E, *O] on which the next actions depend
         try:
             with calling(f'environment "{environment_id}": its first reset()'):
                 self._first: Any = self._call_reset(0)  # its info says whether there are masks; start() uses it
@@ -62,6 +69,7 @@ class SingleEnvironments(EnvironmentBatch):
         observation = self._new_frames(len(self))
         for index in range(len(self)):
             self._reset(index, observation, index)
+        self._newest = observation
         return observation
 
     def step(self, actions: Array) -> EnvironmentStep:
@@ -69,7 +77,9 @@ class SingleEnvironments(EnvironmentBatch):
         records, episodes, finished = list(self._actions), list(self._episode), len(self._finished)
         lengths = [len(record) for record in records]
         try:
-            return self._step(actions)
+            step = self._step(actions)
+            self._newest = step.next_start
+            return step
         except BaseException:
             for record, length in zip(records, lengths, strict=True):
                 del record[length:]
@@ -105,16 +115,20 @@ class SingleEnvironments(EnvironmentBatch):
         return EnvironmentStep(observation, reward, terminated, truncated, next_start)
 
     def state(self) -> dict[str, Any]:
-        """Episode numbers, and the actions of each open episode."""
-        return {**super().state(), "actions": [list(actions) for actions in self._actions]}
+        """Episode numbers, and the actions of each open episode with a checksum of the observation after them."""
+        newest = [] if self._newest is None else [_checksum(row) for row in self._newest]
+        return {**super().state(), "actions": [list(actions) for actions in self._actions], "newest": newest}
 
     def _reopen(self, state: Mapping[str, Any]) -> list[OpenEpisode]:
         """Repeats every open episode from its seed and actions.
 
-        A deterministic environment is then in the same state as before. If its episode ends while it is repeated, it is
-        not deterministic, and starts its next episode.
+        An environment whose episodes depend on these alone is then in the same state as before. If an episode ends
+        while it is repeated, or leads to another observation, they do not, and the next one starts.
         """
-        return [self._repeat(index, record) for index, record in enumerate(state["actions"])]
+        newest = state["newest"] or [""] * len(self)
+        frames = [self._repeat(*each) for each in zip(range(len(self)), state["actions"], newest, strict=True)]
+        self._newest = np.stack([each.frames[-1] for each in frames])
+        return frames
 
     def close(self) -> None:
         """Closes every environment, in their order."""
@@ -123,7 +137,7 @@ class SingleEnvironments(EnvironmentBatch):
                 self._beat()
             close(environment, self._id)
 
-    def _repeat(self, index: int, record: Sequence[Any]) -> OpenEpisode:
+    def _repeat(self, index: int, record: Sequence[Any], newest: str = "") -> OpenEpisode:
         actions = self._action_map.from_record(record)
         kept, own = actions.tolist(), self._action_map.to_environment(actions)
         frames = self._new_frames(len(actions) + 1)
@@ -135,6 +149,9 @@ class SingleEnvironments(EnvironmentBatch):
                 self._episode[index] += 1
                 return self._repeat(index, [])
             self._check_finite_row(index, frames[t + 1])
+        if newest and _checksum(frames[-1]) != newest:
+            self._episode[index] += 1
+            return self._repeat(index, [])
         return OpenEpisode(frames, actions, reward)
 
     def _new_frames(self, count: int) -> Array:
@@ -210,16 +227,16 @@ class SingleEnvironments(EnvironmentBatch):
         out[row] = observation
 
     def _check_finite(self, observation: Array) -> None:
-        if self._dtype.kind == "f" and not np.isfinite(observation).all():
+        if self._dtype.kind == "f" and not finite_float32(observation).all():
             for index, row in enumerate(observation):
                 self._check_finite_row(index, row)
 
     def _check_finite_row(self, index: int, row: Array) -> None:
-        if self._dtype.kind != "f" or np.isfinite(row).all():
+        if self._dtype.kind != "f" or finite_float32(row).all():
             return
-        where = tuple(np.argwhere(~np.isfinite(row))[0].tolist())
+        where = tuple(np.argwhere(~finite_float32(row))[0].tolist())
         name = f"observation{list(where)}" if where else "observation"
-        self._fault(index, f"{name} is {row[where]}; every value must be finite")
+        self._fault(index, f"{name} is {row[where]}; every value must be finite as float32")
 
     def _check_actions(self, actions: Array) -> None:
         if not np.isfinite(actions).all():

@@ -52,9 +52,9 @@ class Experiment(gymnasium.Env[NDArray[np.float32], np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Starts the episode of `seed` (32 bits), or the generators' next one without a seed."""
-        if seed is not None:
-            for generator in self._generators:
-                generator.seed(seed)
+        if seed is not None:  # noise must not be what the environment draws
+            for layer, generator in enumerate(reversed(self._generators)):
+                generator.seed([seed, layer] if layer else seed)
         return self._flatten(self.task.reset().observation), {}
 
     def step(self, action: np.int64) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -67,7 +67,7 @@ class Experiment(gymnasium.Env[NDArray[np.float32], np.int64]):
 
 
 def _generators(task: Any) -> list[np.random.RandomState]:
-    """The generators of an environment and of those that it wraps, which draw what happens in an episode."""
+    """The generators of an environment and then of those that it wraps, which draw what happens in an episode."""
     layers = []
     while task is not None:
         layers.append(vars(task))

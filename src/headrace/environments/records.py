@@ -15,11 +15,12 @@ from headrace.types import Array, Part
 if TYPE_CHECKING:
     from headrace.environments.actions import BranchActions
 
-__all__ = ["MASK", "Packer", "row_of", "space_name"]
+__all__ = ["MASK", "Packer", "finite_float32", "row_of", "space_name"]
 
 MASK = "action_mask"
 """Key of the mask in `info`, as in Gymnasium's Taxi and in PettingZoo, or in a Dict observation."""
 _ALIGNMENT = 8
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class _Slot(NamedTuple):
@@ -131,6 +132,12 @@ class Packer:
         out[final & ~legal, slot.place] = 1
 
 
+def finite_float32(values: Array) -> NDArray[np.bool_]:
+    """Whether each float is finite as float32, as networks see it."""
+    finite: NDArray[np.bool_] = np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= _FLOAT32_MAX
+    return finite
+
+
 def space_name(space: spaces.Space[Any] | None) -> str:
     """Names a space in one line: a Box would print its bounds, which may be images."""
     if space is None:
@@ -222,8 +229,7 @@ def _write(slot: _Slot, value: Any, out: Array) -> None:
     if slot.low is not None:
         _require_range(label, array, slot.low, slot.high)
     elif dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(array.astype(np.float32))  # as networks see it
+        finite = finite_float32(array)
         if not finite.all():
             where = np.argwhere(~finite)[0].tolist()
             raise EnvironmentFault(

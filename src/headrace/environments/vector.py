@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed
 from headrace.environments.calls import calling
-from headrace.environments.records import MASK, row_of
+from headrace.environments.records import MASK, finite_float32, row_of
 from headrace.environments.spaces import convert_spaces
 from headrace.errors import ClosedError, EnvironmentFault
 from headrace.types import Array, EnvironmentStep
@@ -215,9 +215,10 @@ class VectorEnvironments(EnvironmentBatch):
         if array.shape != out.shape:
             self._fault(None, f"observation has shape {array.shape}; {out.shape} is required by its space")
         out[:] = array
-        if self._dtype.kind == "f" and not np.isfinite(out).all():
-            index, *where = np.argwhere(~np.isfinite(out))[0].tolist()
-            self._fault(index, f"observation{where or ''} is {out[(index, *where)]}; every value must be finite")
+        if self._dtype.kind == "f" and not finite_float32(out).all():
+            index, *where = np.argwhere(~finite_float32(out))[0].tolist()
+            value = out[(index, *where)]
+            self._fault(index, f"observation{where or ''} is {value}; every value must be finite as float32")
         return out
 
     def _store_row(self, out: Array, index: int, observation: Any, info: Mapping[str, Any], *, final: bool) -> None:

@@ -21,7 +21,7 @@ from headrace.environments.actions import (
     DiscreteActions,
     action_parts,
 )
-from headrace.environments.records import Packer
+from headrace.environments.records import Packer, finite_float32
 from headrace.environments.spaces import close, first_reset, read_spaces
 from headrace.errors import CheckpointError, ConfigError, StorageError, require
 from headrace.fields import read_json, write_json
@@ -173,7 +173,7 @@ class SavedPolicy:
         require("observation", f"of dtype {frames.dtype}", can_cast, f"of dtype {dtype}")
         frames = frames.astype(dtype, copy=False)
         if frames.dtype.kind == "f":
-            require("observation", "not finite", bool(np.isfinite(frames).all()), "finite in every value")
+            require("observation", "not finite", bool(finite_float32(frames).all()), "finite as float32 in every value")
         return frames[None] if single else frames, single
 
 

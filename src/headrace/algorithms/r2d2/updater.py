@@ -74,7 +74,7 @@ class R2D2Updater(OffPolicyUpdater):
         windows = self._form.unpack(np.ascontiguousarray(batch.action))
         rows = np.arange(len(windows.steps))[:, None]
         after = windows.burn_in[:, None] + np.arange(self._form.learned + self._form.n_step)
-        burned = self._online.place(np.ascontiguousarray(windows.observation[:, : self._form.burn_in]))
+        burned = self._online.place(windows.observation[:, : self._form.burn_in].copy())
         observation = self._online.place(windows.observation[rows, after])
         action = windows.action[rows, after[:, : self._form.learned]]
         reward = windows.reward[rows, after[:, :-1]]

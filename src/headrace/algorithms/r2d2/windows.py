@@ -104,7 +104,7 @@ class WindowForm:
             fields["burn_in"].astype(np.int64),
             fields["steps"].astype(np.int64),
             fields["terminated"] != 0,
-            np.ascontiguousarray(fields["state"]),
+            fields["state"].copy(),  # one row of it counts as contiguous where it is
             frame,
             fields["action"].astype(np.int64),
             fields["reward"],
