@@ -190,20 +190,24 @@ def test_settings_are_those_of_every_task() -> None:
 
 
 def test_limits_are_of_each_task(training_rows) -> None:
-    cases = [training_case(task, "int8", 0, "cpu") for task in ("CartPole-v1", "MountainCar-v0", "Acrobot-v1")]
     run, _ = training_rows("fp32", 0, [(1, 1.0, 1.0)])
-    told = limits(cases, [run | {"actor_push": 0.1, "learner_wait": 0.5}])
+    small = {"hidden": "128x128", "actors": 1, "samples_per_step": 16.0}
+    others = [run | small | {"task": task} for task in ("MountainCar-v0", "Acrobot-v1")]
+    large = run | {"task": "CartPole-v1", "hidden": "2048x2048x2048", "actors": 4, "samples_per_step": 0.25}
+    told = limits([run | {"actor_push": 0.1, "learner_wait": 0.5}, *others, large])
     gym, wide = (next(line for line in told if line.startswith(task)) for task in ("MountainCar-v0", "CartPole-v1:"))
-    assert gym.startswith("MountainCar-v0, Acrobot-v1: a policy of 128x128 (published: 3 × 2048), 1 actor of 16 envi")
-    assert "16 environments (published: 4 actors)" in gym
-    assert wide.startswith("CartPole-v1: a policy of 2048x2048x2048, 4 actors of 1 environment, ")
+    assert gym == (
+        "MountainCar-v0, Acrobot-v1: a policy of 128x128 (published: 3 × 2048), 1 actor (published: 4 actors), "
+        "16 samples per environment step."
+    )
+    assert wide == "CartPole-v1: a policy of 2048x2048x2048, 4 actors, 0.25 samples per environment step."
     assert (
         "cartpole-balance, fp32: actor-bound (actors waited for the learner for 10% of their time, "
         "the learner for them for 50%)."
     ) in told
     assert any("looks like that of CartPole-v0" in line for line in told)
-    waiting = limits([], [run | {"actor_push": 0.1, "learner_wait": 0.2}])
-    assert waiting[0].startswith("cartpole-balance, fp32: neither side is the bottleneck (")
+    waiting = limits([run | {"actor_push": 0.1, "learner_wait": 0.2}])
+    assert waiting[-1].startswith("cartpole-balance, fp32: neither side is the bottleneck (")
 
 
 class Slowing:

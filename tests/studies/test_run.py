@@ -11,7 +11,7 @@ import pytest
 
 from headrace.cli.main import main
 from headrace.errors import LaunchError
-from headrace.studies.actorq.acting import CrossoverCase
+from headrace.studies.actorq.acting import CROSSOVER_COLUMNS, CrossoverCase
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
 from headrace.studies.catalogue import STUDIES
 from headrace.studies.page import table, write_page
@@ -57,6 +57,17 @@ def test_what_was_left_out_is_on_the_page_again(stand_in, tmp_path, origin) -> N
     assert read_origin(study, tmp_path) == known
     render_study(study, "small", ActorQOptions(), tmp_path, known)
     assert note in (tmp_path / "actorq.html").read_text()
+
+
+def test_rows_that_a_page_does_not_show_are_counted(stand_in, tmp_path, origin) -> None:
+    study = stand_in(ActorQ, crossover=lambda case: dict.fromkeys(CROSSOVER_COLUMNS, 1.0))
+    known = replace(origin, command="headrace study actorq --scale small --output out")
+    run_plan(study, "small", {"crossover": (CrossoverCase(65, 1),), "training": ()}, tmp_path, lambda line: None, known)
+    for scale, hidden in (("small", False), ("full", True)):
+        render_study(study, scale, ActorQOptions(), tmp_path, known)
+        page = (tmp_path / "actorq.html").read_text()
+        note = "<li>crossover: 1 row of another scale, with settings that have changed since</li>"
+        assert (note in page) is hidden
 
 
 @pytest.mark.parametrize("holds", ["nothing", "another study's"])

@@ -1,11 +1,12 @@
 """Runs any study: measures the cases that its files do not contain yet, and writes its page."""
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import ConfigError, HeadraceError, LaunchError
+from headrace.report.formats import counted
 from headrace.studies.base import Case, Part, Plan, Results, Say, Scale, Study
 from headrace.studies.results import Origin, make_folder, write_csv
 from headrace.studies.sheet import CASE, Row, Rows, Sheet, in_order, read_rows
@@ -26,7 +27,10 @@ def run_study(study: Study, scale: Scale, output: Path, options: Any, say: Say) 
 def run_plan(
     study: Study, scale: Scale, plan: Plan, output: Path, say: Say, origin: Origin, parts: Collection[str] = ()
 ) -> Path:
-    """Measures these parts of a plan, or all if none is named, into CSV files; the page shows all parts."""
+    """Measures these parts of a plan, or all if none is named, into CSV files; the page shows all parts.
+
+    It shows the cases of the plan, and rows of the same scale whose settings have changed since.
+    """
     make_folder(output)
     sheets = {part.name: Sheet(_file(output, part), origin, part.columns, part.later) for part in study.parts}
     wanted = {part: cases for part, cases in plan.items() if not parts or part in parts}
@@ -38,7 +42,7 @@ def run_plan(
         for part in study.parts:
             _fill(study, part, possible.get(part.name, ()), sheets, output, failures, say)
     finally:  # also after an interrupt: the page shows the rows so far
-        rows = {name: sheet.of(_names(study, plan, name)) for name, sheet in sheets.items()}
+        rows = {name: _shown(sheet.rows, _names(study, plan, name), scale) for name, sheet in sheets.items()}
         results = Results(scale, plan, rows, study.compare(rows))
         write_csv(output / "comparisons.csv", [each._asdict() for each in results.comparisons], origin)
         notes += failures
@@ -64,16 +68,20 @@ def read_origin(study: Study, folder: Path) -> Origin:
 def render_study(study: Study, scale: Scale, options: Any, folder: Path, origin: Origin) -> Path:
     """Writes the page of a folder's files without measuring anything.
 
-    It shows the cases of the plan, and rows of the same scale whose settings have changed since.
+    It shows what `run_plan` would, and says how many rows it does not show.
     """
-    plan, measured = study.plan(scale, options), f" --scale {scale} "
-    rows: dict[str, Rows] = {}
+    plan, rows, notes = study.plan(scale, options), dict[str, Rows](), list[str]()
     for part in study.parts:
-        path, names = _file(folder, part), _names(study, plan, part.name)
+        path = _file(folder, part)
         found = read_rows(path, part.columns, part.later) if path.exists() else []
-        rows[part.name] = in_order((row for row in found if row[CASE] in names or measured in row["command"]), names)
+        rows[part.name] = _shown(found, _names(study, plan, part.name), scale)
+        hidden = len(found) - len(rows[part.name])
+        if hidden:
+            notes.append(
+                f"{part.name}: {counted(hidden, 'row')} of another scale, with settings that have changed since"
+            )
     left_out = folder / "left_out.csv"
-    notes = [str(row["note"]) for row in read_rows(left_out)] if left_out.exists() else []
+    notes += [str(row["note"]) for row in read_rows(left_out)] if left_out.exists() else []
     return _write_page(study, Results(scale, plan, rows, study.compare(rows)), notes, folder, origin)
 
 
@@ -115,6 +123,11 @@ def _names(study: Study, plan: Plan, name: str) -> list[str]:
     """The names of a part's cases, or of the cases whose details it stores."""
     parts = [part.name for part in study.parts if name in (part.name, part.details)]
     return [case.name for part in parts for case in plan.get(part, ())]
+
+
+def _shown(rows: Iterable[dict[str, Any]], names: Collection[str], scale: Scale) -> Rows:
+    """The rows of these cases, and after them those of the same scale."""
+    return in_order((row for row in rows if row[CASE] in names or f" --scale {scale} " in row["command"]), names)
 
 
 def _file(folder: Path, part: Part) -> Path:

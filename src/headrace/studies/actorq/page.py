@@ -14,7 +14,7 @@ from headrace.studies.actorq.acting import LOADER_PHASES, PUBLICATIONS_PER_SECON
 from headrace.studies.actorq.training import PRECISIONS, PUBLISHED_HIDDEN, TASKS, TrainingCase, reference
 from headrace.studies.base import Results
 from headrace.studies.plots import Line, draw_curves, draw_heat, draw_lines
-from headrace.studies.sheet import Rows, read_published
+from headrace.studies.sheet import Row, Rows, read_published
 from headrace.studies.statistics import chosen, distinct, grouped, known, mean, median, middle
 from headrace.studies.training import ACTOR_PHASES
 
@@ -53,7 +53,7 @@ def blocks(results: Results) -> Mapping[str, str]:
     cases, joules = results.plan["training"], _energy(throughput)
     return {
         "tiles": page.worst_tiles(results.comparisons, TILES),
-        "limits": page.note_list(limits(cases, training)),
+        "limits": page.note_list(limits(training)),
         "misses": page.misses(results.comparisons),
         "times": _time_table(training, curves),
         "scores": _scores_table(training, curves),
@@ -72,25 +72,26 @@ def blocks(results: Results) -> Mapping[str, str]:
     }
 
 
-def limits(cases: Sequence[TrainingCase], training: Rows) -> list[str]:
+def limits(training: Rows) -> list[str]:
     """Differences from the published experiment, by task, and the bottleneck of the runs."""
-    found = [_NO_GPU] if any(case.device == "cpu" for case in cases) else []
-    found += [f"{', '.join(tasks)}: {settings}." for settings, tasks in _tasks_by(_sizes, cases).items()]
+    found = [_NO_GPU] if any(row["device"] == "cpu" for row in training) else []
+    sizes = dict.fromkeys(_sizes(row) for row in training)
+    for size in sizes:
+        tasks = dict.fromkeys(row["task"] for row in training if _sizes(row) == size)
+        found.append(f"{', '.join(tasks)}: {size}.")
     for task in comparisons.tasks_of(training):
         sides = [f"{precision}: {_bottleneck(these)}" for precision, these in _by_precision(training, task=task)]
         found.append(f"{task}, {'; '.join(sides)}.")
-    return found + ([_CARTPOLE] if any(case.task == "CartPole-v1" for case in cases) else [])
+    return found + ([_CARTPOLE] if any(row["task"] == "CartPole-v1" for row in training) else [])
 
 
-def _sizes(case: TrainingCase) -> str:
+def _sizes(row: Row) -> str:
     """The sizes of a run, next to the published ones that differ."""
-    hidden, topology = case.algorithm.hidden, case.topology
-    size = " (published: 3 × 2048)" if hidden != PUBLISHED_HIDDEN else ""
-    actors = f" (published: {_PUBLISHED_ACTORS} actors)" if topology.actors != _PUBLISHED_ACTORS else ""
+    size = " (published: 3 × 2048)" if row["hidden"] != "x".join(map(str, PUBLISHED_HIDDEN)) else ""
+    actors = f" (published: {_PUBLISHED_ACTORS} actors)" if row["actors"] != _PUBLISHED_ACTORS else ""
     return (
-        f"a policy of {'x'.join(map(str, hidden))}{size}, {counted(topology.acting_processes, 'actor')} of "
-        f"{counted(topology.environments_each, 'environment')}{actors}, "
-        f"{case.algorithm.samples_per_step:g} samples per environment step"
+        f"a policy of {row['hidden']}{size}, {counted(row['actors'], 'actor')}{actors}, "
+        f"{row['samples_per_step']:g} samples per environment step"
     )
 
 
