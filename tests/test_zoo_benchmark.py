@@ -327,7 +327,7 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
     rows[3] |= {"ended": "limit", "steps_to_score": "", "environment_steps": "50"}
     assert "| CartPole-v1 | `serial` | 4 | 3 | ≥ 2.5 [1, 50] |" in page.page_text(rows, plot=False)
     rows.append(run_of("simulated-8", "CartPole-v1", 0, "500", "9") | more | {"seconds_to_score": "1.5"})
-    assert "| CartPole-v1 | 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
+    assert "| CartPole-v1 | ≥ 4 |  |  | 1.5 |  |" in page.page_text(rows, plot=False)
     assert statistics.interquartile_means({("", ""): [1.0, 2.0, 3.0, 50.0]})["", ""].value == 2.5
 
 

@@ -82,9 +82,10 @@ random actions and 1 the required score; the tasks are those that all of the sys
 
 _METHODS = """## Methods
 - A run ends when 100 greedy episodes average the threshold, or at its limit: three times the preset's environment
-  steps, or the training seconds in the CSV. Every system is evaluated by the same function, off the clock and each
-  time on other episodes: 10 after each period, and 100 if they reach the threshold. The period is 1,000 to 20,000
-  environment steps (`benchmarks/zoo/tasks.py`), and 5 seconds of training for topologies with several processes.
+  steps, all steps that another library publishes, or the training seconds in the CSV. Every system is evaluated by the
+  same function, off the clock and each time on other episodes: 10 after each period, and 100 if they reach the
+  threshold. The period is 1,000 to 20,000 environment steps (`benchmarks/zoo/tasks.py`), and 5 seconds of training for
+  topologies with several processes.
 - The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. It must reach the
   required score.
 - Numbers are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al. 2021); of fewer
@@ -147,7 +148,7 @@ def _table(rows: Rows) -> str:
         "| | system | seeds | reached | steps to the threshold | seconds to it | score | required | published |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    columns = [interquartile_means(cells(rows, figure.column, *figure.without)) for figure in _FIGURES]
+    columns = [_figures(rows, figure) for figure in _FIGURES]
     scores = interquartile_means(cells(rows, "fresh_mean"))
     for task in TASKS:
         for system in dict.fromkeys(row["system"] for row in rows if row["task"] == task.name):
@@ -155,8 +156,7 @@ def _table(rows: Rows) -> str:
                 continue
             runs = [row for row in rows if (row["system"], row["task"]) == (system, task.name)]
             reached = sum(row["ended"] == "score" for row in runs)
-            least = "≥ " if reached < len(runs) else ""
-            figures = [f"{least}{_shown(column.get((system, task.name)))}" for column in columns]
+            figures = [column.get((system, task.name), "") for column in columns]
             figures.append(_shown(scores.get((system, task.name))))
             score, source = SCORES.get(task.name, (None, ""))
             published = "" if score is None else f"{_plain(score)} ({source})"
@@ -165,14 +165,21 @@ def _table(rows: Rows) -> str:
     return "\n".join(lines)
 
 
+def _figures(rows: Rows, figure: _Figure) -> dict[tuple[str, str], str]:
+    """Means by system and task; ≥ marks those of runs of which one did not reach the threshold."""
+    never = {(row["system"], row["task"]) for row in rows if row["ended"] != "score"}
+    means = interquartile_means(cells(rows, figure.column, *figure.without))
+    return {key: ("≥ " if key in never else "") + _shown(mean) for key, mean in means.items()}
+
+
 def _wall_clock(rows: Rows) -> str:
     """Seconds to the threshold by the number of cores; empty without simulated runs."""
-    seconds = interquartile_means(cells(rows, _FIGURES[1].column, *_FIGURES[1].without))
+    shown = _figures(rows, _FIGURES[1])
     systems = ("serial", *_WHOLE_MACHINE, *SIMULATED)
     lines = [
-        f"| {task.name} | {' | '.join(_shown(seconds.get((system, task.name))) for system in systems)} |"
+        f"| {task.name} | {' | '.join(shown.get((system, task.name), '') for system in systems)} |"
         for task in TASKS
-        if any((system, task.name) in seconds for system in SIMULATED)
+        if any((system, task.name) in shown for system in SIMULATED)
     ]
     if not lines:
         return ""

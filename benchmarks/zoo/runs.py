@@ -54,7 +54,7 @@ def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_second
         measured = [row for row in read_rows() if row["ended"] != _FAILED and _place(row)[:2] == place[:2]]
         if any(_place(row) == place for row in measured):
             continue
-        differs = _difference(task, measured)
+        differs = _difference(system, task, most_seconds, measured)
         if differs:
             print(f"zoo: {system}, {task.name}, seed {seed}: its other seeds have {differs}: move their rows away")
             failed = True
@@ -66,12 +66,17 @@ def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_second
     return 2 if failed else int(bool(missed))
 
 
-def _difference(task: Task, rows: Sequence[dict[str, str]]) -> str:
-    """In what the rows of other seeds differ from a run that is measured now; empty if in nothing."""
-    now = {"stop_at": float(task.stop_at), "required": float(task.required), "cores": float(available_cores())}
-    found = {
-        f"{name} {row[name]}, not {value:g}" for row in rows for name, value in now.items() if float(row[name]) != value
-    }
+def _difference(system: str, task: Task, most_seconds: float, rows: Sequence[dict[str, str]]) -> str:
+    """In what the rows of other seeds differ from a run that is measured now; empty if in nothing.
+
+    Limits count where they ended a run.
+    """
+    now = {"stop_at": task.stop_at, "required": task.required, "cores": float(available_cores())}
+    limits = {"most_steps": float(task.most_steps(system)), "most_seconds": most_seconds}
+    found = set()
+    for row in rows:
+        required = now if row["ended"] == "score" else now | limits
+        found |= {f"{name} {row[name]}, not {value:g}" for name, value in required.items() if float(row[name]) != value}
     return " and ".join(sorted(found))
 
 

@@ -74,7 +74,10 @@ def started(launcher: ProcessLauncher, monkeypatch: pytest.MonkeyPatch, program:
     return made[0]
 
 
-def test_a_second_interrupt_while_roles_stop_kills_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("interrupted", ["terminate", "wait"])
+def test_a_second_interrupt_while_roles_stop_kills_them(
+    interrupted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     launcher = ProcessLauncher(Endpoint("unix:@nowhere"), tmp_path)
     ready = tmp_path / "ready"
     ignoring = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(ready)!r}, 'w')"
@@ -86,7 +89,7 @@ def test_a_second_interrupt_while_roles_stop_kills_them(tmp_path: Path, monkeypa
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(process, "wait", interrupt)
+    monkeypatch.setattr(process, interrupted, interrupt)
     with pytest.raises(KeyboardInterrupt):
         launcher.stop([EvaluatorRole(0)])
     assert process.wait(60.0) == -signal.SIGKILL

@@ -66,7 +66,7 @@ def test_rows_that_a_page_does_not_show_are_counted(stand_in, tmp_path, origin) 
     for scale, hidden in (("small", False), ("full", True)):
         render_study(study, scale, ActorQOptions(), tmp_path, known)
         page = (tmp_path / "actorq.html").read_text()
-        note = "<li>crossover: 1 row of another scale, with settings that have changed since</li>"
+        note = "<li>crossover: 1 row of another scale, or whose settings have changed since</li>"
         assert (note in page) is hidden
 
 

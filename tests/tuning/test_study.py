@@ -138,9 +138,11 @@ def test_other_files_are_refused(open_study: Any, config: RunConfig, tmp_path: P
     with pytest.raises(CheckpointError, match="holds other files"):
         open_study()
     assert not (tmp_path / "study" / "trials").exists()
-    (tmp_path / "study" / "study.log").write_text("notes\n")
-    with pytest.raises(CheckpointError, match="is not a study"):
-        open_study()
+    for text in ("notes\n", "notes"):
+        (tmp_path / "study" / "study.log").write_text(text)
+        with pytest.raises(CheckpointError, match="is not a study"):
+            open_study()
+        assert (tmp_path / "study" / "study.log").read_text() == text
 
 
 def test_a_directory_whose_process_was_killed_at_its_start_is_used(open_study: Any, tmp_path: Path) -> None:

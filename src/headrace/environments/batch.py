@@ -10,14 +10,12 @@ import numpy as np
 from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed
 from headrace.environments.calls import calling
 from headrace.environments.catalogue import make
-from headrace.environments.records import finite_float32
+from headrace.environments.records import FLOAT32_MAX, finite_float32
 from headrace.environments.spaces import close, read_spaces
 from headrace.errors import ClosedError, EnvironmentFault
 from headrace.types import Array, EnvironmentStep
 
 __all__ = ["SingleEnvironments"]
-
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def _checksum(frame: Array) -> str:
@@ -125,7 +123,7 @@ class SingleEnvironments(EnvironmentBatch):
         An environment whose episodes depend on these alone is then in the same state as before. If an episode ends
         while it is repeated, or leads to another observation, they do not, and the next one starts.
         """
-        newest = state["newest"] or [""] * len(self)
+        newest = state.get("newest") or [""] * len(self)  # earlier checkpoints have none
         frames = [self._repeat(*each) for each in zip(range(len(self)), state["actions"], newest, strict=True)]
         self._newest = np.stack([each.frames[-1] for each in frames])
         return frames
@@ -201,7 +199,7 @@ class SingleEnvironments(EnvironmentBatch):
             value = float(reward)
         except (TypeError, ValueError, OverflowError):
             self._fault(index, f"reward is {reward!r:.60}; a number is required")
-        if not -_FLOAT32_MAX <= value <= _FLOAT32_MAX:  # false for NaN as well
+        if not -FLOAT32_MAX <= value <= FLOAT32_MAX:  # false for NaN as well
             self._fault(index, f"reward is {value}; a finite float32 is required")
         self._return[index] += value
         if self._clip_rewards:

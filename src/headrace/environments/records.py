@@ -15,12 +15,12 @@ from headrace.types import Array, Part
 if TYPE_CHECKING:
     from headrace.environments.actions import BranchActions
 
-__all__ = ["MASK", "Packer", "finite_float32", "row_of", "space_name"]
+__all__ = ["FLOAT32_MAX", "MASK", "Packer", "finite_float32", "row_of", "space_name"]
 
 MASK = "action_mask"
 """Key of the mask in `info`, as in Gymnasium's Taxi and in PettingZoo, or in a Dict observation."""
 _ALIGNMENT = 8
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class _Slot(NamedTuple):
@@ -134,7 +134,7 @@ class Packer:
 
 def finite_float32(values: Array) -> NDArray[np.bool_]:
     """Whether each float is finite as float32, as networks see it."""
-    finite: NDArray[np.bool_] = np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= _FLOAT32_MAX
+    finite: NDArray[np.bool_] = np.isfinite(values) if values.dtype.itemsize <= 4 else np.abs(values) <= FLOAT32_MAX
     return finite
 
 

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from headrace.environments.base import EnvironmentBatch, Episode, OpenEpisode, episode_seed
 from headrace.environments.calls import calling
-from headrace.environments.records import MASK, finite_float32, row_of
+from headrace.environments.records import FLOAT32_MAX, MASK, finite_float32, row_of
 from headrace.environments.spaces import convert_spaces
 from headrace.errors import ClosedError, EnvironmentFault
 from headrace.types import Array, EnvironmentStep
 
 __all__ = ["VectorEnvironments"]
-
-_FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class VectorEnvironments(EnvironmentBatch):
@@ -239,7 +237,7 @@ class VectorEnvironments(EnvironmentBatch):
         return array.astype(dtype)
 
     def _check_rewards(self, reward: Array) -> None:
-        valid = np.abs(reward) <= _FLOAT32_MAX  # false for NaN as well
+        valid = np.abs(reward) <= FLOAT32_MAX  # false for NaN as well
         if not valid.all():
             index = int(np.argmin(valid))
             self._fault(index, f"reward is {reward[index]}; a finite float32 is required")

@@ -98,11 +98,11 @@ class ProcessLauncher:
         """Sends SIGTERM to all these processes, and SIGKILL to those still running after 5 seconds."""
         ending = [self._running.pop(role.name) for role in roles if role.name in self._running]
         family = _family(ending)
-        family.scan()
-        for running in ending:
-            running.process.terminate()
-        deadline = time.monotonic() + _GRACE_SECONDS
         try:
+            family.scan()
+            for running in ending:
+                running.process.terminate()
+            deadline = time.monotonic() + _GRACE_SECONDS
             for running in ending:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     running.process.wait(max(0.0, deadline - time.monotonic()))

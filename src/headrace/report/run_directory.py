@@ -332,11 +332,11 @@ def _acquire_lock(path: Path) -> int:
 
 
 def cut_torn_line(path: Path) -> None:
-    """Removes an unfinished last line, if there is one; what is appended next would become a part of it."""
+    """Removes an unfinished JSON object at the end of a file: what is appended next would become a part of it."""
     if path.exists():
         data = path.read_bytes()
         whole = data.rfind(b"\n") + 1
-        if whole < len(data):
+        if data[whole : whole + 1] == b"{":
             os.truncate(path, whole)
 
 

@@ -31,13 +31,13 @@ __all__ = [
     "Worker",
 ]
 
+HANG_STATUS = 76
+"""Exit status of a role's process that ended itself because its environment did not return."""
+
 EVALUATION = "evaluation"
 """The request that the evaluator answers next."""
 EVALUATION_POLICY = "evaluation-policy"
 """The policy for this request."""
-HANG_STATUS = 76
-"""Exit status of a role's process that ended itself because its environment did not return."""
-
 REPORTS = "reports"
 """Mailbox of JSON records, read by the training process."""
 

@@ -154,9 +154,8 @@ class WorkerRole(ActingRole):
                 if held is None:
                     break
                 worker.skip(held)
-                worker.learner.clock.skip(
-                    monotonic() - begin - held
-                )  # a request that found it open is the actor's time
+                asked = monotonic() - begin - held
+                worker.learner.clock.skip(asked)  # which is the actor's time
                 before = worker.steps
                 try:
                     worker.step()

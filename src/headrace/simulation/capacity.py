@@ -23,8 +23,6 @@ _WAITS = 0.1
 """Share of a side's time above which its waiting is the bottleneck."""
 _GAIN = 0.5
 """More cores that raise the speed by less than half as much as they increase are beyond the knee."""
-
-
 _TOO_SHORT = "too short to tell"
 """The run ended within about a second of when all had begun."""
 

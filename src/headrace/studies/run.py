@@ -1,7 +1,7 @@
 """Runs any study: measures the cases that its files do not contain yet, and writes its page."""
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ def run_plan(
 ) -> Path:
     """Measures these parts of a plan, or all if none is named, into CSV files; the page shows all parts.
 
-    It shows the cases of the plan, and rows of the same scale whose settings have changed since.
+    Of each part it shows the cases of the plan, or, where none is measured, rows of the same scale whose settings have
+    changed since. It says how many rows it does not show.
     """
     make_folder(output)
     sheets = {part.name: Sheet(_file(output, part), origin, part.columns, part.later) for part in study.parts}
@@ -42,12 +43,12 @@ def run_plan(
         for part in study.parts:
             _fill(study, part, possible.get(part.name, ()), sheets, output, failures, say)
     finally:  # also after an interrupt: the page shows the rows so far
-        rows = {name: _shown(sheet.rows, _names(study, plan, name), scale) for name, sheet in sheets.items()}
+        rows, hidden = _shown(study, plan, {name: sheet.rows for name, sheet in sheets.items()}, scale)
         results = Results(scale, plan, rows, study.compare(rows))
         write_csv(output / "comparisons.csv", [each._asdict() for each in results.comparisons], origin)
         notes += failures
         write_csv(output / "left_out.csv", [{"note": note} for note in notes], origin)
-        page = _write_page(study, results, notes, output, origin)
+        page = _write_page(study, results, [*hidden, *notes], output, origin)
     if failures:
         raise LaunchError(f"{len(failures)} case{'s' if len(failures) > 1 else ''} failed; {page} has the rest")
     return page
@@ -66,20 +67,12 @@ def read_origin(study: Study, folder: Path) -> Origin:
 
 
 def render_study(study: Study, scale: Scale, options: Any, folder: Path, origin: Origin) -> Path:
-    """Writes the page of a folder's files without measuring anything.
-
-    It shows what `run_plan` would, and says how many rows it does not show.
-    """
-    plan, rows, notes = study.plan(scale, options), dict[str, Rows](), list[str]()
+    """Writes the page of a folder's files, as `run_plan` does, without measuring anything."""
+    plan, found = study.plan(scale, options), {}
     for part in study.parts:
         path = _file(folder, part)
-        found = read_rows(path, part.columns, part.later) if path.exists() else []
-        rows[part.name] = _shown(found, _names(study, plan, part.name), scale)
-        hidden = len(found) - len(rows[part.name])
-        if hidden:
-            notes.append(
-                f"{part.name}: {counted(hidden, 'row')} of another scale, with settings that have changed since"
-            )
+        found[part.name] = read_rows(path, part.columns, part.later) if path.exists() else []
+    rows, notes = _shown(study, plan, found, scale)
     left_out = folder / "left_out.csv"
     notes += [str(row["note"]) for row in read_rows(left_out)] if left_out.exists() else []
     return _write_page(study, Results(scale, plan, rows, study.compare(rows)), notes, folder, origin)
@@ -125,9 +118,20 @@ def _names(study: Study, plan: Plan, name: str) -> list[str]:
     return [case.name for part in parts for case in plan.get(part, ())]
 
 
-def _shown(rows: Iterable[dict[str, Any]], names: Collection[str], scale: Scale) -> Rows:
-    """The rows of these cases, and after them those of the same scale."""
-    return in_order((row for row in rows if row[CASE] in names or f" --scale {scale} " in row["command"]), names)
+def _shown(
+    study: Study, plan: Plan, found: Mapping[str, Sequence[dict[str, Any]]], scale: Scale
+) -> tuple[dict[str, Rows], list[str]]:
+    """The rows of each part that a page shows, and how many it does not: settings of one figure are not mixed."""
+    shown: dict[str, Rows] = {}
+    notes = []
+    for part, rows in found.items():
+        names = _names(study, plan, part)
+        planned = [row for row in rows if row[CASE] in names]
+        shown[part] = in_order(planned or [row for row in rows if f" --scale {scale} " in row["command"]], names)
+        hidden = len(rows) - len(shown[part])
+        if hidden:
+            notes.append(f"{part}: {counted(hidden, 'row')} of another scale, or whose settings have changed since")
+    return shown, notes
 
 
 def _file(folder: Path, part: Part) -> Path:

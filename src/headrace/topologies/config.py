@@ -311,8 +311,9 @@ class AdPsgd(Workers):
     """A worker's updates between two averagings."""
     l1_penalty: float = 0.0
     """Weight of the sum of the parameters' magnitudes in the loss, for sparse networks. Above 0, each update ends with
-    the penalty's proximal operator: every parameter moves by learning rate × l1_penalty toward 0, and stops there
-    (decentralized proximal gradient, Zeng, Yin 2018)."""
+    the penalty's proximal operator: every parameter moves by its learning rate × l1_penalty toward 0, and stops there
+    (decentralized proximal gradient, Zeng, Yin 2018). SAC's temperature is left out. In the mean of all workers a
+    parameter is 0 where it is 0 in each of them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

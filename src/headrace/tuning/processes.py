@@ -33,9 +33,9 @@ def run_in_processes(study: Study, trials: int, parallel: int) -> None:
         try:
             while True:
                 while free and study.trials < trials:
-                    trial = study.start()
-                    if trial is not None:
-                        with held_back():  # a trial that has begun is watched
+                    with held_back():  # a trial that has begun is watched
+                        trial = study.start()
+                        if trial is not None:
                             process = _Process(TrialStart(trial, free.pop()))
                             selector.register(process.output, selectors.EVENT_READ, process)
                 if not selector.get_map():

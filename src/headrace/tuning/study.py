@@ -269,10 +269,15 @@ def _open(path: Path, config: RunConfig, spaces: Sequence[Space], parallel: int)
 
 
 class _Journal(JournalFileBackend):  # type: ignore[misc]  # Any: see follow_imports
-    """Optuna's file of a line for each operation; raises StorageError, and leaves no unfinished line."""
+    """Optuna's file of a line for each operation; raises StorageError, and leaves no unfinished line.
+
+    Raises ValueError for a file of something else.
+    """
 
     def __init__(self, path: Path) -> None:
         cut_torn_line(path)  # of a process that was killed, or had no space
+        if path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
+            raise ValueError("its last line is no record")
         super().__init__(str(path))
         self._path = path
 

@@ -116,8 +116,8 @@ class SimulatedWorld(World):
 
     def serve(self, work: str, count: int = 1) -> None:
         """The same for work of the server, which is in the training process: in a thread for each that waits for it."""
-        self.running.serving = True
         task = self.running
+        task.serving = True
         try:
             self._spend(work, count, 1.0, self.root.process.kind)
         finally:
