@@ -276,8 +276,9 @@ class _Journal(JournalFileBackend):  # type: ignore[misc]  # Any: see follow_imp
 
     def __init__(self, path: Path) -> None:
         cut_torn_line(path)  # of a process that was killed, or had no space
-        if path.exists() and path.read_bytes()[-1:] not in (b"", b"\n"):
-            raise ValueError("its last line is no record")
+        text = path.read_bytes() if path.exists() else b""
+        if text and not (text.startswith(b"{") and text.endswith(b"\n")):
+            raise ValueError("it holds no records")
         super().__init__(str(path))
         self._path = path
 
