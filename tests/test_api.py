@@ -45,6 +45,8 @@ def test_frugal_chooses_the_preset_and_no_algorithm_can_be_given_too(runs: list[
     assert (runs[0].algorithm, runs[0].topology, runs[0].steps) == (known.algorithm, known.serial, known.steps)
     with pytest.raises(ConfigError, match="frugal is true, which chooses the algorithm, and algorithm is given"):
         api.train("LunarLander-v3", run_dir=tmp_path / "other", quiet=True, frugal=True, algorithm=DQN())
+    with pytest.raises(ConfigError, match="frugal is 'no'"):
+        api.train("LunarLander-v3", run_dir=tmp_path / "other", quiet=True, frugal="no")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("other", ["dqn", DQN, Serial()])

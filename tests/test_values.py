@@ -79,6 +79,11 @@ def test_sizes(text, size):
     assert parse_size(text) == size
 
 
+def test_a_size_beyond_all_numbers():
+    with pytest.raises(ValueError, match="is not a size; it must be finite"):
+        parse_size("9" * 320)
+
+
 @pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "8GG", "1e9", "5i", "5iB", "nan", "8 G B"])
 def test_invalid_sizes(text):
     with pytest.raises(ValueError, match=r"is not a size; write bytes or a unit: 512M, 8G or 1\.5GiB"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from headrace.algorithms.config import Algorithm, Engine
 from headrace.algorithms.registry import require_registered
 from headrace.errors import ConfigError, require
+from headrace.fields import require_fit
 from headrace.launch.config import LauncherConfig
 from headrace.report.display import Display, Heading, open_display
 from headrace.report.run_directory import RunDirectory
@@ -167,6 +168,7 @@ def _configure(environment: str, settings: Settings) -> RunConfig:
         raise ConfigError(f"{name} is not a setting of a run" + (f"; did you mean {close[0]}?" if close else ""))
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     frugal = given.pop("frugal", False)
+    require_fit("frugal", frugal, bool)
     if frugal and "algorithm" in given:
         raise ConfigError("frugal is true, which chooses the algorithm, and algorithm is given: leave one of them out")
     known = preset(environment, frugal=frugal)

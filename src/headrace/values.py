@@ -49,4 +49,7 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)", text.strip().lower())
     if match is None or (match[3] and not match[2]):
         raise ValueError(f"{text} is not a size; write bytes or a unit: 512M, 8G or 1.5GiB")
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]])
+    size = float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2]]
+    if not math.isfinite(size):
+        raise ValueError(f"{text:.20}... is not a size; it must be finite")
+    return int(size)

@@ -108,14 +108,6 @@ def test_resume(training, run, capsys):
     assert f"CartPole-v1 dqn serial in {run}" in capsys.readouterr().out
 
 
-def test_an_interrupted_resume_prints_how_to_go_on_with_its_stopping_rules(training, run, capsys):
-    training.summary |= {"stopped_by": "interrupt"}
-    assert main(["resume", str(run), "--steps", "2M", "--time-limit", "5m", "--until-score", "-3.5"]) == 130
-    assert capsys.readouterr().out.endswith(
-        f"headrace resume '{run}' --steps 2000000 --time-limit 300 --until-score -3.5\n"
-    )
-
-
 def test_resume_keeps_stopping_rules_that_are_not_given(training, run):
     assert main(["resume", str(run)]) == 0
     assert training.calls[0][2] == {"steps": None, "time_limit_seconds": None, "until_score": None}
@@ -240,6 +232,11 @@ def test_one_preset_of_another_algorithm_in_full(capsys):
     assert "64 64" in rows["--hidden"]
     assert "200,000" in rows["steps"]
     assert "--replay-capacity" not in rows
+
+
+def test_a_name_is_no_markup(capsys):
+    assert main(["presets", "[/foo]"]) == 0
+    assert "[/foo]: " in capsys.readouterr().out
 
 
 def test_presets_of_one_algorithm_side_by_side(capsys):

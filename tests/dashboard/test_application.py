@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 from http.client import HTTPConnection
+from importlib.resources import files
 
 import pytest
 
@@ -19,8 +20,8 @@ from starlette.testclient import TestClient
 
 from headrace._native import Server
 from headrace.cli.main import main
-from headrace.dashboard.application import make_application
-from headrace.dashboard.runs import RunsFolder
+from headrace.dashboard.application import _Guard, make_application
+from headrace.dashboard.runs import RunsFolder, RunView
 from headrace.dashboard.server_monitor import ServerMonitor
 from headrace.dashboard.sites import MOST_RUNS, RunsSite, ServerSite
 
@@ -201,7 +202,9 @@ def test_a_token_is_required(guarded):
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer wrong"}).status_code == 403
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer"}).status_code == 403
     assert guarded.get("/api/runs", headers={"Authorization": "Bearer a long secret"}).status_code == 200
-    assert guarded.get("/api/runs", headers={"Cookie": "headrace=wrong"}).status_code == 403
+    mine = _Guard(TOKEN)._cookie_name
+    for name, status in ((mine, 403), ("headrace-00000000", 401)):  # the latter is of another dashboard on this host
+        assert guarded.get("/api/runs", headers={"Cookie": f"{name}=wrong"}).status_code == status
 
 
 def test_the_form_sets_a_cookie(guarded):
@@ -339,3 +342,20 @@ def test_a_port_in_use_is_one_line(tmp_path, capsys):
         port = other.getsockname()[1]
         assert main(["dashboard", str(tmp_path), "--port", str(port)]) == 2
     assert f"port {port}: Address already in use" in capsys.readouterr().err
+
+
+def test_the_password_of_a_server_is_not_shown(tmp_path, write_run):
+    run = write_run("one")
+    path = run.path / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"server": {"address": "redis://:s3cret@10.0.0.5:6379/0", "run": "r"}}))
+    assert RunView(run.path).config()["server"] == {"address": "redis://10.0.0.5:6379/0", "run": "r"}
+
+
+def test_dashboards_on_one_host_have_cookies_of_different_names(guarded):
+    """And the form's files need no token."""
+    set_cookie = guarded.post("/login", data={"token": "a long secret"}).headers["set-cookie"]
+    assert re.match(r"headrace-[0-9a-f]{8}=", set_cookie)
+    assert _Guard(b"another")._cookie_name not in set_cookie
+    assert "location.hash" in guarded.get("/assets/login.js", headers={"Cookie": ""}).text
+    assert "--page-token-file" in (files("headrace.dashboard") / "assets/login.html").read_text()

@@ -164,3 +164,9 @@ def test_an_address_in_use_is_refused():
         listen = f"127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(ConfigError, match=f"{listen}.*in use"), serve_metrics(listen, list):
             pass
+
+
+def test_a_name_that_no_host_can_have_is_refused():
+    said = r"metrics_listen is '10\.0\.0\.\.1:9101', which can't be used"
+    with pytest.raises(ConfigError, match=said), serve_metrics("10.0.0..1:9101", list):
+        pass

@@ -36,7 +36,7 @@ SUMMARY = {
     "samples_per_insert": 15.9,
     "staleness": 2.31,
     "replay_size": 98_765,
-    "machine": {"cores": 2, "cpu": "Fast & Co"},
+    "machine": {"cores": 2, "processor": "Fast & Co"},
 }
 VOID = {"meta", "br", "img", "path", "use", "rect", "line", "input"}
 

@@ -81,3 +81,19 @@ def test_a_path_that_cannot_be_written_is_found_before_there_are_frames(tmp_path
         require_video(tmp_path / f"taken{suffix}")
     require_video(tmp_path / f"free{suffix}")
     assert [path.name for path in tmp_path.iterdir()] == [f"taken{suffix}"]
+
+
+@pytest.mark.parametrize("fps", [30, 60, 67, 125])
+def test_a_gif_lasts_as_long_as_the_episode_and_browsers_can_show_it(fps, tmp_path):
+    """Hundredths of a second, of which browsers show none below two; some frames are left out of fast ones."""
+    from PIL import Image
+
+    path = tmp_path / "video.gif"
+    assert write_video(frames(61), path, fps) == 61
+    with Image.open(path) as image:
+        durations = []
+        for index in range(image.n_frames):
+            image.seek(index)
+            durations.append(image.info["duration"])
+    assert min(durations) >= 20
+    assert sum(durations) == pytest.approx(1000 * 61 / fps, abs=30)

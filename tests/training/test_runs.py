@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.errors import CheckpointError, ConfigError, EnvironmentFault
+from headrace.errors import CheckpointError, ConfigError, EnvironmentFault, LaunchError
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.roles import evaluator
@@ -118,13 +118,22 @@ def test_resume_equals_never_having_stopped(train: Any, environment: str) -> Non
 
 
 @pytest.mark.parametrize("own", [None, 9.0])
-def test_a_score_that_only_a_resume_asked_for_is_not_the_run_s(train: Any, own: float | None) -> None:
-    """A later resume has the rules that the run began with."""
+def test_the_rules_of_a_resumption_stay(train: Any, own: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the same command without them goes on after a kill, whose summary is not that of the earlier end."""
     begun = train("serial", steps=900, until_score=own, final_evaluation_episodes=0)
+
+    def die(self: Trainer, interrupts: object) -> str:
+        raise LaunchError("killed")
+
     with begun.run.open(begun.path, writing=True) as run:
-        easy = resume(run, QuietDisplay(), steps=20_000, until_score=-99.0)
-        assert easy.summary["stopped_by"] == "score"
-        with pytest.raises(CheckpointError, match=r"has done .* of its 900 steps"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "_train", die)
+            with pytest.raises(LaunchError):
+                resume(run, QuietDisplay(), steps=20_000, until_score=-99.0)
+        assert run.read_summary() is None
+        assert resume(run, QuietDisplay()).summary["stopped_by"] == "score"
+        assert json.loads(run.read_config())["until_score"] == -99.0
+        with pytest.raises(CheckpointError, match="has reached its score, -99"):
             resume(run, QuietDisplay())
 
 

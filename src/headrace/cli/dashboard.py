@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         prog="headrace dashboard",
         description="Show the runs of a folder, or a server, in a browser, live. Both are only read.",
     )
-    token = read_token(options.page_token_file) if options.page_token_file else None
+    token = read_token(options.page_token_file, "page_token_file") if options.page_token_file else None
     require("page_token_file", options.page_token_file, token != b"", "a file that is not empty")
     if options.subject.startswith(("redis:", "rediss:")):
         raise ConfigError(f"address is {shown(options.subject)}; it must be a Headrace server's, tcp:// or unix:")

@@ -20,11 +20,8 @@ _STOPS = {
 """Why a run ended, and the option with which a resumed run continues further."""
 
 
-def conclude(result: "Result", rules: str = "") -> int:
-    """Prints the summary of a run and the commands to use next; returns the exit code, 130 after an interrupt.
-
-    `rules` are options with the stopping rules that only this start of the run had.
-    """
+def conclude(result: "Result") -> int:
+    """Prints the summary of a run and the commands to use next; returns the exit code, 130 after an interrupt."""
     summary = result.summary
     path = shlex.quote(str(result.run.path))
     stopped_by = str(summary["stopped_by"])
@@ -45,7 +42,7 @@ def conclude(result: "Result", rules: str = "") -> int:
     print("\nnext:")
     print(f"  headrace evaluate {path}")
     print(f"  headrace report {path}")
-    print(f"  headrace resume {path}{further or rules}")
+    print(f"  headrace resume {path}{further}")
     return 130 if stopped_by == "interrupt" else 0
 
 

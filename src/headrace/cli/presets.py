@@ -52,9 +52,9 @@ def run(arguments: Sequence[str]) -> int:
             console.print(f"{name}: {each.note}")
     else:
         one = preset(options.environment, options.algorithm, frugal=options.frugal)
-        console.print(f"{options.environment}: {one.note}")
+        console.print(f"{options.environment}: {one.note}", markup=False)
         console.print(_one(one))
-        console.print(f"each is a flag; `headrace train {options.environment} --help` says what it means")
+        console.print(f"each is a flag; `headrace train {options.environment} --help` says what it means", markup=False)
     return 0
 
 

@@ -57,5 +57,4 @@ def run(arguments: Sequence[str]) -> int:
                 time_limit_seconds=options.time_limit_seconds,
                 until_score=options.until_score,
             )
-    rules = {"steps": options.steps, "time-limit": options.time_limit_seconds, "until-score": options.until_score}
-    return conclude(result, "".join(f" --{name} {value:.15g}" for name, value in rules.items() if value is not None))
+    return conclude(result)

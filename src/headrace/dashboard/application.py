@@ -30,6 +30,7 @@ _ASSETS = {
     "connection.js": "text/javascript",
     "diagram.js": "text/javascript",
     "format.js": "text/javascript",
+    "login.js": "text/javascript",
     "icon.svg": "image/svg+xml",
     "uPlot.iife.min.js": "text/javascript",
     "uPlot.min.css": "text/css",
@@ -44,8 +45,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-_COOKIE = "headrace"
-_OPEN = ("/login", "/assets/dashboard.css", "/assets/icon.svg")  # the form and its files
+_OPEN = ("/login", "/assets/dashboard.css", "/assets/icon.svg", "/assets/login.js")  # the form and its files
 _LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 _MOST_FORM_BYTES = 4096
 _ALIVE_SECONDS = 15.0
@@ -99,6 +99,8 @@ class _Guard:
         self._token = token
         # A page that is open reconnects to a restarted server: the cookie depends on nothing but the token.
         self._cookie = hmac.digest(token, b"headrace dashboard", hashlib.sha256).hex() if token else ""
+        # Cookies are those of a host, whatever the port: another dashboard has another name.
+        self._cookie_name = "headrace-" + hashlib.sha256(self._cookie.encode()).hexdigest()[:8]
 
     async def check(self, request: Request, proceed: Next) -> Response:
         """Answers a request if it is allowed."""
@@ -117,7 +119,7 @@ class _Guard:
         if self._token is None or not self._is_token(given):
             return _asset("login.html", "text/html", 403)
         response = RedirectResponse("/", 303)
-        response.set_cookie(_COOKIE, self._cookie, httponly=True, samesite="strict")
+        response.set_cookie(self._cookie_name, self._cookie, httponly=True, samesite="strict")
         return response
 
     def _refuse(self, request: Request) -> Response | None:
@@ -129,7 +131,7 @@ class _Guard:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return None if self._is_token(given.strip()) else _refusal(403)
-        cookie = request.cookies.get(_COOKIE, "")
+        cookie = request.cookies.get(self._cookie_name, "")
         if hmac.compare_digest(cookie.encode(), self._cookie.encode()):
             return None
         refused = 403 if cookie else 401

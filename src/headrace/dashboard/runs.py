@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from headrace.dashboard.records import Record, RecordFollower, last_records, open_regular, read_mapping
 from headrace.dashboard.series import Series
 from headrace.report.progress import ACTOR_TIMES, LEARNER_TIMES
+from headrace.servers import shown
 
 __all__ = ["COLUMNS", "RunView", "RunsFolder"]
 
@@ -131,8 +132,12 @@ class RunView:
         }
 
     def config(self) -> Record:
-        """The run's settings."""
-        return read_mapping(self.path / "config.json") or {}
+        """The run's settings, without the password that a server's address may have."""
+        found = read_mapping(self.path / "config.json") or {}
+        server = found.get("server")
+        if isinstance(server, Mapping) and isinstance(server.get("address"), str):
+            return {**found, "server": {**server, "address": shown(server["address"])}}
+        return found
 
     def _processes(self) -> list[Record]:
         """Roles that left a log, have a place or died, with the number of their deaths."""

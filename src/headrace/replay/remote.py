@@ -18,18 +18,18 @@ _MOST_TOKEN_FILE_BYTES = 8192
 """A token has at most 4096 bytes; the rest allows for surrounding white space."""
 
 
-def read_token(path: str | Path) -> bytes:
+def read_token(path: str | Path, field: str = "token_file") -> bytes:
     """The secret in a token file, without surrounding white space; raises ConfigError if it can't be read.
 
-    The file may be a pipe; at most 8 KiB are read.
+    The file may be a pipe; at most 8 KiB are read. `field` is the setting that names it.
     """
     try:
         with open(path, "rb") as file:
             text = file.read(_MOST_TOKEN_FILE_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"token_file is {path}; it must be a file that can be read: {error.strerror}") from None
+        raise ConfigError(f"{field} is {path}; it must be a file that can be read: {error.strerror}") from None
     if len(text) > _MOST_TOKEN_FILE_BYTES:
-        raise ConfigError(f"token_file is {path}; it must be a file of at most {_MOST_TOKEN_FILE_BYTES} bytes")
+        raise ConfigError(f"{field} is {path}; it must be a file of at most {_MOST_TOKEN_FILE_BYTES} bytes")
     return text.strip()
 
 

@@ -34,9 +34,9 @@ def duration(seconds: float) -> str:
 
 
 def size(count_bytes: float) -> str:
-    """12345678 -> "12 MB", in powers of ten."""
+    """12345678 -> "12.3 MB", in powers of ten."""
     for unit in ("B", "kB", "MB", "GB"):
-        if count_bytes < 1000:
+        if count_bytes < 999.5:  # what rounds to 1000 is one of the next unit
             return f"{count_bytes:.3g} {unit}"
         count_bytes /= 1000
-    return f"{count_bytes:.3g} TB"
+    return f"{count_bytes:,.0f} TB" if count_bytes >= 999.5 else f"{count_bytes:.3g} TB"

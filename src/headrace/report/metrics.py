@@ -177,8 +177,9 @@ def serve_metrics(listen: str, source: Source) -> Iterator[str]:
     registry.register(collector)
     try:
         server, thread = start_http_server(port, host, registry)
-    except OSError as error:
-        raise ConfigError(f"metrics_listen is {listen!a}, which can't be used: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:  # the latter for a name that no host can have
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"metrics_listen is {listen!a}, which can't be used: {reason}") from error
     try:
         yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
     finally:

@@ -162,7 +162,7 @@ def _value(value: Any) -> str:
 def _machine(summary: Record) -> str:
     machine = summary.get("machine") or {}
     parts = [f"{machine['cores']} cores"] if machine.get("cores") else []
-    parts += [str(machine[key]) for key in ("cpu", "gpu") if machine.get(key)]
+    parts += [str(machine[key]) for key in ("processor", "gpu") if machine.get(key)]
     return escape("".join(f" · {part}" for part in parts))
 
 

@@ -117,7 +117,7 @@ class RunDirectory:
 
     @property
     def config_path(self) -> Path:
-        """Settings of the run, written once."""
+        """Settings of the run; a resumption may replace the stopping rules."""
         return self.path / "config.json"
 
     @property
@@ -197,8 +197,21 @@ class RunDirectory:
         _write_atomically(self.summary_path, json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
 
     def read_config(self) -> str:
-        """The settings that create() was given."""
+        """The settings that create() was given, or the last that replaced them."""
         return _read(self.config_path)
+
+    def replace_config(self, config_json: str) -> None:
+        """Replaces the settings; the file keeps its time, which is that of the run's start."""
+        self._require_lock()
+        began = self.config_path.stat()
+        _write_atomically(self.config_path, config_json)
+        os.utime(self.config_path, ns=(began.st_atime_ns, began.st_mtime_ns))
+
+    def forget_summary(self) -> None:
+        """Removes the summary of a run that goes on."""
+        self._require_lock()
+        with _writing(self.summary_path):
+            self.summary_path.unlink(missing_ok=True)
 
     def read_summary(self) -> dict[str, Any] | None:
         """The summary, or None if the run has not stopped properly."""

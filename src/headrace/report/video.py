@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -16,6 +17,8 @@ from headrace.errors import ConfigError, EnvironmentFault, StorageError
 __all__ = ["require_video", "write_video"]
 
 _SUFFIXES = (".mp4", ".gif")
+_MOST_GIF_FPS = 50.0
+"""Browsers slow faster ones down; of these some frames are left out."""
 Frame = NDArray[np.uint8]
 
 
@@ -97,8 +100,18 @@ def _write_mp4(frames: Iterator[Frame], path: Path, fps: float) -> None:
 def _write_gif(frames: Iterator[Frame], path: Path, fps: float) -> None:
     from PIL import Image
 
-    images = (Image.fromarray(frame) for frame in frames)
-    next(images).save(path, save_all=True, append_images=images, duration=round(1000 / fps), loop=0)
+    step = max(1, math.ceil(fps / _MOST_GIF_FPS))
+
+    def images() -> Iterator[Any]:
+        end = 0
+        for number, frame in enumerate(itertools.islice(frames, 0, None, step), start=1):
+            image = Image.fromarray(frame)
+            begin, end = end, round(100 * step * number / fps)  # a GIF counts hundredths of a second
+            image.info["duration"] = 10 * (end - begin)
+            yield image
+
+    made = images()
+    next(made).save(path, save_all=True, append_images=made, loop=0)
 
 
 def _ffmpeg() -> Any:

@@ -35,19 +35,18 @@ def resume(
     until_score: float | None = None,
     callbacks: Callbacks | None = None,
 ) -> Result:
-    """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them."""
-    config = RunConfig.from_json(run.read_config())
+    """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them for good."""
+    known = RunConfig.from_json(run.read_config())
     checkpoint = newest_checkpoint(run.checkpoints_path)
     config = dataclasses.replace(
-        config,
-        topology=checkpoint.topology(config),
-        steps=config.steps if steps is None else steps,
-        time_limit_seconds=config.time_limit_seconds if time_limit_seconds is None else time_limit_seconds,
-        until_score=config.until_score if until_score is None else until_score,
+        known,
+        steps=known.steps if steps is None else steps,
+        time_limit_seconds=known.time_limit_seconds if time_limit_seconds is None else time_limit_seconds,
+        until_score=known.until_score if until_score is None else until_score,
     )
     done, _, seconds = checkpoint.moment
     if checkpoint.state["solved"] and steps is time_limit_seconds is until_score is None:
-        target = config.until_score  # of an earlier resume it may have been another one
+        target = config.until_score
         if target is not None and target <= checkpoint.state.get("target", target):
             raise CheckpointError(f"the run has reached its score, {target:g}; give another with --until-score")
     if config.steps is not None and done >= config.steps:
@@ -56,6 +55,9 @@ def resume(
         raise CheckpointError(
             f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"
         )
+    if config != known:
+        run.replace_config(config.to_json())
+    config = dataclasses.replace(config, topology=checkpoint.topology(config))
     local_actors = checkpoint.state.get("local_actors", True)
     trainer = Trainer(config, run, display, checkpoint=checkpoint, local_actors=local_actors, callbacks=callbacks)
     return Result(run, trainer.run())

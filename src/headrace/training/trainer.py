@@ -496,3 +496,4 @@ class Trainer:
         self._monitor.restore(state["actor_seconds"], state["learner_seconds"])
         self._evaluations.restore(state["evaluations"])
         self._run.append({"kind": "resume", "seconds": checkpoint.moment.seconds, "generation": self._generation})
+        self._run.forget_summary()

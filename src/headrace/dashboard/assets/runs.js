@@ -3,7 +3,7 @@
 import { Chart, extend, join } from "./charts.js";
 import { Stream } from "./connection.js";
 import { showFlow } from "./diagram.js";
-import { bytes, count, duration, element, number, percent, table, tile } from "./format.js";
+import { bytes, count, duration, element, number, percent, score, table, tile } from "./format.js";
 
 const MOST_COMPARED = 8;
 const FEWEST_EVALUATIONS = 5; // of each run, for a comparison of evaluations instead of training
@@ -102,12 +102,11 @@ function listItem(card) {
     showList();
     showComparison();
   });
-  const score = card.evaluation_return ?? card.mean_return;
   const button = element(
     "button", { type: "button", "aria-pressed": String(card.name === selected), "data-key": `run ${card.name}` },
     element("b", {}, `${card.environment} · ${card.algorithm}`),
     element("span", {}, label(card.name)),
-    element("span", { class: card.status }, `${card.status}${card.stopped_by && card.status === "finished" ? ` (${card.stopped_by})` : ""} · ${number(score)} · ${count(card.steps)} steps`),
+    element("span", { class: card.status }, `${card.status}${card.stopped_by && card.status === "finished" ? ` (${card.stopped_by})` : ""} · ${score(card.evaluation_return ?? card.mean_return)} · ${count(card.steps)} steps`),
   );
   button.addEventListener("click", () => {
     selected = card.name;
@@ -174,11 +173,12 @@ function showRun() {
 
 function showTiles(now, summary, config, state) {
   const last = state.evaluations.at(-1);
-  const target = config.until_score == null ? "" : `, target ${number(config.until_score)}`;
+  const aim = now.score_target ?? config.until_score;
+  const target = aim == null ? "" : `, target ${score(aim)}`;
   const tiles = [
-    [number(last?.mean_return ?? summary.mean_return), `greedy return${last ? ` ± ${number(last.std_return)}` : ""}${target}`],
-    [number(now.best_evaluation), "best evaluation"],
-    [number(now.mean_return), "training return, last 100"],
+    [score(last?.mean_return ?? summary.mean_return), `greedy return${last ? ` ± ${number(last.std_return)}` : ""}${target}`],
+    [score(now.best_evaluation), "best evaluation"],
+    [score(now.mean_return), "training return, last 100"],
     [count(now.environment_steps), `environment steps${now.steps_target ? ` of ${count(now.steps_target)}` : ""}`],
     [count(now.learner_steps), "learner updates"],
     [count(now.steps_per_second), "steps per second"],
@@ -204,7 +204,7 @@ function showScore(series, state, now) {
   ];
   const data = join(curves);
   data.push(data[0].map(() => now.score_target ?? null));
-  const notes = [number(now.mean_return), number(now.near_greedy_return), number(evaluated[1].at(-1)), now.score_target == null ? "" : number(now.score_target)];
+  const notes = [score(now.mean_return), score(now.near_greedy_return), score(evaluated[1].at(-1)), now.score_target == null ? "" : score(now.score_target)];
   chart("score", "Return of an episode", lines).show(data, notes, axis);
 }
 
@@ -238,8 +238,8 @@ function showTables(state, config) {
   table(find("evaluations"),
     [["time", "number"], ["steps", "number"], ["mean", "number"], ["± std", "number"], ["min", "number"], ["max", "number"], ["episodes", "number"]],
     state.evaluations.slice(-50).reverse().map((each) => [
-      duration(each.seconds), count(each.environment_steps), number(each.mean_return), number(each.std_return),
-      number(each.min_return), number(each.max_return), count(each.episodes),
+      duration(each.seconds), count(each.environment_steps), score(each.mean_return), number(each.std_return),
+      score(each.min_return), score(each.max_return), count(each.episodes),
     ]));
   const flat = (part, prefix) => Object.entries(part).flatMap(([key, value]) =>
     value !== null && typeof value === "object" && !Array.isArray(value) ? flat(value, `${prefix}${key}.`) : [[prefix + key, JSON.stringify(value)]]);
@@ -277,12 +277,12 @@ function showComparison() {
     return [series[axis], series.mean_return];
   });
   const last = curves.map(([, values]) => values.findLast((value) => value != null));
-  comparison.chart.show(join(curves), last.map((value) => number(value)), axis);
+  comparison.chart.show(join(curves), last.map((value) => score(value)), axis);
   table(find("comparison-table"), [["run", ""], ["status", ""], ["score", "number"], ["best", "number"], ["steps", "number"], ["time", "number"], ["steps/s", "number"]],
     names.map((name, index) => {
       const { state } = runs.get(name);
       const now = { ...state.summary, ...state.now };
-      return [label(name), state.status, number(last[index]), number(now.best_evaluation), count(now.environment_steps),
+      return [label(name), state.status, score(last[index]), score(now.best_evaluation), count(now.environment_steps),
         duration(now.seconds ?? now.wall_seconds), count(now.steps_per_second)];
     }));
 }
