@@ -332,7 +332,7 @@ def test_the_page_begins_with_what_did_not_hold(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_run_without_the_threshold_is_no_faster_than_one_that_reached_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it took until it ended: better score 0, fewer steps 0, fewer seconds 0."""
+    """Regardless of what it took: better score 0, fewer steps 0, fewer seconds 0."""
     pytest.importorskip("rliable")
     from benchmarks.zoo import page, statistics
 

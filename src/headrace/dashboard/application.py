@@ -99,7 +99,7 @@ class _Guard:
         self._token = token
         # A page that is open reconnects to a restarted server: the cookie depends on nothing but the token.
         self._cookie = hmac.digest(token, b"headrace dashboard", hashlib.sha256).hex() if token else ""
-        # Cookies are those of a host, whatever the port: another dashboard has another name.
+        # Cookies are those of a host, regardless of the port: another dashboard has another name.
         self._cookie_name = "headrace-" + hashlib.sha256(self._cookie.encode()).hexdigest()[:8]
 
     async def check(self, request: Request, proceed: Next) -> Response:
