@@ -21,8 +21,9 @@ MODULE := CMakeLists.txt $(wildcard native/core/* native/dense/* native/wire/* n
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 # pip compiles Python files one after the other. Here each core compiles, and tests of packages stay uncompiled.
 COMPILE = { $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true; }  # a few are not valid Python
-INSTALL = $(BIN)/python scripts/requirements.py $(1) > $(VENV)/requirements.txt && $(PIP) -r $(VENV)/requirements.txt \
-	&& $(COMPILE)
+# One at a time, also where make runs several targets.
+INSTALL = exec 9> $(VENV)/.installing && flock 9 \
+	&& $(BIN)/python scripts/requirements.py $(1) > $@.txt && $(PIP) -r $@.txt && $(COMPILE)
 # native/bypass needs the headers that `make bypass` installs.
 BYPASS_BUILT := $(and $(wildcard $(VENV)/.dpdk),$(wildcard build/lwip/COPYING))
 CHECKED_ROOMS := core dense wire io bindings $(if $(BYPASS_BUILT),bypass)

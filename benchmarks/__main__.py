@@ -1,7 +1,7 @@
 """Runs every benchmark in a separate process: python -m benchmarks [--all].
 
---all adds the long ones: Reverb, the load of the Ape-X paper, user-space networking, 1,000 connected actors, and those
-that train to a score, which take hours.
+--all adds the long ones: Reverb, the load of the Ape-X paper, 1,000 connected actors, and those that train to a score,
+which take hours.
 """
 
 import subprocess
@@ -14,7 +14,6 @@ _SHORT = ("table", "records", "inference", "updates", "learner_wait", "network",
 _LONG = (
     "reverb",
     "load",
-    "bypass",
     "connections",
     "shard_saving",
     "watching",

@@ -62,6 +62,8 @@ def _steady_rate(run: Path) -> float:
     """Environment steps per second from the end of the start to the last progress record."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     late = [each for each in records if each["kind"] == "progress" and each["seconds"] >= _START_SECONDS]
+    if len(late) < 2:
+        sys.exit(f"a run ended before its speed could be measured, within about {_START_SECONDS:g} s")
     first, last = late[0], late[-1]
     return float((last["environment_steps"] - first["environment_steps"]) / (last["seconds"] - first["seconds"]))
 
@@ -84,9 +86,11 @@ def main() -> int:
 
     seconds = {name: median(name, "seconds_to_score") for name in _LAUNCHERS}
     rates = {name: median(name, "steps_per_second") for name in _LAUNCHERS}
+    solved = [bool(each["solved"]) for each in records if each["launcher"] == "ray"]
     return report(
         "launchers",
         [
+            at_least("runs that reach the score, with Ray", "", sum(solved), "all", len(solved), 1.0),
             at_most("time to score", "s", seconds["ray"], _RATIO, "processes", seconds["processes"], scale=True),
             at_least("environment steps", "1/s", rates["ray"], "processes", rates["processes"], _SHARE),
         ],

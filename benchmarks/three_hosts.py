@@ -26,8 +26,9 @@ from rich.table import Table
 from benchmarks.measure import require, warn_if_busy, write_csv
 
 _ROOT = Path(__file__).parent.parent
-_BRIDGE = "headrace0"
-_HOSTS = ("head", "player1", "player2")
+_TAG = secrets.token_hex(3)
+_BRIDGE = f"hr{_TAG}"
+_HOSTS = tuple(f"{name}-{_TAG}" for name in ("head", "player1", "player2"))
 _PORT = 6379
 _POLL_SECONDS = 0.1
 _JOIN_SECONDS = 60.0
@@ -48,22 +49,24 @@ def _address(host: str) -> str:
 @contextlib.contextmanager
 def _network() -> Iterator[None]:
     """Three namespaces on one bridge."""
-    try:
+    with contextlib.ExitStack() as ends:
         _ip("link", "add", _BRIDGE, "type", "bridge")
+        ends.callback(_delete, "link", _BRIDGE)
         _ip("link", "set", _BRIDGE, "up")
         for host in _HOSTS:
             _ip("netns", "add", host)
+            ends.callback(_delete, "netns", host)
             _ip("link", "add", _link(host), "type", "veth", "peer", "name", "eth0", "netns", host)
+            ends.callback(_delete, "link", _link(host))
             _ip("link", "set", _link(host), "master", _BRIDGE, "up")
             _ip("-n", host, "address", "add", f"{_address(host)}/24", "dev", "eth0")
             _ip("-n", host, "link", "set", "eth0", "up")
             _ip("-n", host, "link", "set", "lo", "up")
         yield
-    finally:
-        for host in _HOSTS:
-            subprocess.run(["ip", "link", "delete", _link(host)], stderr=subprocess.DEVNULL, check=False)
-            subprocess.run(["ip", "netns", "delete", host], stderr=subprocess.DEVNULL, check=False)
-        subprocess.run(["ip", "link", "delete", _BRIDGE], stderr=subprocess.DEVNULL, check=False)
+
+
+def _delete(kind: str, name: str) -> None:
+    subprocess.run(["ip", kind, "delete", name], stderr=subprocess.DEVNULL, check=False)
 
 
 def _link(host: str) -> str:
