@@ -166,3 +166,19 @@ def test_a_step_that_fails_in_one_environment_counts_in_none(own_module, method)
         batch.step(np.array([0, 1, 0]))
     assert batch.state() == before
     assert batch.take_episodes() == []
+
+
+def test_an_episode_without_end_is_not_kept(monkeypatch):
+    """Its actions would fill the memory; after a restore the next episode begins."""
+    monkeypatch.setattr("headrace.environments.batch._MOST_REPEATED_STEPS", 5)
+    first = make_batch(f"{TOY}:Corridor", 2, seed=0)
+    first.start()
+    for _ in range(5):
+        first.step(zeros(2))
+    assert first.state()["actions"] == [[0] * 5] * 2
+    first.step(np.array([1, 0]))
+    state = first.state()
+    assert state["actions"] == [None, None]
+    again = make_batch(f"{TOY}:Corridor", 2, seed=0)
+    assert [len(episode.action) for episode in again.restore(state)] == [0, 0]
+    assert again.state()["episode"] == [1, 1]

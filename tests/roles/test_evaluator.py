@@ -1,13 +1,20 @@
 """Greedy episodes: how many of each environment, and where they end."""
 
+import json
+import threading
 from collections import Counter
+from dataclasses import asdict
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
-from headrace.errors import EnvironmentFault
+from headrace.algorithms.dqn.config import DQN
+from headrace.errors import ClosedError, EnvironmentFault
+from headrace.networks import PolicyGraph
 from headrace.roles import evaluator
-from headrace.roles.evaluator import play
+from headrace.roles.base import EVALUATION_POLICY
+from headrace.roles.evaluator import EvaluatorRole, play
 from headrace.types import EnvironmentSpec
 
 
@@ -66,3 +73,31 @@ def test_an_environment_unlike_the_policys_is_refused() -> None:
     spec = EnvironmentSpec((4,), "float32", 3)
     with pytest.raises(EnvironmentFault, match=r"2 discrete actions here, and .* 3 discrete actions"):
         play("CartPole-v1", left, 2, seed=0, spec=spec)
+
+
+def test_an_answer_is_sent_again_until_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mailbox that is full drops its oldest messages, and the run waits for the answer."""
+    monkeypatch.setattr(evaluator, "_AGAIN_SECONDS", 0.0)
+    spec, algorithm = EnvironmentSpec((4,), "float32", 2), DQN(hidden=(4,))
+    updater = algorithm.make_updater(spec, "cpu", 0, None)
+    graph = PolicyGraph(updater.architecture).serialize(updater.weights())
+    asked = {"start": "s", "request": 3, "environment": "CartPole-v1", "episodes": 2, "seed": 0}
+    body = json.dumps({**asked, "spec": asdict(spec), "algorithm": algorithm.to_record()}).encode()
+    answers, stop = [], threading.Event()
+
+    def put(mailbox: str, message: bytes) -> None:
+        report = json.loads(message)
+        if "request" in report:
+            answers.append(report)
+        if len(answers) == 3:
+            stop.set()
+
+    def fetch(name: str, newer_than: int = 0) -> tuple[int, bytes] | None:
+        return (1, graph) if name == EVALUATION_POLICY else (1, body) if newer_than < 1 else None
+
+    server = Mock(put=put, fetch=fetch)
+    with pytest.raises(ClosedError):
+        EvaluatorRole(0).run(Mock(connect=lambda: server, stop=stop))
+    assert [answer["request"] for answer in answers] == [3, 3, 3]
+    assert answers[0] == answers[1] == answers[2]
+    assert len(answers[0]["returns"]) == 2

@@ -65,7 +65,7 @@ def answer(request: dict[str, Any], score: float) -> dict[str, Any]:
 
 
 def test_the_learner_does_not_wait_until_a_policy_has_arrived(server: Far, evaluations: Evaluations) -> None:
-    evaluations.request(b"graph", MOMENT, 2)
+    evaluations.request(b"graph", MOMENT, 2, hold=False)
     assert evaluations.pending
     assert not server.published
     server.arrived.set()
@@ -83,7 +83,7 @@ def test_the_learner_does_not_wait_until_a_policy_has_arrived(server: Far, evalu
 
 def test_an_answer_may_carry_a_more_exact_moment(server: Far, evaluations: Evaluations) -> None:
     server.arrived.set()
-    evaluations.request(b"graph", MOMENT, 2)
+    evaluations.request(b"graph", MOMENT, 2, hold=False)
     [(_, asked, _)] = requests(server, 1)
     evaluation = evaluations.answer(answer(asked, 5.0), MOMENT._replace(environment_steps=120))
     assert evaluation is not None
@@ -91,8 +91,8 @@ def test_an_answer_may_carry_a_more_exact_moment(server: Far, evaluations: Evalu
 
 
 def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluations: Evaluations) -> None:
-    evaluations.request(b"first", MOMENT, 2)
-    evaluations.request(b"second", MOMENT, 2)
+    evaluations.request(b"first", MOMENT, 2, hold=False)
+    evaluations.request(b"second", MOMENT, 2, hold=False)
     evaluations.repeat()
     server.arrived.set()
     sent = requests(server, 3)
@@ -109,7 +109,7 @@ def test_only_the_newest_request_of_this_start_is_answered(server: Far, evaluati
 def test_a_request_that_could_not_be_sent_raises(server: Far, evaluations: Evaluations) -> None:
     server.error = ServerError("no room")
     server.arrived.set()
-    evaluations.request(b"graph", MOMENT, 2)
+    evaluations.request(b"graph", MOMENT, 2, hold=False)
 
     def ask() -> None:
         deadline = time.monotonic() + 30
@@ -127,7 +127,7 @@ def test_a_request_that_could_not_be_sent_raises(server: Far, evaluations: Evalu
 
 def test_close_drops_requests_that_were_not_started(server: Far, evaluations: Evaluations) -> None:
     with contextlib.closing(evaluations):
-        evaluations.request(b"first", MOMENT, 2)
-        evaluations.request(b"second", MOMENT, 2)
+        evaluations.request(b"first", MOMENT, 2, hold=False)
+        evaluations.request(b"second", MOMENT, 2, hold=False)
         threading.Timer(0.05, server.arrived.set).start()
     assert [data for name, data, _ in server.published if name == EVALUATION_POLICY] == [b"first"]

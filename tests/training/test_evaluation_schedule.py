@@ -20,7 +20,7 @@ def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
     paused: bool, figures: dict[str, Any] | None, moment: Moment | None
 ) -> None:
     """They report them while the evaluator plays."""
-    program, evaluations, clock = Mock(), Mock(), Mock(paused=False, seconds=3.0)
+    program, evaluations, clock = Mock(), Mock(holding=paused), Mock(paused=False, seconds=3.0)
     program.figures.return_value = figures
     evaluations.answer.return_value = Evaluation([1.0], [5], ASKED)
     evaluations.promising.return_value = False
@@ -30,7 +30,20 @@ def test_the_last_steps_of_paused_workers_belong_to_the_evaluation(
         holds=paused, policy=lambda: b"", moment=lambda: next(moments),
     )  # fmt: skip
     schedule.evaluate(2, hold=paused)
-    clock.paused = paused
+    clock.paused = True  # also where the run ends meanwhile
     schedule.receive({"request": 1})
-    evaluations.request.assert_called_once_with(b"", ASKED, 2)
+    evaluations.request.assert_called_once_with(b"", ASKED, 2, hold=paused)
     evaluations.answer.assert_called_once_with({"request": 1}, moment)
+
+
+@pytest.mark.parametrize(("episodes", "target", "held"), [(10, 195.0, False), (100, 195.0, True), (100, None, False)])
+def test_an_evaluation_that_can_end_the_run_pauses_training(episodes: int, target: float | None, held: bool) -> None:
+    """So that the evaluated policy is the one kept."""
+    config = Mock(evaluation_episodes=episodes, until_score=target, evaluation_period_seconds=1.0)
+    evaluations, program = Mock(pending=False), Mock(deterministic=False)
+    schedule = EvaluationSchedule(
+        config, program, evaluations, Mock(near_greedy_return=None), Mock(paused=False, seconds=9.0), Mock(), Mock(),
+        holds=False, policy=lambda: b"", moment=lambda: ASKED,
+    )  # fmt: skip
+    schedule.evaluate_when_due()
+    evaluations.request.assert_called_once_with(b"", ASKED, episodes, hold=held)

@@ -160,3 +160,12 @@ def test_a_planner_that_reports_often_is_recorded_once_a_second_and_at_the_end(d
     desk.reports.finish()
     desk.reports.finish()
     assert [record["model_version"] for record in desk.records()] == [1, 3]
+
+
+def test_the_time_of_an_outage_is_known_before_a_report_is_handled(desk: Desk) -> None:
+    """An evaluator's answer may pause the clock, from which the outage must be gone by then."""
+    calls = Mock()
+    desk.server.drain.return_value = [json.dumps({"role": "evaluator", "request": 1}).encode()]
+    calls.attach_mock(desk.schedule.receive, "receive")
+    desk.reports.collect(calls.drained)
+    assert [call[0] for call in calls.mock_calls] == ["drained", "receive"]

@@ -17,7 +17,7 @@ from headrace.roles import evaluator
 from headrace.roles.evaluator import Score
 from headrace.settings import RunConfig
 from headrace.training import Trainer, resume
-from headrace.training.checkpoint import checkpoint_pause, newest_checkpoint
+from headrace.training.checkpoint import Checkpoint, checkpoint_pause, newest_checkpoint
 
 TOPOLOGIES = ("serial", "apex", "lock", "hogwild", "ad-psgd", "parameter-server")
 SOLVED = 1.0
@@ -135,6 +135,21 @@ def test_the_rules_of_a_resumption_stay(train: Any, own: float | None, monkeypat
         assert json.loads(run.read_config())["until_score"] == -99.0
         with pytest.raises(CheckpointError, match="has reached its score, -99"):
             resume(run, QuietDisplay())
+
+
+def test_restoring_is_no_training(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = train("serial", steps=900, final_evaluation_episodes=0)
+    restore = Trainer._restore
+
+    def slowly(self: Trainer, checkpoint: Checkpoint) -> None:
+        restore(self, checkpoint)
+        time.sleep(3.0)
+
+    monkeypatch.setattr(Trainer, "_restore", slowly)
+    with begun.run.open(begun.path, writing=True) as run:
+        resumed = resume(run, QuietDisplay(), steps=950)
+    assert resumed.summary["wall_seconds"] < begun.summary["wall_seconds"] + 3.0
+    assert resumed.summary["total_seconds"] > begun.summary["total_seconds"] + 3.0
 
 
 def test_a_run_that_has_reached_its_score_is_resumed_with_another_one_only(train: Any) -> None:

@@ -17,6 +17,9 @@ from headrace.types import Array, EnvironmentStep
 
 __all__ = ["SingleEnvironments"]
 
+_MOST_REPEATED_STEPS = 27_000
+"""Of an open episode when a run is resumed: Atari's longest. Actions beyond are not kept."""
+
 
 def _checksum(frame: Array) -> str:
     return hashlib.blake2b(frame.tobytes(), digest_size=8).hexdigest()
@@ -45,7 +48,8 @@ class SingleEnvironments(EnvironmentBatch):
         self._longest_episode = longest_episode
         self._beat = beat
         self._environments = [make(environment_id)]
-        self._actions: list[list[Any]] = [[] for _ in range(count)]
+        self._steps = [0] * count  # of the open episodes
+        self._actions: list[list[Any]] = [[] for _ in range(count)]  # of these, up to the first that is not kept
         self._return = [0.0] * count
         self._newest: Array | None = None  # observations [E, *O] on which the next actions depend
         try:
@@ -73,7 +77,7 @@ class SingleEnvironments(EnvironmentBatch):
     def step(self, actions: Array) -> EnvironmentStep:
         """Takes one action in each; after a step that fails, state() is that before it."""
         records, episodes, finished = list(self._actions), list(self._episode), len(self._finished)
-        lengths = [len(record) for record in records]
+        steps, lengths = list(self._steps), [len(record) for record in records]
         try:
             step = self._step(actions)
             self._newest = step.next_start
@@ -81,7 +85,7 @@ class SingleEnvironments(EnvironmentBatch):
         except BaseException:
             for record, length in zip(records, lengths, strict=True):
                 del record[length:]
-            self._actions, self._episode = records, episodes
+            self._actions, self._episode, self._steps = records, episodes, steps
             del self._finished[finished:]
             raise
 
@@ -105,7 +109,7 @@ class SingleEnvironments(EnvironmentBatch):
             return EnvironmentStep(observation, reward, terminated, truncated, observation)
         next_start = observation.copy()
         for index in ended:
-            length = len(self._actions[index])
+            length = self._steps[index]
             number = self._first_index + index
             self._finished.append(Episode(number, self._return[index], length, bool(terminated[index])))
             self._episode[index] += 1
@@ -113,9 +117,14 @@ class SingleEnvironments(EnvironmentBatch):
         return EnvironmentStep(observation, reward, terminated, truncated, next_start)
 
     def state(self) -> dict[str, Any]:
-        """Episode numbers, and the actions of each open episode with a checksum of the observation after them."""
+        """Episode numbers, and the actions of each open episode with a checksum of the observation after them.
+
+        None for the actions of an episode that is too long to be repeated.
+        """
         newest = [] if self._newest is None else [_checksum(row) for row in self._newest]
-        return {**super().state(), "actions": [list(actions) for actions in self._actions], "newest": newest}
+        records = zip(self._actions, self._steps, strict=True)
+        actions = [list(record) if len(record) == steps else None for record, steps in records]
+        return {**super().state(), "actions": actions, "newest": newest}
 
     def _reopen(self, state: Mapping[str, Any]) -> list[OpenEpisode]:
         """Repeats every open episode from its seed and actions.
@@ -135,7 +144,10 @@ class SingleEnvironments(EnvironmentBatch):
                 self._beat()
             close(environment, self._id)
 
-    def _repeat(self, index: int, record: Sequence[Any], newest: str = "") -> OpenEpisode:
+    def _repeat(self, index: int, record: Sequence[Any] | None, newest: str = "") -> OpenEpisode:
+        if record is None:
+            self._episode[index] += 1
+            return self._repeat(index, [])
         actions = self._action_map.from_record(record)
         kept, own = actions.tolist(), self._action_map.to_environment(actions)
         frames = self._new_frames(len(actions) + 1)
@@ -157,7 +169,7 @@ class SingleEnvironments(EnvironmentBatch):
 
     def _reset(self, index: int, out: Array, row: int) -> None:
         """Starts the environment's next episode; its first observation goes to `out[row]`."""
-        self._actions[index] = []
+        self._actions[index], self._steps[index] = [], 0
         self._return[index] = 0.0
         result = None
         if index == 0:
@@ -181,12 +193,14 @@ class SingleEnvironments(EnvironmentBatch):
     def _advance(self, index: int, kept: Any, own: Any, out: Array, row: int) -> tuple[float, bool, bool]:
         """One step of one environment with its `own` action -> reward (clipped if set), terminated, truncated."""
         self._beat()
-        self._actions[index].append(kept)
+        self._steps[index] += 1
+        if self._steps[index] <= _MOST_REPEATED_STEPS:
+            self._actions[index].append(kept)
         try:
             result = self._step_functions[index](own)
         except (Exception, SystemExit) as error:
             placed = self._place_error(index, error)
-            self._actions[index].pop()
+            self._undo_step(index)
             raise placed from None
         if not isinstance(result, tuple) or len(result) != 5:
             self._fault(
@@ -204,7 +218,7 @@ class SingleEnvironments(EnvironmentBatch):
         self._return[index] += value
         if self._clip_rewards:
             value = min(1.0, max(-1.0, value))
-        cut = len(self._actions[index]) == self._longest_episode
+        cut = self._steps[index] == self._longest_episode
         return value, bool(terminated), bool(truncated) or cut
 
     def _store(self, index: int, observation: Any, info: Any, out: Array, row: int, *, final: bool = False) -> None:
@@ -246,9 +260,13 @@ class SingleEnvironments(EnvironmentBatch):
 
     def _fault(self, index: int, problem: str) -> NoReturn:
         place = self._place(index)
-        if self._actions[index]:
-            self._actions[index].pop()
+        self._undo_step(index)
         raise EnvironmentFault(f"{place}: {problem}")
+
+    def _undo_step(self, index: int) -> None:
+        if self._steps[index]:
+            self._steps[index] -= 1
+            del self._actions[index][self._steps[index] :]
 
     def _place_error(self, index: int, error: BaseException) -> Exception:
         """The error with a note of where it was raised; an environment that exits has failed."""
@@ -260,7 +278,4 @@ class SingleEnvironments(EnvironmentBatch):
 
     def _place(self, index: int) -> str:
         number = self._first_index + index
-        return (
-            f'environment "{self._id}", index {number}, episode {self._episode[index]}, '
-            f"step {len(self._actions[index])}"
-        )
+        return f'environment "{self._id}", index {number}, episode {self._episode[index]}, step {self._steps[index]}'

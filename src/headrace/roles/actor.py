@@ -161,7 +161,7 @@ class Actor:
         self.exploration.random.bit_generator.state = state["random"]
         self._clock.enter("environment")
         episodes = self.environments.restore(state["environments"])
-        self._clock.enter("other")
+        self._clock.restart("other")  # repeating episodes is no acting
         states = state.get("writers", [None] * len(self._writers))  # earlier checkpoints have none
         for writers, kept in zip(self._writers, states, strict=True):
             writers.restore(episodes, kept)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from headrace.algorithms.config import Algorithm
-from headrace.clock import spend
+from headrace.clock import monotonic, spend
 from headrace.environments import FrameStack, make_batch, require_spec
 from headrace.fields import read_fields
 from headrace.parameters import Policy
@@ -25,6 +25,7 @@ LONGEST_EPISODE = 27_000
 """Maximum steps of an evaluation episode: Atari's 108,000 frames, and a bound for environments without a limit."""
 _TOGETHER = 20
 _POLL_SECONDS = 0.02
+_AGAIN_SECONDS = 5.0
 
 
 class Score(NamedTuple):
@@ -111,7 +112,7 @@ class EvaluatorRole(Role):
     """Answers evaluation requests.
 
     A request is JSON {start, request, environment, spec, algorithm, episodes, seed} under EVALUATION. The answer goes
-    to REPORTS and contains start and the request's number.
+    to REPORTS, again and again until the next request, and contains start and the request's number.
     """
 
     kind: ClassVar[str] = "evaluator"
@@ -120,8 +121,12 @@ class EvaluatorRole(Role):
         """Answers until stopped; ends with ClosedError when stopped or when the server is gone."""
         server, stop, answered = context.connect(), context.stop, 0
         alive = Heartbeat(self, server, stop)
+        answer, again = b"", 0.0
         while True:
             alive()
+            if answer and monotonic() >= again:  # a mailbox that is full drops its oldest messages
+                server.put(REPORTS, answer)
+                again = monotonic() + _AGAIN_SECONDS
             request = server.fetch(EVALUATION, answered)
             graph = server.fetch(EVALUATION_POLICY) if request else None
             if request is None or graph is None:
@@ -139,8 +144,8 @@ class EvaluatorRole(Role):
             score = play(wanted["environment"], act, wanted["episodes"], wanted["seed"], alive, spec, greedy.reset)
             alive.enter("")
             asked = {name: wanted[name] for name in ("start", "request")}
-            answer = {"role": self.kind, "index": self.index, **asked, **score._asdict()}
-            server.put(REPORTS, json.dumps(answer).encode())
+            answer = json.dumps({"role": self.kind, "index": self.index, **asked, **score._asdict()}).encode()
+            again = 0.0
 
 
 def _act(clock: PhaseClock, greedy: GreedyPolicy, observation: Array) -> Array:

@@ -99,7 +99,7 @@ class RolloutWorker:
         self.steps = state["steps"]
         self.clock.enter("environment")
         episodes = self._environments.restore(state["environments"])
-        self.clock.enter("other")
+        self.clock.restart("other")  # repeating episodes is no acting
         self._input = self._stack.restore([episode.frames for episode in episodes])
 
     def close(self) -> None:

@@ -98,6 +98,7 @@ class ReplayWorker:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned."""
+        self._actor.set_policy_version(self._updater.version + 1)
         self._actor.restore(state["actor"])
         self.steps = state["steps"]
 

@@ -76,6 +76,7 @@ class _Request(NamedTuple):
     policy: bytes
     moment: Moment
     episodes: int
+    hold: bool
 
 
 class Evaluations:
@@ -128,9 +129,14 @@ class Evaluations:
         """Episodes of the pending evaluation; 0 if there is none."""
         return self._pending.episodes if self._pending else 0
 
-    def request(self, policy: bytes, moment: Moment, episodes: int) -> None:
-        """Requests greedy episodes with this policy; replaces an earlier request."""
-        self._send(_Request(0, policy, moment, episodes))
+    @property
+    def holding(self) -> bool:
+        """Whether training is paused for the pending evaluation."""
+        return self._pending is not None and self._pending.hold
+
+    def request(self, policy: bytes, moment: Moment, episodes: int, *, hold: bool) -> None:
+        """Requests greedy episodes, for which training is paused if `hold`; replaces an earlier request."""
+        self._send(_Request(0, policy, moment, episodes, hold))
 
     def repeat(self) -> None:
         """Repeats the request, after the evaluator died or the server lost the request or its answer."""

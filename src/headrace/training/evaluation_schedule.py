@@ -68,14 +68,16 @@ class EvaluationSchedule:
         position = moment.environment_steps if self._program.deterministic else moment.seconds
         if position >= self.next_evaluation or self._hinted():
             self.next_evaluation = position + self._period
-            self.evaluate(self._config.evaluation_episodes, hold=self._holds)
+            episodes = self._config.evaluation_episodes
+            decides = self._config.until_score is not None and episodes >= CONFIRMATION_EPISODES
+            self.evaluate(episodes, hold=self._holds or decides)  # a policy that ends the run is the one kept
 
     def evaluate(self, episodes: int, *, hold: bool) -> None:
         """Requests greedy episodes with the current policy; `hold` pauses training and its clock until the answer."""
         if hold and not self._clock.paused:
             self._clock.pause()
             self._program.table.set_paused(True)
-        self._evaluations.request(self._policy(), self._moment(), episodes)
+        self._evaluations.request(self._policy(), self._moment(), episodes, hold=hold)
 
     def resume_training(self) -> None:
         """Resumes paused training if no evaluation is pending."""
@@ -88,7 +90,7 @@ class EvaluationSchedule:
 
     def receive(self, report: dict[str, Any]) -> None:
         """Processes the evaluator's answer; a score that reaches the target is confirmed by a second evaluation."""
-        held = self._clock.paused and self._program.figures() is not None
+        held = self._evaluations.holding and self._program.figures() is not None
         moment = self._moment() if held else None  # paused workers have reported their last turns by now
         evaluation = self._evaluations.answer(report, moment)
         if evaluation is None:

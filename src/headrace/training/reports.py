@@ -1,6 +1,7 @@
 """Receives the reports of a run's roles and dispatches them."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headrace.clock import monotonic
@@ -66,8 +67,8 @@ class Reports:
         """Seconds to wait between two calls of collect(), derived from the server's last response time."""
         return min(max(_PERIOD_SECONDS, _SHARE * self._drain_seconds), _LONGEST_PERIOD_SECONDS)
 
-    def collect(self) -> None:
-        """Processes all reports that have arrived."""
+    def collect(self, drained: Callable[[], object] = lambda: None) -> None:
+        """Processes all reports that have arrived; calls `drained` once the server has answered."""
         for report in self._program.take_reports():
             if report["role"] == "planner":
                 self._record_planning(report)
@@ -77,6 +78,7 @@ class Reports:
         messages = self._server.drain(REPORTS)
         if self._server.outages() == outages:  # the time that a server was away is no response time
             self._drain_seconds = monotonic() - begin
+        drained()
         for message in messages:
             self._take(json.loads(message))
 

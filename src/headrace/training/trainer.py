@@ -195,8 +195,11 @@ class Trainer:
         interrupts = self._interrupts
         try:
             if self._checkpoint:
+                begin = monotonic()
                 with self._watching():
                     self._restore(self._checkpoint)
+                self._next_tick = monotonic()
+                self._clock.skip(self._next_tick - begin)
             return self._finish(self._train_or_save(interrupts), interrupts)
         except (ReplayError, ServerError) as error:
             if self._separate is None:
@@ -334,11 +337,11 @@ class Trainer:
         """Does not count a long turn as time without heartbeats, nor time spent waiting for the server as training."""
         now = monotonic()
         gap = now - self._next_tick
+        before, self._outages = self._outages, self._server.outages()
         if gap <= _OUTAGE_SECONDS:
             return
         self._next_tick = now
         self._supervisor.skip(gap)
-        before, self._outages = self._outages, self._server.outages()
         if (server_lost or self._outages != before) and not self._clock.paused:
             self._clock.skip(gap)
             self._program.skip(gap)
@@ -361,8 +364,7 @@ class Trainer:
 
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""
-        self._reports.collect()
-        self._skip_gap()
+        self._reports.collect(self._skip_gap)  # before a report pauses the clock
         if not self._publisher.renew(paused=self._clock.paused):
             return False
         self._run.append({"kind": "server-restart", "seconds": self._clock.seconds})
@@ -409,7 +411,8 @@ class Trainer:
             if self._evaluations.pending:
                 stopped_by = "interrupt"
             else:  # for a run that is resumed
-                path = save_state(self._run.checkpoints_path, {"evaluations": self._evaluations.state()})
+                known = {"evaluations": self._evaluations.state(), "awaited_episodes": 0}
+                path = save_state(self._run.checkpoints_path, known | {"total_seconds": self._total_seconds()})
                 self._callbacks.checkpoint({"path": str(path), **self._moment()._asdict()})
         interrupts.acknowledge()
         self._record()
