@@ -22,8 +22,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-com
 # pip compiles Python files one after the other. Here each core compiles, and tests of packages stay uncompiled.
 COMPILE = { $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true; }  # a few are not valid Python
 # One at a time, also where make runs several targets.
-INSTALL = exec 9> $(VENV)/.installing && flock 9 \
-	&& $(BIN)/python scripts/requirements.py $(1) > $@.txt && $(PIP) -r $@.txt && $(COMPILE)
+ALONE = exec 9> $(VENV)/.installing && flock 9
+INSTALL = $(ALONE) && $(BIN)/python scripts/requirements.py $(1) > $@.txt && $(PIP) -r $@.txt && $(COMPILE)
 # native/bypass needs the headers that `make bypass` installs.
 BYPASS_BUILT := $(and $(wildcard $(VENV)/.dpdk),$(wildcard build/lwip/COPYING))
 CHECKED_ROOMS := core dense wire io bindings $(if $(BYPASS_BUILT),bypass)
@@ -222,7 +222,7 @@ $(VENV)/.bench: $(VENV)/.dev
 
 $(VENV)/.module: $(VENV)/.run $(MODULE)
 	@echo "headrace: building the native module"
-	@$(PIP) --no-build-isolation --no-deps --editable .
+	@$(ALONE) && $(PIP) --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(VENV)/.doctest: $(VENV)/.python

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.errors import CheckpointError, ConfigError, EnvironmentFault, LaunchError
+from headrace.errors import CheckpointError, ConfigError, EnvironmentFault, StorageError
 from headrace.report.display import QuietDisplay
 from headrace.report.run_directory import RunDirectory
 from headrace.roles import evaluator
@@ -117,28 +117,43 @@ def test_resume_equals_never_having_stopped(train: Any, environment: str) -> Non
         assert resumed.summary[field] == whole.summary[field]
 
 
-@pytest.mark.parametrize("own", [None, 9.0])
-def test_the_rules_of_a_resumption_stay(train: Any, own: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rules_of_a_resumption_stay(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the same command without them goes on after a kill, whose summary is not that of the earlier end."""
-    begun = train("serial", steps=900, until_score=own, final_evaluation_episodes=0)
+    begun = train("serial", steps=20_000, until_score=-99.0, evaluation_period_steps=500)
+    assert begun.summary["stopped_by"] == "score"
 
-    def die(self: Trainer, interrupts: object) -> str:
-        raise LaunchError("killed")
+    def die(*_: object) -> None:
+        raise StorageError("killed")  # after which nothing is saved
 
     with begun.run.open(begun.path, writing=True) as run:
         with monkeypatch.context() as patch:
             patch.setattr(Trainer, "_train", die)
-            with pytest.raises(LaunchError):
-                resume(run, QuietDisplay(), steps=20_000, until_score=-99.0)
+            patch.setattr(Trainer, "_save", lambda self: None)
+            with pytest.raises(StorageError, match="killed"):
+                resume(run, QuietDisplay(), until_score=-98.5)
         assert run.read_summary() is None
+        assert json.loads(run.read_config())["until_score"] == -98.5
         assert resume(run, QuietDisplay()).summary["stopped_by"] == "score"
-        assert json.loads(run.read_config())["until_score"] == -99.0
-        with pytest.raises(CheckpointError, match="has reached its score, -99"):
+        with pytest.raises(CheckpointError, match=r"has reached its score, -98\.5"):
             resume(run, QuietDisplay())
+
+
+def test_rules_of_a_resumption_that_does_not_begin_are_not_kept(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = train("serial", steps=900, final_evaluation_episodes=0)
+
+    def refuse(*_: object) -> None:
+        raise ConfigError("another environment")
+
+    monkeypatch.setattr("headrace.training.trainer.require_spec", refuse)
+    with begun.run.open(begun.path, writing=True) as run, pytest.raises(ConfigError):
+        resume(run, QuietDisplay(), steps=20_000)
+    assert json.loads(begun.run.read_config())["steps"] == 900
+    assert begun.run.read_summary() is not None
 
 
 def test_restoring_is_no_training(train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = train("serial", steps=900, final_evaluation_episodes=0)
+    before = newest_checkpoint(begun.run.checkpoints_path).state["total_seconds"]
     restore = Trainer._restore
 
     def slowly(self: Trainer, checkpoint: Checkpoint) -> None:
@@ -149,7 +164,7 @@ def test_restoring_is_no_training(train: Any, monkeypatch: pytest.MonkeyPatch) -
     with begun.run.open(begun.path, writing=True) as run:
         resumed = resume(run, QuietDisplay(), steps=950)
     assert resumed.summary["wall_seconds"] < begun.summary["wall_seconds"] + 3.0
-    assert resumed.summary["total_seconds"] > begun.summary["total_seconds"] + 3.0
+    assert resumed.summary["total_seconds"] > before + 3.0
 
 
 def test_a_run_that_has_reached_its_score_is_resumed_with_another_one_only(train: Any) -> None:

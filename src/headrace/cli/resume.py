@@ -41,7 +41,8 @@ def run(arguments: Sequence[str]) -> int:
         description="Resume a run from its last checkpoint. Stopping rules that are not given keep their values.",
     )
     with RunDirectory.open(options.run, writing=True) as directory:
-        config = RunConfig.from_json(directory.read_config())
+        rules = (options.steps, options.time_limit_seconds, options.until_score)
+        config = RunConfig.from_json(directory.read_config()).with_rules(*rules)
         with held_back():
             from headrace import training
         heading = Heading(config.environment, config.algorithm.name, config.topology.name, str(options.run))

@@ -199,9 +199,7 @@ class SingleEnvironments(EnvironmentBatch):
         try:
             result = self._step_functions[index](own)
         except (Exception, SystemExit) as error:
-            placed = self._place_error(index, error)
-            self._undo_step(index)
-            raise placed from None
+            raise self._place_error(index, error) from None
         if not isinstance(result, tuple) or len(result) != 5:
             self._fault(
                 index,
@@ -259,14 +257,7 @@ class SingleEnvironments(EnvironmentBatch):
             )
 
     def _fault(self, index: int, problem: str) -> NoReturn:
-        place = self._place(index)
-        self._undo_step(index)
-        raise EnvironmentFault(f"{place}: {problem}")
-
-    def _undo_step(self, index: int) -> None:
-        if self._steps[index]:
-            self._steps[index] -= 1
-            del self._actions[index][self._steps[index] :]
+        raise EnvironmentFault(f"{self._place(index)}: {problem}")
 
     def _place_error(self, index: int, error: BaseException) -> Exception:
         """The error with a note of where it was raised; an environment that exits has failed."""

@@ -197,19 +197,22 @@ class RunDirectory:
         _write_atomically(self.summary_path, json.dumps(_plain(summary), indent=2, allow_nan=False) + "\n")
 
     def read_config(self) -> str:
-        """The settings that create() was given, or the last that replaced them."""
+        """The settings that create() was given, or go_on() last."""
         return _read(self.config_path)
 
-    def replace_config(self, config_json: str) -> None:
-        """Replaces the settings; the file keeps its time, which is that of the run's start."""
-        self._require_lock()
-        began = self.config_path.stat()
-        _write_atomically(self.config_path, config_json)
-        os.utime(self.config_path, ns=(began.st_atime_ns, began.st_mtime_ns))
+    def go_on(self, config_json: str) -> None:
+        """Replaces the settings of a run that goes on, and removes its summary.
 
-    def forget_summary(self) -> None:
-        """Removes the summary of a run that goes on."""
+        The file of settings keeps its time, which is that of the run's start.
+        """
         self._require_lock()
+        self.require_place()
+        if config_json != self.read_config():
+            with _writing(self.config_path):
+                began = self.config_path.stat()
+            _write_atomically(self.config_path, config_json)
+            with _writing(self.config_path):
+                os.utime(self.config_path, ns=(began.st_atime_ns, began.st_mtime_ns))
         with _writing(self.summary_path):
             self.summary_path.unlink(missing_ok=True)
 

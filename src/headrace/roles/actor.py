@@ -159,7 +159,7 @@ class Actor:
         Chunks completed by this were sent before and are dropped.
         """
         self.exploration.random.bit_generator.state = state["random"]
-        self._clock.enter("environment")
+        self._clock.restart("environment")
         episodes = self.environments.restore(state["environments"])
         self._clock.restart("other")  # repeating episodes is no acting
         states = state.get("writers", [None] * len(self._writers))  # earlier checkpoints have none

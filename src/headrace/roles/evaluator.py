@@ -26,6 +26,7 @@ LONGEST_EPISODE = 27_000
 _TOGETHER = 20
 _POLL_SECONDS = 0.02
 _AGAIN_SECONDS = 5.0
+"""Until an answer is sent a second time; each further pause is twice as long."""
 
 
 class Score(NamedTuple):
@@ -121,12 +122,12 @@ class EvaluatorRole(Role):
         """Answers until stopped; ends with ClosedError when stopped or when the server is gone."""
         server, stop, answered = context.connect(), context.stop, 0
         alive = Heartbeat(self, server, stop)
-        answer, again = b"", 0.0
+        answer, again, pause = b"", 0.0, _AGAIN_SECONDS
         while True:
             alive()
             if answer and monotonic() >= again:  # a mailbox that is full drops its oldest messages
                 server.put(REPORTS, answer)
-                again = monotonic() + _AGAIN_SECONDS
+                again, pause = monotonic() + pause, 2 * pause
             request = server.fetch(EVALUATION, answered)
             graph = server.fetch(EVALUATION_POLICY) if request else None
             if request is None or graph is None:
@@ -145,7 +146,7 @@ class EvaluatorRole(Role):
             alive.enter("")
             asked = {name: wanted[name] for name in ("start", "request")}
             answer = json.dumps({"role": self.kind, "index": self.index, **asked, **score._asdict()}).encode()
-            again = 0.0
+            again, pause = 0.0, _AGAIN_SECONDS
 
 
 def _act(clock: PhaseClock, greedy: GreedyPolicy, observation: Array) -> Array:

@@ -97,7 +97,7 @@ class RolloutWorker:
         """Restores what state() returned, by repeating each environment's open episode."""
         self._random.bit_generator.state = state["random"]
         self.steps = state["steps"]
-        self.clock.enter("environment")
+        self.clock.restart("environment")
         episodes = self._environments.restore(state["environments"])
         self.clock.restart("other")  # repeating episodes is no acting
         self._input = self._stack.restore([episode.frames for episode in episodes])

@@ -87,6 +87,15 @@ class RunConfig:
                 f"machine: leave the server out, or take topology {able}"
             )
 
+    def with_rules(self, steps: int | None, time_limit_seconds: float | None, until_score: float | None) -> "RunConfig":
+        """The configuration with these stopping rules; None keeps its own."""
+        return dataclasses.replace(
+            self,
+            steps=self.steps if steps is None else steps,
+            time_limit_seconds=self.time_limit_seconds if time_limit_seconds is None else time_limit_seconds,
+            until_score=self.until_score if until_score is None else until_score,
+        )
+
     def to_json(self) -> str:
         """The configuration as JSON; from_json() reads it back."""
         names = [field.name for field in dataclasses.fields(RunConfig)]  # a subclass may have more fields

@@ -56,7 +56,7 @@ class EvaluationSchedule:
     def resume(self, awaited_episodes: int) -> None:
         """Before the first step, makes up for the evaluation that was pending or due when the run was interrupted."""
         if awaited_episodes:
-            self.evaluate(awaited_episodes, hold=self._holds or awaited_episodes >= CONFIRMATION_EPISODES)
+            self.evaluate(awaited_episodes, hold=self._holds or self._decides(awaited_episodes))
         elif self._program.deterministic:
             self.evaluate_when_due()
 
@@ -69,8 +69,7 @@ class EvaluationSchedule:
         if position >= self.next_evaluation or self._hinted():
             self.next_evaluation = position + self._period
             episodes = self._config.evaluation_episodes
-            decides = self._config.until_score is not None and episodes >= CONFIRMATION_EPISODES
-            self.evaluate(episodes, hold=self._holds or decides)  # a policy that ends the run is the one kept
+            self.evaluate(episodes, hold=self._holds or self._decides(episodes))
 
     def evaluate(self, episodes: int, *, hold: bool) -> None:
         """Requests greedy episodes with the current policy; `hold` pauses training and its clock until the answer."""
@@ -99,6 +98,10 @@ class EvaluationSchedule:
         self._say(evaluation)
         if self._evaluations.promising(evaluation) and not self._evaluations.solved_at:
             self.evaluate(CONFIRMATION_EPISODES, hold=True)  # holds, so that the evaluated policy is the one kept
+
+    def _decides(self, episodes: int) -> bool:
+        """Whether an evaluation may end the run, so that its policy must be the one kept."""
+        return self._config.until_score is not None and episodes >= CONFIRMATION_EPISODES
 
     def _say(self, evaluation: Evaluation) -> None:
         cut = sum(length >= LONGEST_EPISODE for length in evaluation.lengths)

@@ -36,14 +36,8 @@ def resume(
     callbacks: Callbacks | None = None,
 ) -> Result:
     """Resumes from the newest checkpoint. The run's stopping rules apply unless an argument replaces them for good."""
-    known = RunConfig.from_json(run.read_config())
+    config = RunConfig.from_json(run.read_config()).with_rules(steps, time_limit_seconds, until_score)
     checkpoint = newest_checkpoint(run.checkpoints_path)
-    config = dataclasses.replace(
-        known,
-        steps=known.steps if steps is None else steps,
-        time_limit_seconds=known.time_limit_seconds if time_limit_seconds is None else time_limit_seconds,
-        until_score=known.until_score if until_score is None else until_score,
-    )
     done, _, seconds = checkpoint.moment
     if checkpoint.state["solved"] and steps is time_limit_seconds is until_score is None:
         target = config.until_score
@@ -55,8 +49,6 @@ def resume(
         raise CheckpointError(
             f"the run has trained {seconds:.0f} of its {config.time_limit_seconds:.0f} s; give more with --time-limit"
         )
-    if config != known:
-        run.replace_config(config.to_json())
     config = dataclasses.replace(config, topology=checkpoint.topology(config))
     local_actors = checkpoint.state.get("local_actors", True)
     trainer = Trainer(config, run, display, checkpoint=checkpoint, local_actors=local_actors, callbacks=callbacks)

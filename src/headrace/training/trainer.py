@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.algorithms.engine import limit_torch_threads
 from headrace.clock import monotonic, random_bits, simulated_cores, sleep
-from headrace.environments import repeats_episodes, require_spec
+from headrace.environments import require_spec
 from headrace.errors import (
     ClosedError,
     DivergenceError,
@@ -36,6 +36,7 @@ from headrace.training.assembly import assemble
 from headrace.training.callbacks import Callbacks
 from headrace.training.checkpoint import Checkpoint, checkpoint_pause, has_checkpoint, save_checkpoint, save_state
 from headrace.training.clock import TrainingClock
+from headrace.training.continuation import Continuation
 from headrace.training.core_use import CoreUse
 from headrace.training.evaluation import Evaluations, Moment
 from headrace.training.evaluation_schedule import EvaluationSchedule
@@ -479,24 +480,20 @@ class Trainer:
         state = checkpoint.state
         require_spec(self._config.environment, self._spec, checkpoint.spec)
         self._updater.load(checkpoint.learner())
-        server, size = self._separate, int(self._stats["size"])
-        if server is not None and self._server.keeps_experience and (size or self._program.figures() is None):
-            self._display.message(
-                f"continues with the {size:,} transitions that run {server.run} has on {shown(server.address)}"
-            )
-        elif self._program.saves_experience:
+        server = self._separate if self._server.keeps_experience else None
+        continuation = Continuation.of(self._config, self._program, server, int(self._stats["size"]))
+        if continuation.from_checkpoint:
             checkpoint.restore_replay(self._program.table)
-        elif not self._program.deterministic:
-            self._display.message("resumes with the learned parameters; the workers gather new experience")
-        if self._program.deterministic and not repeats_episodes(self._config.environment):
-            self._display.message(
-                f"{self._config.environment} can't repeat its open episodes: each environment begins a new one, and "
-                "its last transitions, up to one chunk, are lost"
-            )
+        for note in continuation.notes:
+            self._display.message(note)
         self._program.restore(state["program"])
         self._learner.steps = checkpoint.moment.learner_steps
         self._learner.clock.seconds = dict(state["learner_seconds"])
         self._monitor.restore(state["actor_seconds"], state["learner_seconds"])
         self._evaluations.restore(state["evaluations"])
         self._run.append({"kind": "resume", "seconds": checkpoint.moment.seconds, "generation": self._generation})
-        self._run.forget_summary()
+        rules = (self._config.steps, self._config.time_limit_seconds, self._config.until_score)
+        self._run.go_on(RunConfig.from_json(self._run.read_config()).with_rules(*rules).to_json())
+        if state["solved"]:  # with rules that end the run later
+            save_state(self._run.checkpoints_path, {"solved": False})
+        self._learner.clock.restart("other")  # restoring is no learning

@@ -9,9 +9,9 @@ export function number(value, digits = 1) {
   return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-// A return with three digits at least: 219.3, 0.965.
-export function score(value) {
-  const size = Math.abs(value ?? 0);
+// A return with three digits at least: 219.3, 0.965. A spread has the digits of its mean.
+export function score(value, mean = value) {
+  const size = Math.abs(mean ?? 0);
   return number(value, !size || size >= 10 ? 1 : size >= 1 ? 2 : 3);
 }
 

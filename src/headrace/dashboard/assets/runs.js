@@ -176,7 +176,7 @@ function showTiles(now, summary, config, state) {
   const aim = now.score_target ?? config.until_score;
   const target = aim == null ? "" : `, target ${score(aim)}`;
   const tiles = [
-    [score(last?.mean_return ?? summary.mean_return), `greedy return${last ? ` ± ${number(last.std_return)}` : ""}${target}`],
+    [score(last?.mean_return ?? summary.mean_return), `greedy return${last ? ` ± ${score(last.std_return, last.mean_return)}` : ""}${target}`],
     [score(now.best_evaluation), "best evaluation"],
     [score(now.mean_return), "training return, last 100"],
     [count(now.environment_steps), `environment steps${now.steps_target ? ` of ${count(now.steps_target)}` : ""}`],
@@ -238,7 +238,7 @@ function showTables(state, config) {
   table(find("evaluations"),
     [["time", "number"], ["steps", "number"], ["mean", "number"], ["± std", "number"], ["min", "number"], ["max", "number"], ["episodes", "number"]],
     state.evaluations.slice(-50).reverse().map((each) => [
-      duration(each.seconds), count(each.environment_steps), score(each.mean_return), number(each.std_return),
+      duration(each.seconds), count(each.environment_steps), score(each.mean_return), score(each.std_return, each.mean_return),
       score(each.min_return), score(each.max_return), count(each.episodes),
     ]));
   const flat = (part, prefix) => Object.entries(part).flatMap(([key, value]) =>
