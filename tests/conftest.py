@@ -34,7 +34,7 @@ _RAY_SECONDS = 600
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Processes for `-n auto`: more than cores, because many tests wait."""
-    return 2 * available_cores()
+    return max(2, available_cores() * 3 // 2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

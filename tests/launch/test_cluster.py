@@ -49,11 +49,13 @@ class Run:
         return (self.directory.parent / "output.txt").read_text()
 
     def records(self, kind: str) -> list[dict[str, Any]]:
+        """Of this kind, since the run was resumed."""
         path = self.directory / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return [
-            each for each in map(json.loads, (line for line in lines if line.endswith("\n"))) if each["kind"] == kind
-        ]
+        found: list[dict[str, Any]] = []
+        for record in map(json.loads, (line for line in lines if line.endswith("\n"))):
+            found = [] if record["kind"] == "resume" else [*found, record]
+        return [record for record in found if record["kind"] == kind]
 
     def wait_for(self, what: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -154,6 +156,8 @@ def test_parameter_server_survives_a_drained_node_and_is_resumed_after_its_drive
 
     run = Run(tmp_path / "run", "resume", str(tmp_path / "run"))
     try:
+        run.wait_for(lambda: "resume" in (run.directory / "metrics.jsonl").read_text())
+        run.wait_for(lambda: len(run.records("place")) == 3)
         summary = run.finish_at(200)
         assert sum(summary["places"].values()) == 3
     finally:

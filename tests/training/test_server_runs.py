@@ -214,8 +214,8 @@ def test_a_finished_run_does_not_need_its_table_any_more(
     process = ServerProcess(tmp_path, keeps=False)
     request = Evaluations.request
 
-    def request_late(evaluations: Evaluations, policy: bytes, moment: Moment, episodes: int) -> None:
-        request(evaluations, policy, moment, episodes)
+    def request_late(evaluations: Evaluations, policy: bytes, moment: Moment, episodes: int, *, hold: bool) -> None:
+        request(evaluations, policy, moment, episodes, hold=hold)
         process.kill()
         process.start()
 
