@@ -82,7 +82,9 @@ def test_a_second_interrupt_while_roles_stop_kills_them(
     ready = tmp_path / "ready"
     ignoring = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(ready)!r}, 'w')"
     process = started(launcher, monkeypatch, f"{ignoring}; time.sleep(1000)")
+    deadline = time.monotonic() + 60.0
     while not ready.exists():
+        assert time.monotonic() < deadline, "it did not start in time"
         time.sleep(0.02)
 
     def interrupt(*_: object) -> None:

@@ -20,6 +20,11 @@ _MOST = 1e6
 """Of every number in a file of costs."""
 
 
+def _require_number(name: str, value: object) -> None:
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
+    require(name, f"{value!s:.60}", valid, f"a number from 0 to {_MOST:g}")
+
+
 @dataclass(frozen=True)
 class Cost:
     """The time of one kind of work: log-normal, with this mean."""
@@ -35,8 +40,7 @@ class Cost:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
-            require(name, f"{value!s:.60}", valid, f"a number from 0 to {_MOST:g}")
+            _require_number(name, value)
 
     def draw(self, count: int, generator: random.Random) -> float:
         """Seconds of one call for `count` environments, or bytes."""
@@ -93,9 +97,7 @@ class Costs:
     """By how much longer all work takes when all cores are busy, relative to one busy core."""
 
     def __post_init__(self) -> None:
-        value = self.contention
-        valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
-        require("contention", f"{value!s:.60}", valid, f"a number from 0 to {_MOST:g}")
+        _require_number("contention", self.contention)
 
     def draw(self, name: str, count: int, charged: set[str], generator: random.Random) -> float:
         """Seconds of this work for `count` environments, or bytes; work that is not listed costs nothing.
