@@ -5,6 +5,7 @@
 
 #include "arena_fixtures.h"
 #include "core/table.h"
+#include "trials.h"
 
 namespace headrace {
 namespace {
@@ -82,7 +83,7 @@ class NaiveScan {
 TEST_CASE("arena: of two versions of each page, all flushed chunks that were not overwritten are recovered") {
   std::mt19937 random(6);
   std::uint64_t kept = 0, losses = 0;
-  for (int life = 0; life < 60; ++life) {
+  for (int life = 0; life < testing::trials(60); ++life) {
     const MemoryFile file;
     Ring ring(kBytes, file.path());
     float tag = 0;
@@ -147,7 +148,7 @@ void check_table(const MemoryFile& file, std::uint64_t transitions) {
 TEST_CASE("arena: of any versions of each page, no fewer transitions are recovered than the longest intact run has") {
   std::mt19937 random(16);
   std::uint64_t fewest = kBytes, most = 0;
-  for (int life = 0; life < 60; ++life) {
+  for (int life = 0; life < testing::trials(60); ++life) {
     CAPTURE(life);
     std::string disk;  // what it has after the last power loss
     float tag = 0;

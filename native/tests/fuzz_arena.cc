@@ -24,6 +24,7 @@
 #include "core/chunk.h"
 #include "core/error.h"
 #include "core/table.h"
+#include "trials.h"
 
 using namespace headrace;
 
@@ -248,7 +249,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 #ifndef HEADRACE_LIBFUZZER
 int main(int count, char** arguments) {
-  const int rounds = count > 1 ? std::atoi(arguments[1]) : 10000;
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : headrace::testing::trials(10000);
   std::mt19937_64 random(20240608);
   for (int round = 0; round < rounds; ++round) {
     std::vector<std::uint8_t> input(1 + 8 * (random() % 8));

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "io/scheduler.h"
+#include "trials.h"
 #include "wire/batch_sections.h"
 #include "wire_fixtures.h"
 
@@ -413,7 +414,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 #ifndef HEADRACE_LIBFUZZER
 int main(int count, char** arguments) {
-  const int rounds = count > 1 ? std::atoi(arguments[1]) : 3000;
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : trials(3000);
   std::mt19937_64 random(20261123);
   for (int round = 0; round < rounds; ++round) {
     std::vector<std::uint8_t> input(2 * (1 + random() % 100));

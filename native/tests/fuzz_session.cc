@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "trials.h"
 #include "wire_fixtures.h"
 
 using namespace headrace;
@@ -222,7 +223,7 @@ void damage(Bytes& bytes, std::mt19937_64& random) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  const int rounds = count > 1 ? std::atoi(arguments[1]) : 20000;
+  const int rounds = count > 1 ? std::atoi(arguments[1]) : trials(20000);
   std::mt19937_64 random(20240607);
   for (int round = 0; round < rounds; ++round) {
     const auto control = static_cast<std::byte>(random());
