@@ -85,14 +85,12 @@ def guarded(tmp_path: Path) -> Guarded:
 @pytest.mark.parametrize(
     ("words", "topology"),
     [
-        (DQN, ["serial"]),
         (DQN, ["apex", "--actors", "1"]),
         (A3C, ["hogwild", "--workers", "1"]),
         *(
             pytest.param(words, topology, marks=pytest.mark.slow)
             for words, topology in (
                 (A3C, ["serial"]),
-                (SAC, ["apex", "--actors", "1"]),
                 (SAC, ["lock", "--workers", "1"]),
                 (D4PG, ["parameter-server", "--workers", "1"]),
                 (DYNA_Q, ["apex", "--actors", "1"]),
@@ -103,6 +101,19 @@ def guarded(tmp_path: Path) -> Guarded:
     ids=lambda words: "-".join(word for word in words if word.isalnum() and not word.isdigit()),
 )
 def test_no_process_of_a_run_imports_torch(
+    guarded: Guarded, tmp_path: Path, words: list[str], topology: list[str]
+) -> None:
+    guarded.run("train", *words, "--topology", *topology, *LIMITS, "--run-dir", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("words", "topology"),
+    [
+        pytest.param(DQN, ["serial"], id="dqn"),
+        pytest.param(SAC, ["apex", "--actors", "1"], id="sac", marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_imports_torch_that_uses_a_run_s_policy(
     guarded: Guarded, tmp_path: Path, words: list[str], topology: list[str]
 ) -> None:
     run = tmp_path / "run"
