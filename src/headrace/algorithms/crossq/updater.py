@@ -10,6 +10,7 @@ from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
 from headrace.algorithms.crossq.config import CrossQ
 from headrace.algorithms.crossq.rules import joint_gradient, renormalization_limits, statistics_options
+from headrace.algorithms.delay import Delay
 from headrace.algorithms.engine import choose_engine, open_normalized_network
 from headrace.algorithms.learned import Follower, Learned, local_vectors, open_parameters
 from headrace.algorithms.off_policy import OffPolicyUpdater
@@ -32,8 +33,8 @@ class CrossQUpdater(OffPolicyUpdater):
     The statistics of critics and policy each are a vector, too: the gradient is their distance from the batch's, and
     gradient descent with the rate 1 - momentum makes them moving averages. So they are shared, saved and restored
     wherever parameters are. An update is one of the critics; the policy and the temperature are part of it if the
-    policy's updates are fewer than one for each `policy_update_period` of the critics'. See `Algorithm.make_updater()`
-    for the arguments. Raises ConfigError also if the policy is not an MLP.
+    policy's updates are fewer than one for each `policy_update_period` of the critics' (`Delay`). See
+    `Algorithm.make_updater()` for the arguments. Raises ConfigError also if the policy is not an MLP.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class CrossQUpdater(OffPolicyUpdater):
                 ("policy_statistics", policy.statistics, averaging),
             )
         }
+        self._delay = Delay(self._vectors["critics"], self._vectors["policy"], config.policy_update_period)
         self._normalized_policy, self._critics = (
             open_normalized_network(engine, network, self._vectors[parameters], self._vectors[statistics])
             for network, parameters, statistics in (
@@ -103,7 +105,7 @@ class CrossQUpdater(OffPolicyUpdater):
         The priority is |TD error|, the mean of the two critics'; the loss is the sum of the critics' weighted losses.
         The importance weights apply to the critics only.
         """
-        version = self.pull()
+        self.pull()
         joint, action, reward, discount, weight = fields
         count = len(action)
         noise, next_noise = self._random.standard_normal((2, *action.shape), np.float32)
@@ -113,11 +115,11 @@ class CrossQUpdater(OffPolicyUpdater):
         target = soft_target(reward, discount, q[count:], log_probability, self.temperature.value)
         error = target[:, None] - q[:count]  # [B, 2]
         self._critics.backward(joint_gradient(error, weight))
-        changed = ["critics", "critic_statistics"]
-        if self._vectors["policy"].version < (version + 1) // self._config.policy_update_period:
+        policy_due = self._delay.due()
+        if policy_due:
             self._descend(joint[:count], noise)
-            changed += ["policy", "temperature", "policy_statistics"]
-        for name in changed:
+        self._delay.apply(delayed=policy_due)
+        for name in ("critic_statistics", *(("temperature", "policy_statistics") if policy_due else ())):
             self._vectors[name].apply()
         return Update(np.abs(error).mean(1), critic_loss(error, weight))
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from headrace._native import OptimizerOptions
 from headrace.algorithms.base import Update
 from headrace.algorithms.config import Engine
+from headrace.algorithms.delay import Delay
 from headrace.algorithms.engine import choose_engine, open_network
 from headrace.algorithms.learned import Follower, Learned, Target, local_vectors, open_parameters
 from headrace.algorithms.off_policy import OffPolicyUpdater
@@ -26,10 +27,8 @@ class TD3Updater(OffPolicyUpdater):
     """Twin critics and policy, each in a vector with its own Adam, and their targets.
 
     An update is one of the critics. The policy is part of it if its own updates are fewer than one for each
-    `policy_update_period` of the critics'. Both vectors count the updates of all workers, so that workers keep the
-    period together, in whichever order they pull and apply, and also where gradients are dropped or summed. The targets
-    follow the critics' updates. See `Algorithm.make_updater()` for the arguments. Raises ConfigError also if
-    observations need a CNN.
+    `policy_update_period` of the critics' (`Delay`). The targets follow the critics' updates. See
+    `Algorithm.make_updater()` for the arguments. Raises ConfigError also if observations need a CNN.
     """
 
     def __init__(
@@ -54,6 +53,7 @@ class TD3Updater(OffPolicyUpdater):
             open_parameters(open_vector, layout, OptimizerOptions("adam", learning_rate=rate), self._random)
             for layout, rate in zip((critics.layout, policy.layout), rates, strict=True)
         )
+        self._delay = Delay(self._critics_vector, self._policy_vector, config.policy_update_period)
         target_policy = Target.of(policy.layout, self._policy_vector.parameters)
         target_critics = Target.of(critics.layout, self._critics_vector.parameters)
         self._policy = open_network(engine, policy, target_policy.online, self._policy_vector.gradient)
@@ -80,16 +80,14 @@ class TD3Updater(OffPolicyUpdater):
         The priority is |TD error|, the mean of the two critics'; the loss is the sum of the critics' weighted losses.
         The importance weights apply to the critics only.
         """
-        version = self.pull()
+        self.pull()
         observation, next_observation, action, reward, discount, weight = fields
         error = self._target(next_observation, reward, discount)[:, None] - self._critics.forward(observation, action)
         self._critics.backward(critic_gradient(error, weight))
-        policy_due = self._policy_vector.version < (version + 1) // self._config.policy_update_period
+        policy_due = self._delay.due()
         if policy_due:
             self._ascend(observation)
-        self._critics_vector.apply()
-        if policy_due:
-            self._policy_vector.apply()
+        self._delay.apply(delayed=policy_due)
         return Update(np.abs(error).mean(1), critic_loss(error, weight))
 
     def _target(
