@@ -56,6 +56,26 @@ def test_shard_servers_are_addresses_and_each_has_a_shard() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"shards": 1_025}, "shards is 1025; it must be .*1,024"),
+        ({"shards": 1_024, "workers": 4}, "shards is 1024; it must be so few that the 5 processes' .*4,096"),
+        ({"staleness": "compensate", "workers": 256}, "workers is 256: at most 255 are required"),
+        ({"staleness_limit": 3}, "staleness_limit is 3; it must be the default unless staleness is drop"),
+        ({"staleness": "drop", "compensation": 0.1}, "compensation is 0.1; it must be the default unless"),
+    ],
+)
+def test_settings_of_a_parameter_server_without_effect_or_room_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        ParameterServer(**{"workers": 2, **settings})
+
+
+def test_shards_of_several_servers_share_their_connections() -> None:
+    assert ParameterServer(workers=4, shards=1_024, shard_servers=("tcp://a:1",)).shards == 1_024
+    assert ParameterServer(workers=255, staleness="compensate", compensation=0.1).acting_processes == 255
+
+
+@pytest.mark.parametrize(
     ("topology", "algorithm", "count"),
     [
         (Serial(), DQN(), 0),

@@ -92,6 +92,8 @@ def test_running_statistics_are_not_corrected_as_gradients_are() -> None:
         ConfigError, match=r"^staleness is compensate and algorithm is crossq, which averages statistics"
     ):
         open_vectors(ParameterServer(workers=1, staleness="compensate"), CrossQ(), endpoint)
+    with pytest.raises(ConfigError, match=r"^push_period is 100 and algorithm is crossq, .* less than 100 is required"):
+        open_vectors(ParameterServer(workers=1, push_period=100), CrossQ(), endpoint)
     for vectors in (
         open_vectors(ParameterServer(workers=1, staleness="scale"), CrossQ(), endpoint),
         open_vectors(ParameterServer(workers=1, staleness="compensate"), A3C(), endpoint),

@@ -160,9 +160,12 @@ class Algorithm(ABC):
         return None
 
     @property
-    def averages_statistics(self) -> bool:
-        """Whether its updater shares moving averages in a vector, whose gradients are not those of a loss."""
-        return False
+    def statistics_rate(self) -> float:
+        """How far moving averages that its updater shares in a vector move to each batch's values; 0: it has none.
+
+        The gradients of such a vector are not those of a loss.
+        """
+        return 0.0
 
     @property
     def world_model(self) -> "DynaQ | None":

@@ -37,8 +37,12 @@ _MOST_ENVIRONMENTS = 4_096
 """Limit for one process."""
 _MOST_CHUNK_STEPS = 10_000
 _MOST_BATCHES = 1_024
-_MOST_SHARDS = 4_096
-"""A server's limit."""
+_MOST_SHARDS = 1_024
+"""Of a model (native/io/sharded_model.h)."""
+_MOST_CONNECTIONS = 4_096
+"""Of a server, unless it is started with another limit: each process has one for each shard there."""
+_MOST_COMPENSATED = 255
+"""Workers whose fetched parameters a shard keeps, next to those of the training process (native/core/shard.h)."""
 
 
 def _planners(algorithm: Algorithm) -> int:
@@ -368,9 +372,24 @@ class ParameterServer(Workers):
         require("shard_servers", " ".join(map(shown, servers)), valid, "addresses, tcp://, unix: or dpdk:")
         enough = f"above {len(servers)}, the number of shard_servers, or one of them has none"
         require("shards", self.shards, self.shards > len(servers), enough)
+        processes = self.acting_processes + 1
+        connections = -(-self.shards // (1 + len(servers))) * processes
+        enough = (
+            f"so few that the {processes} processes' connections to a server, one for each shard there, are at most"
+        )
+        require("shards", self.shards, connections <= _MOST_CONNECTIONS, f"{enough} {_MOST_CONNECTIONS:,}")
+        if self.staleness == "compensate" and self.acting_processes > _MOST_COMPENSATED:
+            raise ConfigError(
+                f"staleness is compensate and workers is {self.acting_processes}: at most {_MOST_COMPENSATED} are "
+                "required, since a shard keeps the parameters that each has fetched"
+            )
         limit = self.staleness_limit
         require("staleness_limit", limit, 0 <= limit <= MOST_STEPS, f"from 0 to {MOST_STEPS:,}")
         require("compensation", self.compensation, self.compensation >= 0, "0 or more")
+        for policy, name in (("drop", "staleness_limit"), ("compensate", "compensation")):
+            value = getattr(self, name)
+            used = self.staleness == policy or value == getattr(ParameterServer, name)
+            require(name, value, used, f"the default unless staleness is {policy}")
 
 
 WORKER_TOPOLOGIES: dict[TopologyName, type[Workers]] = {

@@ -54,13 +54,19 @@ def open_vectors(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run
                 f"replay is global and algorithm is {algorithm.name}, which has none: leave replay out, or take an "
                 "algorithm that learns from replay"
             )
-        if config.staleness == "compensate" and algorithm.averages_statistics:
+        rate = algorithm.statistics_rate
+        if rate and rate * config.push_period >= 1:
+            raise ConfigError(
+                f"push_period is {config.push_period} and algorithm is {algorithm.name}, whose statistics move by "
+                f"{rate:g} of their distance from a batch's: less than {1 / rate:g} is required, or they diverge"
+            )
+        if config.staleness == "compensate" and rate:
             raise ConfigError(
                 f"staleness is compensate and algorithm is {algorithm.name}, which averages statistics: staleness "
                 "accept, drop or scale is required, since the correction is one of a loss's gradients"
             )
         return _Served(config, endpoint, run_id)
-    if isinstance(config, AdPsgd) and config.l1_penalty > 0 and algorithm.averages_statistics:
+    if isinstance(config, AdPsgd) and config.l1_penalty > 0 and algorithm.statistics_rate:
         raise ConfigError(
             f"l1_penalty is {config.l1_penalty:g} and algorithm is {algorithm.name}, which averages statistics: 0 is "
             "required, since the penalty is one of a network's parameters"

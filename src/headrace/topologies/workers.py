@@ -60,7 +60,7 @@ class WorkersProgram(Program):
 
     def step(self, timeout_seconds: float) -> None:
         """Waits: the workers proceed on their own."""
-        self._learning.steps = max(self._learning.steps, self._vectors.version)
+        self._learning.see(self._vectors.version)
         now = monotonic()
         if now >= self._next_news:
             self._next_news = now + _NEWS_SECONDS
@@ -81,6 +81,7 @@ class WorkersProgram(Program):
     def state(self) -> dict[str, Any]:
         """Sums over all workers."""
         return {
+            "steps": self._learning.steps,
             "learning": self._learning.totals.sums,
             "replay": self._replay.totals.sums,
             "updates_lost": self._updates_lost,
@@ -88,6 +89,8 @@ class WorkersProgram(Program):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restores what state() returned."""
+        steps = state.get("steps", 0)  # earlier checkpoints have none
+        self._learning.steps_before = max(0, steps - self._vectors.version)
         self._learning.totals.sums = state["learning"]
         self._replay.totals.sums = state["replay"]
         self._lost_before = state.get("updates_lost", 0)  # earlier checkpoints have none
@@ -147,6 +150,8 @@ class _Learning:
 
     def __init__(self) -> None:
         self.steps = 0
+        self.steps_before = 0
+        """Updates that the vectors don't count: a server had lost them when the checkpoint was written."""
         self.loss = math.nan
         self.staleness = 0.0
         self.clock = PhaseClock(LEARNER_PHASES)
@@ -161,12 +166,16 @@ class _Learning:
     def publish(self) -> None:
         """No effect: the evaluator is sent the policy, and no other process needs it."""
 
+    def see(self, version: int) -> None:
+        """Takes a version of the first vector, which is one of the last ones."""
+        self.steps = max(self.steps, self.steps_before + version)
+
     def receive(self, report: Counts) -> None:
         """Processes a worker's totals; raises DivergenceError if its loss was not finite."""
         if report["diverged"]:
             raise DivergenceError(report["diverged"])
         totals = dict(report["learning"])
-        self.steps = max(self.steps, totals.pop("version"))
+        self.see(totals.pop("version"))
         increments = self.totals.add(report["writer"], totals)
         self.clock.seconds = {
             phase: seconds + increments["seconds"][phase] for phase, seconds in self.clock.seconds.items()

@@ -76,9 +76,9 @@ class CrossQ(GaussianActorCritic):
         return PRESETS
 
     @property
-    def averages_statistics(self) -> bool:
-        """True: those of batch normalization."""
-        return True
+    def statistics_rate(self) -> float:
+        """That of batch normalization's statistics."""
+        return 1 - self.statistics_momentum
 
     def make_updater(
         self,

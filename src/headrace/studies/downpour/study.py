@@ -32,7 +32,10 @@ _LANDER = "LunarLander-v3"
 _SNAKE, _SNAKE_FRAMES = "headrace/Snake-v0", "headrace/SnakeFrames-v0"
 _TRANSPORTS: tuple[Transport, ...] = ("shared", "unix", "tcp")
 _STALE: tuple[dict[str, Any], ...] = (
-    *({"staleness": policy} for policy in ("accept", "drop", "scale", "compensate")),
+    {"staleness": "accept"},
+    {"staleness": "drop", "staleness_limit": training.STALENESS_LIMIT},
+    {"staleness": "scale"},
+    {"staleness": "compensate"},
     {"local_updates": True},
 )
 """Ways to handle staleness; the last one requires fetch periods above 1."""
@@ -149,7 +152,6 @@ def _staleness(small: bool, seeds: range) -> Iterator[TrainingCase]:
                     workers=workers,
                     envs_per_worker=max(1, known.serial.envs_per_actor // workers),
                     fetch_period=period,
-                    staleness_limit=training.STALENESS_LIMIT,
                     **handled,
                 )
                 yield dataclasses.replace(base, topology=topology, seed=seed)
