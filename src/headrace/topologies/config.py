@@ -374,10 +374,8 @@ class ParameterServer(Workers):
         require("shards", self.shards, self.shards > len(servers), enough)
         processes = self.acting_processes + 1
         connections = -(-self.shards // (1 + len(servers))) * processes
-        enough = (
-            f"so few that the {processes} processes' connections to a server, one for each shard there, are at most"
-        )
-        require("shards", self.shards, connections <= _MOST_CONNECTIONS, f"{enough} {_MOST_CONNECTIONS:,}")
+        few = f"so few that {processes} processes need at most {_MOST_CONNECTIONS:,} connections to a server"
+        require("shards", self.shards, connections <= _MOST_CONNECTIONS, few)
         if self.staleness == "compensate" and self.acting_processes > _MOST_COMPENSATED:
             raise ConfigError(
                 f"staleness is compensate and workers is {self.acting_processes}: at most {_MOST_COMPENSATED} are "
