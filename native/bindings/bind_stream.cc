@@ -46,18 +46,21 @@ class ArrayStream {
   ArrayStream(ClientOptions options, std::string table, std::uint32_t batch_size, std::size_t credit,
               double importance_exponent)
       : batch_size_(batch_size),
-        stream_(std::move(options), std::move(table), batch_size, credit, importance_exponent) {}
-  ~ArrayStream() { close(); }
+        stream_(std::in_place, std::move(options), std::move(table), batch_size, credit, importance_exponent) {}
+  ~ArrayStream() {
+    const Released release;  // its thread may be looking up the server's name, which takes as long as it takes
+    stream_.reset();
+  }
   ArrayStream(const ArrayStream&) = delete;
   ArrayStream& operator=(const ArrayStream&) = delete;
 
-  const Signature& signature() const { return stream_.signature(); }
-  bool shared() const { return stream_.shared(); }
+  const Signature& signature() const { return stream_->signature(); }
+  bool shared() const { return stream_->shared(); }
 
   std::optional<nb::object> next(std::optional<double> timeout_seconds) {
-    auto batch = stream_.next(Deadline::min());  // if a batch is ready, releasing the GIL is not worth it
+    auto batch = stream_->next(Deadline::min());  // if a batch is ready, releasing the GIL is not worth it
     if (!batch) {
-      batch = wait_in_slices(timeout_seconds, [&](Deadline deadline) { return stream_.next(deadline); });
+      batch = wait_in_slices(timeout_seconds, [&](Deadline deadline) { return stream_->next(deadline); });
     }
     if (!batch) return std::nullopt;
     if (batch->memory != memory_) arrays_.clear();
@@ -71,19 +74,19 @@ class ArrayStream {
   void post_priorities(nb::handle key, nb::handle priority) {
     const Buffer keys(key.ptr(), "key", "uint64");
     const Buffer priorities(priority.ptr(), "priority", "float32");
-    stream_.post_priorities(keys.as<std::uint64_t>(), priorities.as<float>());
+    stream_->post_priorities(keys.as<std::uint64_t>(), priorities.as<float>());
   }
 
   void close() {
     const Released release;
-    stream_.close();
+    stream_->close();
   }
 
  private:
   nb::object arrays_over(const BatchStream::Batch& batch) const {
     const nb::capsule owner(new std::shared_ptr<const void>(batch.owner),
                             [](void* held) noexcept { delete static_cast<std::shared_ptr<const void>*>(held); });
-    const Signature& signature = stream_.signature();
+    const Signature& signature = stream_->signature();
     const std::size_t B = batch_size_;
     const auto stacked =
         signature.stack == 1 ? std::vector<std::size_t>{B} : std::vector<std::size_t>{B, signature.stack};
@@ -99,9 +102,9 @@ class ArrayStream {
   }
 
   const std::size_t batch_size_;
-  BatchStream stream_;
-  std::uint64_t memory_ = 0;        // that arrays_ lie over
-  std::vector<nb::object> arrays_;  // by a batch's index; of what the consumer has not seen yet: none
+  std::optional<BatchStream> stream_;  // until the end
+  std::uint64_t memory_ = 0;           // that arrays_ lie over
+  std::vector<nb::object> arrays_;     // by a batch's index; of what the consumer has not seen yet: none
 };
 
 void connect(ArrayStream* self, std::string address, std::string table, std::uint32_t batch_size,

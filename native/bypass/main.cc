@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -64,7 +65,12 @@ void poll(PollingLoop& loop, const Server& server, Polling polling, std::size_t 
   auto warn_at = now;
   auto watch_at = now;
   for (Pacing pacing(polling, now); !stop_requested.load(std::memory_order_relaxed); now = Clock::now()) {
-    const bool busy = loop.turn(now);
+    bool busy = false;
+    try {
+      busy = loop.turn(now);
+    } catch (const std::bad_alloc&) {
+      // For the moment: what was not served is served in the next turn.
+    }
     switch (pacing.after_turn(busy, now)) {
       case Pacing::Pause::kNone:
         break;

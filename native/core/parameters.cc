@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "core/error.h"
@@ -62,6 +63,10 @@ Publication::Publication(Parameters& parameters, std::string name, std::uint64_t
   same_ = parameters.same(name_, version);
   if (same_ && same_->bytes.size() != size) refuse_version(name_, version, version);
   if (same_) return;
+  if (size > Parameters::kMaxBytes) {
+    throw Error(ErrorKind::kRefused, "parameters \"" + name_ + "\" of " + std::to_string(size) + " bytes: at most " +
+                                         std::to_string(Parameters::kMaxBytes));
+  }
   auto share = parameters.budget_.take(size, "parameters \"" + name_ + "\"");
   made_ = std::make_shared<Blob>(Blob{.version = version, .share = std::move(share)});
   made_->bytes.reserve(size);

@@ -32,12 +32,13 @@ class Publication;
 class Parameters {
  public:
   static constexpr std::size_t kMaxNames = 4096;
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;  // of a blob
 
   explicit Parameters(MemoryBudget& budget) : budget_(budget) {}  // which outlives it and its blobs
 
   // Replaces the blob of that name. Versions rise: kRefused if `version` is not above the stored one; 0 = the next.
   // Publishing the stored version with the same bytes again is not an error and changes nothing: the answer was lost.
-  // kRefused, too, where the budget or kMaxNames is reached. Returns the version stored.
+  // kRefused, too, above kMaxBytes, and where the budget or kMaxNames is reached. Returns the version stored.
   std::uint64_t publish(const std::string& name, std::uint64_t version, std::span<const std::byte> bytes);
   // A blob of so many bytes, none of which are there yet. Throws what publish() would, as far as it is known now.
   Publication begin(const std::string& name, std::uint64_t version, std::uint64_t size);

@@ -28,6 +28,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kWait{10'000};  // that a request asks for; then the server says that there is nothing yet
 constexpr std::size_t kMinCredit = 2;  // one that the consumer reads, one that is under way
 constexpr std::size_t kMaxCredit = 64;
+// Priorities without an answer. While a batch is on its way the server reads nothing, and this thread reads nothing
+// while it sends: so many always fit into the connection's buffers, so that the two never wait for each other.
+constexpr std::size_t kMostKeysAsked = 4096;
 
 // Room for the batches of one connection.
 struct Memory {
@@ -42,6 +45,12 @@ struct Memory {
 struct Update {
   std::vector<std::uint64_t> keys;
   std::vector<float> priorities;
+  std::size_t sent = 0;  // of them
+};
+
+struct Asked {
+  std::optional<std::size_t> index;  // where the batch goes; none for an update of priorities
+  std::size_t keys = 0;              // of the update
 };
 
 struct Slot {
@@ -70,6 +79,7 @@ struct BatchStream::Impl {
   FrameHeader request_share(ClientConnection& connection, std::span<const std::byte> payload);
   void run();
   void ask(ClientConnection& connection);
+  void send_priorities(ClientConnection& connection);
   bool wait_for_reply(ClientConnection& connection);
   void take_reply(ClientConnection& connection);
   void take_batch(ClientConnection& connection, const FrameHeader& reply, std::size_t index);
@@ -89,8 +99,10 @@ struct BatchStream::Impl {
   std::optional<Signature> signature;  // from the first connection on
 
   // Used by the thread alone, and by the constructor before it.
-  std::deque<std::optional<std::size_t>> asked;  // in the order of the requests; an update of priorities has no index
-  Clock::time_point silent_since{};              // while one is asked for
+  std::deque<Asked> asked;     // in the order of the requests
+  std::size_t keys_asked = 0;  // of the updates among them
+  std::deque<Update> unsent;
+  Clock::time_point silent_since{};  // while one is asked for
   std::uint64_t memories = 0;
   std::shared_ptr<Memory> memory;  // of the connection that there is
 
@@ -100,7 +112,7 @@ struct BatchStream::Impl {
   ConditionVariable ready_or_ended;
   std::uint64_t current GUARDED_BY(mutex) = 0;      // the number of `memory`
   std::vector<std::size_t> free GUARDED_BY(mutex);  // indices in it
-  std::vector<Update> updates GUARDED_BY(mutex);    // that are not sent yet
+  std::vector<Update> updates GUARDED_BY(mutex);    // that the thread has not taken yet
   std::deque<Slot> ready GUARDED_BY(mutex);         // in the order drawn; the first may lie in an older memory
   std::exception_ptr error GUARDED_BY(mutex);       // once the thread is at its end
 
@@ -143,6 +155,7 @@ void BatchStream::Impl::greet(ClientConnection& connection) {
   if (!signature) signature = found;
   memory = share(connection);
   asked.clear();
+  keys_asked = 0;
   const LockGuard lock(mutex);
   current = memory->number;
   free.clear();
@@ -196,29 +209,41 @@ void BatchStream::Impl::run() {
   }
 }
 
-// Sends the priorities that there are, and asks for a batch in every place that is free.
+// Sends the priorities that there are, as far as there is room, and asks for a batch in every place that is free.
 void BatchStream::Impl::ask(ClientConnection& connection) {
   std::vector<std::size_t> places;
-  std::vector<Update> posted;
   {
     const LockGuard lock(mutex);
     places.swap(free);
-    posted.swap(updates);
+    std::ranges::move(updates, std::back_inserter(unsent));
+    updates.clear();
   }
   if (asked.empty()) silent_since = Clock::now();
-  for (const auto& each : posted) {
-    const auto parts = parts_of_update(each.keys, each.priorities);
-    asked.push_back(std::nullopt);
-    connection.send(MessageType::kUpdatePriorities, table, {}, parts);
-  }
+  send_priorities(connection);
   for (const auto index : places) {
     std::vector<std::byte> payload;
     if (shared) append_number(payload, static_cast<std::uint32_t>(index));
     append_number(payload, batch_size);
     append_number(payload, importance_exponent);
     append_number(payload, std::int64_t{kWait.count()});
-    asked.push_back(index);
+    asked.push_back({.index = index});
     connection.send(shared ? MessageType::kSampleShared : MessageType::kSample, table, payload);
+  }
+}
+
+// The rest follows when there are answers.
+void BatchStream::Impl::send_priorities(ClientConnection& connection) {
+  while (!unsent.empty()) {
+    auto& [keys, priorities, sent] = unsent.front();
+    const std::size_t count = std::min(keys.size() - sent, kMostKeysAsked);
+    if (keys_asked + count > kMostKeysAsked) return;
+    const auto parts =
+        parts_of_update(std::span(keys).subspan(sent, count), std::span(priorities).subspan(sent, count));
+    asked.push_back({.index = {}, .keys = count});
+    keys_asked += count;
+    connection.send(MessageType::kUpdatePriorities, table, {}, parts);
+    sent += count;
+    if (sent == keys.size()) unsent.pop_front();
   }
 }
 
@@ -235,10 +260,11 @@ bool BatchStream::Impl::wait_for_reply(ClientConnection& connection) {
 
 void BatchStream::Impl::take_reply(ClientConnection& connection) {
   const auto sample = shared ? MessageType::kSampleShared : MessageType::kSample;
-  const bool updated = !asked.empty() && !asked.front();
+  const bool updated = !asked.empty() && !asked.front().index;
   const auto reply = connection.receive(updated ? MessageType::kUpdatePriorities : sample);
-  const auto index = asked.front();  // there is one: of the end of the connection, receive() throws
+  const auto [index, keys] = asked.front();  // there is one: of the end of the connection, receive() throws
   asked.pop_front();
+  keys_asked -= keys;
   silent_since = Clock::now();
   if (index) {
     take_batch(connection, reply, *index);

@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <utility>
 
 #include "io/shared_memory.h"
@@ -85,7 +87,8 @@ Transport::Transfer SocketTransport::receive(std::span<iovec> parts) {
 Transport::Event SocketTransport::wait(Waker& waker, std::chrono::milliseconds longest) {
   std::array<pollfd, 2> wanted = {pollfd{.fd = socket_.get(), .events = POLLIN, .revents = 0},
                                   pollfd{.fd = waker.descriptor(), .events = POLLIN, .revents = 0}};
-  const int count = ::poll(wanted.data(), wanted.size(), longest.count() < 0 ? -1 : static_cast<int>(longest.count()));
+  const auto most = static_cast<int>(std::min<std::chrono::milliseconds::rep>(longest.count(), INT_MAX));
+  const int count = ::poll(wanted.data(), wanted.size(), std::max(most, -1));
   if (wanted[1].revents != 0) waker.acknowledge();
   if (count == 0) return Event::kNothing;
   return count > 0 && wanted[0].revents != 0 ? Event::kInput : Event::kWoken;

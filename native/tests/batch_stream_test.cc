@@ -119,6 +119,21 @@ TEST_CASE("priorities are sent with the next request, and apply to what is drawn
   }
 }
 
+TEST_CASE("priorities of large batches and batches on their way do not wait for each other") {
+  Served served(small_table(), {}, "tcp://127.0.0.1:0");
+  fill(*served.table);
+  ClientOptions options = to(served.address);
+  options.request_timeout = milliseconds(20'000);
+  constexpr std::size_t kLarge = 65536;
+  BatchStream stream(options, "replay", kLarge, 8, 0.4);
+  const std::vector<float> priorities(kLarge, 1.0f);
+  for (int i = 0; i < 16; ++i) {
+    const auto batch = stream.next(in(10'000));
+    REQUIRE(batch);
+    stream.post_priorities({batch->view.key, kLarge}, priorities);
+  }
+}
+
 TEST_CASE("priorities that the server refuses end the stream with its error") {
   Served served;
   fill(*served.table);

@@ -101,6 +101,12 @@ TEST_CASE("parameters: dropped by prefix") {
   CHECK(parameters.publish("a/policy", 0, blob(1)) == 1);
 }
 
+TEST_CASE("parameters: a blob that no memory holds is refused") {
+  MemoryBudget unlimited;
+  Parameters parameters(unlimited);
+  check_error(ErrorKind::kRefused, "at most", [&] { parameters.begin("policy", 1, std::uint64_t{1} << 63); });
+}
+
 TEST_CASE("parameters: as many names as the limit, and no more") {
   MemoryBudget budget;
   Parameters parameters(budget);

@@ -312,6 +312,24 @@ TEST_CASE("a peer that does not read its replies is closed") {
   CHECK(refused.broken());
 }
 
+TEST_CASE("a peer that takes its replies is not closed, though there are always more of them") {
+  Server server;
+  server.add_table("replay", small_table());
+  OpenSession session(server);
+  const auto request = frame(MessageType::kPut, "episodes", Bytes(1));
+  feed(session, request, later(0));
+  for (int at = 1; at < 200'000; at += 1'000) {  // a reply, which is far less than 64 KiB/s
+    std::size_t reply = 0;
+    for (const auto& buffer : session.output()) reply += buffer.size();
+    feed(session, request, later(at));
+    session.consumed(reply, later(at));
+    session.expire(later(at));
+    REQUIRE_FALSE(session.broken());
+  }
+  session.expire(later(199'001 + 60'000));
+  CHECK(session.broken());
+}
+
 TEST_CASE("an idle peer is closed, but not one that waits for a reply") {
   Server server;
   server.add_table("replay", small_table());

@@ -78,10 +78,15 @@ void Session::commit(std::size_t count, Time now) {
 
 void Session::consumed(std::size_t count, Time now) {
   now_ = now;
-  output_deadline_ = moved_on(output_deadline_, count, now, limits_.output_wait);
   if (!wants_input()) input_deadline_ = now + limits_.frame_wait;
   meter_->sent_bytes.fetch_add(count);
   output_.pop(count);
+  if (count < output_due_) {
+    output_deadline_ = moved_on(output_deadline_, count, now, limits_.output_wait);
+    output_due_ -= count;
+  } else {  // though more may be there since: of a peer that goes on sending requests, always
+    begin_output();
+  }
   gathered_ = false;
   handle_frames();
 }
@@ -248,14 +253,21 @@ void Session::reply_error(const FrameHeader& request, ErrorKind kind, std::strin
 }
 
 void Session::push(std::span<const std::byte> frame) {
-  if (output_.bytes() == 0) output_deadline_ = now_ + limits_.output_wait;
+  const bool first = output_.bytes() == 0;
   output_.push(frame);
+  if (first) begin_output();
+}
+
+void Session::begin_output() {
+  output_deadline_ = now_ + limits_.output_wait;
+  output_due_ = output_.bytes();
 }
 
 void Session::push_region(const FrameHeader& request, std::uint64_t stride,
                           const std::shared_ptr<SharedRegion>& region) {
-  if (output_.bytes() == 0) output_deadline_ = now_ + limits_.output_wait;
+  const bool first = output_.bytes() == 0;
   output_.push(encode_reply(request, kOk, std::as_bytes(std::span(&stride, 1)), 0), region, region->descriptor());
+  if (first) begin_output();
 }
 
 }  // namespace headrace

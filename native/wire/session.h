@@ -209,6 +209,7 @@ class Session {
   void reply_nothing(const FrameHeader& request);
   void reply_error(const FrameHeader& request, ErrorKind kind, std::string_view message);
   void push(std::span<const std::byte> frame);
+  void begin_output();  // all that waits for the peer now has a new deadline
   void push_region(const FrameHeader& request, std::uint64_t stride, const std::shared_ptr<SharedRegion>& region);
 
   Server& server_;
@@ -242,15 +243,16 @@ class Session {
   Place place_ = Place::kQuick;
   Place home_ = Place::kQuick;  // where it is between slow requests
   std::size_t lane_ = 0;
-  std::size_t spent_ = 0;      // units of work in this turn
-  std::size_t announced_ = 0;  // output_.bytes() at which the reply that was begun last is whole
+  std::size_t spent_ = 0;       // units of work in this turn
+  std::size_t output_due_ = 0;  // of the output
+  std::size_t announced_ = 0;   // output_.bytes() at which the reply that was begun last is whole
   bool closing_ = false;
   bool broken_ = false;
 
   Time now_;              // as last passed
   Time connected_;        // when the peer connected
   Time input_deadline_;   // of the frame that has begun; every byte of it moves this on a little
-  Time output_deadline_;  // of what waits for the peer, likewise
+  Time output_deadline_;  // of the first output_due_ bytes that wait for the peer, likewise
   Time request_since_;    // when a request last began or ended
 };
 

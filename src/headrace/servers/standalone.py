@@ -120,7 +120,8 @@ class StandaloneTable(RemoteTable):
         """Opens the table on a restarted server, empty if it was lost. Called by the thread that consumes batches."""
         self._open_again()
         for batches in self._batches:
-            batches.renew()
+            if not batches.closed:
+                batches.renew()
 
 
 class StandaloneServer(RunServer):
