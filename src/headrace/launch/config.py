@@ -83,7 +83,7 @@ class Ray(LauncherConfig):
     """Cluster: auto (on this machine), local (a new one here), HOST:PORT, ray://HOST:PORT; else RAY_ADDRESS or auto or
     local."""
     actor_cpus: float = 1.0
-    """CPUs that Ray reserves for each process of the run."""
+    """CPUs that Ray reserves for each actor, worker and planner."""
     placement: Literal["spread", "pack"] = "spread"
     """spread: over as many nodes as possible; pack: fill nodes one after the other, each to half before the next."""
     wait_seconds: float = 60.0
