@@ -137,6 +137,7 @@ SCORES = {
     "HalfCheetah-v5": (9535.5, "SB3"),
     "Hopper-v5": (2325.5, "SB3"),
     "Walker2d-v5": (3863.2, "SB3"),
+    "Ant-v5": (4615.8, "SB3's SAC"),
     "dm_control/cartpole-balance": (941.2, "ActorQ"),
     "dm_control/walker-stand": (947.7, "ActorQ"),
     "dm_control/finger-spin": (810.3, "ActorQ"),

@@ -27,7 +27,7 @@ _SUITES = {
     "minigrid/": "minigrid",
     "LunarLander": "Box2D",
     "BipedalWalker": "Box2D",
-    **dict.fromkeys(("HalfCheetah", "Hopper", "Walker2d"), "mujoco"),
+    **dict.fromkeys(("HalfCheetah", "Hopper", "Walker2d", "Ant"), "mujoco"),
 }
 
 

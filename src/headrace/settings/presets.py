@@ -107,6 +107,12 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         Apex(envs_per_actor=8),
         "three runs reached 3,200 after 250,000 to 420,000 steps",
     ),
+    "Ant-v5": _Environment(
+        "crossq",
+        Serial(envs_per_actor=8),
+        Apex(envs_per_actor=8),
+        "an ant that only stays on its feet gets about 1,000",
+    ),
     "headrace/Snake-v0": _Environment(
         "dqn",
         Serial(envs_per_actor=16),
@@ -157,6 +163,13 @@ _ENVIRONMENTS: dict[str, _Environment] = {
         Serial(envs_per_actor=8),
         Apex(envs_per_actor=8),
         "1,000 is the maximum return of an episode, and each lasts 1,000 steps",
+        evaluation_episodes=5,
+    ),
+    "dm_control/hopper-hop": _Environment(
+        "d4pg",
+        Serial(envs_per_actor=8),
+        Apex(envs_per_actor=8),
+        "the first 300,000 steps bring little; 1,000 is the maximum return of an episode, and each lasts 1,000 steps",
         evaluation_episodes=5,
     ),
     "dm_control/...": _Environment(

@@ -16,4 +16,15 @@ PRESETS: dict[str, Tuned] = {
         ),
         steps=10_000,
     ),
+    "Ant-v5": Tuned(
+        CrossQ(
+            hidden=(128, 128),
+            critic_hidden=(128, 128),
+            batch_size=128,
+            replay_capacity=1_000_000,
+            learning_starts=10_000,
+            samples_per_step=64.0,
+        ),
+        steps=800_000,
+    ),
 }

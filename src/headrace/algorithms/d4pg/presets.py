@@ -57,6 +57,10 @@ PRESETS: dict[str, Tuned] = {
         _MORE_UPDATES,
         steps=600_000,
     ),
+    "dm_control/hopper-hop": Tuned(
+        dataclasses.replace(_MORE_UPDATES, replay_capacity=1_000_000, learning_starts=10_000),
+        steps=600_000,
+    ),
     "dm_control/...": Tuned(
         _CONTROL_SUITE,
         steps=1_000_000,
