@@ -34,7 +34,8 @@ class Client {
   explicit Client(ClientOptions options);
   ~Client();
 
-  // Errors of the server keep their kind; kClosed once the connection is lost and cannot be restored.
+  // Errors of the server keep their kind; kClosed once the connection is lost and cannot be restored. Until then a call
+  // tries to restore it, for as long as the options say, also one with a shorter deadline or that does not wait.
   Signature signature(const std::string& table);
   // Stores these chunks in order, and waits while the limiter holds. The key of the last one. Where one is refused,
   // those before it are stored.

@@ -167,7 +167,8 @@ class Server:
 class Client:
     """A blocking connection; one request at a time (calls from several threads queue). ClosedError once it is gone.
 
-    `reconnect_seconds`: for how long a call tries to get a lost connection back before that; nothing is done twice.
+    `reconnect_seconds`: for how long a call tries to get a lost connection back before that, also one with a shorter
+    deadline or without waiting; nothing is done twice. No deadline bounds the lookup of a host's name.
     """
 
     def __init__(
