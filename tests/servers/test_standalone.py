@@ -224,6 +224,17 @@ def test_a_claim_ends_with_its_connection(place: Place) -> None:
     assert place.native.stats()["claims"].count("run/actor/0") == 1
 
 
+def test_batches_that_are_closed_stay_so_after_a_restart(place: Place) -> None:
+    table = place.server().add_table("replay", SIGNATURE, fresh=True, capacity=100)
+    assert isinstance(table, standalone.StandaloneTable)
+    closed, going = (table.batches_ahead(2, 0.4, 2) for _ in range(2))
+    closed.close()
+    table.renew()
+    with pytest.raises(ClosedError):
+        closed.next(0.1)
+    assert going.next(0.01) is None  # there is nothing in the table
+
+
 def test_it_reports_no_restart_by_itself(place: Place) -> None:
     server = place.server()
     server.drain("reports")
