@@ -96,8 +96,8 @@ _METHODS = """## Methods
   has the settings of its zoo, TorchRL those of its published script (`benchmarks/zoo/published.py`). CleanRL's DQN is
   plain torch with its published network, settings and loop: its package needs Python 3.10 or older.
 - Rows of walker, BipedalWalker, reacher, cheetah and frugal presets were measured while other programs ran: their
-  seconds are upper bounds. With Stable-Baselines3, CartPole-v1 (serial), finger-spin, hopper-hop, HalfCheetah-v5, Hopper-v5,
-  Walker2d-v5 and Ant-v5 each run had one of the two cores, and another run had the other.
+  seconds are upper bounds. With Stable-Baselines3, CartPole-v1 (serial), finger-spin, hopper-hop, HalfCheetah-v5,
+  Hopper-v5, Walker2d-v5 and Ant-v5 each run had one of the two cores, and another run had the other.
 - Published scores: SB3, the benchmark.md of its zoo, one run of each, in LunarLander-v2 and MuJoCo v3; ActorQ,
   D4PG of Krishnan et al. 2022, with floats; YuriyGuts, the DQN of snake-ai-reinforcement."""
 
