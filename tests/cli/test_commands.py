@@ -212,7 +212,7 @@ def test_presets_side_by_side(capsys):
     assert capacities[0][:2] == ["100,000", "50,000"]
     assert ["100,000", "·", "300,000"] in capacities  # D4PG: the default, Pendulum, cartpole-balance
     assert ["100,000", "·", "150,000"] in capacities  # SAC: the default, Reach, LunarLanderContinuous
-    assert [row[1:3] for row in rows if row[0] == "--value-min"] == [["-150", "-1500"]]
+    assert next(row[1:3] for row in rows if row[0] == "--value-min") == ["-150", "-1500"]
     assert max(map(len, out.splitlines())) <= 120
 
 
