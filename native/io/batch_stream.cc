@@ -6,6 +6,7 @@
 #include <cmath>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,8 +29,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kWait{10'000};  // that a request asks for; then the server says that there is nothing yet
 constexpr std::size_t kMinCredit = 2;  // one that the consumer reads, one that is under way
 constexpr std::size_t kMaxCredit = 64;
-// Priorities without an answer. While a batch is on its way the server reads nothing, and this thread reads nothing
-// while it sends: so many always fit into the connection's buffers, so that the two never wait for each other.
+// Priorities without an answer, where batches come over the connection. While one is on its way the server reads
+// nothing, and this thread reads nothing while it sends: so many always fit into the connection's buffers, so that the
+// two never wait for each other.
 constexpr std::size_t kMostKeysAsked = 4096;
 
 // Room for the batches of one connection.
@@ -102,6 +104,7 @@ struct BatchStream::Impl {
   std::deque<Asked> asked;     // in the order of the requests
   std::size_t keys_asked = 0;  // of the updates among them
   std::deque<Update> unsent;
+  std::vector<std::size_t> places;   // that are free, and not asked for yet
   Clock::time_point silent_since{};  // while one is asked for
   std::uint64_t memories = 0;
   std::shared_ptr<Memory> memory;  // of the connection that there is
@@ -155,6 +158,7 @@ void BatchStream::Impl::greet(ClientConnection& connection) {
   if (!signature) signature = found;
   memory = share(connection);
   asked.clear();
+  places.clear();
   keys_asked = 0;
   const LockGuard lock(mutex);
   current = memory->number;
@@ -209,18 +213,20 @@ void BatchStream::Impl::run() {
   }
 }
 
-// Sends the priorities that there are, as far as there is room, and asks for a batch in every place that is free.
+// Sends the priorities that there are, and asks for a batch in every place that is free: after them, so that a consumer
+// is never ahead of its priorities.
 void BatchStream::Impl::ask(ClientConnection& connection) {
-  std::vector<std::size_t> places;
   {
     const LockGuard lock(mutex);
-    places.swap(free);
+    std::ranges::move(free, std::back_inserter(places));
+    free.clear();
     std::ranges::move(updates, std::back_inserter(unsent));
     updates.clear();
   }
   if (asked.empty()) silent_since = Clock::now();
   send_priorities(connection);
-  for (const auto index : places) {
+  if (!unsent.empty()) return;
+  for (const auto index : std::exchange(places, {})) {
     std::vector<std::byte> payload;
     if (shared) append_number(payload, static_cast<std::uint32_t>(index));
     append_number(payload, batch_size);
@@ -231,12 +237,12 @@ void BatchStream::Impl::ask(ClientConnection& connection) {
   }
 }
 
-// The rest follows when there are answers.
+// As many as may be sent; the rest follows when there are answers.
 void BatchStream::Impl::send_priorities(ClientConnection& connection) {
   while (!unsent.empty()) {
     auto& [keys, priorities, sent] = unsent.front();
-    const std::size_t count = std::min(keys.size() - sent, kMostKeysAsked);
-    if (keys_asked + count > kMostKeysAsked) return;
+    const std::size_t count = shared ? keys.size() : std::min(keys.size() - sent, kMostKeysAsked);
+    if (!shared && keys_asked + count > kMostKeysAsked) return;
     const auto parts =
         parts_of_update(std::span(keys).subspan(sent, count), std::span(priorities).subspan(sent, count));
     asked.push_back({.index = {}, .keys = count});
