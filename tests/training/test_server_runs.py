@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from headrace._native import Server
+from headrace.algorithms.d4pg.config import D4PG
 from headrace.errors import ClosedError, ConfigError, DivergenceError
 from headrace.launch import run_separate
 from headrace.replay import BatchBuffer
 from headrace.servers import LEARNER, Endpoint, connect_role, open_server, standalone
 from headrace.topologies import workers
+from headrace.topologies.config import Hogwild, ParameterServer
 from headrace.training import supervision, trainer
 from headrace.training.checkpoint import newest_checkpoint
 from headrace.training.evaluation import Evaluations, Moment
@@ -53,6 +55,24 @@ def test_a_resumed_run_finds_its_experience(start: Any, native: Server) -> None:
     assert second["environment_steps"] >= wanted
     assert second["learner_steps"] > first["learner_steps"]
     assert second["replay_size"] > first["replay_size"]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"algorithm": D4PG()},  # which the corridor's actions don't fit
+        {"algorithm": dataclasses.replace(SMALL, replay_capacity=SMALL.learning_starts)},
+        {"topology": ParameterServer(workers=1), "algorithm": D4PG()},
+        {"topology": Hogwild(workers=1), "algorithm": D4PG()},
+    ],
+    ids=["spaces", "capacity", "spaces of a parameter server", "spaces of HogWild"],
+)
+def test_a_mistake_costs_no_experience(start: Any, native: Server, mistake: dict[str, Any]) -> None:
+    address = native.listen("unix:@")
+    size = start(address, steps=1_000).summary()["replay_size"]
+    with pytest.raises(ConfigError):
+        start(address, steps=1_000, **mistake).summary()
+    assert native.stats()["tables"]["default/replay"]["size"] == size
 
 
 def test_two_runs_share_a_server(start: Any, native: Server) -> None:

@@ -56,9 +56,6 @@ class ApexProgram(Program):
                     generation=generation,
                 )
             )
-            self._publisher = Publisher(context.server, parameter_blobs(PARAMETERS))
-        else:
-            self._publisher = Publisher(context.server, graph_blobs(PolicyGraph(architecture), POLICY))
         dyna = algorithm.world_model
         if dyna:
             self.services += [self._planner(index) for index in range(dyna.planners)]
@@ -74,6 +71,8 @@ class ApexProgram(Program):
                 algorithm.batch_size, algorithm.importance_exponent, config.batches_ahead, allocate
             )
             update_priorities = table.update_priorities
+        blobs = parameter_blobs(PARAMETERS) if config.quantizes else graph_blobs(PolicyGraph(architecture), POLICY)
+        self._publisher = Publisher(context.server, blobs)
         self._learner = Learner(
             context.updater,
             self._ahead.next,

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -42,11 +43,21 @@ class SharedVectors(Protocol):
         """Closes connections and removes the run's shards from servers that outlive it; its workers have ended."""
 
 
-def open_vectors(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run_id: str = "") -> SharedVectors | None:
+def _nothing() -> None:
+    pass
+
+
+def open_vectors(
+    config: Topology,
+    algorithm: Algorithm,
+    endpoint: Endpoint,
+    run_id: str = "",
+    begin: Callable[[], None] = _nothing,
+) -> SharedVectors | None:
     """Creates the shared parameters of a worker topology; returns None for the other topologies.
 
-    `run_id` separates this run's shards from others' on servers that several runs may use. Raises ConfigError if the
-    algorithm is incompatible with the topology.
+    `run_id` separates this run's shards from others' on servers that several runs may use. `begin` is called before the
+    first shard is created. Raises ConfigError if the algorithm is incompatible with the topology.
     """
     if isinstance(config, ParameterServer):
         if config.replay == "global" and algorithm.replay is None:
@@ -65,7 +76,7 @@ def open_vectors(config: Topology, algorithm: Algorithm, endpoint: Endpoint, run
                 f"staleness is compensate and algorithm is {algorithm.name}, which averages statistics: staleness "
                 "accept, drop or scale is required, since the correction is one of a loss's gradients"
             )
-        return _Served(config, endpoint, run_id)
+        return _Served(config, endpoint, run_id, begin)
     if isinstance(config, AdPsgd) and config.l1_penalty > 0 and algorithm.statistics_rate:
         raise ConfigError(
             f"l1_penalty is {config.l1_penalty:g} and algorithm is {algorithm.name}, which averages statistics: 0 is "
@@ -135,8 +146,9 @@ class _Shared:
 class _Served:
     """Parameters in shards on servers; implements `SharedVectors`."""
 
-    def __init__(self, config: ParameterServer, endpoint: Endpoint, run_id: str) -> None:
+    def __init__(self, config: ParameterServer, endpoint: Endpoint, run_id: str, begin: Callable[[], None]) -> None:
         self._endpoint = endpoint
+        self._begin = begin
         self._vectors: list[ServedVector] = []
         self._handles: list[ServedHandle] = []
         self._reconnections = 0
@@ -154,6 +166,7 @@ class _Served:
         )
 
     def __call__(self, initial: NDArray[np.float32], options: OptimizerOptions) -> ParameterVector:
+        self._begin()
         handle = ServedHandle(self._options_for(len(initial)), self._next_name())
         vector = ServedVector(initial, options, self._endpoint, handle.name, handle.options, fresh=True)
         self._vectors.append(vector)

@@ -52,6 +52,7 @@ class WorkersProgram(Program):
             WorkerRole(index, worker_settings(config, context, index), replay, generation=generation)
             for index in range(config.acting_processes)
         ]
+        context.server.begin(fresh=context.fresh)
         self._learning = _Learning()
         self.learner: Learning = self._learning
         self._replay = _WorkersExperience(context.server, table, context.algorithm.replay is not None)

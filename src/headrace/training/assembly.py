@@ -1,5 +1,7 @@
 """Builds a run's learner side and program from its settings."""
 
+import contextlib
+from functools import partial
 from typing import NamedTuple
 
 from headrace.algorithms.base import Updater
@@ -31,26 +33,33 @@ class Assembly(NamedTuple):
 
 
 def assemble(config: RunConfig, server: RunServer, *, run_id: str, fresh: bool, generation: int) -> Assembly:
-    """Builds them; raises ConfigError if settings are incompatible. See `RunContext` and `build_program()`."""
+    """Builds them; raises ConfigError if settings are incompatible. See `RunContext` and `build_program()`.
+
+    What an earlier run left on the server is dropped as late as possible, so that most mistakes cost nothing.
+    """
     spec = describe(config.environment)
-    server.begin(fresh=fresh)
-    vectors = open_vectors(config.topology, config.algorithm, server.endpoint, run_id)
+    begin = partial(server.begin, fresh=fresh)
+    vectors = open_vectors(config.topology, config.algorithm, server.endpoint, run_id, begin)
     device = _device(config) if vectors is None else _processor(config)
-    updater = config.algorithm.make_updater(spec, device, config.seed, vectors, config.learner_engine)
-    topology, note = choose_precision(config.topology, updater.architecture)
-    context = RunContext(
-        config.environment,
-        spec,
-        config.seed,
-        config.algorithm,
-        updater,
-        server,
-        fresh,
-        run_id,
-        vectors,
-        config.learner_engine,
-    )
-    program = build_program(topology, context, generation=generation, pinned=device != "cpu")
+    with contextlib.ExitStack() as undo:
+        if vectors is not None:
+            undo.callback(vectors.close)
+        updater = config.algorithm.make_updater(spec, device, config.seed, vectors, config.learner_engine)
+        topology, note = choose_precision(config.topology, updater.architecture)
+        context = RunContext(
+            config.environment,
+            spec,
+            config.seed,
+            config.algorithm,
+            updater,
+            server,
+            fresh,
+            run_id,
+            vectors,
+            config.learner_engine,
+        )
+        program = build_program(topology, context, generation=generation, pinned=device != "cpu")
+        undo.pop_all()
     return Assembly(spec, updater, program, topology, note)
 
 
