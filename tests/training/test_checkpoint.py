@@ -1,6 +1,8 @@
 """Checkpoints: whole or not at all."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,17 @@ def test_a_state_is_changed_without_writing_the_other_files_again(tmp_path: Path
     assert (second / "learner.safetensors").stat().st_ino == inode
     assert found.learner().keys()
     assert found.policy()
+
+
+def test_a_state_is_changed_on_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    save(tmp_path, 3.0)
+    monkeypatch.setattr(os, "link", refuse)
+    save_state(tmp_path, {"episodes": 99})
+    found = newest_checkpoint(tmp_path)
+    assert (found.state["episodes"], found.learner()["weight"].tolist()) == (99, [3.0])
 
 
 def test_a_network_that_is_not_finite_is_not_saved(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ MOST_TRANSITIONS = 2**40
 """Limit for one table: the number of distinct keys."""
 MOST_RATIO = 100_000
 """Limit on transitions sampled, or simulated, per environment step: far above it a run would hardly advance."""
-_MOST_N_STEP = 10_000
+_MOST_N_STEP = 4_096
+"""Limit of the native writer of chunks."""
 _MOST_EXPONENT = 4
 _MOST_WIDTH = 65_536
 _MOST_LAYERS = 64

@@ -341,6 +341,11 @@ def _acquire_lock(path: Path) -> int:
             f"run directory {path} is in use by process {holder or '?'}, which trains into it; wait until it ends, "
             "or choose another --run-dir"
         ) from None
+    except OSError as error:
+        os.close(lock)
+        raise StorageError(
+            f"can't lock {path / _LOCK}: {error.strerror}; a file system with locks is required"
+        ) from error
     with _writing(path / _LOCK):
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)

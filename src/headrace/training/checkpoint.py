@@ -145,7 +145,10 @@ def save_state(folder: Path, changes: dict[str, Any]) -> Path:
 
     def fill(draft: Path) -> None:
         for name in linked:
-            os.link(newest.path / name, draft / name)
+            try:
+                os.link(newest.path / name, draft / name)
+            except OSError:  # a file system without hard links
+                shutil.copyfile(newest.path / name, draft / name)
         (draft / _STATE).write_text(json.dumps(newest.state | changes))
 
     return _write(folder, newest.moment.learner_steps, tuple(newest.manifest), fill, linked)
