@@ -59,6 +59,15 @@ def test_actors_learn_with_a_policy_in_fewer_bits(
     assert 0 < first["largest"] < (1.0 if bits == 4 else 0.1) * first["largest_output"]
 
 
+def test_the_last_report_of_a_process_comes_when_it_is_stopped(tmp_path: Path) -> None:
+    """A run too short for a second report has the error of its policy all the same."""
+    arguments = [f"{TOY}Corridor", *QUANTIZED, "--steps", "1500", "--final-evaluation-episodes", "1"]
+    process = start(tmp_path, *arguments)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert records(tmp_path / "run", "quantization")
+
+
 @pytest.mark.slow
 def test_a_killed_quantizer_is_restarted_and_versions_keep_increasing(tmp_path: Path) -> None:
     arguments = [f"{TOY}Corridor", *QUANTIZED, "--steps", "30000", "--final-evaluation-episodes", "1"]

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from headrace.clock import Executor, Outcome, monotonic, new_executor, spend
+from headrace.errors import ClosedError
 from headrace.networks import Architecture, PolicyGraph
 from headrace.networks.precision import Precision
 from headrace.networks.records import ILLEGAL
@@ -47,12 +48,16 @@ class QuantizerRole(Role):
         """Runs until stopped; ends with ClosedError when the server is gone."""
         with new_executor("error") as executor:
             quantizer = _Quantizer(context.connect(), self, executor)
-            while not context.stop.is_set():
-                quantizer.report()
-                if not quantizer.advance():
-                    quantizer.check()
-                    context.stop.wait(_POLL_SECONDS)
-            quantizer.finish()
+            try:
+                while not context.stop.is_set():
+                    quantizer.report()
+                    if not quantizer.advance():
+                        quantizer.check()
+                        context.stop.wait(_POLL_SECONDS)
+            except ClosedError:  # how a process is stopped, too; the interrupted connection is of no more use
+                if not context.stop.is_set():
+                    raise
+            quantizer.finish(context.connect())
 
 
 class _Quantizer:
@@ -105,8 +110,9 @@ class _Quantizer:
                 self._take_error(self._measuring)
             self._send()
 
-    def finish(self) -> None:
+    def finish(self, server: RoleServer) -> None:
         """Sends the last report, with the error that is being measured, so that a short run has one too."""
+        self._server = server
         if self._measuring is not None:
             self._take_error(self._measuring)
         self._send()
