@@ -52,6 +52,15 @@ def test_mistakes_are_one_line(
     assert error.count("\n") == 1
 
 
+def test_sizes_before_an_error_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", CORRIDOR, "--topology", "hogwild", "--cores", "1", "64", "--quiet", "--time-limit", "1"]
+    words += ["--envs-per-worker", "1", "--final-evaluation-episodes", "0", "--replay-capacity", "1200"]
+    assert main([*words, "--output", str(tmp_path / "out")]) == 2
+    assert "replay_capacity" in capsys.readouterr().err
+    assert len((tmp_path / "out" / "capacity.csv").read_text().splitlines()) == 2
+    assert (tmp_path / "out" / "index.html").exists()
+
+
 @pytest.mark.parametrize("rule", [["--time_limit", "3"], ["--time-limit=3"], ["--time_limit=3"]])
 def test_a_stopping_rule_may_be_spelled_with_underscores(
     rule: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

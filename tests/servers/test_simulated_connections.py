@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from headrace.clock import inhabit, monotonic
+from headrace.clock import inhabit, monotonic, sleep
 from headrace.errors import ClosedError, ServerError
 from headrace.launch.simulated.costs import Cost, Costs
 from headrace.launch.simulated.link import Link
@@ -50,7 +50,9 @@ def test_a_request_costs_processor_time_of_the_role_and_of_the_server() -> None:
         world.close()
 
 
-def test_posted_chunks_arrive_in_the_background_and_four_are_on_the_way(simulated_server: SimulatedServer) -> None:
+def test_posted_chunks_arrive_together_in_the_background_and_four_are_on_the_way(
+    simulated_server: SimulatedServer,
+) -> None:
     table, role = (
         simulated_server.add_table("replay", SIGNATURE, fresh=True, capacity=64),
         connect_role(simulated_server.endpoint),
@@ -58,7 +60,13 @@ def test_posted_chunks_arrive_in_the_background_and_four_are_on_the_way(simulate
     assert [role.post("replay", chunk(), wait=False) for _ in range(5)] == [True] * 4 + [False]
     assert (monotonic(), len(table)) == (0.0, 0)
     role.settle()
-    assert (monotonic(), len(table)) == (pytest.approx(8.0), 16)
+    assert (monotonic(), len(table)) == (pytest.approx(2.0), 16)
+    role.post("replay", chunk())
+    sleep(0.5)  # the first is under way
+    role.post("replay", chunk())
+    role.post("replay", chunk())
+    role.settle()
+    assert (monotonic(), len(table)) == (pytest.approx(6.0), 28)
     table.close()
     role.post("replay", chunk())
     with pytest.raises(ClosedError):

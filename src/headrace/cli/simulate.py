@@ -65,11 +65,16 @@ def run(arguments: Sequence[str]) -> int:
     with held_back():
         from headrace.simulation.capacity import predict, write_tables
         from headrace.simulation.page import present, row
-    predictions = predict(config, cores, path, (lambda text: None) if options.quiet else print)
-    write_tables(predictions, path)
-    command = shlex.join(["headrace", "simulate", *words])
-    title = f"{config.environment} · {config.algorithm.name} · {config.topology.name}, simulated"
-    (path / "index.html").write_text(present(title, command, predictions), encoding="utf-8")
+    predictions = []
+    try:
+        for prediction in predict(config, cores, path, (lambda text: None) if options.quiet else print):
+            predictions.append(prediction)
+    finally:  # also of the sizes before an error or an interrupt
+        if predictions:
+            write_tables(predictions, path)
+            command = shlex.join(["headrace", "simulate", *words])
+            title = f"{config.environment} · {config.algorithm.name} · {config.topology.name}, simulated"
+            (path / "index.html").write_text(present(title, command, predictions), encoding="utf-8")
     table = Table(
         "cores", "steps/s", "updates/s", "staleness", "cores busy", "bottleneck", "return", "ended by", box=None
     )

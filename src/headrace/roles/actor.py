@@ -172,8 +172,10 @@ class Actor:
 
     def close(self) -> None:
         """Closes the environments."""
-        self._clock.enter("environment")
-        self.environments.close()
+        try:
+            self._clock.enter("environment")
+        finally:  # a simulated role may be killed there
+            self.environments.close()
         self._clock.enter("other")
 
     def _start(self) -> Array:

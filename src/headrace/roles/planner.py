@@ -22,6 +22,7 @@ from headrace.parameters.form import PolicyDecoder
 from headrace.replay import BatchBuffer, ReplayTable
 from headrace.roles.base import REPORTS, Role, RoleContext
 from headrace.roles.handles import PolicyHandle, TableHandle
+from headrace.servers.base import RoleServer
 from headrace.types import Array, Batch, EnvironmentSpec
 
 __all__ = ["Planner", "PlannerRole", "PlannerSettings"]
@@ -179,7 +180,7 @@ class PlannerRole(Role):
         planner: Planner | None = None
         next_report = 0.0
 
-        def report() -> None:
+        def report(server: RoleServer = server) -> None:
             base = {"role": self.kind, "index": self.index, "generation": self.generation}
             server.put(REPORTS, json.dumps(base | (planner.report() if planner else {})).encode())
 
@@ -201,8 +202,10 @@ class PlannerRole(Role):
                 found = server.fetch(self.policy.name, policy.version if policy else 0)
                 if found and policy:
                     policy.load(decoder.decode(found[1]), found[0])
+                    spend("session")
                 elif found:
                     policy = Policy(decoder.decode(found[1]), found[0])
+                    spend("session")
                     planner = Planner(
                         self.settings,
                         transitions,
@@ -214,4 +217,5 @@ class PlannerRole(Role):
                 report_when_due()
                 if planner is None or not planner.advance(int(transitions.stats()["inserts"])):
                     stop.wait(_POLL_SECONDS)
-            report()
+        with contextlib.suppress(ClosedError):  # a stop may have interrupted the other connections
+            report(context.connect())

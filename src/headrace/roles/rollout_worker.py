@@ -104,8 +104,10 @@ class RolloutWorker:
 
     def close(self) -> None:
         """Closes the environments."""
-        self.clock.enter("environment")
-        self._environments.close()
+        try:
+            self.clock.enter("environment")
+        finally:  # a simulated role may be killed there
+            self._environments.close()
         self.clock.enter("other")
 
     def _take_batch(self, timeout_seconds: float) -> Batch | None:

@@ -1,6 +1,8 @@
 """Connections of roles to the server of a simulated run: every request takes the time of its link and of processors."""
 
 from collections import deque
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +58,10 @@ class SimulatedRole(RoleServer):
     def post(self, table: str, *chunks: bytes, wait: bool = True) -> bool:
         """Stores chunks in order without waiting for the answer; see `RoleServer`."""
         self._raise_error()
-        size = sum(map(len, chunks))
         with self._changed:
-            if not wait and not self._has_room(size):
+            if not wait and not self._has_room():
                 return False
-            self._changed.wait_for(lambda: self._has_room(size) or self._error)
+            self._changed.wait_for(lambda: self._has_room() or self._error)
             self._posted.extend((table, chunk) for chunk in chunks)
             self._changed.notify_all()
         self._raise_error()
@@ -120,9 +121,9 @@ class SimulatedRole(RoleServer):
             raise ClosedError("the connection is closed")
         send(count)
 
-    def _has_room(self, size: int) -> bool:
+    def _has_room(self) -> bool:
         waiting = sum(len(chunk) for _, chunk in self._posted)
-        return not self._posted or (len(self._posted) < _MOST_POSTED and waiting + size <= _MOST_POSTED_BYTES)
+        return len(self._posted) < _MOST_POSTED and waiting < _MOST_POSTED_BYTES
 
     def _raise_error(self) -> None:
         if self._error is not None:
@@ -131,19 +132,21 @@ class SimulatedRole(RoleServer):
             raise ClosedError("the connection is closed")
 
     def _carry(self) -> None:
-        """Takes posted chunks to the server, in a thread of the role."""
+        """Takes posted chunks to the server, in a thread of the role: in a request all that came meanwhile."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._posted or self._closed)
                 if self._closed:
                     return
-                table, chunk = self._posted[0]
+                table, posted = next(groupby(self._posted, itemgetter(0)))
+                chunks = [chunk for _, chunk in posted]
             try:
-                self.insert(table, chunk)
+                self.insert(table, *chunks)
             except Exception as error:
                 self._error = error
             with self._changed:
-                self._posted.popleft()
+                for _ in chunks:
+                    self._posted.popleft()
                 self._changed.notify_all()
             if self._error is not None:
                 return

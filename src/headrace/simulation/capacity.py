@@ -55,22 +55,21 @@ class Prediction(NamedTuple):
     scores: tuple[Score, ...] = ()
 
 
-def predict(config: RunConfig, cores: Sequence[int], path: Path, say: Callable[[str], object]) -> list[Prediction]:
+def predict(config: RunConfig, cores: Sequence[int], path: Path, say: Callable[[str], object]) -> Iterator[Prediction]:
     """Simulates the run on each number of cores, in directories below `path`. The launcher must be `Simulated`."""
-    assert isinstance(config.launcher, Simulated)
+    launcher = config.launcher
+    assert isinstance(launcher, Simulated)
+    sized = [dataclasses.replace(config, launcher=dataclasses.replace(launcher, cores=count)) for count in cores]
     made = not path.exists()
-    predictions = []
-    for count in cores:
-        launcher = dataclasses.replace(config.launcher, cores=count)
-        sized = dataclasses.replace(config, launcher=launcher)
-        with _leaving(path, made), RunDirectory.create(path / f"cores-{count}", sized.to_json()) as run:
+    for count, each in zip(cores, sized, strict=True):
+        with _leaving(path, made), RunDirectory.create(path / f"cores-{count}", each.to_json()) as run:
             with run.discarded_unless_used():
-                summary = train(sized, run, QuietDisplay()).summary
+                summary = train(each, run, QuietDisplay()).summary
             if summary["stopped_by"] == "interrupt":
                 raise KeyboardInterrupt
-            predictions.append(_read(count, summary, run.metrics_path))
-        say(f"{count} cores: {predictions[-1].steps_per_second:,.0f} steps/s, {predictions[-1].bottleneck}")
-    return predictions
+            prediction = _read(count, summary, run.metrics_path)
+        say(f"{count} cores: {prediction.steps_per_second:,.0f} steps/s, {prediction.bottleneck}")
+        yield prediction
 
 
 @contextlib.contextmanager

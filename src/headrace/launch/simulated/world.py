@@ -23,6 +23,8 @@ from headrace.launch.simulated.link import Link
 __all__ = ["Killed", "Process", "SimulatedWorld", "Task"]
 
 _JOIN_SECONDS = 10.0
+_GATE_SECONDS = 1.0
+"""In which a thread that was given the baton finds its gate open."""
 
 
 class Killed(BaseException):
@@ -196,8 +198,13 @@ class SimulatedWorld(World):
         whole = f"{process.name}: {name}"
         task.thread = threading.Thread(target=self._run, args=(task, target), name=whole, daemon=True)
         task.parked = True
+        try:
+            task.thread.start()  # it waits for its turn
+        except RuntimeError as error:
+            process.tasks.remove(task)
+            self._tasks.remove(task)
+            raise LaunchError(f"{whole} can't be started: {error}") from error
         self._make_ready(task)
-        task.thread.start()
         return task
 
     def pause(self, process: Process, until: float) -> None:
@@ -351,7 +358,10 @@ class SimulatedWorld(World):
             task.gate.acquire()
         except BaseException as error:  # a signal's handler raised it in the main thread, which has no baton
             task.error, self._urgent = error, task
-            task.gate.acquire()
+            while True:  # the first acquire() may have succeeded before the handler ran: then the gate stays closed
+                has_baton = self.running is task
+                if task.gate.acquire(timeout=_GATE_SECONDS) or has_baton:
+                    break
 
     def _run(self, task: Task, target: Callable[[], object]) -> None:
         with inhabit(self):
