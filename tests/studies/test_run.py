@@ -1,6 +1,7 @@
 """Pages made from files, without a measurement."""
 
 import csv
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -13,9 +14,11 @@ from headrace.cli.main import main
 from headrace.errors import LaunchError
 from headrace.studies.actorq.acting import CROSSOVER_COLUMNS, CrossoverCase
 from headrace.studies.actorq.study import ActorQ, ActorQOptions
+from headrace.studies.base import Measured, Part, Plan
 from headrace.studies.catalogue import STUDIES
 from headrace.studies.page import table, write_page
 from headrace.studies.run import read_origin, render_study, run_plan
+from headrace.studies.sheet import read_rows
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 HEADING = {
@@ -57,6 +60,45 @@ def test_what_was_left_out_is_on_the_page_again(stand_in, tmp_path, origin) -> N
     assert read_origin(study, tmp_path) == known
     render_study(study, "small", ActorQOptions(), tmp_path, known)
     assert note in (tmp_path / "actorq.html").read_text()
+
+
+def measure_slowly(case: CrossoverCase, folder: Path) -> Measured:
+    """Takes the place of a simulated case, in a process of its own; fails for a batch of 2."""
+    del folder
+    if case.batch == 2:
+        raise LaunchError("it broke")
+    return Measured(dict.fromkeys(CROSSOVER_COLUMNS, float(os.getpid())))
+
+
+def test_simulated_cases_are_measured_by_other_processes(tmp_path, origin) -> None:
+    study = ActorQ()
+    study.parts = (
+        Part("crossover", CROSSOVER_COLUMNS, measure_slowly, simulated=True),
+        *(part for part in ActorQ.parts if part.name != "crossover"),
+    )
+    plan = {"crossover": tuple(CrossoverCase(64, batch) for batch in range(1, 6)), "training": ()}
+    said: list[str] = []
+    with pytest.raises(LaunchError, match="1 case failed"):
+        run_plan(study, "small", plan, tmp_path, said.append, origin)
+    rows = read_rows(tmp_path / "crossover.csv", CROSSOVER_COLUMNS)
+    assert {row["case"] for row in rows} == {case.name for case in plan["crossover"] if case.batch != 2}
+    assert float(os.getpid()) not in {row[CROSSOVER_COLUMNS[0]] for row in rows}
+    assert sum("it broke" in line for line in said) == 1
+
+
+def test_a_page_shows_the_rows_of_all_commands(stand_in, tmp_path, origin) -> None:
+    study = stand_in(ActorQ, crossover=lambda case: dict.fromkeys(CROSSOVER_COLUMNS, 1.0))
+
+    def plan_of(command: str) -> Plan:
+        return {"crossover": (CrossoverCase(65, int(command.split()[4])),), "training": ()}
+
+    for batch in (3, 5):
+        known = replace(origin, command=f"headrace study actorq --batch {batch} --scale small --output out")
+        run_plan(study, "small", plan_of(known.command), tmp_path, lambda line: None, known)
+    for given, hidden in ((plan_of, False), (lambda command: plan_of("headrace study actorq --batch 3"), True)):
+        render_study(study, "small", ActorQOptions(), tmp_path, known, given)
+        page = (tmp_path / "actorq.html").read_text()
+        assert ("1 row of another scale" in page) is hidden
 
 
 def test_rows_that_a_page_does_not_show_are_counted(stand_in, tmp_path, origin) -> None:

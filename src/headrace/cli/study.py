@@ -6,6 +6,7 @@ import shlex
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ import tyro
 
 from headrace.cli.arguments import Positional, find_environment, flag_types, parse, require_known
 from headrace.errors import ConfigError
-from headrace.studies.base import Scale, Study
+from headrace.studies.base import Plan, Scale, Study
 from headrace.studies.catalogue import STUDIES, find_study
 from headrace.studies.run import read_origin, render_study, run_study
 
@@ -60,7 +61,8 @@ def _measure(study: Study, words: Sequence[str]) -> Path:
     options = _parse(study, words)
     signal.signal(signal.SIGTERM, _end)
     output = options.output or Path(f"study-{study.name}")
-    return run_study(study, options.scale, output, options.own, lambda line: print(line, flush=True))
+    say = partial(print, flush=True)
+    return run_study(study, options.scale, output, options.own, say, partial(_plan_of, study))
 
 
 def _render(study: Study, words: Sequence[str]) -> Path:
@@ -70,7 +72,16 @@ def _render(study: Study, words: Sequence[str]) -> Path:
         raise ConfigError(f"--render takes no other option; leave out everything but --render {folder}")
     origin = read_origin(study, folder)
     options = _parse(study, shlex.split(origin.command)[3:])
-    return render_study(study, options.scale, options.own, folder, origin)
+    return render_study(study, options.scale, options.own, folder, origin, partial(_plan_of, study))
+
+
+def _plan_of(study: Study, command: str) -> Plan:
+    """The plan of a command; nothing if it has options that there are no more."""
+    try:
+        options = _parse(study, shlex.split(command)[3:])
+    except ConfigError:
+        return {}
+    return study.plan(options.scale, options.own)
 
 
 def _parse(study: Study, words: Sequence[str]) -> Any:

@@ -61,6 +61,9 @@ class Part:
     """Name of the part that stores the details."""
     later: Collection[str] = ()
     """Columns that were added later; older files may lack them."""
+    simulated: bool = False
+    """Whether a busy machine changes no figure of it. As many cases are then measured at a time as there are cores, by
+    other processes: `measure` must be a function of a module."""
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,10 @@ class ConcurrencyOptions(Options):
         return sorted([*found, *(count for count in more if count <= available_cores())])
 
 
+def _measure(case: Case, folder: Path) -> Measured:
+    return Measured(measure(case, folder))
+
+
 class Concurrency(Study):
     """Workers that act and learn, by number and by how they share parameters."""
 
@@ -82,7 +86,7 @@ class Concurrency(Study):
     summary = "lock, HogWild, parameter server, AD-PSGD, A3C and Dyna-Q against one process (LunarLander-v3 to 200)"
     options = ConcurrencyOptions
     parts = tuple(
-        Part(name, COLUMNS, lambda case, folder: Measured(measure(case, folder)), later=LATER_COLUMNS)
+        Part(name, COLUMNS, _measure, later=LATER_COLUMNS, simulated=name in (cases.SIMULATED, cases.FACTORS))
         for name in (*_PARTS, cases.SIMULATED, cases.FACTORS)
     )
     told: ClassVar = {
