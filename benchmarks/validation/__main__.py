@@ -72,7 +72,7 @@ def _measure(options: argparse.Namespace) -> bool:
     if not missing:
         return True
     warn_if_busy()
-    minutes = estimate_seconds(cases, rows) / 60
+    minutes = estimate_seconds(cases, rows, options.cores) / 60
     print(f"validation: {missing} of {len(cases)} runs are missing; they take about {minutes:.0f} minutes", flush=True)
     link = calibrate_once(options.environment, preset(options.environment).algorithm, costs)
     return measure(plan._replace(link=link), cases, runs, start_run)

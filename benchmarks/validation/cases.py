@@ -81,8 +81,8 @@ class Case(NamedTuple):
 
 
 def list_cases(seeds: int, setups: Sequence[Setup]) -> Iterator[Case]:
-    """All runs, seed by seed, so that an interrupted measurement has as many seeds of each."""
+    """All runs, seed by seed, so that an interrupted measurement has as many of each; a seed's real runs come first."""
     for seed in range(seeds):
-        for setup in setups:
-            for mode in MODES:
+        for mode in MODES:
+            for setup in setups:
                 yield Case(setup, seed, mode)

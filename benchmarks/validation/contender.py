@@ -9,7 +9,7 @@ import dataclasses
 import json
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import headrace
 from benchmarks.outcome import EVALUATION_PERIOD_SECONDS, PERIODIC_EPISODES
 from benchmarks.validation.cases import Case, Plan, Setup
 from headrace.launch.config import Processes, Simulated
+from headrace.report.rates import begun_seconds, steady_rate
+from headrace.report.run_directory import RunDirectory
 from headrace.roles.actor import ACTOR_PHASES
 from headrace.roles.learner import LEARNER_PHASES
 from headrace.settings import preset
@@ -26,15 +28,21 @@ __all__ = ["COLUMNS", "describe_run"]
 
 COLUMNS = (
     *("ended", "seconds_to_score", "steps_to_score", "seconds", "environment_steps", "updates"),
-    *("updates_per_second", "steps_per_second", "replay_ratio", "staleness", "training_cores"),
+    *("updates_per_second", "steps_per_second", "start_seconds", "replay_ratio", "staleness", "training_cores"),
     *(f"acting_{phase}" for phase in ACTOR_PHASES),
     *(f"learning_{phase}" for phase in LEARNER_PHASES),
 )
-"""What a run tells; times of phases are shares of the training time of all actors, learners or workers."""
+"""What a run tells; times of phases are shares of the training time of all actors, learners or workers.
+
+Speeds are those from the first record with all processes at work and with updates, `start_seconds` after the start: so
+they do not depend on how soon a run reaches the score.
+"""
 
 
-def describe_run(summary: Mapping[str, Any], setup: Setup, training_cores: float) -> dict[str, Any]:
-    """The columns of a run from its summary."""
+def describe_run(
+    summary: Mapping[str, Any], progress: Sequence[Mapping[str, Any]], setup: Setup, training_cores: float
+) -> dict[str, Any]:
+    """The columns of a run from its summary and records of progress."""
     seconds = summary["wall_seconds"]
     learners = 1 if summary["workers"] is None else setup.processes
     acting, learning = summary["actor_times"], summary["learner_times"]
@@ -45,8 +53,9 @@ def describe_run(summary: Mapping[str, Any], setup: Setup, training_cores: float
         "seconds": seconds,
         "environment_steps": summary["environment_steps"],
         "updates": summary["learner_steps"],
-        "updates_per_second": summary["learner_steps"] / seconds,
-        "steps_per_second": summary["environment_steps"] / seconds,
+        "updates_per_second": steady_rate(progress, "learner_steps"),
+        "steps_per_second": steady_rate(progress, "environment_steps"),
+        "start_seconds": begun_seconds(progress),
         "replay_ratio": summary["samples_per_insert"],
         "staleness": summary["staleness"],
         "training_cores": training_cores,
@@ -68,7 +77,7 @@ def run(plan: Plan, case: Case, folder: Path) -> dict[str, Any]:
     """Trains to the score; returns the row's columns."""
     simulated = case.mode == "simulated"
     before = _processor_seconds()
-    summary = headrace.train(
+    run = headrace.train(
         plan.environment,
         topology=_topology(plan, case.setup),
         until_score=plan.score,
@@ -80,11 +89,12 @@ def run(plan: Plan, case: Case, folder: Path) -> dict[str, Any]:
         launcher=Simulated(plan.cores, plan.link, Path(plan.costs)) if simulated else Processes(),
         run_dir=folder / "run",
         quiet=True,
-    ).summary
-    used = summary["busy_cores"].get("training", 0.0)
+    )
+    used = run.summary["busy_cores"].get("training", 0.0)
     if not simulated:
-        used = (_processor_seconds() - before) / summary["wall_seconds"]
-    return describe_run(summary, case.setup, used)
+        used = (_processor_seconds() - before) / run.summary["wall_seconds"]
+    records = RunDirectory.open(folder / "run").read_metrics()
+    return describe_run(run.summary, [each for each in records if each["kind"] == "progress"], case.setup, used)
 
 
 def _processor_seconds() -> float:

@@ -1,9 +1,11 @@
 """Measures the runs that are missing, each in a fresh process, and keeps a row of each as soon as it is measured."""
 
+import itertools
 import json
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -55,33 +57,57 @@ def calibrate_once(environment: str, algorithm: Algorithm, path: Path) -> str:
 
 
 def measure(plan: Plan, cases: Sequence[Case], path: Path, run: Run) -> bool:
-    """Measures what is missing, in order; returns whether all runs succeeded."""
+    """Measures what is missing, in order; returns whether all runs succeeded.
+
+    Real runs are made alone. Simulated ones, whose results do not depend on how busy this machine is, take a core each.
+    """
     succeeded = True
-    for number, case in enumerate(cases):
+    for mode, group in itertools.groupby(cases, lambda case: case.mode):
         rows = read_csv(path)
-        if any(case.is_of(row) for row in rows):
-            continue
-        left = estimate_seconds(cases[number:], rows)
-        print(f"validation: {case.mode} {case.setup.name}, seed {case.seed}; {left / 60:.0f} minutes left", flush=True)
-        begin = monotonic()
-        outcome = run(plan, case)
-        succeeded &= outcome is not None
-        if outcome is not None:
-            row = {**plan.columns, **case.columns, **outcome, "process_seconds": monotonic() - begin, **origin()}
-            write_rows(path, [*rows, row])
-            seconds, steps = outcome["seconds_to_score"], outcome["steps_to_score"]
-            print("  score not reached" if steps is None else f"  {seconds:.1f} s, {steps:,} steps", flush=True)
+        missing = [case for case in group if not any(case.is_of(row) for row in rows)]
+        if missing:
+            print(f"validation: {estimate_seconds(cases, rows, plan.cores) / 60:.0f} minutes left", flush=True)
+        with ThreadPoolExecutor(plan.cores if mode == "simulated" else 1) as pool:
+            runs = {pool.submit(_measure_one, plan, case, run): case for case in missing}
+            try:
+                for made in as_completed(runs):
+                    succeeded &= _keep(path, plan, runs[made], *made.result())
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C, none of the others is begun
     return succeeded
 
 
-def estimate_seconds(cases: Sequence[Case], rows: Sequence[Mapping[str, str]]) -> float:
-    """Time that the cases without a row take: each as long as the median of its kind, or of all, or a guess."""
+def _measure_one(plan: Plan, case: Case, run: Run) -> tuple[Mapping[str, Any] | None, float]:
+    """The run's columns and the seconds that its process took."""
+    print(f"validation: {case.mode} {case.setup.name}, seed {case.seed}", flush=True)
+    begin = monotonic()
+    return run(plan, case), monotonic() - begin
+
+
+def _keep(path: Path, plan: Plan, case: Case, outcome: Mapping[str, Any] | None, process_seconds: float) -> bool:
+    """Adds a run's row; returns whether it succeeded."""
+    if outcome is None:
+        return False
+    row = {**plan.columns, **case.columns, **outcome, "process_seconds": process_seconds, **origin()}
+    write_rows(path, [*read_csv(path), row])
+    seconds, steps = outcome["seconds_to_score"], outcome["steps_to_score"]
+    reached = "score not reached" if steps is None else f"{seconds:.1f} s, {steps:,} steps"
+    print(f"  {case.mode} {case.setup.name}, seed {case.seed}: {reached}", flush=True)
+    return True
+
+
+def estimate_seconds(cases: Sequence[Case], rows: Sequence[Mapping[str, str]], cores: int) -> float:
+    """Time that the cases without a row take: each as long as the median of its kind, or of all, or a guess.
+
+    Of simulated ones, as many as there are cores run at the same time.
+    """
     everything = [float(row["process_seconds"]) for row in rows]
     total = 0.0
     for case in cases:
         if not any(case.is_of(row) for row in rows):
             like = [float(row["process_seconds"]) for row in rows if case._replace(seed=int(row["seed"])).is_of(row)]
-            total += statistics.median(like or everything or [_GUESS_SECONDS])
+            seconds = statistics.median(like or everything or [_GUESS_SECONDS])
+            total += seconds / cores if case.mode == "simulated" else seconds
     return total
 
 
