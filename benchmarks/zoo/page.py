@@ -1,13 +1,13 @@
 """docs/zoo.md and its plots, from the rows."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.zoo.published import SCORES
-from benchmarks.zoo.runs import read_rows
+from benchmarks.zoo.runs import FAILED, read_rows
 from benchmarks.zoo.scores import Rows, cells, normalized_scores, shared_tasks
 from benchmarks.zoo.statistics import (
     Estimate,
@@ -16,7 +16,7 @@ from benchmarks.zoo.statistics import (
     probability_of_improvement,
     profiles,
 )
-from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS
+from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, systems_of
 from headrace.report.formats import duration
 from headrace.report.svg import COLORS, plain_axes, stand_alone, to_svg
 from headrace.studies.results import write_text
@@ -54,7 +54,7 @@ _FIGURES = (
 def write_page() -> None:
     """Writes the page and its plot."""
     rows = read_rows()
-    plot = _draw_profiles(rows)
+    plot = _draw_profiles([row for row in rows if row["ended"] != FAILED])
     if plot:
         write_text(_PLOT, plot)
     write_text(_PAGE, page_text(rows, plot=bool(plot)))
@@ -63,10 +63,11 @@ def write_page() -> None:
 
 def page_text(rows: Rows, *, plot: bool) -> str:
     """The page in Markdown."""
-    parts = [_INTRODUCTION, _failures(rows), _policies(), _table(rows), _wall_clock(rows), _comparison(rows)]
+    ended = [row for row in rows if row["ended"] != FAILED]
+    parts = [_INTRODUCTION, _failures(rows), _policies(), _table(ended), _wall_clock(ended), _comparison(ended)]
     if plot:
         parts.append(_PROFILES)
-    return "\n\n".join(part for part in (*parts, _METHODS, _origin(rows)) if part) + "\n"
+    return "\n\n".join(part for part in (*parts, _METHODS, _origin(ended)) if part) + "\n"
 
 
 _INTRODUCTION = """# Zoo
@@ -88,9 +89,13 @@ _METHODS = """## Methods
   topologies with several processes.
 - The score is the mean of 100 greedy episodes with seeds that had no part in the decision to stop. It must reach the
   required score.
-- Numbers are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al. 2021); of fewer
-  than five seeds, with the lowest and the highest value. A run that did not reach the threshold counts in the mean with
-  what it took until it ended, and ≥ marks such a mean; in comparisons it is worse than every run that did.
+- Numbers of ten seeds are interquartile means with 95 % stratified bootstrap intervals by rliable (Agarwal et al.
+  2021); those of fewer are medians with the lowest and the highest value. A run that did not reach the threshold counts
+  with what it took until it ended, and ≥ marks such a figure; in comparisons it is worse than every run that did.
+- Thresholds and presets were chosen in earlier runs, some with the seeds that are shown here: of CartPole-v1,
+  HalfCheetah-v5, Hopper-v5 and hopper-hop, where SAC and CrossQ had failed. Those of Ant-v5 (3,000),
+  BipedalWalker-v3 (290), finger-spin (870) and DoorKey (0.95) were lowered after runs that did not reach them in time.
+  A run ends where it first reaches the threshold: further training can lower its score, as it did in Hopper-v5.
 - `apex`, `serial` and the workers' topologies are the presets; `frugal` is the preset of `--frugal`; `simulated-8` and
   `simulated-16` are the preset with HogWild in simulated time, evaluated every half simulated second. Stable-Baselines3
   has the settings of its zoo, TorchRL those of its published script (`benchmarks/zoo/published.py`). CleanRL's DQN is
@@ -111,15 +116,22 @@ def _failures(rows: Rows) -> str:
             lines.append(
                 f"- {row['task']}, {row['system']}, seed {row['seed']}: {score}; {row['required']} is required"
             )
-    measured = {(row["system"], row["task"]) for row in rows}
-    lacking = [task.name for task in TASKS if not any((system, task.name) in measured for system in task.systems)]
-    if lacking:
-        lines.append(f"- Not measured yet: {', '.join(lacking)}")
+    lines += _lacking({(row["system"], row["task"]) for row in rows})
     trained = [row for row in rows if row["system"] != "random"]
     few = sorted({row["task"] for row in trained if len(_seeds(rows, row)) < _FEWEST_SEEDS})
     if few:
         lines.append(f"- One seed only, so that intervals say nothing: {', '.join(few)}")
     return "## What did not hold\n" + "\n".join(lines or ["Nothing."])
+
+
+def _lacking(measured: Container[tuple[str, str]]) -> Iterator[str]:
+    """What has not been measured, by system."""
+    for system in dict.fromkeys(system for task in TASKS for system in systems_of(task)):
+        tasks = [task.name for task in TASKS if system in systems_of(task)]
+        lacking = [name for name in tasks if (system, name) not in measured]
+        if lacking:
+            names = f"none of {len(tasks)}" if len(lacking) == len(tasks) > 1 else f"not {', '.join(lacking)}"
+            yield f"- Measured with {_title(system)}: {names}"
 
 
 def _seeds(rows: Rows, like: Mapping[str, str]) -> set[str]:
@@ -145,7 +157,7 @@ def _policies() -> str:
 def _table(rows: Rows) -> str:
     lines = [
         "## Every preset",
-        "| | system | seeds | reached | steps to the threshold | seconds to it | score | required | published |",
+        "| | system | seeds | reached | steps to the threshold | seconds to it | score there | required | published |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     columns = [_figures(rows, figure) for figure in _FIGURES]

@@ -13,14 +13,15 @@ from benchmarks.zoo.tasks import HEADRACE, TASKS, Task, systems_of
 from headrace.machine import available_cores
 from headrace.studies.results import make_folder, write_rows
 
-__all__ = ["FOLDER", "RUNS", "measure", "policy_path", "read_rows"]
+__all__ = ["FAILED", "FOLDER", "RUNS", "measure", "policy_path", "read_rows"]
 
 FOLDER = RESULTS / "zoo"
 RUNS = FOLDER / "runs.csv"
 _POLICIES = FOLDER / "policies"
 _EXTRA_SECONDS = 1_800.0
 """Evaluations and start of a run, beyond its training seconds, before it is killed."""
-_FAILED = "failed"
+FAILED = "failed"
+"""How a run ended that raised an error."""
 _MODULES = {"sb3": "stable_baselines3", "cleanrl": "torch", "torchrl": "torchrl"}
 _SUITES = {
     "dm_control/": "dm_control",
@@ -51,7 +52,7 @@ def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_second
     failed = False
     for system, task, seed in _wanted(seeds, systems, only):
         place = (system, task.name, str(seed))
-        measured = [row for row in read_rows() if row["ended"] != _FAILED and _place(row)[:2] == place[:2]]
+        measured = [row for row in read_rows() if row["ended"] != FAILED and _place(row)[:2] == place[:2]]
         if any(_place(row) == place for row in measured):
             continue
         differs = _difference(system, task, most_seconds, measured)
@@ -60,7 +61,7 @@ def measure(seeds: int, systems: Sequence[str], only: Sequence[str], most_second
             failed = True
             continue
         row = _run(system, task, seed, most_seconds)
-        failed |= row["ended"] == _FAILED
+        failed |= row["ended"] == FAILED
         write_rows(RUNS, [*(each for each in read_rows() if _place(each) != place), row])  # others may have added some
     missed = [row for row in read_rows() if row["system"] in HEADRACE and row["holds"] != "True"]
     return 2 if failed else int(bool(missed))
@@ -123,7 +124,7 @@ _SHOWN = ("ended", "seconds_to_score", "steps_to_score", "fresh_mean", "holds")
 
 def _row(system: str, task: Task, seed: int, most_seconds: float, outcome: dict[str, Any] | None) -> dict[str, Any]:
     """`outcome` is None for a run that failed, and {} for one that was killed."""
-    ended = _FAILED if outcome is None else "limit" if outcome else "killed"
+    ended = FAILED if outcome is None else "limit" if outcome else "killed"
     outcome = outcome or {}
     reached = outcome.get("seconds_to_score") is not None
     fresh = outcome.get("fresh_mean")
