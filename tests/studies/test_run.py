@@ -63,7 +63,7 @@ def test_what_was_left_out_is_on_the_page_again(stand_in, tmp_path, origin) -> N
 
 
 def measure_slowly(case: CrossoverCase, folder: Path) -> Measured:
-    """Takes the place of a simulated case, in a process of its own; fails for a batch of 2."""
+    """Takes the place of a simulated case, in a separate process; fails for a batch of 2."""
     del folder
     if case.batch == 2:
         raise LaunchError("it broke")
