@@ -40,7 +40,7 @@ _ROOT = Path(__file__).parent.parent
 
 
 class Row(NamedTuple):
-    """One figure and its peer's. `required` bounds `ratio`, or `ours` if there is no peer."""
+    """One figure and its peer's. `required` bounds `ratio`, or `ours` where the functions below say so."""
 
     name: str
     unit: str

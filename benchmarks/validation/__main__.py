@@ -1,6 +1,6 @@
 """Simulated runs (docs/simulation.md) against real ones on this machine, with the same settings and seeds.
 
-    python -m benchmarks.validation [--seeds 10] [--topologies serial apex ...] [--output FOLDER]
+    python -m benchmarks.validation [--seeds 10] [--topologies serial apex ...] [--modes real] [--output FOLDER]
 
 First measures what work costs here (costs.json). A row is added to runs.csv for each run as soon as it ends; started
 again, it measures what is missing: seed by seed, so that it may be interrupted at any time. Then writes comparison.csv
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import RESULTS, origin, read_csv, require, warn_if_busy
-from benchmarks.validation.cases import SETUPS, Plan, list_cases
+from benchmarks.validation.cases import MODES, SETUPS, Plan, list_cases
 from benchmarks.validation.runs import calibrate_once, estimate_seconds, measure, require_same, start_run
 from headrace.errors import ConfigError
 from headrace.machine import available_cores
@@ -50,6 +50,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--score", type=float, default=200.0, help="mean of 100 greedy episodes that ends a run")
     parser.add_argument("--seeds", type=int, default=10, help="seeds 0 .. N-1")
     parser.add_argument("--topologies", nargs="+", choices=names, default=names)
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="real runs need an idle machine")
     parser.add_argument("--cores", type=int, default=2, help="of the simulated machine, and of this one that are used")
     parser.add_argument("--time-limit", type=float, default=300.0, help="training seconds of each run")
     parser.add_argument("--output", type=Path, default=RESULTS / "validation")
@@ -64,7 +65,8 @@ def _measure(options: argparse.Namespace) -> bool:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])  # for the calibration and all runs
     make_folder(options.output)
     costs, runs = options.output / "costs.json", options.output / "runs.csv"
-    cases = list(list_cases(options.seeds, [setup for setup in SETUPS if setup.name in options.topologies]))
+    setups = [setup for setup in SETUPS if setup.name in options.topologies]
+    cases = [case for case in list_cases(options.seeds, setups) if case.mode in options.modes]
     plan = Plan(options.environment, options.score, options.cores, options.time_limit, str(costs.resolve()))
     rows = read_csv(runs)
     require_same(rows, plan)
