@@ -137,7 +137,7 @@ inline void check_error(ErrorKind kind, const std::string& text, const std::func
   FAIL_CHECK("no error was thrown, but one was expected that says: " << text);
 }
 
-inline Deadline soon(int milliseconds = 10'000) {
+inline Deadline soon(int milliseconds = 60'000) {
   return std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
 }
 

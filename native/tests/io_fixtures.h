@@ -21,9 +21,9 @@ using std::chrono::milliseconds;
 
 inline Deadline in(int ms) { return std::chrono::steady_clock::now() + milliseconds(ms); }
 
-// Short polling: true as soon as `condition` holds, false after ten seconds.
+// Short polling: true as soon as `condition` holds, false after a minute.
 bool eventually(auto condition) {
-  for (const auto deadline = in(10'000); std::chrono::steady_clock::now() < deadline;) {
+  for (const auto deadline = in(60'000); std::chrono::steady_clock::now() < deadline;) {
     if (condition()) return true;
     std::this_thread::sleep_for(milliseconds(1));
   }

@@ -41,15 +41,15 @@ TEST_CASE("try_insert does not wait for a reader, and is woken when the reader i
   std::array<std::byte, 4096> bytes;
   while (::read(pipe, bytes.data(), 1) != 1) std::this_thread::yield();  // the pin is set before the first byte
 
-  // Chunks that the pipe has taken may be overwritten, and it takes more for a moment after the first byte; the first
+  // Chunks that the pipe has taken may be overwritten, and it takes more for a while after the first byte; the first
   // one that it has not is waited for by no one, however often it is asked for.
   int stored = 0;
-  for (int refused = 0; stored < 64 && refused < 1000;) {
+  auto last = std::chrono::steady_clock::now();
+  while (stored < 64 && std::chrono::steady_clock::now() < last + std::chrono::seconds(1)) {
     if (table.try_insert(chunk)) {
       ++stored;
-      refused = 0;
+      last = std::chrono::steady_clock::now();
     } else {
-      ++refused;
       std::this_thread::yield();
     }
   }

@@ -147,7 +147,12 @@ TEST_CASE("a stale socket file stays while another server may be replacing it") 
   REQUIRE(::flock(locked.get(), LOCK_EX) == 0);
   std::unique_ptr<UnixListener> listener;
   {
-    const std::jthread server([&] { listener = std::make_unique<UnixListener>(Address::parse("unix:" + path)); });
+    std::atomic<bool> started = false;
+    const std::jthread server([&] {
+      started = true;
+      listener = std::make_unique<UnixListener>(Address::parse("unix:" + path));
+    });
+    while (!started) std::this_thread::yield();
     std::this_thread::sleep_for(milliseconds(100));  // in which a server that does not wait replaces it
     CHECK_FALSE(connect_unix(Address::parse("unix:" + path)));
     CHECK(::flock(locked.get(), LOCK_UN) == 0);

@@ -122,7 +122,8 @@ def test_the_first_free_slot_is_taken() -> None:
     assert server.claims == ["actor/2"]
 
 
-def test_a_slot_that_becomes_free_soon_is_waited_for() -> None:
+def test_a_slot_that_becomes_free_soon_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting_role, "_CLAIM_SECONDS", 30.0)
     server = Memory("actor/0")
     threading.Timer(0.05, server.taken.clear).start()
     assert claim_slot(server, "actor", [0], new_event()) == 0
@@ -138,18 +139,20 @@ def test_no_free_slot_returns_none_and_a_stop_ends_the_wait() -> None:
 
 
 def test_a_spare_actor_reports_it_and_takes_the_next_free_slot(
-    acting: list[ActingRole], capsys: pytest.CaptureFixture[str]
+    acting: list[ActingRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    said: list[str] = []
+    waits = threading.Event()
+    monkeypatch.setattr(separate_role, "_say", lambda text: (said.append(text), waits.set()))
     server = Memory("actor/0", "actor/1")
     server.publish(RUN, notice(2).to_json().encode())
     spare = threading.Thread(target=SeparateRole(0, "actor").run, args=(Context(server),), daemon=True)
     spare.start()
-    spare.join(0.5)  # longer than a predecessor's connection may take here
-    assert spare.is_alive()
+    assert waits.wait(30)
     server.taken.remove("actor/1")
     spare.join(30)
     assert [role.name for role in acting] == ["actor 1"]
-    assert capsys.readouterr().out == "all 2 actor slots of the run are taken; waiting for a free one\n"
+    assert said == ["all 2 actor slots of the run are taken; waiting for a free one"]
 
 
 def test_a_spare_actor_can_be_stopped() -> None:

@@ -11,6 +11,8 @@ from headrace.errors import ChunkRefused, ClosedError, StorageError
 from headrace.replay import ChunkWriter, Signature
 from headrace.servers.pulled import PulledTable
 
+from .conftest import wait_for
+
 SIGNATURE = Signature((2,), "float32")
 STEPS = 4
 
@@ -196,12 +198,3 @@ def test_close_ends_the_thread_and_the_senders(pulled: Callable[..., PulledTable
         batches.next(0.01)
     assert queue.count == count
     assert "puller" not in [thread.name for thread in threading.enumerate()]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError("not within 10 seconds")

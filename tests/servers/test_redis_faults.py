@@ -18,6 +18,8 @@ from headrace.servers.base import Endpoint
 from headrace.servers.redis import RedisRoleServer, RedisServer
 from headrace.servers.redis_connection import RedisAddress
 
+from .conftest import wait_for
+
 SIGNATURE = Signature((2,), "float32")
 PATIENT = 30.0
 
@@ -214,6 +216,7 @@ def test_restarted_redis(ends: Ends, redis_server: Any) -> None:
     role.insert("replay", chunk())
     server.publish("policy", b"old", 7)
     assert batches.next(0.2) is None
+    wait_for(lambda: table.stats()["size"] == 4)
     redis_server.stop()
     calls = [Call(lambda: role.insert("replay", chunk())), Call(lambda: server.publish("policy", b"new", 8))]
     assert all(call.waits() for call in calls)
@@ -297,8 +300,9 @@ def test_a_learner_that_pulls_makes_room(ends: Ends, redis_server: Any) -> None:
     table = server.add_table("replay", large, fresh=True, capacity=1000)
     watch.config_set("maxmemory", watch.info("memory")["used_memory"] + 5_000_000)
     actor = Call(lambda: [role.insert("replay", chunk(8192)) for _ in range(60)])
+    wait_for(lambda: watch.llen("headrace:run:experience:replay") > 4)
     assert actor.waits()
-    assert 4 < watch.llen("headrace:run:experience:replay") < 60
+    assert watch.llen("headrace:run:experience:replay") < 60
     batches = table.batches_ahead(4, 0.4, 1)
     assert batches.next(10.0) is not None
     assert actor.result() == [None] * 60
@@ -314,7 +318,7 @@ def test_a_replica_refuses_experience(ends: Ends, redis_server: Any) -> None:
 
 
 def test_silent(ends: Ends, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_connection, "_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(redis_connection, "_TIMEOUT_SECONDS", 2.0)
     address = redis_server.address
     role, patient = ends.role(address), ends.role(address, reconnect_seconds=PATIENT)
     redis_server.freeze()

@@ -96,7 +96,7 @@ def test_a_run_whose_redis_is_lost_ends_with_one_line_and_a_checkpoint(
 ) -> None:
     monkeypatch.setattr(server_module, "_RECONNECT_SECONDS", 0.5)
     with pytest.raises(HeadraceError) as caught:
-        train(Mishaps(redis_server.stop), time_limit_seconds=30)
+        train(Mishaps(redis_server.stop), time_limit_seconds=200)
     assert f"no Redis at {redis_server.address}/0: " in str(caught.value)
     assert "\n" not in str(caught.value)
     assert newest_checkpoint(tmp_path / "run" / "checkpoints").state["learner_steps"] > 0

@@ -13,6 +13,8 @@ from headrace.errors import ChunkRefused, ClosedError, ConfigError, ServerError
 from headrace.replay import BatchBuffer
 from headrace.servers import Endpoint, RoleServer, RunServer, connect_role, open_server, read_token, standalone
 
+from .conftest import wait_for
+
 SIGNATURE = Signature((2,), "float32")
 ADDRESSES = ("unix:@", "tcp://127.0.0.1:0")
 Open = Callable[..., RunServer]
@@ -217,11 +219,8 @@ def test_a_claim_ends_with_its_connection(place: Place) -> None:
         second.claim("actor/0", 2)
     place.role("other").claim("actor/0", 2)  # another run's place of that name
     first.close()
-    for _ in range(500):
-        with contextlib.suppress(ServerError):
-            second.claim("actor/0", 2)
-            break
-    assert place.native.stats()["claims"].count("run/actor/0") == 1
+    wait_for(lambda: "run/actor/0" not in place.native.stats()["claims"])
+    second.claim("actor/0", 2)
 
 
 def test_batches_that_are_closed_stay_so_after_a_restart(place: Place) -> None:

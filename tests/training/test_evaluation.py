@@ -129,5 +129,6 @@ def test_close_drops_requests_that_were_not_started(server: Far, evaluations: Ev
     with contextlib.closing(evaluations):
         evaluations.request(b"first", MOMENT, 2, hold=False)
         evaluations.request(b"second", MOMENT, 2, hold=False)
-        threading.Timer(0.05, server.arrived.set).start()
+        sending: Any = evaluations._sending
+        sending.add_done_callback(lambda _: server.arrived.set())  # the second is canceled, then the first may end
     assert [data for name, data, _ in server.published if name == EVALUATION_POLICY] == [b"first"]

@@ -163,7 +163,7 @@ def test_a_worker_uses_one_thread_regardless_of_its_environment_variables() -> N
 @pytest.mark.parametrize("topology", SHORT)
 def test_a_run_continues_when_its_workers_are_killed_one_after_the_other(tmp_path: Path, topology: str) -> None:
     """The second continues alone for a while after the first is killed; then only the replacements learn."""
-    arguments = ["--topology", topology, "--workers", "2", *FEW, "--time-limit", "60"]
+    arguments = ["--topology", topology, "--workers", "2", *FEW, "--time-limit", "600"]
     process = start(tmp_path, f"{TOY}Corridor", *arguments, "--final-evaluation-episodes", "0")
     wait_for(lambda: learning(tmp_path))
     before = workers(process.pid)
