@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from headrace.errors import LaunchError
 from headrace.launch import Exit, deaths
 from headrace.roles.base import Role, RoleContext
 from headrace.training import supervision
@@ -150,3 +151,22 @@ def test_the_loss_of_a_node_is_not_counted_as_a_death_of_its_roles(time: Time) -
         launcher.exits = [Exit(Acting(0, generation=generation), "its node was lost", False, "", node_lost=True)]
         supervisor.check()
     assert [again for reason, again in record.events if reason == "its node was lost"] == [True] * 5
+
+
+def test_starts_that_fail_slowly_are_not_repeated_for_ever(time: Time) -> None:
+    launcher, record = Pretence(), Record()
+    supervisor = Supervisor(launcher, [Acting(0)], 10.0, record)
+    supervisor.start()
+
+    def die(generation: int) -> None:
+        time.now += 62.0  # in which it looked for its server
+        launcher.exits = [Exit(Acting(0, generation=generation), "exit code 1", False, "no server answers")]
+        supervisor.check()
+
+    die(0)
+    supervisor.receive({"role": "actor", "index": 0})  # of one that has begun, deaths this far apart do not count
+    die(1)
+    die(2)
+    with pytest.raises(LaunchError, match="actor 0 died 3 times"):
+        die(3)
+    assert [again for _, again in record.events if isinstance(again, bool)] == [True, True, True, False]

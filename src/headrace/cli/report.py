@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace.cli.arguments import Run, parse
 from headrace.cli.evaluate import MAX_VIDEO_STEPS
-from headrace.errors import HeadraceError
+from headrace.errors import CheckpointError, HeadraceError, StorageError
 from headrace.report import RunDirectory
 from headrace.report.video import require_video, write_video
 
@@ -29,6 +29,10 @@ def run(arguments: Sequence[str]) -> int:
     options = parse(_Options, arguments, prog="headrace report", description="Write a run's report, one HTML page.")
     directory = RunDirectory.open(options.run)
     output = options.output or options.run / "report.html"
+    if not output.parent.is_dir():
+        raise StorageError(f"can't write {output}: {output.parent} is not a directory")
+    if not directory.metrics_path.exists():
+        raise CheckpointError(f"{options.run} has no records yet; there is nothing to report")
     video, note = None, ""
     if options.video:
         try:

@@ -53,6 +53,8 @@ def run(arguments: Sequence[str]) -> int:
         f"{_CORES} takes several numbers. Without a stopping rule it stops after {_SECONDS:.0f} simulated seconds. "
         "`headrace simulate calibrate ENV` measures the costs on this machine."
     )
+    if any(_flag(word) == "--launcher" for word in rest):
+        raise ConfigError("--launcher must be left out: the runs are simulated")
     if not any(_flag(word) in ("--steps", "--time-limit", "--until-score") for word in rest):
         rest += ["--time-limit", f"{_SECONDS:.0f}"]
     options = read_run_options(SimulateOptions, [*rest, "--launcher", "simulated"], _PROG, described)
@@ -62,6 +64,8 @@ def run(arguments: Sequence[str]) -> int:
     path = options.output or default_run_directory(
         f"simulate-{config.environment}", config.algorithm.name, datetime.now()
     )
+    if (path / "capacity.csv").exists():
+        raise ConfigError(f"{path} has an earlier prediction; another --output is required")
     with held_back():
         from headrace.simulation.capacity import predict, write_tables
         from headrace.simulation.page import present, row

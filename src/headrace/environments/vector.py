@@ -207,22 +207,26 @@ class VectorEnvironments(EnvironmentBatch):
                     self._store_row(out, index, row_of(observation, index), mask, final=bool(final[index]))
                 raise
             return out
-        array = np.asarray(observation)
-        if not np.can_cast(array.dtype, self._dtype, "same_kind"):
-            self._fault(None, f"observation has dtype {array.dtype.name}; its space declares {self._dtype.name}")
-        if array.shape != out.shape:
-            self._fault(None, f"observation has shape {array.shape}; {out.shape} is required by its space")
-        out[:] = array
-        if self._dtype.kind == "f" and not finite_float32(out).all():
-            index, *where = np.argwhere(~finite_float32(out))[0].tolist()
-            value = out[(index, *where)]
-            self._fault(index, f"observation{where or ''} is {value}; every value must be finite as float32")
+        out[:] = self._checked(np.asarray(observation), out.shape)
         return out
+
+    def _checked(self, array: Array, shape: tuple[int, ...], index: int | None = None) -> Array:
+        """An observation of environment `index`, or, without it, those of all of them, [E, *O]."""
+        if not np.can_cast(array.dtype, self._dtype, "same_kind"):
+            self._fault(index, f"observation has dtype {array.dtype.name}; its space declares {self._dtype.name}")
+        if array.shape != shape:
+            self._fault(index, f"observation has shape {array.shape}; {shape} is required by its space")
+        if self._dtype.kind == "f" and not finite_float32(array).all():
+            where = np.argwhere(~finite_float32(array))[0].tolist()
+            value = array[tuple(where)]
+            index = where.pop(0) if index is None else index
+            self._fault(index, f"observation{where or ''} is {value}; every value must be finite as float32")
+        return array
 
     def _store_row(self, out: Array, index: int, observation: Any, info: Mapping[str, Any], *, final: bool) -> None:
         """Stores the observation of one environment."""
         if self._packer is None:
-            out[index] = np.asarray(observation)
+            out[index] = self._checked(np.asarray(observation), self._shape, index)
             return
         try:
             self._packer.pack(observation, info, out[index], final=final)

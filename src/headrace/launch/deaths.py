@@ -20,7 +20,7 @@ class Deaths:
         self._hung_seconds = 0.0
 
     def add(self, hung_seconds: float = 0.0) -> bool:
-        """Adds a death after a hang of `hung_seconds`; returns whether the role may be restarted."""
+        """Adds a death after a hang or failed start of `hung_seconds`; returns whether the role may be restarted."""
         self._hung_seconds += hung_seconds
         self._times.append(monotonic() - self._hung_seconds)  # hangs do not count: one may exceed the minute
         return len(self._times) < DEATHS or self._times[-1] - self._times[0] > DEATHS_SECONDS

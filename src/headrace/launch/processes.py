@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from headrace.errors import StorageError
+from headrace.errors import LaunchError, StorageError
 from headrace.fields import write_json
 from headrace.launch.base import Exit, RoleStart
 from headrace.launch.watcher import ROLE_MARK, Family, memory_kills
@@ -50,7 +50,7 @@ class ProcessLauncher:
         self._running: dict[str, _Running] = {}
 
     def start(self, role: Role) -> None:
-        """Starts a role in its own process; raises StorageError if its log can't be written."""
+        """Starts a role in its own process; raises LaunchError, or StorageError if its log can't be written."""
         log = self._logs / f"{role.name.replace(' ', '-')}.log"
         arguments = [role.kind, str(role.index), str(os.getpid())]
         command = [sys.executable, "-m", "headrace.launch.child", *arguments]
@@ -58,14 +58,17 @@ class ProcessLauncher:
         mark = f"{ROLE_MARK.decode()}{secrets.token_hex(8)}"
         with self._open(log) as output:
             start = output.tell()  # before the process writes: it shares the position
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env=child_environment() | {mark: role.name},
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    env=child_environment() | {mark: role.name},
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise LaunchError(f"{role.name} can't be started: {error.strerror}") from error
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has died already, which poll() reports
             process.stdin.write(start_record)

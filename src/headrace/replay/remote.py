@@ -21,7 +21,7 @@ _MOST_TOKEN_FILE_BYTES = 8192
 def read_token(path: str | Path, field: str = "token_file") -> bytes:
     """The secret in a token file, without surrounding white space; raises ConfigError if it can't be read.
 
-    The file may be a pipe; at most 8 KiB are read. `field` is the setting that names it.
+    At most 8 KiB are read. `field` is the setting that names it.
     """
     try:
         with open(path, "rb") as file:

@@ -142,7 +142,7 @@ class Board:
         yield Text.assemble(
             *holder,
             (alive, "bold red" if p.actors_alive < p.actors_total else "dim"),
-            ("   evaluating, clock paused" if p.paused else "", "italic"),
+            ("   evaluating" if p.paused else "", "italic"),
         )
 
 

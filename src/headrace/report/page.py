@@ -93,7 +93,7 @@ def _tiles(history: History, summary: Record) -> str:
     if last.get("samples_per_insert") is not None:
         tiles.append((number(last["samples_per_insert"]), "samples per insert", False))
     if last.get("staleness") is not None:
-        tiles.append((number(last["staleness"]), "updates stale, on average", False))
+        tiles.append((number(last["staleness"]), "updates stale" + (", on average" if summary else ""), False))
     if last.get("replay_size") is not None:
         held = f", {size(last['replay_bytes'])}" if last.get("replay_bytes") else ""
         tiles.append((count(last["replay_size"]), f"transitions in replay{held}", False))

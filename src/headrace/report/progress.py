@@ -51,7 +51,7 @@ class Progress:
     role: ActingKind = "actor"
     """Kind of the roles that act. Workers also learn, so the times of both sides are theirs."""
     paused: bool = False
-    """Whether an evaluation is running and the training clock is paused."""
+    """Whether an evaluation is running; the training clock stands still in it if it holds training."""
     steps_target: int | None = None
     time_target: float | None = None
     """Seconds of the training clock."""

@@ -148,10 +148,14 @@ class Learning(Protocol):
     loss: float
     """Loss of the last update."""
     staleness: float
-    """Mean number of updates between the policy that chose a batch's actions and the policy that learns from it. For
-    workers that share parameters: updates between reading the parameters and applying the gradient."""
+    """Mean number of updates between the policy that chose the last batch's actions and the policy that learns from it.
+    For workers that share parameters: updates between reading the parameters and applying a gradient, over the run."""
     clock: PhaseClock
     """A clock with LEARNER_PHASES."""
+
+    @property
+    def mean_staleness(self) -> float:
+        """The staleness of all batches or gradients since the start or the resumption."""
 
     @property
     def version(self) -> int:

@@ -41,7 +41,8 @@ class Learner:
         self.clock = PhaseClock(LEARNER_PHASES)
         self.steps = steps
         self.loss = float("nan")
-        self.staleness = 0.0
+        self.staleness = self._staleness_sum = 0.0
+        self._first_step = steps
         self._updater = updater
         self._next_batch = next_batch
         self._update_priorities = update_priorities
@@ -53,6 +54,11 @@ class Learner:
     def version(self) -> int:
         """The newest published version."""
         return self._publisher.version if self._publisher else self.steps + 1
+
+    @property
+    def mean_staleness(self) -> float:
+        """Mean of `staleness` over all updates of this object."""
+        return self._staleness_sum / max(1, self.steps - self._first_step)
 
     def publish(self) -> None:
         """Publishes the current policy under version steps + 1 and waits until it is published."""
@@ -82,6 +88,7 @@ class Learner:
             self._update_priorities(batch.key, update.priority)
         self.loss = update.loss
         self.staleness = float(_behind(self.steps + 1, batch.policy_version).mean())
+        self._staleness_sum += self.staleness
         self.steps += 1
         if self._publisher is not None and self.steps % self._publish_period == 0:
             self.clock.enter("publish")

@@ -187,6 +187,11 @@ class _Learning:
         gradients = sum(self.totals["staleness"].values())
         self.staleness = self.totals["staleness_sum"] / gradients if gradients else 0.0
 
+    @property
+    def mean_staleness(self) -> float:
+        """That of all gradients, as `staleness`."""
+        return self.staleness
+
     def figures(self) -> dict[str, Any]:
         """Gradient statistics of the workers."""
         names = ("updates", "accepted", "dropped", "refused", "lock_wait_seconds", "pull_seconds", "apply_seconds")

@@ -58,7 +58,7 @@ def summarize(
         "steps_to_score": solved.moment.environment_steps if solved else None,
         "stopped_by": stopped_by,
         "samples_per_insert": stats["samples_per_insert"],
-        "staleness": learner.staleness,
+        "staleness": learner.mean_staleness,
         "replay_size": int(stats["size"]),
         "replay_bytes": int(stats["used_bytes"]),
         "workers": workers,

@@ -142,6 +142,9 @@ class Supervisor:
         role = ended.role
         if ended.fault:
             raise EnvironmentFault(ended.message)
+        heartbeat = self._heartbeats[role.name]
+        if heartbeat.first:  # it has not begun: however long it tried, that does not count
+            hung_seconds = monotonic() - heartbeat.arrived
         again = ended.node_lost or self._deaths[role.name].add(hung_seconds)
         self._observer.on_exit(ended, again)
         if not again:

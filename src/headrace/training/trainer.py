@@ -233,16 +233,20 @@ class Trainer:
 
     def _end(self) -> None:
         """Ends everything that belongs to the run."""
-        with contextlib.suppress(ServerError):  # the server may be the reason for the end
-            self._publisher.end()
-        self._supervisor.stop()
+        with contextlib.ExitStack() as ends:
+            ends.callback(self._evaluations.close)
+            ends.callback(self._server.close)
+            ends.callback(self._close_program)
+            ends.callback(self._supervisor.stop)
+            with contextlib.suppress(ServerError):  # the server may be the reason for the end
+                self._publisher.end()
+
+    def _close_program(self) -> None:
         try:
             with self._watching():
                 self._program.close()
         except EnvironmentFault as fault:  # everything important is done
             self._display.message(str(fault))
-        self._server.close()
-        self._evaluations.close()
 
     def _watching(self) -> contextlib.AbstractContextManager[None]:
         """A context for calls of environments in this process, if the program acts in it."""
@@ -257,7 +261,7 @@ class Trainer:
         return displaced
 
     def _train_or_save(self, interrupts: Interrupts) -> str:
-        """Trains; saves what was learned for any reason to stop except divergence and storage errors."""
+        """Trains; saves what was learned for any reason to stop except divergence."""
         try:
             if self._topology.quantizes:
                 chosen = {
@@ -271,7 +275,12 @@ class Trainer:
             self._supervisor.start()
             with self._watching():
                 return self._train(interrupts)
-        except (DivergenceError, StorageError):
+        except DivergenceError:
+            raise
+        except StorageError:  # of this disk, or of a server that refuses
+            if self._learner.steps and self._run.displacement() is None:
+                with contextlib.suppress(StorageError, ServerError):
+                    self._save()
             raise
         except Exception as error:
             if isinstance(error, ClosedError):
@@ -355,13 +364,12 @@ class Trainer:
         if progress.seconds > self._recorded_seconds:  # the clock is paused while an evaluation holds training
             self._recorded_seconds = progress.seconds
             self._run.append(progress.to_record())
+            moment = {"seconds": progress.seconds, "environment_steps": progress.environment_steps}
             figures = self._program.figures()
             if figures is not None:
-                self._run.append({"kind": "workers", "seconds": progress.seconds, **figures})
+                self._run.append({"kind": "workers", **moment, **figures})
             if busy := self._core_use.take_recent():
-                self._run.append(
-                    {"kind": "cores", "seconds": progress.seconds, "cores": available_cores(), "busy": busy}
-                )
+                self._run.append({"kind": "cores", **moment, "cores": available_cores(), "busy": busy})
 
     def _collect(self) -> bool:
         """Processes all reports that have arrived; returns whether the server was restarted."""

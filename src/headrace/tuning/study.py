@@ -86,6 +86,8 @@ class Study:
     ) -> None:
         limited = config.steps is not None or config.time_limit_seconds is not None
         require("steps", "none", limited, "given, or a time limit: a trial that stays below its score would never end")
+        episodes = config.final_evaluation_episodes
+        require("final_evaluation_episodes", episodes, episodes > 0, "above 0: they are a trial's score")
         address = config.server.address
         require("server", shown_address(address or ""), address is None, "left out: each trial has its own")
         self.path = path

@@ -89,7 +89,8 @@ def run_trial(trial: Trial, report: Report) -> Outcome:
     score, interrupted = summary["mean_return"], summary["stopped_by"] == "interrupt"
     done = {"environment_steps": summary["environment_steps"], "seconds": summary["wall_seconds"]}
     if not interrupted and (score is None or not math.isfinite(score)):
-        return Outcome(**done, error=f"its score is {score}; it must be a finite number")
+        why = f"its score is {score}; a finite number is required"
+        return Outcome(**done, error=why, mistake=score is None)  # None: it was too short for an update
     return Outcome(score, **done, interrupted=interrupted)
 
 

@@ -118,6 +118,11 @@ function listItem(card) {
   return element("li", {}, box, button);
 }
 
+// A window of R2D2 has half its learned steps in common with the next.
+function setRatio({ samples_per_step: ratio, learned_steps: learned }) {
+  return learned ? ratio * Math.floor(learned / 2) / learned : ratio;
+}
+
 function toggle(place) {
   place.replaceChildren(...Object.entries(AXES).map(([name, text]) => {
     const button = element("button", { type: "button", "aria-pressed": String(name === axis) }, text);
@@ -183,9 +188,9 @@ function showTiles(now, summary, config, state) {
     [count(now.learner_steps), "learner updates"],
     [count(now.steps_per_second), "steps per second"],
     [count(now.learner_steps_per_second), "updates per second"],
-    [number(now.samples_per_insert), `samples per insert${config.algorithm?.samples_per_step ? `, set: ${number(config.algorithm.samples_per_step)}` : ""}`],
+    [number(now.samples_per_insert), `samples per insert${config.algorithm?.samples_per_step ? `, set: ${number(setRatio(config.algorithm))}` : ""}`],
     [number(now.staleness), "updates stale"],
-    [count(now.replay_size), `transitions in replay, ${bytes(now.replay_bytes)}`],
+    [count(now.replay_size), `${config.algorithm?.learned_steps ? "windows" : "transitions"} in replay, ${bytes(now.replay_bytes)}`],
     [duration(now.seconds ?? summary.wall_seconds), "training time"],
     [now.bottleneck ?? "–", "bottleneck"],
   ];

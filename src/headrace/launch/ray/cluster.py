@@ -4,14 +4,16 @@ import contextlib
 import logging
 import os
 import secrets
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from headrace.errors import ConfigError
@@ -80,12 +82,17 @@ def _server(config: "Ray", address: str) -> Iterator[tuple[Endpoint, tuple[str, 
         raise ConfigError(f"server_node is {address}; it must be the address of a node of the cluster: {known}")
     here = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(nodes[0], soft=False)}
     token = secrets.token_hex(32)
+    patience = max(_SERVER_SECONDS, config.wait_seconds)  # a runtime environment to install, experience to check
     try:
-        port = ray.get(ray.remote(free_port).options(**here).remote(address), timeout=_SERVER_SECONDS)
+        port = ray.get(ray.remote(free_port).options(**here).remote(address), timeout=patience)
         listened = f"tcp://{address}:{port}"
         host = ray.remote(ServerHost).options(**here, max_restarts=-1)
         server = host.remote(listened, token, str(config.server_data or ""))
-        found = tuple(ray.get(server.notices.remote(), timeout=_SERVER_SECONDS))
+        found = tuple(ray.get(server.notices.remote(), timeout=patience))
+    except GetTimeoutError:
+        raise ConfigError(
+            f"the server on node {address} has not started within {patience:.0f} s; a larger --wait-seconds is required"
+        ) from None
     except RayError as error:
         raise ConfigError(f"the server can't be started on node {address}: {error_line(error)}") from None
     yield Endpoint(listened, "default", reconnect_seconds=_RECONNECT_SECONDS, token=token), found
@@ -124,6 +131,13 @@ def _connect(config: "Ray") -> bool:
 
 
 def _init(address: str, options: dict[str, Any]) -> None:
+    with contextlib.ExitStack() as ends:
+        if threading.current_thread() is threading.main_thread():  # Ray replaces the handler
+            ends.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+        _connect_to(address, options)
+
+
+def _connect_to(address: str, options: dict[str, Any]) -> None:
     try:
         ray.init(address=address, log_to_driver=False, **options)
     except ConnectionError as error:

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,8 +62,7 @@ class RayLauncher:
     """
 
     def __init__(self, endpoint: Endpoint, logs: Path, config: "Ray", *, own: bool = False) -> None:
-        secret = endpoint.secret()  # other nodes do not have the token file
-        self._endpoint = dataclasses.replace(endpoint, token=secret.decode() if secret else "", token_file="")
+        self._endpoint = dataclasses.replace(endpoint, token=_token(endpoint), token_file="")
         self._logs = logs
         self._config = config
         self._own = own
@@ -141,20 +140,27 @@ class RayLauncher:
                 _kill(self._waiting.pop(role.name).host)
             elif role.name in self._running:
                 stopping.append(self._running.pop(role.name))
-        for running in stopping:
-            running.host.stop.remote()
-        if stopping:
-            ends = [running.end for running in stopping]
-            ended, _ = ray.wait(ends, num_returns=len(ends), timeout=_GRACE_SECONDS)
+        try:
+            with contextlib.suppress(RayError, ConnectionError):
+                self._await(stopping)
+        finally:  # also after an interrupt
             for running in stopping:
-                if running.end in ended:
-                    with contextlib.suppress(RayError, StorageError):
-                        self._write_output(running.role, ray.get(running.end).output)
                 _kill(running.host)
         if not self._running:
             for relay in self._relays.values():
                 _kill(relay.host)
             self._relays.clear()
+
+    def _await(self, stopping: Sequence[_Running]) -> None:
+        """Asks the processes to stop, and writes the output of those that do so in time."""
+        for running in stopping:
+            running.host.stop.remote()
+        ends = [running.end for running in stopping]
+        ended, _ = ray.wait(ends, num_returns=len(ends), timeout=_GRACE_SECONDS) if ends else ([], [])
+        for running in stopping:
+            if running.end in ended:
+                with contextlib.suppress(RayError, StorageError):
+                    self._write_output(running.role, ray.get(running.end).output)
 
     def close(self) -> None:
         """Ends the watch over the nodes."""
@@ -281,8 +287,18 @@ def _ready(references: dict[Any, Any]) -> list[Any]:
 
 
 def _kill(host: Any) -> None:
-    with contextlib.suppress(RayError):
+    with contextlib.suppress(RayError, ConnectionError):  # ray:// loses its connection with the latter
         ray.kill(host)
+
+
+def _token(endpoint: Endpoint) -> str:
+    """The server's secret, since other nodes do not have the token file."""
+    try:
+        return (endpoint.secret() or b"").decode()
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"token_file is {endpoint.token_file}; it must be UTF-8 text with launcher ray, which hands it to nodes"
+        ) from None
 
 
 def _is_node_death(error: RayError) -> bool:

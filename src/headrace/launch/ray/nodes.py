@@ -47,8 +47,8 @@ class Nodes:
         self.own = own or str(ray.get_runtime_context().get_node_id())
         """The id of this process's node."""
         self._reached: set[str] = set()
-        self._refused: dict[str, float] = {}  # since when, by the node's id
-        self._silent: dict[str, float] = {}
+        self._refused: dict[str, tuple[float, float]] = {}  # first and last time, by the node's id
+        self._silent: dict[str, tuple[float, float]] = {}
         self._nodes = self._listed()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nodes", daemon=True)
@@ -66,10 +66,9 @@ class Nodes:
 
     def lost(self) -> frozenset[str]:
         """The nodes that are gone, or seem to be."""
-        now = self._clock()
         dead = {node for node, known in self._nodes.items() if not known.alive}
-        refused = {node for node, since in list(self._refused.items()) if now - since >= _REFUSED_SECONDS}
-        silent = {node for node, since in list(self._silent.items()) if now - since >= _SILENT_SECONDS}
+        refused = {node for node, (first, last) in [*self._refused.items()] if last - first >= _REFUSED_SECONDS}
+        silent = {node for node, (first, last) in [*self._silent.items()] if last - first >= _SILENT_SECONDS}
         return frozenset((dead | refused | silent) - {self.own})
 
     def close(self) -> None:
@@ -99,10 +98,10 @@ class Nodes:
             socket.create_connection((known.address, known.port), _CONNECT_SECONDS).close()
         except ConnectionRefusedError:
             if node in self._reached:
-                self._refused.setdefault(node, begin)
+                self._refused[node] = self._refused.get(node, (begin, begin))[0], self._clock()
         except OSError:
             if node in self._reached:
-                self._silent.setdefault(node, begin)
+                self._silent[node] = self._silent.get(node, (begin, begin))[0], self._clock()
         else:
             self._reached.add(node)
             self._refused.pop(node, None)
