@@ -47,7 +47,7 @@ _WHY_NO_GAIN = (
     "use too."
 )
 _TILES = {
-    "updates/s, 2 workers / 1": "updates per second of 2 workers over 1",
+    "updates/s, 2 workers / one process": "updates per second of 2 workers over one process",
     "runs that reach the target (%)": "% of the runs reach the target",
     "samples per step, off what is set (%)": "% is the replay ratio off what is set, at most",
     PLANNING: "real steps without planning over Dyna-Q's",
