@@ -42,7 +42,7 @@ class Learner:
         self.steps = steps
         self.loss = float("nan")
         self.staleness = self._staleness_sum = 0.0
-        self._first_step = steps
+        self._updates = 0
         self._updater = updater
         self._next_batch = next_batch
         self._update_priorities = update_priorities
@@ -58,7 +58,7 @@ class Learner:
     @property
     def mean_staleness(self) -> float:
         """Mean of `staleness` over all updates of this object."""
-        return self._staleness_sum / max(1, self.steps - self._first_step)
+        return self._staleness_sum / max(1, self._updates)
 
     def publish(self) -> None:
         """Publishes the current policy under version steps + 1 and waits until it is published."""
@@ -89,6 +89,7 @@ class Learner:
         self.loss = update.loss
         self.staleness = float(_behind(self.steps + 1, batch.policy_version).mean())
         self._staleness_sum += self.staleness
+        self._updates += 1
         self.steps += 1
         if self._publisher is not None and self.steps % self._publish_period == 0:
             self.clock.enter("publish")
