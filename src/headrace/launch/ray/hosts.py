@@ -101,10 +101,10 @@ class ServerHost:
 
     def __init__(self, address: str, token: str, data: str) -> None:
         raise_descriptor_limit()
+        self._server = Server(data=data, memory_bytes=server_memory_bytes(), token=token.encode())
         deadline = time.monotonic() + _LISTEN_SECONDS
-        while True:  # data directory and port of a process that was killed are free a little later
+        while True:  # the port of a process that was killed is free a little later
             try:
-                self._server = Server(data=data, memory_bytes=server_memory_bytes(), token=token.encode())
                 self._server.listen(address)
                 return
             except HeadraceError:
