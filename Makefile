@@ -20,7 +20,7 @@ NATIVE := $(wildcard native/*/*.cc native/*/*.h native/bypass/lwip/*.h native/by
 MODULE := CMakeLists.txt $(wildcard native/core/* native/dense/* native/wire/* native/io/* native/bindings/*)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 # pip compiles Python files one after the other. Here each core compiles, and tests of packages stay uncompiled. Without
-# it every process would compile what it imports where PYTHONDONTWRITEBYTECODE is set: the tests took twice as long.
+# it every process would compile what it imports where PYTHONDONTWRITEBYTECODE is set.
 COMPILE = { $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true; }  # a few are not valid Python
 # One at a time, also where make runs several targets.
 ALONE = exec 9> $(VENV)/.installing && flock 9

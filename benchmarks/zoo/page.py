@@ -12,9 +12,9 @@ from benchmarks.zoo.scores import Rows, cells, normalized_scores, shared_tasks
 from benchmarks.zoo.statistics import (
     Estimate,
     interquartile_mean,
-    interquartile_means,
     probability_of_improvement,
     profiles,
+    seed_estimates,
 )
 from benchmarks.zoo.tasks import HEADRACE, SIMULATED, TASKS, systems_of
 from headrace.report.formats import duration
@@ -161,7 +161,7 @@ def _table(rows: Rows) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     columns = [_figures(rows, figure) for figure in _FIGURES]
-    scores = interquartile_means(cells(rows, "fresh_mean"))
+    scores = seed_estimates(cells(rows, "fresh_mean"))
     for task in TASKS:
         for system in dict.fromkeys(row["system"] for row in rows if row["task"] == task.name):
             if system == "random":
@@ -180,7 +180,7 @@ def _table(rows: Rows) -> str:
 def _figures(rows: Rows, figure: _Figure) -> dict[tuple[str, str], str]:
     """Means by system and task; ≥ marks those of runs of which one did not reach the threshold."""
     never = {(row["system"], row["task"]) for row in rows if row["ended"] != "score"}
-    means = interquartile_means(cells(rows, figure.column, *figure.without))
+    means = seed_estimates(cells(rows, figure.column, *figure.without))
     return {key: ("≥ " if key in never else "") + _shown(mean) for key, mean in means.items()}
 
 

@@ -15,9 +15,9 @@ from headrace.types import Array
 __all__ = [
     "Estimate",
     "interquartile_mean",
-    "interquartile_means",
     "probability_of_improvement",
     "profiles",
+    "seed_estimates",
 ]
 
 _REPEATS = 2_000
@@ -36,10 +36,10 @@ class Estimate(NamedTuple):
     high: float
 
 
-def interquartile_means(values: Mapping[tuple[str, str], Sequence[float]]) -> dict[tuple[str, str], Estimate]:
-    """Over the seeds of each key; keys with equally many seeds are resampled together, each independently.
+def seed_estimates(values: Mapping[tuple[str, str], Sequence[float]]) -> dict[tuple[str, str], Estimate]:
+    """Of the seeds of each key: interquartile means and intervals, or below ten seeds medians and ranges.
 
-    Below ten seeds it is the median, with the range of the values.
+    Keys with equally many seeds are resampled together, each independently.
     """
     found: dict[tuple[str, str], Estimate] = {}
     for count in sorted({len(each) for each in values.values()}):
