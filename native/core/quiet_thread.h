@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <thread>
@@ -39,6 +40,14 @@ std::thread start_quiet_thread(Body body) {
 inline void run_in_background() {
   const sched_param none = {};
   ::pthread_setschedparam(::pthread_self(), SCHED_BATCH, &none);  // always allowed; a hint, so that failure is none
+}
+
+// For a thread that others wait for: it is scheduled as the program's main thread is, whichever thread has started it. A
+// thread inherits the policy of the one that starts it, and one that works in the background takes no core from others.
+inline void run_in_foreground() {
+  sched_param parameters = {};
+  const int policy = ::sched_getscheduler(::getpid());
+  if (::sched_getparam(::getpid(), &parameters) == 0) ::pthread_setschedparam(::pthread_self(), policy, &parameters);
 }
 
 }  // namespace headrace

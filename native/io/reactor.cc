@@ -86,7 +86,11 @@ void Reactor::watch(int operation, int descriptor, std::uint32_t events, Id id) 
 }
 
 void Reactor::run() {
-  if (hooks_.background) run_in_background();
+  if (hooks_.background) {
+    run_in_background();
+  } else {
+    run_in_foreground();
+  }
   while (!stop_.load()) {
     try {
       turn();

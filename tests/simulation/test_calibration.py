@@ -7,10 +7,10 @@ import pytest
 
 from headrace import A3C, DynaQ
 from headrace.errors import ConfigError, StorageError
-from headrace.launch.simulated.costs import Costs
-from headrace.launch.simulated.link import Link
+from headrace.launch.simulated.costs import Cost, Costs
 from headrace.simulation import calibration
-from headrace.simulation.calibration import Recorder, calibrate, fit, measure_requests, write_costs
+from headrace.simulation.calibration import Recorder, calibrate, fit, write_costs
+from headrace.simulation.requests import Requests
 
 CORRIDOR = "headrace.environments.toy:Corridor"
 
@@ -39,23 +39,15 @@ def test_two_numbers_of_environments_give_the_cost_of_one() -> None:
     assert fit([[3.0], [2.0]], (1, 16)).per_row == 0.0  # noise
 
 
-def test_requests_on_this_machine_cost_processor_time_and_the_link_the_rest() -> None:
-    measured = measure_requests()
-    link = Link.parse(measured.link)
-    assert 0 <= link.latency_seconds < 1
-    assert link.bytes_per_second > 0
-    for cost in (measured.request, measured.answer):
-        assert 0 < cost.seconds < 1
-        assert 0 <= cost.per_byte < 1e-6
-        assert cost.per_row == 0.0
-
-
 def test_costs_are_measured_and_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "_start_seconds", lambda: 0.5)  # takes seconds
     monkeypatch.setattr(calibration, "measure_contention", lambda *_: 0.125)  # likewise
+    requests = Requests("3us,4Gbit", Cost(1e-5, per_byte=1e-9), Cost(2e-5))
+    monkeypatch.setattr(calibration, "measure_requests", lambda *_: requests)  # likewise
     write_costs(calibrate(CORRIDOR, A3C(hidden=(8,)), 0.05), tmp_path / "costs.json")
     record = json.loads((tmp_path / "costs.json").read_text())
     assert record["calibration"]["environment"] == CORRIDOR
+    assert record["calibration"]["link"] == "3us,4Gbit"
     costs = Costs.read(tmp_path / "costs.json")
     for name in (
         "environment",

@@ -5,6 +5,7 @@ import pytest
 from headrace import A3C
 from headrace.errors import LaunchError
 from headrace.simulation import contention
+from headrace.simulation.companions import open_companions
 from headrace.simulation.contention import measure_contention
 
 CORRIDOR = "headrace.environments.toy:Corridor"
@@ -22,5 +23,5 @@ def test_other_processes_make_the_same_turns_meanwhile(monkeypatch: pytest.Monke
 
 
 def test_a_process_that_does_not_start_is_an_error() -> None:
-    with pytest.raises(LaunchError), contention._companions(1, "no-such-environment", SMALL):
+    with pytest.raises(LaunchError), open_companions(1, "no-such-environment", SMALL):
         pass

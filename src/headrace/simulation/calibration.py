@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +26,12 @@ from headrace.networks import PolicyGraph
 from headrace.parameters import Policy
 from headrace.parameters.form import PolicyEncoder
 from headrace.roles.learner import LEARNER_PHASES
-from headrace.servers import EmbeddedServer, connect_role
 from headrace.simulation.contention import measure_contention
 from headrace.simulation.lone_worker import open_lone_worker
+from headrace.simulation.requests import measure_requests
 from headrace.training.hardware import describe_machine
 
-__all__ = ["Recorder", "Requests", "calibrate", "fit", "measure_requests", "write_costs"]
+__all__ = ["Recorder", "calibrate", "fit", "write_costs"]
 
 _ROWS = (1, 16)
 """Numbers of environments from which the cost of one more is found."""
@@ -44,11 +44,6 @@ _STARTS = 3
 _LEARNING = {"gradient", "poll", *LEARNER_PHASES} - {"other"}
 """Work that does not depend on the number of environments; it is measured with the larger one, as in most runs."""
 _GRADIENTS = ("gradient", "apply")
-_ROUNDS = 20
-_MESSAGES = 20
-_MESSAGE_BYTES = 1 << 20
-_SHORTEST_SECONDS = 1e-6
-_BITS = 8
 
 
 class Recorder(World):
@@ -78,7 +73,7 @@ class Recorder(World):
 
 
 def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[str, Any]:
-    """Costs by kind of work, as `Costs.read()` reads them; takes about twice `seconds` of processor time.
+    """Costs by kind of work, as `Costs.read()` reads them; takes about three times `seconds`.
 
     Acts and learns as a worker does, with 1 and with 16 environments. Raises ConfigError if the algorithm does not
     learn in workers.
@@ -101,7 +96,7 @@ def calibrate(environment: str, algorithm: Algorithm, seconds: float) -> dict[st
     costs["apply"] = _cost(measured[-1]["train"])  # the part of an update after the gradient
     costs |= _measure_policies(environment, algorithm)
     costs["start"] = _cost([_start_seconds() for _ in range(_STARTS)])
-    requests = measure_requests()
+    requests = measure_requests(environment, algorithm, seconds / 2)
     costs |= {"request": requests.request, "answer": requests.answer}
     about = {"environment": environment, "algorithm": algorithm.name, "link": requests.link, **describe_machine()}
     return {
@@ -119,36 +114,6 @@ def fit(samples: Sequence[Sequence[float]], rows: Sequence[int], highest: float 
     few, many = (_cost(each, highest) for each in samples)
     per_row = max(0.0, (many.seconds - few.seconds) / (rows[1] - rows[0]))
     return Cost(max(0.0, many.seconds - rows[1] * per_row), per_row, many.spread)
-
-
-class Requests(NamedTuple):
-    """What requests to a server on this machine cost, over a Unix socket."""
-
-    link: str
-    """The time that is not spent by a processor, as `--link` takes it."""
-    request: Cost
-    """Processor time of the role, for each request and byte."""
-    answer: Cost
-    """The same of the server."""
-
-
-def measure_requests() -> Requests:
-    """The requests of roles on this machine to their run's server."""
-    server = EmbeddedServer()
-    try:
-        role = connect_role(server.endpoint)
-        version = role.publish("large", bytes(_MESSAGE_BYTES))
-        empty = _measure_call(lambda: role.fetch("large", version))
-        full = _measure_call(lambda: role.fetch("large"))
-        role.close()
-    finally:
-        server.close()
-    gigabits = _BITS * _MESSAGE_BYTES / max(full.idle - empty.idle, _SHORTEST_SECONDS) / 1e9
-    return Requests(
-        f"{empty.idle / 2 * 1e6:.2f}us,{gigabits:.2f}Gbit",
-        _request_cost(empty.here, full.here),
-        _request_cost(empty.elsewhere, full.elsewhere),
-    )
 
 
 def write_costs(costs: Mapping[str, Any], path: Path) -> None:
@@ -202,39 +167,6 @@ def _time(call: Callable[[], object]) -> Cost:
         call()
         samples.append(time.thread_time() - begin)
     return _cost(samples)
-
-
-class _Call(NamedTuple):
-    """Seconds of a call that another thread of this process answers."""
-
-    whole: float
-    here: float
-    """Processor time of this thread."""
-    elsewhere: float
-    """Processor time of the other threads."""
-
-    @property
-    def idle(self) -> float:
-        """The time in which no processor worked for it."""
-        return max(0.0, self.whole - self.here - self.elsewhere)
-
-
-def _measure_call(call: Callable[[], object]) -> _Call:
-    """The least of many calls, so that other processes disturb it little."""
-    clocks = (time.perf_counter, time.thread_time, time.process_time)
-    samples = []
-    for _ in range(_ROUNDS):
-        begin = [clock() for clock in clocks]
-        for _ in range(_MESSAGES):
-            call()
-        samples.append([(clock() - before) / _MESSAGES for clock, before in zip(clocks, begin, strict=True)])
-    whole, here, _ = map(min, zip(*samples, strict=True))
-    return _Call(whole, here, min(process - thread for _, thread, process in samples))
-
-
-def _request_cost(empty: float, full: float) -> Cost:
-    """The cost of requests from the processor seconds of an empty one and of a full one."""
-    return Cost(max(0.0, empty), per_byte=max(0.0, full - empty) / _MESSAGE_BYTES)
 
 
 def _start_seconds() -> float:
